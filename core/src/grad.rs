@@ -1,0 +1,59 @@
+//! `grad`: appends the backward pass to a graph.
+
+use crate::error::Result;
+use crate::graph::{Graph, Phase, Tensor};
+use crate::ops::{Map, Rule};
+
+/// Appends, to the current program, the ops that compute the gradient of scalar `loss` with respect to
+/// each tensor of `wanted`, given the gradient `seed` of the loss itself. A tensor that the loss doesn't
+/// depend on gets `None`. Contributions are added in the reverse order of their readers, always the same.
+///
+/// # Errors
+/// [`crate::Error::NoGradient`] where the loss depends on a wanted tensor through an op without one.
+pub fn grad(
+    graph: &mut Graph,
+    loss: Tensor,
+    seed: Tensor,
+    wanted: &[Tensor],
+) -> Result<Vec<Option<Tensor>>> {
+    let nodes = graph.nodes(0..graph.node_count()).to_vec();
+    let mut needed = vec![false; graph.tensors.len()];
+    wanted.iter().for_each(|t| needed[t.index()] = true);
+    for node in &nodes {
+        if node.inputs.iter().any(|t| needed[t.index()]) {
+            let float = |t: &&Tensor| graph.dtype(**t).is_float();
+            node.outputs.iter().filter(float).for_each(|t| needed[t.index()] = true);
+        }
+    }
+    graph.set_phase(Phase::Backward);
+    let mut gradients: Vec<Option<Tensor>> = vec![None; graph.tensors.len()];
+    gradients[loss.index()] = Some(seed);
+    for node in nodes.iter().rev() {
+        let outputs: Vec<Option<Tensor>> =
+            node.outputs.iter().map(|t| gradients[t.index()]).collect();
+        let wants: Vec<bool> = node.inputs.iter().map(|t| needed[t.index()]).collect();
+        if outputs.iter().all(Option::is_none) || !wants.contains(&true) {
+            continue;
+        }
+        let run = |graph: &mut Graph| node.op.grad(graph, node, &outputs, &wants);
+        let contributions = match node.block {
+            Some(index) => graph.in_block(index, run)?,
+            None => run(graph)?,
+        };
+        for (input, contribution) in node.inputs.iter().zip(contributions) {
+            let Some(contribution) = contribution.filter(|_| needed[input.index()]) else {
+                continue;
+            };
+            let sum = match gradients[input.index()] {
+                None => contribution,
+                Some(before) => {
+                    let name = format!("grad.{}.sum", graph.info(*input).name);
+                    let dtype = graph.dtype(contribution);
+                    graph.one(Map::add(dtype), &[before, contribution], &name)?
+                }
+            };
+            gradients[input.index()] = Some(sum);
+        }
+    }
+    Ok(wanted.iter().map(|t| gradients[t.index()]).collect())
+}

@@ -1,0 +1,413 @@
+//! `Graph`: an SSA list of ops over typed tensors.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::ops::{Op, Rule};
+use crate::types::{DType, Type};
+
+/// Handle of a tensor in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Tensor(pub(crate) u32);
+
+impl Tensor {
+    /// Position in [`Graph::tensors`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a tensor is for; the planner reports memory by class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Trained parameters.
+    Weight,
+    /// Gradients of parameters.
+    Gradient,
+    /// Optimizer state and scalars of the update.
+    Optimizer,
+    /// Values of the forward and backward pass.
+    Activation,
+    /// Scratch of a single op.
+    Workspace,
+    /// Tokens, targets and settings the host writes.
+    Input,
+}
+
+impl Class {
+    /// Every class, in the order of reports.
+    pub const ALL: [Self; 6] = [
+        Self::Weight,
+        Self::Gradient,
+        Self::Optimizer,
+        Self::Activation,
+        Self::Workspace,
+        Self::Input,
+    ];
+
+    /// Lower-case name, as in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Gradient => "gradient",
+            Self::Optimizer => "optimizer",
+            Self::Activation => "activation",
+            Self::Workspace => "workspace",
+            Self::Input => "input",
+        }
+    }
+}
+
+/// How long a tensor's storage is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// Across programs and steps.
+    Persistent,
+    /// Within one program, from its producer to its last reader.
+    Transient,
+    /// Across replays of the one program that uses it, until another program runs.
+    Held,
+}
+
+/// Everything known of a tensor before anything runs.
+#[derive(Clone, Debug)]
+pub struct TensorInfo {
+    /// Unique, readable name.
+    pub name: String,
+    /// Dtype and shape.
+    pub ty: Type,
+    /// What it's for.
+    pub class: Class,
+    /// How long its storage is kept.
+    pub life: Life,
+    /// The tensor whose storage this one took over in place.
+    pub replaces: Option<Tensor>,
+}
+
+/// Part of the step that a node belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// From tokens to the loss.
+    Forward,
+    /// From the loss to the gradients.
+    Backward,
+    /// A forward op run once more for the backward pass.
+    Recompute,
+    /// Gradient norm and optimizer.
+    Update,
+}
+
+/// One op applied to tensors.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The op with its attributes.
+    pub op: Op,
+    /// Tensors read.
+    pub inputs: Vec<Tensor>,
+    /// Tensors written.
+    pub outputs: Vec<Tensor>,
+    /// Part of the step.
+    pub phase: Phase,
+    /// Index of the repeated block, where the node belongs to one.
+    pub block: Option<usize>,
+}
+
+/// A list of nodes that is replayed as a whole.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Name, as in `train`, `update`, `eval`, `decode`.
+    pub name: String,
+    /// Its nodes, in order.
+    pub nodes: Vec<Node>,
+    /// Tensors the host reads after a replay; they live to the end of the program.
+    pub results: Vec<Tensor>,
+}
+
+/// Tensors, and the programs that work on them. Persistent tensors are shared by all programs.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// All tensors, by handle.
+    pub tensors: Vec<TensorInfo>,
+    /// All programs, in the order they were begun.
+    pub programs: Vec<Program>,
+    scopes: Vec<String>,
+    phase: Option<Phase>,
+    block: Option<usize>,
+    streams: u32,
+}
+
+impl Graph {
+    /// A graph without tensors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins a program: nodes pushed from here on belong to it.
+    pub fn begin(&mut self, name: &str) {
+        self.programs.push(Program { name: name.into(), nodes: vec![], results: vec![] });
+        self.phase = Some(Phase::Forward);
+        self.block = None;
+    }
+
+    /// Sets the phase of the nodes pushed from here on.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = Some(phase);
+    }
+
+    /// Runs `build` with `name` as a prefix of every tensor name, separated by a dot.
+    pub fn scope<R>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> R) -> R {
+        self.scopes.push(name.into());
+        let result = build(self);
+        self.scopes.pop();
+        result
+    }
+
+    /// Runs `build` with its nodes marked as belonging to repeated block `index`.
+    pub fn in_block<R>(&mut self, index: usize, build: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.block.replace(index);
+        let result = build(self);
+        self.block = before;
+        result
+    }
+
+    /// A number for a new stream of random numbers, different from all before.
+    pub fn new_stream(&mut self) -> u32 {
+        self.streams += 1;
+        self.streams
+    }
+
+    /// A tensor kept across programs and steps, written by the host or updated in place.
+    pub fn persistent(&mut self, name: &str, ty: Type, class: Class) -> Tensor {
+        self.declare(name, ty, class, Life::Persistent)
+    }
+
+    /// A tensor that keeps its value between replays of the current program only.
+    pub fn held(&mut self, name: &str, ty: Type, class: Class) -> Tensor {
+        self.declare(name, ty, class, Life::Held)
+    }
+
+    fn declare(&mut self, name: &str, ty: Type, class: Class, life: Life) -> Tensor {
+        let name = self.unique_name(name);
+        self.add(TensorInfo { name, ty, class, life, replaces: None })
+    }
+
+    pub(crate) fn add(&mut self, info: TensorInfo) -> Tensor {
+        let handle = Tensor(u32::try_from(self.tensors.len()).expect("fewer than 2^32 tensors"));
+        self.tensors.push(info);
+        handle
+    }
+
+    fn unique_name(&self, name: &str) -> String {
+        let mut full = self.scopes.join(".");
+        if !full.is_empty() && !name.is_empty() {
+            full.push('.');
+        }
+        full.push_str(name);
+        full
+    }
+
+    /// Appends `op` to the current program and gives its outputs, named `name` (`name.0`, `name.1`, …
+    /// where there are several). Outputs that the op overwrites in place keep their input's class and
+    /// life.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the op doesn't take these inputs.
+    pub fn push(
+        &mut self,
+        op: impl Into<Op>,
+        inputs: &[Tensor],
+        name: &str,
+    ) -> Result<Vec<Tensor>> {
+        let op = op.into();
+        let full = self.unique_name(name);
+        let types: Vec<&Type> = inputs.iter().map(|&t| self.ty(t)).collect();
+        let produced = op.infer(&types).map_err(|problem| Error::Shape {
+            op: op.name(),
+            name: full.clone(),
+            problem,
+            inputs: types.iter().map(|&t| t.clone()).collect(),
+        })?;
+        let phase = self.phase.unwrap_or(Phase::Forward);
+        let overwritten = op.overwrites();
+        let single = produced.len() == 1;
+        let mut outputs = Vec::with_capacity(produced.len());
+        for (index, ty) in produced.into_iter().enumerate() {
+            let name = if single { full.clone() } else { format!("{full}.{index}") };
+            let target = overwritten.iter().find(|&&(out, _)| out == index);
+            let info = match target {
+                Some(&(_, input)) => {
+                    let replaced = inputs[input];
+                    let before = self.info(replaced);
+                    if before.ty != ty {
+                        return Err(Error::Shape {
+                            op: op.name(),
+                            name,
+                            problem: format!("in-place output {ty} differs from input {input}"),
+                            inputs: inputs.iter().map(|&t| self.ty(t).clone()).collect(),
+                        });
+                    }
+                    TensorInfo { name, replaces: Some(replaced), ..before.clone() }
+                }
+                None => TensorInfo {
+                    name,
+                    ty,
+                    class: Class::Activation,
+                    life: Life::Transient,
+                    replaces: None,
+                },
+            };
+            outputs.push(self.add(info));
+        }
+        let node =
+            Node { op, inputs: inputs.into(), outputs: outputs.clone(), phase, block: self.block };
+        if self.programs.is_empty() {
+            self.begin("main");
+        }
+        self.current().nodes.push(node);
+        Ok(outputs)
+    }
+
+    /// [`Graph::push`] for an op with one output.
+    ///
+    /// # Errors
+    /// As [`Graph::push`].
+    pub fn one(&mut self, op: impl Into<Op>, inputs: &[Tensor], name: &str) -> Result<Tensor> {
+        Ok(self.push(op, inputs, name)?[0])
+    }
+
+    /// Marks a tensor of the current program as read by the host after each replay.
+    pub fn result(&mut self, tensor: Tensor) {
+        self.current().results.push(tensor);
+    }
+
+    fn current(&mut self) -> &mut Program {
+        self.programs.last_mut().expect("a program was begun")
+    }
+
+    /// What is known of `tensor`.
+    pub fn info(&self, tensor: Tensor) -> &TensorInfo {
+        &self.tensors[tensor.index()]
+    }
+
+    /// Changes what is known of `tensor`, for builders that sort tensors into classes.
+    pub fn info_mut(&mut self, tensor: Tensor) -> &mut TensorInfo {
+        &mut self.tensors[tensor.index()]
+    }
+
+    /// Dtype and shape of `tensor`.
+    pub fn ty(&self, tensor: Tensor) -> &Type {
+        &self.info(tensor).ty
+    }
+
+    /// Dtype of `tensor`.
+    pub fn dtype(&self, tensor: Tensor) -> DType {
+        self.ty(tensor).dtype
+    }
+
+    /// Storage of the gradient of `tensor`: f32 for persistent tensors, whose gradients are summed over
+    /// rows and micro-steps; the tensor's own dtype for the rest.
+    pub fn grad_dtype(&self, tensor: Tensor) -> DType {
+        let info = self.info(tensor);
+        if info.life == Life::Persistent { info.ty.dtype.statistics() } else { info.ty.dtype }
+    }
+
+    /// The tensor whose storage `tensor` lives in: itself, or the first of a chain of in-place ops.
+    pub fn storage(&self, tensor: Tensor) -> Tensor {
+        let mut root = tensor;
+        while let Some(before) = self.info(root).replaces {
+            root = before;
+        }
+        root
+    }
+
+    /// The tensor of that name; the newest where an in-place op gave a name twice.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], with the most similar name.
+    pub fn find(&self, name: &str) -> Result<Tensor> {
+        let position = self.tensors.iter().rposition(|info| info.name == name);
+        position.map(|index| Tensor(index as u32)).ok_or_else(|| Error::Unknown {
+            kind: "tensor",
+            name: name.into(),
+            nearest: nearest(name, self.tensors.iter().map(|info| info.name.as_str())),
+        })
+    }
+
+    /// Index of the program of that name.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], with the most similar name.
+    pub fn program(&self, name: &str) -> Result<usize> {
+        let position = self.programs.iter().position(|program| program.name == name);
+        position.ok_or_else(|| Error::Unknown {
+            kind: "program",
+            name: name.into(),
+            nearest: nearest(name, self.programs.iter().map(|program| program.name.as_str())),
+        })
+    }
+
+    /// Nodes of the current program pushed so far.
+    pub fn node_count(&self) -> usize {
+        self.programs.last().map_or(0, |program| program.nodes.len())
+    }
+
+    /// The nodes of the current program within `range`.
+    pub fn nodes(&self, range: Range<usize>) -> &[Node] {
+        self.programs.last().map_or(&[], |program| &program.nodes[range])
+    }
+
+    /// Holds that no op reads a tensor after its storage was overwritten.
+    ///
+    /// # Errors
+    /// [`Error::Overwritten`].
+    pub fn check_in_place(&self) -> Result<()> {
+        for program in &self.programs {
+            let mut owner: Vec<Option<Tensor>> = vec![None; self.tensors.len()];
+            for node in &program.nodes {
+                for &read in &node.inputs {
+                    let current = owner[self.storage(read).index()];
+                    if let Some(writer) = current.filter(|&writer| writer != read) {
+                        return Err(Error::Overwritten {
+                            tensor: self.info(read).name.clone(),
+                            writer: self.info(writer).name.clone(),
+                            reader: self.info(node.outputs[0]).name.clone(),
+                        });
+                    }
+                }
+                for &written in &node.outputs {
+                    owner[self.storage(written).index()] = Some(written);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The candidate with the smallest edit distance, where that is small enough to be a typing error.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    candidates
+        .map(|candidate| (edit_distance(name, candidate), candidate))
+        .filter(|&(distance, candidate)| distance * 2 <= candidate.chars().count().max(2))
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, candidate)| candidate.to_string())
+}
+
+/// Insertions, deletions and substitutions between two words (Levenshtein).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,355 @@
+//! Causal self-attention with grouped-query heads.   B sequences, T positions, H query heads, G key-value
+//! heads, D channels a head
+//!
+//!   score[i,j] = scale · query[i] · key[j],  j ≤ i
+//!   out[i]     = Σⱼ exp(score[i,j] − lse[i]) · value[j],  lse[i] = log Σⱼ exp(score[i,j])
+//!
+//! Queries, keys and values come packed in one tensor (B, T, (H + 2·G)·D), as the projection leaves them:
+//! H queries, then G keys, then G values. Query head h reads key-value head ⌊h·G/H⌋. No backend may store
+//! more scores than one tile of queries against its keys (Dao et al. 2022).
+
+use super::{
+    Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, unit, whole,
+};
+use crate::error::Result;
+use crate::graph::{Graph, Node, Tensor};
+use crate::types::{DType, Type};
+
+/// Attention over whole sequences. Input: packed projections. Outputs: values (B, T, H·D) and the log of
+/// each query's normaliser (B, H, T).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads, H.
+    pub heads: usize,
+    /// Key-value heads, G; divides H.
+    pub kv_heads: usize,
+    /// Channels of a head, D.
+    pub head_dim: usize,
+    /// Queries in one tile; 0 leaves the choice to the backend.
+    pub chunk: usize,
+}
+
+/// Gradient of [`Attention`]. Inputs: packed projections, out, lse, gradient of out. Output: gradient of
+/// the packed projections. Probabilities are recomputed tile by tile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionGrad(pub Attention);
+
+/// Attention of S new positions over a cache that they are first appended to. Inputs: packed projections
+/// (B, S, (H + 2·G)·D), key cache and value cache (B, Tmax, G·D), position of the first new one (I32, 1).
+/// Outputs: values (B, S, H·D) and both caches, in place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedAttention(pub Attention);
+
+impl Attention {
+    /// Factor on the scores: 1/√D.
+    pub fn scale(&self) -> f64 {
+        1.0 / (self.head_dim as f64).sqrt()
+    }
+
+    /// Columns of the packed projections.
+    pub fn packed(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    fn check(&self, qkv: &Type) -> std::result::Result<(usize, usize), String> {
+        float("the packed projections", qkv)?;
+        let Self { heads, kv_heads, head_dim, .. } = *self;
+        ensure(kv_heads > 0 && heads.is_multiple_of(kv_heads), || {
+            format!("{kv_heads} key-value heads don't divide {heads} query heads")
+        })?;
+        ensure(qkv.shape.len() == 3 && qkv.last() == self.packed(), || {
+            format!(
+                "takes (B, T, {}) for {heads} + 2·{kv_heads} heads of {head_dim}, got {qkv}",
+                self.packed()
+            )
+        })?;
+        Ok((qkv.shape[0], qkv.shape[1]))
+    }
+
+    fn cost(&self, qkv: &Type, products: u64) -> u64 {
+        let (batch, time) = (qkv.shape[0] as u64, qkv.shape[1] as u64);
+        let pairs = time * (time + 1) / 2;
+        2 * products * batch * self.heads as u64 * pairs * self.head_dim as u64
+    }
+
+    fn sizes() -> Vec<(usize, usize, Self)> {
+        let size = |b, t, heads, kv_heads, head_dim, chunk| {
+            (b, t, Self { heads, kv_heads, head_dim, chunk })
+        };
+        vec![
+            size(1, 1, 1, 1, 1, 0),
+            size(2, 5, 3, 3, 4, 0),
+            size(1, 37, 4, 2, 8, 0),
+            size(2, 65, 2, 1, 16, 16),
+            size(1, 130, 1, 1, 64, 0),
+            size(1, 19, 6, 3, 5, 7),
+        ]
+    }
+
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for (b, t, op) in Self::sizes() {
+            for dtype in [DType::F32, DType::BF16, DType::F16] {
+                cases.push(Case::new(op.clone(), vec![unit(dtype, &[b, t, op.packed()])]));
+            }
+        }
+        let op = Self { heads: 2, kv_heads: 2, head_dim: 8, chunk: 0 };
+        cases.push(Case::new(
+            op.clone(),
+            vec![super::range(DType::F32, &[1, 33, op.packed()], -60.0, 60.0)],
+        ));
+        cases
+    }
+}
+
+/// Where a head's vectors start in the packed projections.
+struct Packed<'a> {
+    op: &'a Attention,
+    time: usize,
+}
+
+impl Packed<'_> {
+    fn row(&self, b: usize, t: usize) -> usize {
+        (b * self.time + t) * self.op.packed()
+    }
+    fn query(&self, b: usize, t: usize, head: usize) -> usize {
+        self.row(b, t) + head * self.op.head_dim
+    }
+    fn kv(&self, head: usize) -> usize {
+        head * self.op.kv_heads / self.op.heads
+    }
+    fn key(&self, b: usize, t: usize, head: usize) -> usize {
+        self.row(b, t) + (self.op.heads + self.kv(head)) * self.op.head_dim
+    }
+    fn value(&self, b: usize, t: usize, head: usize) -> usize {
+        self.row(b, t) + (self.op.heads + self.op.kv_heads + self.kv(head)) * self.op.head_dim
+    }
+}
+
+fn dot(a: &Array<'_>, at_a: usize, b: &Array<'_>, at_b: usize, len: usize) -> f64 {
+    (0..len).map(|d| a.get(at_a + d) * b.get(at_b + d)).sum()
+}
+
+/// Log of the sum of exponentials.
+fn log_sum_exp(scores: &[f64]) -> f64 {
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    max + scores.iter().map(|score| (score - max).exp()).sum::<f64>().ln()
+}
+
+impl Rule for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [qkv] = arity(inputs)?;
+        let (batch, time) = self.check(qkv)?;
+        let out = Type::new(qkv.dtype, [batch, time, self.heads * self.head_dim]);
+        Ok(vec![out, Type::new(qkv.dtype.statistics(), [batch, self.heads, time])])
+    }
+
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        let (Some(dout), true) = (outputs[0], wanted[0]) else { return Ok(vec![None]) };
+        let qkv = node.inputs[0];
+        let name = format!("grad.{}", graph.info(qkv).name);
+        let inputs = [qkv, node.outputs[0], node.outputs[1], dout];
+        Ok(vec![Some(graph.one(AttentionGrad(self.clone()), &inputs, &name)?)])
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: Attention::cost(self, inputs[0], 2), bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let (qkv, out, lse) = (inputs[0], outputs[0], outputs[1]);
+        let (batch, time, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], self.head_dim);
+        let at = Packed { op: self, time };
+        for b in 0..batch {
+            for head in 0..self.heads {
+                for i in 0..time {
+                    let query = at.query(b, i, head);
+                    let scores: Vec<f64> = (0..=i)
+                        .map(|j| self.scale() * dot(&qkv, query, &qkv, at.key(b, j, head), dim))
+                        .collect();
+                    let normaliser = log_sum_exp(&scores);
+                    lse.set((b * self.heads + head) * time + i, normaliser);
+                    for d in 0..dim {
+                        let sum = scores.iter().enumerate().map(|(j, score)| {
+                            (score - normaliser).exp() * qkv.get(at.value(b, j, head) + d)
+                        });
+                        out.set(((b * time + i) * self.heads + head) * dim + d, sum.sum());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl AttentionGrad {
+    /// Cases of this family. `out` and `lse` are free inputs here, so that the formula is checked and not
+    /// only its value at a consistent point.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for (b, t, op) in Attention::sizes() {
+            let out = [b, t, op.heads * op.head_dim];
+            for dtype in [DType::F32, DType::BF16] {
+                let lse = super::range(DType::F32, &[b, op.heads, t], 2.0, 4.0);
+                let inputs = vec![
+                    unit(dtype, &[b, t, op.packed()]),
+                    unit(dtype, &out),
+                    lse,
+                    unit(dtype, &out),
+                ];
+                cases.push(Case::new(Self(op.clone()), inputs));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for AttentionGrad {
+    fn name(&self) -> &'static str {
+        "attention_grad"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [qkv, out, lse, dout] = arity(inputs)?;
+        let (batch, time) = self.0.check(qkv)?;
+        let shape = [batch, time, self.0.heads * self.0.head_dim];
+        shaped("out", out, &shape)?;
+        shaped("the gradient of out", dout, &shape)?;
+        shaped("lse", lse, &[batch, self.0.heads, time])?;
+        Ok(vec![qkv.clone()])
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: self.0.cost(inputs[0], 5), bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let op = &self.0;
+        let [qkv, out, lse, dout] = [inputs[0], inputs[1], inputs[2], inputs[3]];
+        let (batch, time, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
+        let at = Packed { op, time };
+        // Contributions meet in f64 before the one rounding of the store.
+        let mut dqkv = vec![0.0; outputs[0].len()];
+        for b in 0..batch {
+            for head in 0..op.heads {
+                for i in 0..time {
+                    let row = ((b * time + i) * op.heads + head) * dim;
+                    let delta = dot(&out, row, &dout, row, dim);
+                    let normaliser = lse.get((b * op.heads + head) * time + i);
+                    let query = at.query(b, i, head);
+                    for j in 0..=i {
+                        let (key, value) = (at.key(b, j, head), at.value(b, j, head));
+                        let score = op.scale() * dot(&qkv, query, &qkv, key, dim);
+                        let p = (score - normaliser).exp();
+                        let dp = dot(&dout, row, &qkv, value, dim);
+                        let dscore = op.scale() * p * (dp - delta);
+                        for d in 0..dim {
+                            dqkv[query + d] += dscore * qkv.get(key + d);
+                            dqkv[key + d] += dscore * qkv.get(query + d);
+                            dqkv[value + d] += p * dout.get(row + d);
+                        }
+                    }
+                }
+            }
+        }
+        dqkv.iter().enumerate().for_each(|(index, &value)| outputs[0].set(index, value));
+    }
+}
+
+impl CachedAttention {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for (b, s, past, op) in [
+            (1, 1, 0, Attention { heads: 2, kv_heads: 1, head_dim: 4, chunk: 0 }),
+            (2, 3, 5, Attention { heads: 4, kv_heads: 2, head_dim: 8, chunk: 0 }),
+            (1, 1, 36, Attention { heads: 3, kv_heads: 3, head_dim: 16, chunk: 0 }),
+        ] {
+            for dtype in [DType::F32, DType::BF16] {
+                let cache = unit(dtype, &[b, 40, op.kv_heads * op.head_dim]);
+                let position = whole(DType::I32, &[1], past, past + 1);
+                let inputs =
+                    vec![unit(dtype, &[b, s, op.packed()]), cache.clone(), cache, position];
+                cases.push(Case::new(Self(op.clone()), inputs));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for CachedAttention {
+    fn name(&self) -> &'static str {
+        "cached_attention"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [qkv, keys, values, position] = arity(inputs)?;
+        let (batch, new) = self.0.check(qkv)?;
+        let columns = self.0.kv_heads * self.0.head_dim;
+        ensure(keys.shape.len() == 3 && keys.shape[1] >= new, || {
+            format!("the cache {keys} doesn't hold {new} positions")
+        })?;
+        shaped("the key cache", keys, &[batch, keys.shape[1], columns])?;
+        shaped("the value cache", values, &keys.shape)?;
+        ensure(*position == Type::new(DType::I32, [1]), || {
+            format!("the position must be i32[1], is {position}")
+        })?;
+        let out = Type::new(qkv.dtype, [batch, new, self.0.heads * self.0.head_dim]);
+        Ok(vec![out, keys.clone(), values.clone()])
+    }
+
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        vec![(1, 1), (2, 2)]
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        let (batch, new, time) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
+        let flops = 4 * (batch * new * time * self.0.heads * self.0.head_dim) as u64;
+        Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let op = &self.0;
+        let (qkv, past) = (inputs[0], inputs[3].index(0) as usize);
+        let (out, keys, values) = (outputs[0], outputs[1], outputs[2]);
+        let (batch, new, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
+        let (columns, time) = (op.kv_heads * dim, keys.ty().shape[1]);
+        let at = Packed { op, time: new };
+        for b in 0..batch {
+            for s in 0..new {
+                let packed = at.row(b, s) + op.heads * dim;
+                let row = (b * time + past + s) * columns;
+                for c in 0..columns {
+                    keys.set(row + c, qkv.get(packed + c));
+                    values.set(row + c, qkv.get(packed + columns + c));
+                }
+            }
+            for s in 0..new {
+                for head in 0..op.heads {
+                    let query = at.query(b, s, head);
+                    let cached = |j: usize| (b * time + j) * columns + at.kv(head) * dim;
+                    let scores: Vec<f64> = (0..=past + s)
+                        .map(|j| op.scale() * dot(&qkv, query, &keys, cached(j), dim))
+                        .collect();
+                    let normaliser = log_sum_exp(&scores);
+                    for d in 0..dim {
+                        let sum = scores.iter().enumerate().map(|(j, score)| {
+                            (score - normaliser).exp() * values.get(cached(j) + d)
+                        });
+                        out.set(((b * new + s) * op.heads + head) * dim + d, sum.sum());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Linear layer and cross-entropy in one op, so that full logits never exist.   R rows, C channels,
+//! V columns of the head of which the first `vocab` are real
+//!
+//!   logits[r,v] = Σ_c x[r,c]·w[v,c],  v < vocab
+//!   loss        = mean over rows with target ≥ 0 of  log Σᵥ exp(logits[r,v]) − logits[r,target[r]]
+//!
+//! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
+//! 2024 describe the saving); chunks that are multiples of 256 rows sum in the same order.
+
+use super::{
+    Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, shaped, traffic, unit, whole,
+};
+use crate::error::Result;
+use crate::graph::{Graph, Node, Tensor};
+use crate::types::{DType, Type};
+
+/// Loss alone. Inputs: x (…, C), w (V, C), targets (I32, one a row). Output: loss (1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearCrossEntropy {
+    /// Real columns of the head; the rest is padding with probability 0.
+    pub vocab: usize,
+    /// Rows of logits held at a time.
+    pub chunk: usize,
+}
+
+/// Loss and its gradients in one pass over the logits. Inputs: x, w, targets, gradient of the loss (1), and
+/// where `accumulate` the gradient of w to add to. Outputs: loss (1), dx, dw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearCrossEntropyGrad {
+    /// The loss.
+    pub loss: LinearCrossEntropy,
+    /// dw is added to the last input, in place.
+    pub accumulate: bool,
+}
+
+impl LinearCrossEntropy {
+    fn check(&self, x: &Type, w: &Type, targets: &Type) -> std::result::Result<(), String> {
+        float("x", x)?;
+        float("the head", w)?;
+        ensure(self.chunk > 0, || "a chunk needs at least one row".into())?;
+        ensure(w.shape.len() == 2 && w.last() == x.last(), || {
+            format!("the head must be (V, {}), is {w}", x.last())
+        })?;
+        ensure(0 < self.vocab && self.vocab <= w.shape[0], || {
+            format!("vocabulary {} doesn't fit the head's {} rows", self.vocab, w.shape[0])
+        })?;
+        ensure(targets.dtype == DType::I32 && targets.elements() == x.rows(), || {
+            format!("targets must be i32, one for each of {} rows, are {targets}", x.rows())
+        })
+    }
+
+    fn samples(dtype: DType) -> Vec<(Self, Vec<super::Sample>)> {
+        [(1, 1, 1, 1, 1), (6, 5, 11, 16, 4), (33, 17, 101, 128, 16), (20, 8, 64, 64, 256)]
+            .into_iter()
+            .map(|(rows, columns, vocab, padded, chunk)| {
+                let targets =
+                    whole(DType::I32, &[rows], if rows > 4 { -1 } else { 0 }, vocab as i64);
+                let inputs =
+                    vec![unit(dtype, &[rows, columns]), unit(dtype, &[padded, columns]), targets];
+                (Self { vocab, chunk }, inputs)
+            })
+            .collect()
+    }
+
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases: Vec<Case> = [DType::F32, DType::BF16]
+            .into_iter()
+            .flat_map(Self::samples)
+            .map(|(op, inputs)| Case::new(op, inputs))
+            .collect();
+        // Logits in the hundreds: a softmax without the maximum taken out would overflow.
+        let targets = whole(DType::I32, &[5], 0, 7);
+        let large = vec![
+            range(DType::F32, &[5, 4], -20.0, 20.0),
+            range(DType::F32, &[8, 4], -20.0, 20.0),
+            targets,
+        ];
+        cases.push(Case::new(Self { vocab: 7, chunk: 2 }, large));
+        cases
+    }
+
+    /// Logits of one row, its normaliser, and its target.
+    fn row(&self, inputs: &[Array<'_>], r: usize) -> (Vec<f64>, f64, i64) {
+        let (x, w) = (inputs[0], inputs[1]);
+        let columns = x.ty().last();
+        let logits: Vec<f64> = (0..self.vocab)
+            .map(|v| (0..columns).map(|c| x.get(r * columns + c) * w.get(v * columns + c)).sum())
+            .collect();
+        let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let normaliser = max + logits.iter().map(|l| (l - max).exp()).sum::<f64>().ln();
+        (logits, normaliser, inputs[2].index(r))
+    }
+}
+
+/// Rows that count.
+fn counted(targets: &Array<'_>) -> f64 {
+    (0..targets.len()).filter(|&r| targets.index(r) >= 0).count().max(1) as f64
+}
+
+impl Rule for LinearCrossEntropy {
+    fn name(&self) -> &'static str {
+        "linear_cross_entropy"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [x, w, targets] = arity(inputs)?;
+        self.check(x, w, targets)?;
+        Ok(vec![Type::new(x.dtype.statistics(), [1])])
+    }
+
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        let Some(dloss) = outputs[0] else { return Ok(vec![None; 3]) };
+        let inputs = [node.inputs[0], node.inputs[1], node.inputs[2], dloss];
+        let op = LinearCrossEntropyGrad { loss: self.clone(), accumulate: false };
+        let name = format!("grad.{}", graph.info(node.outputs[0]).name);
+        let pushed = graph.push(op, &inputs, &name)?;
+        Ok(vec![Some(pushed[1]), Some(pushed[2]), None])
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        let flops = 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
+        Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let targets = inputs[2];
+        let total: f64 = (0..targets.len())
+            .map(|r| self.row(inputs, r))
+            .filter(|&(.., target)| target >= 0)
+            .map(|(logits, normaliser, target)| normaliser - logits[target as usize])
+            .sum();
+        outputs[0].set(0, total / counted(&targets));
+    }
+}
+
+impl LinearCrossEntropyGrad {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for dtype in [DType::F32, DType::BF16] {
+            for (loss, mut inputs) in LinearCrossEntropy::samples(dtype) {
+                inputs.push(unit(DType::F32, &[1]));
+                let op = Self { loss: loss.clone(), accumulate: false };
+                cases.push(Case::new(op, inputs.clone()));
+                inputs.push(unit(DType::F32, &inputs[1].ty.shape));
+                cases.push(Case::new(Self { loss, accumulate: true }, inputs));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for LinearCrossEntropyGrad {
+    fn name(&self) -> &'static str {
+        "linear_cross_entropy_grad"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let expected = 4 + usize::from(self.accumulate);
+        ensure(inputs.len() == expected, || {
+            format!("takes {expected} inputs, got {}", inputs.len())
+        })?;
+        let (x, w) = (inputs[0], inputs[1]);
+        self.loss.check(x, w, inputs[2])?;
+        shaped("the gradient of the loss", inputs[3], &[1])?;
+        let sum = x.dtype.statistics();
+        Ok(vec![Type::new(sum, [1]), x.clone(), w.with_dtype(sum)])
+    }
+
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        if self.accumulate { vec![(2, 4)] } else { vec![] }
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        let flops = 6 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
+        Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let (x, w, targets, dloss) = (inputs[0], inputs[1], inputs[2], inputs[3].get(0));
+        let (loss, dx, dw) = (outputs[0], outputs[1], outputs[2]);
+        let columns = x.ty().last();
+        let mut sum = vec![0.0; w.len()];
+        let mut total = 0.0;
+        for r in 0..targets.len() {
+            let (logits, normaliser, target) = self.loss.row(inputs, r);
+            let mut drow = vec![0.0; columns];
+            if target >= 0 {
+                total += normaliser - logits[target as usize];
+                for (v, logit) in logits.iter().enumerate() {
+                    let hit = f64::from(u8::from(v as i64 == target));
+                    let dlogit = ((logit - normaliser).exp() - hit) * dloss / counted(&targets);
+                    for c in 0..columns {
+                        drow[c] += dlogit * w.get(v * columns + c);
+                        sum[v * columns + c] += dlogit * x.get(r * columns + c);
+                    }
+                }
+            }
+            drow.iter().enumerate().for_each(|(c, &value)| dx.set(r * columns + c, value));
+        }
+        loss.set(0, total / counted(&targets));
+        for (index, &value) in sum.iter().enumerate() {
+            let before = if self.accumulate { dw.get(index) } else { 0.0 };
+            dw.set(index, before + value);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! `Op`: one family of work. Every facet of a family is in its one file; the only list is here.
+
+use std::cell::Cell;
+
+use crate::error::Result;
+use crate::graph::{Graph, Node, Tensor};
+use crate::types::{DType, Type};
+
+mod attention;
+mod gather;
+mod layout;
+mod loss;
+mod map;
+mod matmul;
+mod norm;
+mod quant;
+mod reduce;
+mod rope;
+mod softmax;
+
+pub use attention::{Attention, AttentionGrad, CachedAttention};
+pub use gather::{Embedding, EmbeddingGrad};
+pub use layout::{Concat, Permute, Slice, SliceGrad};
+pub use loss::{LinearCrossEntropy, LinearCrossEntropyGrad};
+pub use map::{Map, RandomKey, uniform};
+pub use matmul::{MatMul, Matrices};
+pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
+pub use quant::{Dequantize, Quantize};
+pub use reduce::{Axes, Reduce, SquareSum};
+pub use rope::Rope;
+pub use softmax::{Softmax, SoftmaxGrad};
+
+/// Output types, or a sentence on what doesn't fit; the graph adds the op, the name and all types.
+pub type Inferred = std::result::Result<Vec<Type>, String>;
+
+/// Every facet of one family of work.
+pub trait Rule {
+    /// Name of the family, unique in the list.
+    fn name(&self) -> &'static str;
+
+    /// Types of the outputs for inputs of these types.
+    ///
+    /// # Errors
+    /// Where the op doesn't take them.
+    fn infer(&self, inputs: &[&Type]) -> Inferred;
+
+    /// Outputs that are written over an input's storage, as (output, input).
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        vec![]
+    }
+
+    /// Outputs that may take over an input's storage where that input dies here, as (output, input):
+    /// each element is read before it's written, and nowhere else.
+    fn may_overwrite(&self) -> Vec<(usize, usize)> {
+        vec![]
+    }
+
+    /// Appends the ops that turn the gradients of the outputs into those of the inputs. `None` stands
+    /// for a gradient of zero, in `outputs` and in the result. `wanted` says which inputs' gradients
+    /// are used.
+    ///
+    /// # Errors
+    /// From pushing ops, and [`crate::Error::NoGradient`] where the family has none.
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        let _ = outputs;
+        match wanted.iter().position(|&wanted| wanted) {
+            None => Ok(vec![None; node.inputs.len()]),
+            Some(input) => Err(crate::Error::NoGradient {
+                op: self.name(),
+                name: graph.info(node.outputs[0]).name.clone(),
+                input,
+            }),
+        }
+    }
+
+    /// Arithmetic and traffic of one run.
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: 0, bytes: traffic(inputs, outputs) }
+    }
+
+    /// What the op means: plain loops in f64, rounded once where an output is stored.
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]);
+}
+
+/// Arithmetic and traffic of an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Floating-point operations; a multiply-add counts as two.
+    pub flops: u64,
+    /// Bytes read and written, each tensor once.
+    pub bytes: u64,
+}
+
+/// Bytes of all inputs and outputs.
+pub fn traffic(inputs: &[&Type], outputs: &[&Type]) -> u64 {
+    inputs.iter().chain(outputs).map(|ty| ty.bytes() as u64).sum()
+}
+
+/// A tensor's bytes as a reference sees them. Cells, because an op in place reads and writes one range.
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'a> {
+    ty: &'a Type,
+    bytes: &'a [Cell<u8>],
+}
+
+impl<'a> Array<'a> {
+    /// A view of `bytes` as `ty`.
+    ///
+    /// # Panics
+    /// Where the length isn't that of the type.
+    pub fn new(ty: &'a Type, bytes: &'a [Cell<u8>]) -> Self {
+        assert_eq!(ty.bytes(), bytes.len(), "{ty} has another size");
+        Self { ty, bytes }
+    }
+
+    /// Dtype and shape.
+    pub fn ty(&self) -> &'a Type {
+        self.ty
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.ty.elements()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Element `index` in row-major order.
+    pub fn get(&self, index: usize) -> f64 {
+        let size = self.ty.dtype.size();
+        let mut element = [0; 8];
+        for (byte, cell) in element.iter_mut().zip(&self.bytes[index * size..][..size]) {
+            *byte = cell.get();
+        }
+        self.ty.dtype.read(&element)
+    }
+
+    /// Element `index` as an index; negative where it marks "none".
+    pub fn index(&self, index: usize) -> i64 {
+        self.get(index) as i64
+    }
+
+    /// Stores `value` at `index`, rounded to the dtype.
+    pub fn set(&self, index: usize, value: f64) {
+        let size = self.ty.dtype.size();
+        let mut element = [0; 8];
+        self.ty.dtype.write(&mut element, value);
+        for (byte, cell) in element.iter().zip(&self.bytes[index * size..][..size]) {
+            cell.set(*byte);
+        }
+    }
+
+    /// Adds `value` to element `index`.
+    pub fn add(&self, index: usize, value: f64) {
+        self.set(index, self.get(index) + value);
+    }
+
+    /// Sets every element to `value`.
+    pub fn fill(&self, value: f64) {
+        (0..self.len()).for_each(|index| self.set(index, value));
+    }
+}
+
+/// Defines [`Op`] and everything that goes over all families.
+macro_rules! ops {
+    ($($family:ident),+ $(,)?) => {
+        /// An op with its attributes.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Op {
+            $(#[doc = concat!("See [`", stringify!($family), "`].")] $family($family),)+
+        }
+
+        impl Op {
+            fn rule(&self) -> &dyn Rule {
+                match self { $(Self::$family(op) => op,)+ }
+            }
+
+            /// One set of test cases of every family, in the order of the list.
+            pub fn all_cases() -> Vec<Case> {
+                let mut cases = vec![];
+                $(cases.extend($family::cases());)+
+                cases
+            }
+
+            /// Variants of the list, to hold that each has cases.
+            pub const FAMILIES: &'static [&'static str] = &[$(stringify!($family)),+];
+
+            /// This op's variant in [`Op::FAMILIES`].
+            pub fn family(&self) -> &'static str {
+                match self { $(Self::$family(_) => stringify!($family),)+ }
+            }
+        }
+
+        $(impl From<$family> for Op {
+            fn from(op: $family) -> Self { Self::$family(op) }
+        })+
+    };
+}
+
+ops![
+    Map,
+    MatMul,
+    Attention,
+    AttentionGrad,
+    CachedAttention,
+    LayerNorm,
+    LayerNormGrad,
+    RmsNorm,
+    RmsNormGrad,
+    LinearCrossEntropy,
+    LinearCrossEntropyGrad,
+    Embedding,
+    EmbeddingGrad,
+    Rope,
+    Softmax,
+    SoftmaxGrad,
+    Reduce,
+    SquareSum,
+    Permute,
+    Slice,
+    SliceGrad,
+    Concat,
+    Quantize,
+    Dequantize,
+];
+
+impl Rule for Op {
+    fn name(&self) -> &'static str {
+        self.rule().name()
+    }
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        self.rule().infer(inputs)
+    }
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        self.rule().overwrites()
+    }
+    fn may_overwrite(&self) -> Vec<(usize, usize)> {
+        self.rule().may_overwrite()
+    }
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        self.rule().grad(graph, node, outputs, wanted)
+    }
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        self.rule().cost(inputs, outputs)
+    }
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        self.rule().reference(inputs, outputs);
+    }
+}
+
+/// An op with the inputs to try it on.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The op with its attributes.
+    pub op: Op,
+    /// One entry an input.
+    pub inputs: Vec<Sample>,
+}
+
+/// How a case's input is filled.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Dtype and shape.
+    pub ty: Type,
+    /// Values.
+    pub fill: Fill,
+}
+
+/// Values of a case's input, from a counter-based generator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// Uniform in [low, high).
+    Uniform(f64, f64),
+    /// Whole numbers in [low, high).
+    Whole(i64, i64),
+}
+
+impl Case {
+    /// A case with float inputs uniform in [−1, 1); replace what needs other values.
+    pub fn new(op: impl Into<Op>, inputs: Vec<Sample>) -> Self {
+        Self { op: op.into(), inputs }
+    }
+}
+
+/// A float input uniform in [−1, 1).
+pub(crate) fn unit(dtype: DType, shape: &[usize]) -> Sample {
+    range(dtype, shape, -1.0, 1.0)
+}
+
+/// A float input uniform in [low, high).
+pub(crate) fn range(dtype: DType, shape: &[usize], low: f64, high: f64) -> Sample {
+    Sample { ty: Type::new(dtype, shape), fill: Fill::Uniform(low, high) }
+}
+
+/// An integer input, whole numbers in [low, high).
+pub(crate) fn whole(dtype: DType, shape: &[usize], low: i64, high: i64) -> Sample {
+    Sample { ty: Type::new(dtype, shape), fill: Fill::Whole(low, high) }
+}
+
+/// `Err(message)` unless `condition`; shortens type rules.
+pub(crate) fn ensure(
+    condition: bool,
+    message: impl FnOnce() -> String,
+) -> std::result::Result<(), String> {
+    if condition { Ok(()) } else { Err(message()) }
+}
+
+/// The inputs, where there are exactly `N`.
+pub(crate) fn arity<'a, const N: usize>(
+    inputs: &[&'a Type],
+) -> std::result::Result<[&'a Type; N], String> {
+    inputs.try_into().map_err(|_| format!("takes {N} inputs, got {}", inputs.len()))
+}
+
+/// `Err` unless `ty` holds real numbers.
+pub(crate) fn float(what: &str, ty: &Type) -> std::result::Result<(), String> {
+    ensure(ty.dtype.is_float(), || format!("{what} must hold floats, is {ty}"))
+}
+
+/// `Err` unless `ty` has the expected shape.
+pub(crate) fn shaped(what: &str, ty: &Type, shape: &[usize]) -> std::result::Result<(), String> {
+    ensure(ty.shape == shape, || format!("{what} must have shape {shape:?}, is {ty}"))
+}

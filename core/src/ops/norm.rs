@@ -1,0 +1,287 @@
+//! Layer norm and RMS norm over the last axis.   R leading axes flattened, C last axis
+//!
+//!   layer: mean[r] = Σ x[r,c]/C, rstd[r] = 1/√(Σ (x[r,c] − mean[r])²/C + eps),
+//!          y[r,c] = (x[r,c] − mean[r])·rstd[r]·w[c] + b[c]            (Ba et al. 2016)
+//!   RMS:   rstd[r] = 1/√(Σ x[r,c]²/C + eps), y[r,c] = x[r,c]·rstd[r]·w[c]   (Zhang and Sennrich 2019)
+
+use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, unit};
+use crate::error::Result;
+use crate::graph::{Graph, Node, Tensor};
+use crate::types::{DType, Type};
+
+/// Layer norm. Inputs: x (…, C), w (C), b (C). Outputs: y like x, mean (R), rstd (R).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerNorm {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy. Outputs: dx, dw, db.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerNormGrad;
+
+/// RMS norm. Inputs: x (…, C), w (C). Outputs: y like x, rstd (R).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// Added to the mean square.
+    pub eps: f64,
+}
+
+/// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy. Outputs: dx, dw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RmsNormGrad;
+
+fn sizes() -> [[usize; 2]; 5] {
+    [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31]]
+}
+
+fn statistics(x: &Type) -> Type {
+    Type::new(x.dtype.statistics(), [x.rows()])
+}
+
+fn check(x: &Type, weights: &[&Type]) -> std::result::Result<(), String> {
+    float("x", x)?;
+    ensure(!x.shape.is_empty(), || "x needs an axis".into())?;
+    for ty in weights {
+        float("a weight", ty)?;
+        shaped("a weight", ty, &[x.last()])?;
+    }
+    Ok(())
+}
+
+fn check_grad(x: &Type, w: &Type, dy: &Type, stats: &[&Type]) -> std::result::Result<(), String> {
+    check(x, &[w])?;
+    shaped("dy", dy, &x.shape)?;
+    stats.iter().try_for_each(|ty| shaped("a statistic", ty, &[x.rows()]))
+}
+
+impl LayerNorm {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for shape in sizes() {
+            for dtype in [DType::F32, DType::BF16] {
+                let w = unit(dtype, &shape[1..]);
+                cases.push(Case::new(Self { eps: 1e-5 }, vec![unit(dtype, &shape), w.clone(), w]));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [x, w, b] = arity(inputs)?;
+        check(x, &[w, b])?;
+        Ok(vec![x.clone(), statistics(x), statistics(x)])
+    }
+
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        let Some(dy) = outputs[0] else { return Ok(vec![None; 3]) };
+        let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy];
+        let name = format!("grad.{}", graph.info(node.outputs[0]).name);
+        Ok(graph.push(LayerNormGrad, &inputs, &name)?.into_iter().map(Some).collect())
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: 8 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let [x, w, b] = [inputs[0], inputs[1], inputs[2]];
+        let columns = x.ty().last();
+        for r in 0..x.ty().rows() {
+            let at = |c| r * columns + c;
+            let n = columns as f64;
+            let mean = (0..columns).map(|c| x.get(at(c))).sum::<f64>() / n;
+            let variance = (0..columns).map(|c| (x.get(at(c)) - mean).powi(2)).sum::<f64>() / n;
+            let rstd = 1.0 / (variance + self.eps).sqrt();
+            for c in 0..columns {
+                outputs[0].set(at(c), (x.get(at(c)) - mean) * rstd * w.get(c) + b.get(c));
+            }
+            outputs[1].set(r, mean);
+            outputs[2].set(r, rstd);
+        }
+    }
+}
+
+impl LayerNormGrad {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for shape in sizes() {
+            for dtype in [DType::F32, DType::BF16] {
+                let stat = super::range(DType::F32, &shape[..1], 0.5, 1.5);
+                let x = unit(dtype, &shape);
+                let inputs = vec![x.clone(), unit(dtype, &shape[1..]), stat.clone(), stat, x];
+                cases.push(Case::new(Self, inputs));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for LayerNormGrad {
+    fn name(&self) -> &'static str {
+        "layer_norm_grad"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [x, w, mean, rstd, dy] = arity(inputs)?;
+        check_grad(x, w, dy, &[mean, rstd])?;
+        let dw = w.with_dtype(w.dtype.statistics());
+        Ok(vec![x.clone(), dw.clone(), dw])
+    }
+
+    fn may_overwrite(&self) -> Vec<(usize, usize)> {
+        vec![(0, 4)]
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: 14 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let [x, w, mean, rstd, dy] = [inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]];
+        let columns = x.ty().last();
+        let (mut dw, mut db) = (vec![0.0; columns], vec![0.0; columns]);
+        for r in 0..x.ty().rows() {
+            let at = |c| r * columns + c;
+            let normal = |c| (x.get(at(c)) - mean.get(r)) * rstd.get(r);
+            let n = columns as f64;
+            let slope = |c: usize| dy.get(at(c)) * w.get(c);
+            let mean_slope = (0..columns).map(slope).sum::<f64>() / n;
+            let mean_product = (0..columns).map(|c| slope(c) * normal(c)).sum::<f64>() / n;
+            for c in 0..columns {
+                dw[c] += dy.get(at(c)) * normal(c);
+                db[c] += dy.get(at(c));
+                let dx = rstd.get(r) * (slope(c) - mean_slope - normal(c) * mean_product);
+                outputs[0].set(at(c), dx);
+            }
+        }
+        for c in 0..columns {
+            outputs[1].set(c, dw[c]);
+            outputs[2].set(c, db[c]);
+        }
+    }
+}
+
+impl RmsNorm {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for shape in sizes() {
+            for dtype in [DType::F32, DType::BF16] {
+                let inputs = vec![unit(dtype, &shape), unit(dtype, &shape[1..])];
+                cases.push(Case::new(Self { eps: 1e-6 }, inputs));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for RmsNorm {
+    fn name(&self) -> &'static str {
+        "rms_norm"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [x, w] = arity(inputs)?;
+        check(x, &[w])?;
+        Ok(vec![x.clone(), statistics(x)])
+    }
+
+    fn grad(
+        &self,
+        graph: &mut Graph,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Tensor>>> {
+        let Some(dy) = outputs[0] else { return Ok(vec![None; 2]) };
+        let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], dy];
+        let name = format!("grad.{}", graph.info(node.outputs[0]).name);
+        Ok(graph.push(RmsNormGrad, &inputs, &name)?.into_iter().map(Some).collect())
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: 4 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let [x, w] = [inputs[0], inputs[1]];
+        let columns = x.ty().last();
+        for r in 0..x.ty().rows() {
+            let at = |c| r * columns + c;
+            let square = (0..columns).map(|c| x.get(at(c)).powi(2)).sum::<f64>() / columns as f64;
+            let rstd = 1.0 / (square + self.eps).sqrt();
+            for c in 0..columns {
+                outputs[0].set(at(c), x.get(at(c)) * rstd * w.get(c));
+            }
+            outputs[1].set(r, rstd);
+        }
+    }
+}
+
+impl RmsNormGrad {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let mut cases = vec![];
+        for shape in sizes() {
+            for dtype in [DType::F32, DType::BF16] {
+                let rstd = super::range(DType::F32, &shape[..1], 0.5, 1.5);
+                let x = unit(dtype, &shape);
+                cases.push(Case::new(Self, vec![x.clone(), unit(dtype, &shape[1..]), rstd, x]));
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for RmsNormGrad {
+    fn name(&self) -> &'static str {
+        "rms_norm_grad"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [x, w, rstd, dy] = arity(inputs)?;
+        check_grad(x, w, dy, &[rstd])?;
+        Ok(vec![x.clone(), w.with_dtype(w.dtype.statistics())])
+    }
+
+    fn may_overwrite(&self) -> Vec<(usize, usize)> {
+        vec![(0, 3)]
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        Cost { flops: 10 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let [x, w, rstd, dy] = [inputs[0], inputs[1], inputs[2], inputs[3]];
+        let columns = x.ty().last();
+        let mut dw = vec![0.0; columns];
+        for r in 0..x.ty().rows() {
+            let at = |c| r * columns + c;
+            let normal = |c| x.get(at(c)) * rstd.get(r);
+            let slope = |c: usize| dy.get(at(c)) * w.get(c);
+            let mean_product =
+                (0..columns).map(|c| slope(c) * normal(c)).sum::<f64>() / columns as f64;
+            for c in 0..columns {
+                dw[c] += dy.get(at(c)) * normal(c);
+                outputs[0].set(at(c), rstd.get(r) * (slope(c) - normal(c) * mean_product));
+            }
+        }
+        dw.iter().enumerate().for_each(|(c, &value)| outputs[1].set(c, value));
+    }
+}
