@@ -4,9 +4,25 @@ use crate::error::Result;
 use crate::graph::{Graph, Phase, Tensor};
 use crate::ops::{Map, Rule};
 
+/// A tensor whose gradient is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The tensor.
+    pub tensor: Tensor,
+    /// A persistent tensor that the gradient is added to in place; without one, the gradient is new.
+    pub into: Option<Tensor>,
+}
+
+impl From<Tensor> for Wanted {
+    fn from(tensor: Tensor) -> Self {
+        Self { tensor, into: None }
+    }
+}
+
 /// Appends, to the current program, the ops that compute the gradient of scalar `loss` with respect to
 /// each tensor of `wanted`, given the gradient `seed` of the loss itself. A tensor that the loss doesn't
-/// depend on gets `None`. Contributions are added in the reverse order of their readers, always the same.
+/// depend on gets what it is added to, or `None`. Contributions are added in the reverse order of their
+/// readers, always the same.
 ///
 /// # Errors
 /// [`crate::Error::NoGradient`] where the loss depends on a wanted tensor through an op without one.
@@ -14,11 +30,11 @@ pub fn grad(
     graph: &mut Graph,
     loss: Tensor,
     seed: Tensor,
-    wanted: &[Tensor],
+    wanted: &[Wanted],
 ) -> Result<Vec<Option<Tensor>>> {
     let nodes = graph.nodes(0..graph.node_count()).to_vec();
     let mut needed = vec![false; graph.tensors.len()];
-    wanted.iter().for_each(|t| needed[t.index()] = true);
+    wanted.iter().for_each(|w| needed[w.tensor.index()] = true);
     for node in &nodes {
         if node.inputs.iter().any(|t| needed[t.index()]) {
             let float = |t: &&Tensor| graph.dtype(**t).is_float();
@@ -27,6 +43,11 @@ pub fn grad(
     }
     graph.set_phase(Phase::Backward);
     let mut gradients: Vec<Option<Tensor>> = vec![None; graph.tensors.len()];
+    let mut in_place = vec![false; graph.tensors.len()];
+    for w in wanted {
+        gradients[w.tensor.index()] = w.into;
+        in_place[w.tensor.index()] = w.into.is_some();
+    }
     gradients[loss.index()] = Some(seed);
     for node in nodes.iter().rev() {
         let outputs: Vec<Option<Tensor>> =
@@ -48,12 +69,20 @@ pub fn grad(
                 None => contribution,
                 Some(before) => {
                     let name = format!("grad.{}.sum", graph.info(*input).name);
-                    let dtype = graph.dtype(contribution);
-                    graph.one(Map::add(dtype), &[before, contribution], &name)?
+                    let mut add = Map::add(graph.dtype(before));
+                    if in_place[input.index()] {
+                        add.in_place = vec![(0, 0)];
+                    }
+                    match node.block {
+                        Some(index) => graph.in_block(index, |graph| {
+                            graph.one(add, &[before, contribution], &name)
+                        })?,
+                        None => graph.one(add, &[before, contribution], &name)?,
+                    }
                 }
             };
             gradients[input.index()] = Some(sum);
         }
     }
-    Ok(wanted.iter().map(|t| gradients[t.index()]).collect())
+    Ok(wanted.iter().map(|w| gradients[w.tensor.index()]).collect())
 }

@@ -7,19 +7,32 @@
 //! | [`Op`] | one family of work: type rule, gradient, cost, reference, test cases |
 //! | [`Graph`] | an SSA list of ops over typed tensors |
 //! | [`grad()`] | Graph → Graph: appends the backward pass |
+//! | [`Plan`] | a flat list of steps plus the arena offset of every tensor |
+//! | [`Backend`] | prepares a plan and replays it |
+//! | [`Session`] | a plan, its buffers and the step counter |
+//!
+//! The ninth, Launch (kernel name, grid, parameters), belongs to devices that compile kernels.
 
 #![forbid(unsafe_code)]
 
+mod backend;
+pub mod dialect;
 mod error;
 pub mod expr;
+mod fuse;
 mod grad;
 pub mod graph;
 pub mod ops;
+pub mod plan;
+mod session;
 mod types;
 
+pub use backend::{Backend, DeviceError, Reading};
 pub use error::{Error, Result};
 pub use expr::Expr;
-pub use grad::grad;
+pub use grad::{Wanted, grad};
 pub use graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
 pub use ops::{Op, Rule};
+pub use plan::Plan;
+pub use session::{NonFinite, Session, SessionError};
 pub use types::{DType, Type};

@@ -1,0 +1,76 @@
+//! `Backend`: prepares a plan and replays it. The seam is "prepare a plan, run a plan", never "add two
+//! tensors".
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::plan::{Plan, Target};
+
+/// What a device can fail with; everything else was checked when the graph was built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// The device refused the arena.
+    #[error("out of memory: the plan needs {need} bytes on {device}, {have} are free")]
+    OutOfMemory {
+        /// Bytes the plan needs.
+        need: u64,
+        /// Bytes the device had.
+        have: u64,
+        /// Name of the device.
+        device: String,
+    },
+    /// The device is gone; its memory with it.
+    #[error("{device} was lost: {reason}")]
+    Lost {
+        /// Name of the device.
+        device: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A kernel was refused by the device's compiler.
+    #[error("kernel {kernel} does not compile: {log}")]
+    Compile {
+        /// Entry point.
+        kernel: String,
+        /// The compiler's words.
+        log: String,
+    },
+    /// An input from outside broke a promise, such as a token id past the vocabulary.
+    #[error("{0}")]
+    Input(String),
+}
+
+/// Bytes on their way from a device.
+pub type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, DeviceError>> + 'a>>;
+
+/// A device with an arena, and a plan that it replays.
+pub trait Backend: Target {
+    /// Name of the device, for people.
+    fn name(&self) -> String;
+
+    /// Allocates the plan's arena, filled with zeros, and readies every step. Frees what was there before.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
+    fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError>;
+
+    /// Bytes this backend has allocated for tensors and scratch.
+    fn allocated_bytes(&self) -> u64;
+
+    /// Copies `data` to the arena at offset `at`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError>;
+
+    /// Replays `steps` of a program.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`] and [`DeviceError::Input`].
+    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError>;
+
+    /// Waits for everything before and reads bytes `range` of the arena.
+    fn read(&mut self, range: Range<u64>) -> Reading<'_>;
+}

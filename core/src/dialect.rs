@@ -1,0 +1,172 @@
+//! Formulas as text of the two kernel languages; the only file that knows both.
+//!
+//! A formula becomes a list of `let` bindings, one a distinct sub-formula in the order of first use, so
+//! that shared parts are computed once and the text of a formula never changes from run to run. The
+//! functions `tr_…` are small helpers that each language's shared file defines.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::expr::{Binary, Expr, Term, Unary};
+
+/// A kernel language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// WebGPU Shading Language.
+    Wgsl,
+    /// CUDA C++.
+    Cuda,
+}
+
+/// Statements that compute `formulas`, and the name or literal that holds each result. Input `i` is read
+/// as `in{i}`, random numbers as `tr_random(stream)`; both are in scope where the text is placed.
+pub fn print(formulas: &[Expr], dialect: Dialect) -> (String, Vec<String>) {
+    let mut printer = Printer { dialect, text: String::new(), named: HashMap::new() };
+    let results = formulas.iter().map(|formula| printer.value(formula)).collect();
+    (printer.text, results)
+}
+
+struct Printer {
+    dialect: Dialect,
+    text: String,
+    /// Right-hand side of a binding → its name.
+    named: HashMap<String, String>,
+}
+
+impl Printer {
+    fn value(&mut self, formula: &Expr) -> String {
+        let right = match formula.term() {
+            Term::Const(value) => return self.literal(*value),
+            Term::Input(index) => return format!("in{index}"),
+            Term::Random(stream) => format!("tr_random({stream}u)"),
+            Term::Unary(function, a) => {
+                let a = self.value(a);
+                self.unary(*function, &a)
+            }
+            Term::Binary(function, a, b) => {
+                let (a, b) = (self.value(a), self.value(b));
+                self.binary(*function, &a, &b)
+            }
+            Term::Select(condition, yes, no) => {
+                let condition = self.value(condition);
+                let (yes, no) = (self.value(yes), self.value(no));
+                match self.dialect {
+                    Dialect::Wgsl => format!("select({no}, {yes}, {condition} != 0.0)"),
+                    Dialect::Cuda => format!("({condition} != 0.0f ? {yes} : {no})"),
+                }
+            }
+        };
+        if let Some(name) = self.named.get(&right) {
+            return name.clone();
+        }
+        let name = format!("v{}", self.named.len());
+        let keyword = match self.dialect {
+            Dialect::Wgsl => "let",
+            Dialect::Cuda => "const float",
+        };
+        // Writing to a String can't fail.
+        let _ = writeln!(self.text, "{keyword} {name} = {right};");
+        self.named.insert(right, name.clone());
+        name
+    }
+
+    /// Nine digits are enough for every f32 to come back as itself.
+    fn literal(&self, value: f64) -> String {
+        let single = value as f32;
+        if single.is_finite() {
+            let digits = format!("{single:?}");
+            let digits = if digits.contains(['.', 'e']) { digits } else { format!("{digits}.0") };
+            return if single < 0.0 { format!("({digits}f)") } else { digits + "f" };
+        }
+        let bits = single.to_bits();
+        match self.dialect {
+            Dialect::Wgsl => format!("bitcast<f32>(0x{bits:08x}u)"),
+            Dialect::Cuda => format!("__uint_as_float(0x{bits:08x}u)"),
+        }
+    }
+
+    fn unary(&self, function: Unary, a: &str) -> String {
+        let cuda = self.dialect == Dialect::Cuda;
+        let call = |wgsl: &str, cu: &str| format!("{}({a})", if cuda { cu } else { wgsl });
+        match function {
+            Unary::Neg => format!("(-{a})"),
+            Unary::Exp => call("exp", "expf"),
+            Unary::Ln => call("log", "logf"),
+            Unary::Sqrt => call("sqrt", "sqrtf"),
+            // WGSL's tanh may overflow for large arguments on some adapters.
+            Unary::Tanh => call("tr_tanh", "tanhf"),
+            Unary::Sigmoid => call("tr_sigmoid", "tr_sigmoid"),
+            Unary::Erf => call("tr_erf", "erff"),
+            Unary::Sin => call("sin", "sinf"),
+            Unary::Cos => call("cos", "cosf"),
+            Unary::Abs => call("abs", "fabsf"),
+            Unary::Sign => call("sign", "tr_sign"),
+            Unary::Floor => call("floor", "floorf"),
+            Unary::IsFinite => call("tr_is_finite", "tr_is_finite"),
+            Unary::HighHalf => call("tr_high_half", "tr_high_half"),
+            Unary::LowHalf => call("tr_low_half", "tr_low_half"),
+        }
+    }
+
+    fn binary(&self, function: Binary, a: &str, b: &str) -> String {
+        let cuda = self.dialect == Dialect::Cuda;
+        let call = |wgsl: &str, cu: &str| format!("{}({a}, {b})", if cuda { cu } else { wgsl });
+        match function {
+            Binary::Add => format!("({a} + {b})"),
+            Binary::Sub => format!("({a} - {b})"),
+            Binary::Mul => format!("({a} * {b})"),
+            Binary::Div => format!("({a} / {b})"),
+            Binary::Max => call("max", "fmaxf"),
+            Binary::Min => call("min", "fminf"),
+            Binary::Pow => call("pow", "powf"),
+            Binary::Less if cuda => format!("({a} < {b} ? 1.0f : 0.0f)"),
+            Binary::Less => format!("select(0.0, 1.0, {a} < {b})"),
+            Binary::JoinHalves => call("tr_join_halves", "tr_join_halves"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{constant, input};
+
+    fn silu_slope() -> Expr {
+        (input(0) * input(0).sigmoid()).derivative(0)
+    }
+
+    #[test]
+    fn shared_parts_are_bound_once() {
+        let (text, results) = print(&[silu_slope()], Dialect::Wgsl);
+        assert_eq!(
+            text,
+            "let v0 = tr_sigmoid(in0);\n\
+             let v1 = (1.0f - v0);\n\
+             let v2 = (v0 * v1);\n\
+             let v3 = (in0 * v2);\n\
+             let v4 = (v0 + v3);\n"
+        );
+        assert_eq!(results, ["v4"]);
+    }
+
+    #[test]
+    fn cuda_declares_floats() {
+        let clipped = input(0).less(constant(-2.5)).select(constant(1.0), input(1).sqrt());
+        let (text, results) = print(&[clipped, input(1)], Dialect::Cuda);
+        assert_eq!(
+            text,
+            "const float v0 = (in0 < (-2.5f) ? 1.0f : 0.0f);\n\
+             const float v1 = sqrtf(in1);\n\
+             const float v2 = (v0 != 0.0f ? 1.0f : v1);\n"
+        );
+        assert_eq!(results, ["v2", "in1"]);
+    }
+
+    #[test]
+    fn constants_come_back_as_themselves() {
+        let (_, results) = print(&[constant(1e-8), constant(3.0)], Dialect::Wgsl);
+        assert_eq!(results, ["1e-8f", "3.0f"]);
+        let (_, results) = print(&[constant(f64::INFINITY)], Dialect::Cuda);
+        assert_eq!(results, ["__uint_as_float(0x7f800000u)"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Fusion: a short list of graph rewrites. Everything passes with fusion off.
+//!
+//! | rewrite | saves |
+//! |---|---|
+//! | loss and its gradient into one op | a second pass over the logits |
+//! | sum into the op that makes its second term | a tensor and a pass over it |
+//! | map into the map that reads it | a tensor and a pass over it |
+
+use std::collections::BTreeSet;
+
+use crate::expr::{Expr, input};
+use crate::graph::{Graph, Life, Node, Program, Tensor};
+use crate::ops::{Map, Op};
+
+/// Applies every rewrite to every program, in a fixed order.
+pub fn fuse(graph: &mut Graph) {
+    for index in 0..graph.programs.len() {
+        let mut program = graph.programs[index].clone();
+        loss_with_gradient(graph, &mut program);
+        sums_into_producers(graph, &mut program);
+        maps_into_readers(graph, &mut program);
+        graph.programs[index] = program;
+    }
+}
+
+/// Number of readers of each tensor; results count as read.
+fn readers(graph: &Graph, program: &Program) -> Vec<usize> {
+    let mut count = vec![0; graph.tensors.len()];
+    let read = program.nodes.iter().flat_map(|node| &node.inputs).chain(&program.results);
+    read.for_each(|t| count[t.index()] += 1);
+    count
+}
+
+/// Index of the node that makes each tensor.
+fn producers(graph: &Graph, program: &Program) -> Vec<Option<usize>> {
+    let mut producer = vec![None; graph.tensors.len()];
+    for (index, node) in program.nodes.iter().enumerate() {
+        node.outputs.iter().for_each(|t| producer[t.index()] = Some(index));
+    }
+    producer
+}
+
+/// A loss whose gradient is taken with a known seed is computed where its gradient is: one op, in the
+/// forward pass.
+fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
+    let producer = producers(graph, program);
+    let pairs: Vec<(usize, usize)> = program
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| matches!(node.op, Op::LinearCrossEntropy(_)))
+        .filter_map(|(forward, node)| {
+            let same = |other: &Node| {
+                matches!(other.op, Op::LinearCrossEntropyGrad(_))
+                    && other.inputs[..3] == node.inputs
+            };
+            let backward = program.nodes.iter().position(same)?;
+            let seed = program.nodes[backward].inputs[3];
+            let known = producer[seed.index()].is_none_or(|made| made < forward);
+            known.then_some((forward, backward))
+        })
+        .collect();
+    for (forward, backward) in pairs {
+        let mut node = program.nodes[backward].clone();
+        node.phase = program.nodes[forward].phase;
+        node.outputs[0] = program.nodes[forward].outputs[0];
+        program.nodes[forward] = node;
+        program.nodes.remove(backward);
+    }
+}
+
+/// `add(before, new)` where a matrix product or scatter made `new` for this sum alone, and nothing reads
+/// `before` later: the op adds to `before` in place.
+fn sums_into_producers(graph: &mut Graph, program: &mut Program) {
+    let mut index = 0;
+    while index < program.nodes.len() {
+        if let Some(made) = summed_producer(graph, program, index) {
+            let sum = program.nodes.remove(index);
+            let node = &mut program.nodes[made];
+            let before = sum.inputs[0];
+            match &mut node.op {
+                Op::MatMul(op) => op.accumulate = true,
+                Op::EmbeddingGrad(op) => op.accumulate = true,
+                Op::LinearCrossEntropyGrad(op) => op.accumulate = true,
+                _ => unreachable!("only ops that can accumulate are chosen"),
+            }
+            node.inputs.push(before);
+            *node.outputs.last_mut().expect("an output") = sum.outputs[0];
+            let info = graph.info(before).clone();
+            let after = graph.info_mut(sum.outputs[0]);
+            (after.class, after.life, after.replaces) = (info.class, info.life, Some(before));
+        } else {
+            index += 1;
+        }
+    }
+}
+
+fn is_sum(op: &Op) -> bool {
+    let Op::Map(map) = op else { return false };
+    map.formulas == Map::add(map.dtypes[0]).formulas && map.shared == 0 && map.segments == 1
+}
+
+/// The node that makes the second term of the sum at `index`, where the sum can move into it.
+fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usize> {
+    let sum = program.nodes.get(index).filter(|node| is_sum(&node.op))?;
+    let (before, new) = (sum.inputs[0], sum.inputs[1]);
+    let made = producers(graph, program)[new.index()]?;
+    let node = &program.nodes[made];
+    let can = match &node.op {
+        Op::MatMul(op) => !op.accumulate,
+        Op::EmbeddingGrad(op) => !op.accumulate,
+        Op::LinearCrossEntropyGrad(op) => !op.accumulate && node.outputs[2] == new,
+        _ => false,
+    };
+    let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);
+    let only_reader = readers(graph, program)[new.index()] == 1;
+    let reads_before = |node: &Node| node.inputs.contains(&before);
+    // `before` must exist where the producer runs, and hold its value for nobody else from there on.
+    let exists = producers(graph, program)[before.index()].is_none_or(|at| at < made);
+    let unread = !program.nodes[made..]
+        .iter()
+        .enumerate()
+        .any(|(offset, node)| made + offset != index && reads_before(node))
+        && !program.results.contains(&before);
+    (can && alike && only_reader && exists && unread).then_some(made)
+}
+
+/// A map with one output that only one other map of the same shape reads becomes part of that one.
+fn maps_into_readers(graph: &mut Graph, program: &mut Program) {
+    let mut index = 0;
+    while index < program.nodes.len() {
+        match only_map_reader(graph, program, index) {
+            Some(reader) => {
+                let node = program.nodes.remove(index);
+                compose(&node, &mut program.nodes[reader - 1]);
+            }
+            None => index += 1,
+        }
+    }
+}
+
+fn simple_map(node: &Node) -> Option<&Map> {
+    let Op::Map(map) = &node.op else { return None };
+    let simple = map.segments == 1 && map.in_place.is_empty() && !map.is_random();
+    simple.then_some(map)
+}
+
+/// The one map that reads the output of the map at `index`, where both can be one.
+fn only_map_reader(graph: &Graph, program: &Program, index: usize) -> Option<usize> {
+    let node = &program.nodes[index];
+    let map = simple_map(node).filter(|map| map.formulas.len() == 1)?;
+    let out = node.outputs[0];
+    if readers(graph, program)[out.index()] != 1 || program.results.contains(&out) {
+        return None;
+    }
+    let reader = program.nodes.iter().position(|other| other.inputs.contains(&out))?;
+    let other = &program.nodes[reader];
+    simple_map(other)?;
+    // A rounding that the first map's storage makes is part of its meaning; keep it.
+    let exact = map.dtypes[0] == crate::DType::F32 || map.dtypes[0] == crate::DType::F64;
+    let same_shape = graph.ty(out).shape == graph.ty(other.outputs[0]).shape;
+    let same_part = node.phase == other.phase && node.block == other.block;
+    // Inputs must still hold what they held where the first map ran.
+    let overwritten = program.nodes[index + 1..=reader].iter().any(|between| {
+        between.outputs.iter().any(|t| {
+            graph
+                .info(*t)
+                .replaces
+                .is_some_and(|r| node.inputs.iter().any(|i| graph.storage(*i) == graph.storage(r)))
+        })
+    });
+    (exact && same_shape && same_part && !overwritten && graph.info(out).life == Life::Transient)
+        .then_some(reader)
+}
+
+/// Substitutes the formula of `inner` into `outer`, which reads its output.
+fn compose(inner: &Node, outer: &mut Node) {
+    let (Op::Map(first), Op::Map(second)) = (&inner.op, &mut outer.op) else {
+        unreachable!("both are maps");
+    };
+    let mut inputs: Vec<Tensor> =
+        outer.inputs.iter().copied().filter(|&t| t != inner.outputs[0]).collect();
+    inputs.extend(inner.inputs.iter().filter(|t| !outer.inputs.contains(t)));
+    let mut unique = vec![];
+    for tensor in inputs {
+        if !unique.contains(&tensor) {
+            unique.push(tensor);
+        }
+    }
+    let at = |tensor: Tensor| {
+        let position = unique.iter().position(|&t| t == tensor).expect("inputs were collected");
+        input(position)
+    };
+    let value = first.formulas[0].substitute(&|i| at(inner.inputs[i]));
+    let replace = |i: usize| {
+        if outer.inputs[i] == inner.outputs[0] { value.clone() } else { at(outer.inputs[i]) }
+    };
+    let formulas: Vec<Expr> =
+        second.formulas.iter().map(|formula| formula.substitute(&replace)).collect();
+    // Simplification may have dropped an input.
+    let used: BTreeSet<usize> = formulas.iter().flat_map(Expr::inputs).collect();
+    let renumber = |i: usize| input(used.range(..i).count());
+    let formulas = formulas.iter().map(|formula| formula.substitute(&renumber)).collect();
+    let shape = second.shape.clone().or_else(|| first.shape.clone());
+    *second = Map { shape, ..Map::several(formulas, second.dtypes.clone()) };
+    outer.inputs = used.iter().map(|&i| unique[i]).collect();
+}

@@ -1,0 +1,221 @@
+//! `Plan`: the whole training step, known in advance: a flat list of steps and the arena offset of every
+//! tensor.
+//!
+//! Persistent tensors take fixed low offsets; each program's transients share the bytes above. A backend
+//! allocates [`Plan::arena_bytes`] and nothing else, so that the predicted peak is the allocated one.
+
+use crate::error::Result;
+use crate::fuse::fuse;
+use crate::graph::{Graph, Life, Program, Tensor};
+use crate::ops::{Cost, Op, Rule};
+use crate::types::Type;
+
+mod liveness;
+mod offsets;
+mod remat;
+mod report;
+
+pub use offsets::{Buffer, Placement, live_bytes, place};
+pub use remat::Checkpoint;
+pub use report::{Alive, ByClass, Report};
+
+/// What a plan has to know of the device it's for.
+pub trait Target {
+    /// Alignment of every tensor, bytes.
+    fn alignment(&self) -> u64;
+
+    /// Scratch that one run of `op` needs, bytes; the planner places it for that step alone.
+    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64;
+}
+
+/// Choices of the planner that change memory and time, and no number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Which activations are recomputed.
+    pub checkpoint: Checkpoint,
+    /// Apply the fusion rewrites.
+    pub fusion: bool,
+    /// Let ops write over inputs that die with them.
+    pub in_place: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { checkpoint: Checkpoint::None, fusion: true, in_place: true }
+    }
+}
+
+/// One op with its scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Index of the node in its program.
+    pub node: usize,
+    /// Arena offset and bytes of the scratch, where the op needs any.
+    pub workspace: Option<(u64, u64)>,
+}
+
+/// A range of the arena that a program uses for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The tensors that live in it one after the other, with the step that makes each; none for scratch.
+    pub tensors: Vec<(Tensor, usize)>,
+    /// Arena offset.
+    pub offset: u64,
+    /// Bytes, alignment included.
+    pub bytes: u64,
+    /// First step that needs it.
+    pub birth: usize,
+    /// Last step that needs it.
+    pub death: usize,
+}
+
+/// One program of a plan.
+#[derive(Clone, Debug)]
+pub struct ProgramPlan {
+    /// Steps in order.
+    pub steps: Vec<Step>,
+    /// What is where and when: the arena as a map of offset and time, persistent tensors apart.
+    pub residents: Vec<Resident>,
+    /// Live bytes during each step, persistent tensors included.
+    pub timeline: Vec<u64>,
+    /// Bytes of transients and scratch as placed.
+    pub transient_bytes: u64,
+    /// No placement of these transients can take less.
+    pub lower_bound: u64,
+    /// Arithmetic and traffic of one replay.
+    pub cost: Cost,
+}
+
+/// A graph with a place for everything.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The graph after fusion and rematerialisation.
+    pub graph: Graph,
+    /// Choices it was made with.
+    pub options: Options,
+    /// One entry a program of the graph.
+    pub programs: Vec<ProgramPlan>,
+    /// Arena offset of each tensor; `None` for those that no program uses.
+    pub offsets: Vec<Option<u64>>,
+    /// Bytes of all persistent tensors, as placed.
+    pub persistent_bytes: u64,
+    /// Bytes of the arena: the predicted peak.
+    pub arena_bytes: u64,
+}
+
+impl Plan {
+    /// Plans `graph` for `target`. The same graph and options give the same plan.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unknown`] for a checkpoint tensor that isn't there, [`crate::Error::Overwritten`]
+    /// where a tensor is read after an in-place op took its storage.
+    pub fn new(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
+        graph.check_in_place()?;
+        if options.fusion {
+            fuse(&mut graph);
+            graph.check_in_place()?;
+        }
+        if options.checkpoint == Checkpoint::None {
+            return Ok(Self::place(graph, options, target));
+        }
+        // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
+        let dropped = Self::place(recompute(&graph, options, false)?, options, target);
+        let kept = Self::place(recompute(&graph, options, true)?, options, target);
+        Ok(if kept.arena_bytes <= dropped.arena_bytes { kept } else { dropped })
+    }
+
+    fn place(graph: Graph, options: &Options, target: &dyn Target) -> Self {
+        let align = |bytes: u64| bytes.next_multiple_of(target.alignment());
+        let mut offsets = vec![None; graph.tensors.len()];
+        let mut persistent_bytes = 0;
+        for (index, info) in graph.tensors.iter().enumerate() {
+            if info.life == Life::Persistent && info.replaces.is_none() {
+                offsets[index] = Some(persistent_bytes);
+                persistent_bytes += align(info.ty.bytes() as u64);
+            }
+        }
+        let mut programs = vec![];
+        for program in &graph.programs {
+            let live = liveness::analyse(&graph, program, options.in_place, target);
+            let timeline = live_bytes(&live.buffers, program.nodes.len());
+            let lower_bound = timeline.iter().copied().max().unwrap_or(0);
+            let placement = place(&live.buffers, lower_bound);
+            let mut residents: Vec<Resident> = live
+                .buffers
+                .iter()
+                .zip(&placement.offsets)
+                .map(|(buffer, offset)| Resident {
+                    tensors: vec![],
+                    offset: persistent_bytes + offset,
+                    bytes: buffer.bytes,
+                    birth: buffer.birth,
+                    death: buffer.death,
+                })
+                .collect();
+            for (tensor, buffer, born) in live.tensors {
+                offsets[tensor.index()] = Some(residents[buffer].offset);
+                residents[buffer].tensors.push((tensor, born));
+            }
+            let steps = (0..program.nodes.len())
+                .map(|node| Step {
+                    node,
+                    workspace: live.workspaces[node]
+                        .map(|buffer| (residents[buffer].offset, residents[buffer].bytes)),
+                })
+                .collect();
+            programs.push(ProgramPlan {
+                steps,
+                residents,
+                timeline: timeline.iter().map(|live| live + persistent_bytes).collect(),
+                transient_bytes: placement.bytes,
+                lower_bound,
+                cost: cost(&graph, program),
+            });
+        }
+        for index in 0..graph.tensors.len() {
+            let tensor = Tensor(index as u32);
+            offsets[index] = offsets[index].or(offsets[graph.storage(tensor).index()]);
+        }
+        let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
+        let options = options.clone();
+        let arena_bytes = persistent_bytes + transient;
+        Self { graph, options, programs, offsets, persistent_bytes, arena_bytes }
+    }
+
+    /// Arena offset and bytes of `tensor`; `None` where no program uses it.
+    pub fn range(&self, tensor: Tensor) -> Option<(u64, u64)> {
+        let offset = self.offsets.get(tensor.index()).copied().flatten()?;
+        Some((offset, self.graph.ty(tensor).bytes() as u64))
+    }
+
+    /// Largest sum of live bytes of any step: no arena for these programs can be smaller.
+    pub fn lower_bound_bytes(&self) -> u64 {
+        let bound = self.programs.iter().map(|program| program.lower_bound).max().unwrap_or(0);
+        self.persistent_bytes + bound
+    }
+}
+
+fn recompute(graph: &Graph, options: &Options, keep_last: bool) -> Result<Graph> {
+    let mut graph = graph.clone();
+    for index in 0..graph.programs.len() {
+        let program = graph.programs[index].clone();
+        if !program.nodes.iter().any(|node| node.phase == crate::Phase::Backward) {
+            continue;
+        }
+        let chosen = remat::chosen(&graph, &program, &options.checkpoint, keep_last)?;
+        graph.programs[index] = remat::rewrite(&mut graph, &program, &chosen);
+    }
+    Ok(graph)
+}
+
+fn cost(graph: &Graph, program: &Program) -> Cost {
+    let mut sum = Cost::default();
+    for node in &program.nodes {
+        let inputs: Vec<&Type> = node.inputs.iter().map(|&t| graph.ty(t)).collect();
+        let outputs: Vec<&Type> = node.outputs.iter().map(|&t| graph.ty(t)).collect();
+        let cost = node.op.cost(&inputs, &outputs);
+        sum.flops += cost.flops;
+        sum.bytes += cost.bytes;
+    }
+    sum
+}

@@ -1,0 +1,189 @@
+//! Rematerialisation: activations that are dropped after the forward pass and computed again when the
+//! backward pass first needs them (Griewank and Walther 2000; Chen et al. 2016).
+//!
+//! A recomputed op is the same op on the same inputs, random streams included, so that no number changes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+
+/// Which activations are recomputed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// None: everything is kept.
+    #[default]
+    None,
+    /// Everything inside each repeated block; block inputs are kept.
+    Block,
+    /// Everything inside each run of N blocks.
+    Every(usize),
+    /// [`Checkpoint::Every`] ⌈√blocks⌉.
+    Sqrt,
+    /// The tensors of these names.
+    Tensors(Vec<String>),
+}
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Block => f.write_str("block"),
+            Self::Every(n) => write!(f, "every:{n}"),
+            Self::Sqrt => f.write_str("sqrt"),
+            Self::Tensors(names) => f.write_str(&names.join(",")),
+        }
+    }
+}
+
+impl FromStr for Checkpoint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "block" => Ok(Self::Block),
+            "sqrt" => Ok(Self::Sqrt),
+            _ => text
+                .strip_prefix("every:")
+                .and_then(|n| n.parse().ok())
+                .filter(|&n| n > 0)
+                .map(Self::Every)
+                .ok_or_else(|| {
+                    Error::Setting(format!(
+                        "checkpoint \"{text}\" is not one of none, block, every:N (N ≥ 1), sqrt"
+                    ))
+                }),
+        }
+    }
+}
+
+/// Tensors of `program` that `checkpoint` recomputes. With `keep_last`, the last segment is kept: the
+/// backward pass begins with it, while it's live anyway.
+///
+/// # Errors
+/// [`Error::Unknown`] for a name that isn't a forward activation.
+pub fn chosen(
+    graph: &Graph,
+    program: &Program,
+    checkpoint: &Checkpoint,
+    keep_last: bool,
+) -> Result<Vec<bool>> {
+    let mut recompute = vec![false; graph.tensors.len()];
+    let forward = || program.nodes.iter().filter(|node| node.phase == Phase::Forward);
+    let blocks = forward().filter_map(|node| node.block).max().map_or(0, |last| last + 1);
+    let length = match checkpoint {
+        Checkpoint::None => return Ok(recompute),
+        Checkpoint::Block => 1,
+        Checkpoint::Every(n) => *n,
+        Checkpoint::Sqrt => (1..).find(|n| n * n >= blocks).unwrap_or(1),
+        Checkpoint::Tensors(names) => {
+            for name in names {
+                let tensor = graph.find(name)?;
+                let made = forward().any(|node| node.outputs.contains(&tensor));
+                if !made || graph.info(tensor).replaces.is_some() {
+                    return Err(Error::Setting(format!(
+                        "`{name}` is not an activation of the forward pass that can be recomputed"
+                    )));
+                }
+                recompute[tensor.index()] = true;
+            }
+            return Ok(recompute);
+        }
+    };
+    let last = blocks.saturating_sub(1) / length;
+    for node in forward() {
+        let Some(segment) = node.block.map(|block| block / length) else { continue };
+        if keep_last && segment == last {
+            continue;
+        }
+        for &tensor in node.outputs.iter().filter(|&&t| graph.info(t).replaces.is_none()) {
+            let leaves = forward()
+                .filter(|reader| reader.inputs.contains(&tensor))
+                .any(|reader| reader.block.map(|block| block / length) != Some(segment));
+            recompute[tensor.index()] = !leaves && !program.results.contains(&tensor);
+        }
+    }
+    Ok(recompute)
+}
+
+/// The program with the chosen tensors dropped after the forward pass: before the first later op that
+/// reads one, its producer runs again.
+pub fn rewrite(graph: &mut Graph, program: &Program, recompute: &[bool]) -> Program {
+    let mut producer = HashMap::new();
+    for (index, node) in program.nodes.iter().enumerate() {
+        if node.phase == Phase::Forward {
+            node.outputs.iter().for_each(|&t| {
+                producer.insert(t, index);
+            });
+        }
+    }
+    let mut copies = Copies { recompute, producer, made: HashMap::new(), nodes: vec![] };
+    for node in &program.nodes {
+        let mut node = node.clone();
+        if node.phase != Phase::Forward {
+            for input in &mut node.inputs {
+                *input = copies.of(graph, program, *input);
+            }
+        }
+        copies.nodes.push(node);
+    }
+    Program { nodes: copies.nodes, ..program.clone() }
+}
+
+struct Copies<'a> {
+    recompute: &'a [bool],
+    producer: HashMap<Tensor, usize>,
+    made: HashMap<Tensor, Tensor>,
+    nodes: Vec<Node>,
+}
+
+impl Copies<'_> {
+    /// The tensor that stands for `tensor` in the backward pass; made here where it was dropped. Walks
+    /// with a stack of its own, as a long segment is a deep chain.
+    fn of(&mut self, graph: &mut Graph, program: &Program, tensor: Tensor) -> Tensor {
+        let dropped = |t: Tensor| self.recompute.get(t.index()).copied().unwrap_or(false);
+        if !dropped(tensor) {
+            return tensor;
+        }
+        let mut waiting = vec![tensor];
+        while let Some(&next) = waiting.last() {
+            if self.made.contains_key(&next) {
+                waiting.pop();
+                continue;
+            }
+            let node = &program.nodes[self.producer[&next]];
+            let missing = |t: &Tensor| {
+                self.recompute.get(t.index()).copied().unwrap_or(false)
+                    && !self.made.contains_key(t)
+            };
+            let before: Vec<Tensor> = node.inputs.iter().copied().filter(missing).collect();
+            if !before.is_empty() {
+                waiting.extend(before);
+                continue;
+            }
+            waiting.pop();
+            let inputs =
+                node.inputs.iter().map(|t| self.made.get(t).copied().unwrap_or(*t)).collect();
+            let outputs: Vec<Tensor> = node.outputs.iter().map(|&t| copy_of(graph, t)).collect();
+            for (&old, &new) in node.outputs.iter().zip(&outputs) {
+                self.made.insert(old, new);
+            }
+            self.nodes.push(Node { inputs, outputs, phase: Phase::Recompute, ..node.clone() });
+        }
+        self.made[&tensor]
+    }
+}
+
+fn copy_of(graph: &mut Graph, tensor: Tensor) -> Tensor {
+    let info = graph.info(tensor);
+    let copy = TensorInfo {
+        name: format!("recompute.{}", info.name),
+        life: Life::Transient,
+        replaces: None,
+        ..info.clone()
+    };
+    graph.add(copy)
+}
