@@ -277,8 +277,8 @@ impl Rule for RmsNormGrad {
             let slope = |c: usize| dy.get(at(c)) * w.get(c);
             let mean_product =
                 (0..columns).map(|c| slope(c) * normal(c)).sum::<f64>() / columns as f64;
-            for c in 0..columns {
-                dw[c] += dy.get(at(c)) * normal(c);
+            for (c, sum) in dw.iter_mut().enumerate() {
+                *sum += dy.get(at(c)) * normal(c);
                 outputs[0].set(at(c), rstd.get(r) * (slope(c) - normal(c) * mean_product));
             }
         }

@@ -52,7 +52,7 @@ pub fn analyse(graph: &Graph, program: &Program, in_place: bool, target: &dyn Ta
                 .op
                 .may_overwrite()
                 .into_iter()
-                .filter(|&(output, _)| in_place && output == position)
+                .filter(|&(output, _)| in_place && output == position && target.in_place(&node.op))
                 .find_map(|(_, index)| {
                     let input = *node.inputs.get(index)?;
                     let input_root = graph.storage(input);

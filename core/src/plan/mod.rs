@@ -26,6 +26,9 @@ pub trait Target {
 
     /// Scratch that one run of `op` needs, bytes; the planner places it for that step alone.
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64;
+
+    /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`] allows it.
+    fn in_place(&self, op: &Op) -> bool;
 }
 
 /// Choices of the planner that change memory and time, and no number.

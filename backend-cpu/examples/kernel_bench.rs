@@ -1,0 +1,231 @@
+//! Times the CPU kernels other than matrix products: op, shape, ms (the best of several runs), and
+//! GFLOP/s or GB/s.
+//!
+//! `cargo run --release -p tightrope-backend-cpu --example kernel_bench -- [THREADS] [FILTER]`
+
+use half::bf16;
+use std::time::Instant;
+use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Saved};
+use tightrope_backend_cpu::fast::norm::{self, ParameterGrads};
+use tightrope_backend_cpu::fast::rows::{self, Rotary};
+use tightrope_backend_cpu::fast::vmath::{self, Isa, Storage};
+
+/// What one call does, for the last column.
+enum Work {
+    Flop(f64),
+    Bytes(f64),
+}
+
+struct Bench {
+    filter: String,
+}
+
+impl Bench {
+    /// Runs `f` for half a second at least and prints its line.
+    fn line(&self, op: &str, shape: &str, work: Work, mut f: impl FnMut()) {
+        if !op.contains(&self.filter) {
+            return;
+        }
+        let start = Instant::now();
+        let mut best = f64::INFINITY;
+        let mut runs = 0;
+        while runs < 3 || start.elapsed().as_secs_f64() < 0.5 {
+            let before = Instant::now();
+            f();
+            best = best.min(before.elapsed().as_secs_f64());
+            runs += 1;
+        }
+        let (rate, unit) = match work {
+            Work::Flop(flop) => (flop / best / 1e9, "GFLOP/s"),
+            Work::Bytes(bytes) => (bytes / best / 1e9, "GB/s"),
+        };
+        println!("{op:<32}{shape:<34}{:>10.3} ms{rate:>9.1} {unit}", best * 1e3);
+    }
+}
+
+fn values<T: Storage>(n: usize, size: f32) -> Vec<T> {
+    (0..n).map(|i| T::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 * size - size)).collect()
+}
+
+fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
+    for (batch, positions, heads, kv_heads, head_dim) in
+        [(16, 256, 6, 6, 64), (4, 1024, 12, 12, 64), (1, 2048, 16, 4, 128)]
+    {
+        let dims = Dims { batch, positions, heads, kv_heads, head_dim };
+        let shape = format!("B={batch} T={positions} H={heads}/{kv_heads} D={head_dim}");
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let qkv = values::<T>(dims.qkv_len(), 1.0);
+        let mut out = values::<T>(dims.out_len(), 1.0);
+        let mut lse = vec![0.0; dims.lse_len()];
+        // Products up to the diagonal: two of them forward, five backward.
+        let product = (batch * heads * positions * (positions + 1) * head_dim) as f64;
+        for chunk in [0, 32, 128] {
+            let mut scratch = vec![0.0; attention::forward_scratch(&dims, chunk, threads)];
+            let op = format!("attention {name} chunk {chunk}");
+            bench.line(&op, &shape, Work::Flop(2.0 * product), || {
+                attention::forward(&dims, scale, chunk, &qkv, &mut out, &mut lse, &mut scratch);
+            });
+        }
+        let dout = values::<T>(dims.out_len(), 0.5);
+        let mut dqkv = qkv.clone();
+        for chunk in [0, 32, 128] {
+            let mut scratch = vec![0.0; attention::backward_scratch(&dims, chunk, threads)];
+            let op = format!("attention grad {name} chunk {chunk}");
+            bench.line(&op, &shape, Work::Flop(5.0 * product), || {
+                let saved = Saved { qkv: &qkv, out: &out, lse: &lse };
+                attention::backward(&dims, scale, chunk, saved, &dout, &mut dqkv, &mut scratch);
+            });
+        }
+    }
+}
+
+fn decode<T: Storage>(bench: &Bench, name: &str, threads: usize) {
+    let dims = Dims { batch: 1, positions: 1024, heads: 12, kv_heads: 12, head_dim: 64 };
+    let cache_len = dims.positions * dims.kv_heads * dims.head_dim;
+    let (keys, values_) = (values::<T>(cache_len, 1.0), values::<T>(cache_len, 1.0));
+    let q = values::<T>(dims.channels(), 1.0);
+    let mut out = q.clone();
+    let mut scratch = vec![0.0; attention::decode_scratch(&dims, threads)];
+    let bytes = (2 * cache_len * size_of::<T>()) as f64;
+    bench.line(&format!("decode {name}"), "B=1 T=1024 H=12 D=64", Work::Bytes(bytes), || {
+        let cache = Cache { keys: &keys, values: &values_ };
+        attention::decode(&dims, 0.125, 1023, &q, cache, &mut out, &mut scratch);
+    });
+}
+
+fn functions(bench: &Bench) {
+    // Small enough for the second-level cache: what is timed is the arithmetic, on one thread.
+    let n = 32 * 1024;
+    let x = values::<f32>(n, 8.0);
+    let positive: Vec<f32> = x.iter().map(|x| x.abs() + 0.1).collect();
+    let mut y = vec![0.0; n];
+    let work = || Work::Bytes((8 * n) as f64);
+    let all: [(&str, fn(&[f32], &mut [f32]), &[f32]); 7] = [
+        ("exp", vmath::exp_slice, &x),
+        ("ln", vmath::ln_slice, &positive),
+        ("tanh", vmath::tanh_slice, &x),
+        ("sigmoid", vmath::sigmoid_slice, &x),
+        ("erf", vmath::erf_slice, &x),
+        ("sin", vmath::sin_slice, &x),
+        ("cos", vmath::cos_slice, &x),
+    ];
+    for (name, function, from) in all {
+        bench.line(&format!("vmath {name}"), "32768, one thread", work(), || {
+            function(from, &mut y);
+        });
+    }
+    bench
+        .line("vmath pow", "32768, one thread", work(), || vmath::pow_slice(&positive, &x, &mut y));
+    let mut half = vec![bf16::ZERO; n];
+    bench.line("vmath f32 to bf16", "32768, one thread", Work::Bytes((6 * n) as f64), || {
+        vmath::store_slice(&x, &mut half);
+    });
+    bench.line("vmath bf16 to f32", "32768, one thread", Work::Bytes((6 * n) as f64), || {
+        vmath::load_slice(&half, &mut y);
+    });
+}
+
+fn norms<T: Storage>(bench: &Bench, name: &str) {
+    let (r, c) = (4096, 768);
+    let (x, dy) = (values::<T>(r * c, 1.0), values::<T>(r * c, 0.5));
+    let (weight, bias) = (values::<f32>(c, 1.0), values::<f32>(c, 0.1));
+    let (mut y, mut mean, mut rstd) = (x.clone(), vec![0.0; r], vec![0.0; r]);
+    let bytes = |tensors: usize| Work::Bytes((tensors * r * c * size_of::<T>()) as f64);
+    let shape = format!("R={r} C={c}");
+    bench.line(&format!("layer norm {name}"), &shape, bytes(2), || {
+        norm::layer_norm(&x, &weight, Some(&bias), 1e-5, &mut y, &mut mean, &mut rstd);
+    });
+    let (mut dweight, mut dbias) = (vec![0.0; c], vec![0.0; c]);
+    let mut scratch = vec![0.0; norm::norm_backward_scratch(r, c)];
+    bench.line(&format!("layer norm grad {name}"), &shape, bytes(3), || {
+        let bias = Some(&mut dbias[..]);
+        let grads = ParameterGrads { weight: &mut dweight, bias, accumulate: true };
+        norm::layer_norm_backward(&x, &weight, &mean, &rstd, &dy, &mut y, grads, &mut scratch);
+    });
+    bench.line(&format!("rms norm {name}"), &shape, bytes(2), || {
+        norm::rms_norm(&x, &weight, 1e-5, &mut y, &mut rstd);
+    });
+    bench.line(&format!("rms norm grad {name}"), &shape, bytes(3), || {
+        let grads = ParameterGrads { weight: &mut dweight, bias: None, accumulate: true };
+        norm::rms_norm_backward(&x, &weight, &rstd, &dy, &mut y, grads, &mut scratch);
+    });
+}
+
+fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(), rows::IdError> {
+    let (r, vocab, padded) = (512, 50_257, 50_304);
+    let mut logits = values::<T>(r * padded, 4.0);
+    let targets: Vec<i32> = (0..r as i32).map(|i| i * 97 % vocab as i32).collect();
+    let mut loss = vec![0.0; r];
+    let bytes = |tensors: usize, n: usize| Work::Bytes((tensors * n * size_of::<T>()) as f64);
+    let shape = format!("R={r} V={vocab} of {padded}");
+    rows::cross_entropy(&logits, &targets, vocab, &mut loss, None)?;
+    bench.line(&format!("cross-entropy {name}"), &shape, bytes(1, r * padded), || {
+        // The targets were accepted above.
+        let _ = rows::cross_entropy(&logits, &targets, vocab, &mut loss, None);
+    });
+    bench.line(&format!("cross-entropy in place {name}"), &shape, bytes(2, r * padded), || {
+        let (logits, loss) = (&mut logits, &mut loss);
+        let _ = rows::cross_entropy_in_place(logits, &targets, vocab, 1.0, loss, None);
+    });
+
+    let (r, c) = (4096, 768);
+    let x = values::<T>(r * c, 1.0);
+    let mut sums = vec![0.0; c];
+    let mut scratch = vec![0.0; rows::column_sums_scratch(r, c)];
+    let shape = format!("R={r} C={c}");
+    bench.line(&format!("column sums {name}"), &shape, bytes(1, r * c), || {
+        rows::column_sums(&x, &mut sums, true, &mut scratch);
+    });
+    bench.line(&format!("sum of squares {name}"), &shape, bytes(1, r * c), || {
+        std::hint::black_box(rows::sum_of_squares(&x));
+    });
+    let ids: Vec<i32> = (0..r as i32).map(|i| i * i % 8192).collect();
+    let table = values::<T>(8192 * c, 1.0);
+    let (mut y, mut dtable) = (x.clone(), vec![0.0; 8192 * c]);
+    rows::gather(&table, &ids, c, &mut y)?;
+    bench.line(&format!("gather {name}"), &shape, bytes(2, r * c), || {
+        let _ = rows::gather(&table, &ids, c, &mut y);
+    });
+    let moved = Work::Bytes((r * c * (size_of::<T>() + 8)) as f64);
+    bench.line(&format!("scatter-add {name}"), &shape, moved, || {
+        let _ = rows::scatter_add(&x, &ids, c, &mut dtable);
+    });
+    let rotary = Rotary {
+        positions: 256,
+        heads: 18,
+        rotated: 12,
+        head_dim: 64,
+        start: 0,
+        theta: 1e4,
+        inverse: false,
+    };
+    let mut qkv = values::<T>(r * 18 * 64, 1.0);
+    let mut scratch = vec![0.0; rows::rope_scratch(64, threads)];
+    let moved = bytes(2, r * 12 * 64);
+    bench.line(&format!("rope in place {name}"), "R=4096 heads=12 of 18 D=64", moved, || {
+        rows::rope_in_place(&rotary, &mut qkv, &mut scratch);
+    });
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let threads = match arguments.next() {
+        Some(threads) => threads.parse()?,
+        None => std::thread::available_parallelism()?.get(),
+    };
+    let bench = Bench { filter: arguments.next().unwrap_or_default() };
+    println!("{} on {threads} threads", Isa::detect().name());
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(|| {
+        attention::<f32>(&bench, "f32", threads);
+        attention::<bf16>(&bench, "bf16", threads);
+        decode::<f32>(&bench, "f32", threads);
+        decode::<bf16>(&bench, "bf16", threads);
+        norms::<f32>(&bench, "f32");
+        norms::<bf16>(&bench, "bf16");
+        matrices::<f32>(&bench, "f32", threads)?;
+        matrices::<bf16>(&bench, "bf16", threads)?;
+        functions(&bench);
+        Ok(())
+    })
+}

@@ -1,0 +1,241 @@
+//! dqkv = backward of attention, from qkv, out, lse and dout.
+//!
+//! With s = scale·q·k, p = exp(s − lse) and δ = Σ dout∘out per query:
+//!   dv[j] = Σᵢ p[i,j]·dout[i]                dp[i,j] = dout[i]·v[j]
+//!   ds[i,j] = p[i,j]·(dp[i,j] − δ[i])        dq[i] = scale·Σⱼ ds[i,j]·k[j]
+//!   dk[j] = scale·Σᵢ ds[i,j]·q[i]
+//!
+//! One task is a key-value head of one sequence and owns its dk and dv, which collect the query heads
+//! of the group in order. Queries go in the outer loop, so that dq is complete after each of its tiles.
+
+use super::forward::{causal_multiply, score_tile};
+use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
+use super::{Dims, tile_rows};
+use crate::fast::vmath::parallel::{Disjoint, for_each_task};
+use crate::fast::vmath::reduce::dot;
+use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
+
+/// Queries per tile by default.
+const QUERIES: usize = 64;
+/// Keys per tile.
+const KEYS: usize = 128;
+/// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
+const SCORES_ROW: usize = KEYS + LANES;
+
+/// f32 of scratch of the buffers of a worker: one array over the keys (keys and values transposed,
+/// keys, dk and dv have one each), one over the queries of a tile (q, dout and dq), one tile of scores
+/// (p and ds), and the two statistics of the queries.
+fn sizes(dims: &Dims, chunk: usize) -> [usize; 4] {
+    let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
+    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    // Values are converted in a panel's worth of rows, in the space of q and dout.
+    [keys * width, (rows * width).max(PANEL * width / 2), rows * SCORES_ROW, rows]
+}
+
+fn worker_scratch(dims: &Dims, chunk: usize) -> usize {
+    let [keys, queries, scores, rows] = sizes(dims, chunk);
+    5 * keys + 3 * queries + 2 * scores + 2 * rows
+}
+
+/// f32 of scratch that [`backward`] needs on `threads` threads.
+pub fn backward_scratch(dims: &Dims, chunk: usize, threads: usize) -> usize {
+    threads.max(1) * worker_scratch(dims, chunk)
+}
+
+/// What [`backward`] reads; see there for the shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a, T> {
+    /// The input of forward, packed (B, T, (H + 2·KV)·D).
+    pub qkv: &'a [T],
+    /// The output of forward, (B, T, H·D).
+    pub out: &'a [T],
+    /// The log-sum-exp of forward, (B, H, T).
+    pub lse: &'a [f32],
+}
+
+/// dqkv, packed as qkv, from what forward read and wrote and `dout` (B, T, H·D), with forward's
+/// `scale`. `chunk` is the queries per tile, 0 for the default of 64; it changes memory and speed, not
+/// the result.
+///
+/// # Panics
+/// If the lengths do not agree with `dims`, or `scratch` is shorter than [`backward_scratch`] for one
+/// thread (with room for fewer workers than the pool has threads, fewer run).
+pub fn backward<T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    saved: Saved<T>,
+    dout: &[T],
+    dqkv: &mut [T],
+    scratch: &mut [f32],
+) {
+    backward_on(Isa::detect(), dims, scale, chunk, saved, dout, dqkv, scratch);
+}
+
+#[expect(clippy::too_many_arguments, reason = "`backward` and the instruction set")]
+pub(super) fn backward_on<T: Storage>(
+    isa: Isa,
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    saved: Saved<T>,
+    dout: &[T],
+    dqkv: &mut [T],
+    scratch: &mut [f32],
+) {
+    dims.check();
+    assert_eq!(saved.qkv.len(), dims.qkv_len(), "qkv is not (B, T, (H + 2·KV)·D) of {dims:?}");
+    assert_eq!(saved.out.len(), dims.out_len(), "out is not (B, T, H·D) of {dims:?}");
+    assert_eq!(saved.lse.len(), dims.lse_len(), "lse is not (B, H, T) of {dims:?}");
+    assert_eq!(dout.len(), dims.out_len(), "dout is not (B, T, H·D) of {dims:?}");
+    assert_eq!(dqkv.len(), dims.qkv_len(), "dqkv is not (B, T, (H + 2·KV)·D) of {dims:?}");
+    if dout.is_empty() {
+        return;
+    }
+    let units = dims.batch * dims.kv_heads;
+    let dqkv = Disjoint::new(dqkv);
+    for_each_task(units, scratch, worker_scratch(dims, chunk), |unit, scratch| {
+        task_on(isa, dims, scale, chunk, unit, saved, dout, &dqkv, scratch);
+    });
+}
+
+dispatched!(fn task_on<T>(
+    dims: &Dims, scale: f32, chunk: usize, unit: usize, saved: Saved<'_, T>, dout: &[T],
+    dqkv: &Disjoint<'_, T>, scratch: &mut [f32],
+) = task_body);
+
+#[expect(clippy::too_many_arguments, reason = "`backward` and its task")]
+#[inline(always)]
+fn task_body<S: Simd, T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    unit: usize,
+    saved: Saved<T>,
+    dout: &[T],
+    dqkv: &Disjoint<'_, T>,
+    scratch: &mut [f32],
+) {
+    let (d, width, packed, channels) =
+        (dims.head_dim, dims.width(), dims.packed(), dims.channels());
+    let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
+    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    let [keys_len, queries_len, scores_len, _] = sizes(dims, chunk);
+    let (keys_t, rest) = scratch.split_at_mut(keys_len);
+    let (values_t, rest) = rest.split_at_mut(keys_len);
+    let (keys, rest) = rest.split_at_mut(keys_len);
+    let (dk, rest) = rest.split_at_mut(keys_len);
+    let (dv, rest) = rest.split_at_mut(keys_len);
+    let (tiles, rest) = rest.split_at_mut(3 * queries_len);
+    let (p, rest) = rest.split_at_mut(scores_len);
+    let (ds, statistics) = rest.split_at_mut(scores_len);
+
+    let first_row = b * dims.positions;
+    let sequence = &saved.qkv[first_row * packed..][..dims.positions * packed];
+    let key_column = (dims.heads + kv) * d;
+    let value_column = (dims.heads + dims.kv_heads + kv) * d;
+    for start in (0..dims.positions).step_by(PANEL) {
+        let count = PANEL.min(dims.positions - start);
+        let (at, len) = (start * width, PANEL * width);
+        let source = &sequence[start * packed..];
+        let key_rows = &mut keys[at..][..len];
+        load_rows(&source[key_column..], packed, (count, d), 1.0, key_rows, width);
+        transpose_panel::<S>(key_rows, count, width, &mut keys_t[at..]);
+        load_rows(&source[value_column..], packed, (count, d), 1.0, tiles, width);
+        transpose_panel::<S>(tiles, count, width, &mut values_t[at..]);
+    }
+    dk.fill(0.0);
+    dv.fill(0.0);
+
+    let (queries, tiles) = tiles.split_at_mut(queries_len);
+    let (douts, dq) = tiles.split_at_mut(queries_len);
+    let (lse, delta) = statistics.split_at_mut(rows);
+    for head in kv * dims.group()..(kv + 1) * dims.group() {
+        for first in (0..dims.positions).step_by(rows) {
+            let count = rows.min(dims.positions - first);
+            let source = &sequence[first * packed + head * d..];
+            load_rows(source, packed, (count, d), scale, queries, width);
+            let out_at = (first_row + first) * channels + head * d;
+            load_rows(&dout[out_at..], channels, (count, d), 1.0, douts, width);
+            // dq holds out until δ is known.
+            load_rows(&saved.out[out_at..], channels, (count, d), 1.0, dq, width);
+            for r in 0..count {
+                delta[r] =
+                    dot::<S, f32, f32>(&douts[r * width..][..width], &dq[r * width..][..width]);
+            }
+            lse[..count].copy_from_slice(
+                &saved.lse[(b * dims.heads + head) * dims.positions + first..][..count],
+            );
+            for start in (0..first + count).step_by(KEYS) {
+                let end = (start + KEYS).min(first + count);
+                let (tile, span) = ((first, count), (start, end));
+                score_tile::<S>(tile, span, (d, width), queries, keys_t, p, SCORES_ROW);
+                score_tile::<S>(tile, span, (d, width), douts, values_t, ds, SCORES_ROW);
+                let columns = (end - start).next_multiple_of(LANES);
+                for r in 0..count {
+                    let valid = (first + r + 1).min(end).saturating_sub(start);
+                    let p = &mut p[r * SCORES_ROW..][..columns];
+                    let ds = &mut ds[r * SCORES_ROW..][..columns];
+                    p[valid..].fill(f32::NEG_INFINITY);
+                    ds[valid..].fill(0.0);
+                    let pairs = ds.as_chunks_mut::<LANES>().0.iter_mut();
+                    for (ds, p) in pairs.zip(p.as_chunks_mut::<LANES>().0) {
+                        for (ds, p) in ds.iter_mut().zip(p) {
+                            *p = exp::<S>(*p - lse[r]);
+                            *ds = *p * (*ds - delta[r]);
+                        }
+                    }
+                }
+                collect::<S>(tile, span, p, douts, dv, width);
+                collect::<S>(tile, span, ds, queries, dk, width);
+                let place = (first, count, start, end);
+                causal_multiply::<S>(place, ds, SCORES_ROW, keys, dq, width, start > 0);
+            }
+            for r in 0..count {
+                let row = &mut dq[r * width..][..d];
+                for x in row.iter_mut() {
+                    *x *= scale;
+                }
+                let at = (first_row + first + r) * packed + head * d;
+                // SAFETY: query columns of this head, which this task alone writes.
+                T::store(row, unsafe { dqkv.part(at, d) });
+            }
+        }
+    }
+    for position in 0..dims.positions {
+        let at = (first_row + position) * packed;
+        // SAFETY: columns of this key-value head, which this task alone writes.
+        unsafe {
+            T::store(&dk[position * width..][..d], dqkv.part(at + key_column, d));
+            T::store(&dv[position * width..][..d], dqkv.part(at + value_column, d));
+        }
+    }
+}
+
+/// out[start .. end] += weightsᵀ · rows: what the queries of a tile add to each key, strip by strip
+/// of keys, leaving out the queries before a strip.
+#[inline(always)]
+fn collect<S: Simd>(
+    (first, count): (usize, usize),
+    (start, end): (usize, usize),
+    weights: &[f32],
+    rows: &[f32],
+    out: &mut [f32],
+    width: usize,
+) {
+    // A tile that the diagonal does not cross is one strip.
+    let strip = if end <= first + 1 { end - start } else { 8 };
+    for key in (start..end).step_by(strip) {
+        let height = strip.min(end - key);
+        let skip = key.saturating_sub(first);
+        multiply::<S>(
+            (height, width, count - skip),
+            Left { data: &weights[skip * SCORES_ROW + key - start..], row: 1, step: SCORES_ROW },
+            &rows[skip * width..],
+            width,
+            &mut out[key * width..],
+            width,
+            true,
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! Attention of a few new tokens over a cache of keys and values, for generation.
+
+use super::Dims;
+use crate::fast::vmath::parallel::{Disjoint, for_each_task};
+use crate::fast::vmath::reduce::{dot, exponentiate, maximum};
+use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched};
+
+/// Keys and values of the tokens so far, both (B, T, KV·D) with T the capacity, [`Dims::positions`].
+#[derive(Clone, Copy, Debug)]
+pub struct Cache<'a, T> {
+    /// Keys, rotated where the model rotates them.
+    pub keys: &'a [T],
+    /// Values.
+    pub values: &'a [T],
+}
+
+/// f32 of scratch of a worker: one row of scores, one query, one output.
+fn worker_scratch(dims: &Dims) -> usize {
+    dims.positions.next_multiple_of(LANES) + 2 * dims.width()
+}
+
+/// f32 of scratch that [`decode`] needs on `threads` threads.
+pub fn decode_scratch(dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * worker_scratch(dims)
+}
+
+/// out (B, S, H·D) of the queries q (B, S, H·D) of S new tokens at positions `position` ..
+/// `position + S`, whose own keys and values are in the cache already; each reads the cache up to its
+/// own position.
+///
+/// # Panics
+/// If the lengths do not agree, the tokens exceed the cache, or `scratch` is shorter than
+/// [`decode_scratch`] for one thread.
+pub fn decode<T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    position: usize,
+    q: &[T],
+    cache: Cache<T>,
+    out: &mut [T],
+    scratch: &mut [f32],
+) {
+    dims.check();
+    let cached = dims.batch * dims.positions * dims.kv_heads * dims.head_dim;
+    assert_eq!(cache.keys.len(), cached, "keys are not (B, T, KV·D) of {dims:?}");
+    assert_eq!(cache.values.len(), cached, "values are not (B, T, KV·D) of {dims:?}");
+    assert_eq!(q.len(), out.len(), "q and out differ in length");
+    if q.is_empty() {
+        return;
+    }
+    let row = dims.batch * dims.channels();
+    assert_eq!(q.len() % row, 0, "q is not (B, S, H·D) of {dims:?}");
+    let tokens = q.len() / row;
+    assert!(
+        position + tokens <= dims.positions,
+        "{tokens} tokens from position {position} on exceed the cache of {}",
+        dims.positions
+    );
+    let (isa, out) = (Isa::detect(), Disjoint::new(out));
+    let tasks = dims.batch * tokens * dims.heads;
+    for_each_task(tasks, scratch, worker_scratch(dims), |task, scratch| {
+        let (b, token, head) =
+            (task / (tokens * dims.heads), task / dims.heads % tokens, task % dims.heads);
+        // SAFETY: one task per D elements of out.
+        let out = unsafe { out.part(task * dims.head_dim, dims.head_dim) };
+        let q = &q[task * dims.head_dim..][..dims.head_dim];
+        task_on(isa, dims, scale, (b, head, position + token + 1), q, cache, out, scratch);
+    });
+}
+
+dispatched!(fn task_on<T>(
+    dims: &Dims, scale: f32, task: (usize, usize, usize), q: &[T], cache: Cache<'_, T>,
+    out: &mut [T], scratch: &mut [f32],
+) = task_body);
+
+/// One query of head `head` of sequence `b` over the first `seen` positions.
+#[inline(always)]
+fn task_body<S: Simd, T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    (b, head, seen): (usize, usize, usize),
+    q: &[T],
+    cache: Cache<T>,
+    out: &mut [T],
+    scratch: &mut [f32],
+) {
+    let (d, stride) = (dims.head_dim, dims.kv_heads * dims.head_dim);
+    let start = b * dims.positions * stride + head / dims.group() * d;
+    let (query, rest) = scratch.split_at_mut(dims.width());
+    let (sum, scores) = rest.split_at_mut(dims.width());
+    T::load(q, query);
+    for x in query[..d].iter_mut() {
+        *x *= scale;
+    }
+    for (score, at) in scores[..seen].iter_mut().zip((start..).step_by(stride)) {
+        *score = dot::<S, f32, T>(&query[..d], &cache.keys[at..][..d]);
+    }
+    let scores = &mut scores[..seen.next_multiple_of(LANES)];
+    let max = maximum(&scores[..seen]);
+    let total = exponentiate::<S>(scores, seen, max);
+    let sum = &mut sum[..d];
+    sum.fill(0.0);
+    for (&p, at) in scores[..seen].iter().zip((start..).step_by(stride)) {
+        for (sum, v) in sum.iter_mut().zip(&cache.values[at..][..d]) {
+            *sum = S::mul_add(p, v.to_f32(), *sum);
+        }
+    }
+    for x in sum.iter_mut() {
+        *x /= total;
+    }
+    T::store(sum, out);
+}

@@ -1,0 +1,242 @@
+//! out, lse = attention(qkv).
+//!
+//! One task is a key-value head of one sequence: it packs the keys, transposed, and the values once,
+//! and then takes the tiles of queries of its group one by one. With few heads the tiles of a head
+//! are dealt to several tasks, each of which packs the keys it needs.
+
+use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
+use super::{Dims, tile_rows};
+use crate::fast::vmath::parallel::{Disjoint, for_each_task};
+use crate::fast::vmath::reduce::{exponentiate, maximum};
+use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
+
+/// Queries per tile by default.
+const QUERIES: usize = 64;
+/// Keys per tile: fixed, since it decides where the running maximum is updated.
+const KEYS: usize = 128;
+/// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
+const SCORES_ROW: usize = KEYS + LANES;
+
+/// f32 of scratch of each of the four buffers of a worker: keys, values, queries with output and
+/// scores, per-query sums and maxima.
+fn sizes(dims: &Dims, chunk: usize) -> [usize; 4] {
+    let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
+    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    // Keys are converted in a panel's worth of rows, which the tiles of queries have no use for yet.
+    let tiles = (rows * (2 * width + SCORES_ROW)).max(PANEL * width);
+    [keys * width, keys * width, tiles, 2 * rows]
+}
+
+/// f32 of scratch that [`forward`] needs on `threads` threads.
+pub fn forward_scratch(dims: &Dims, chunk: usize, threads: usize) -> usize {
+    threads.max(1) * sizes(dims, chunk).iter().sum::<usize>()
+}
+
+/// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(scale·q·k) over the
+/// keys up to each query's own position, from packed qkv (B, T, (H + 2·KV)·D). `chunk` is the queries
+/// per tile, 0 for the default of 64; it changes memory and speed, not the result.
+///
+/// # Panics
+/// If the lengths do not agree with `dims`, or `scratch` is shorter than [`forward_scratch`] for one
+/// thread (with room for fewer workers than the pool has threads, fewer run).
+pub fn forward<T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    qkv: &[T],
+    out: &mut [T],
+    lse: &mut [f32],
+    scratch: &mut [f32],
+) {
+    forward_on(Isa::detect(), dims, scale, chunk, qkv, out, lse, scratch);
+}
+
+#[expect(clippy::too_many_arguments, reason = "`forward` and the instruction set")]
+pub(super) fn forward_on<T: Storage>(
+    isa: Isa,
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    qkv: &[T],
+    out: &mut [T],
+    lse: &mut [f32],
+    scratch: &mut [f32],
+) {
+    dims.check();
+    assert_eq!(qkv.len(), dims.qkv_len(), "qkv is not (B, T, (H + 2·KV)·D) of {dims:?}");
+    assert_eq!(out.len(), dims.out_len(), "out is not (B, T, H·D) of {dims:?}");
+    assert_eq!(lse.len(), dims.lse_len(), "lse is not (B, H, T) of {dims:?}");
+    if out.is_empty() {
+        return;
+    }
+    let units = dims.batch * dims.kv_heads;
+    let tiles = dims.positions.div_ceil(tile_rows(chunk, QUERIES, dims.positions));
+    let wanted = 2 * rayon::current_num_threads();
+    let pieces = wanted.div_ceil(units).min(tiles);
+    let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
+    let per_worker = sizes(dims, chunk).iter().sum();
+    for_each_task(units * pieces, scratch, per_worker, |task, scratch| {
+        let piece = (task % pieces, pieces);
+        task_on(isa, dims, scale, chunk, (task / pieces, piece), qkv, &out, &lse, scratch);
+    });
+}
+
+dispatched!(fn task_on<T>(
+    dims: &Dims, scale: f32, chunk: usize, task: (usize, (usize, usize)), qkv: &[T],
+    out: &Disjoint<'_, T>, lse: &Disjoint<'_, f32>, scratch: &mut [f32],
+) = task_body);
+
+/// Tiles `piece`, `piece + pieces`, … of every query head of key-value head `unit`.
+#[expect(clippy::too_many_arguments, reason = "`forward` and its task")]
+#[inline(always)]
+fn task_body<S: Simd, T: Storage>(
+    dims: &Dims,
+    scale: f32,
+    chunk: usize,
+    (unit, (piece, pieces)): (usize, (usize, usize)),
+    qkv: &[T],
+    out: &Disjoint<'_, T>,
+    lse: &Disjoint<'_, f32>,
+    scratch: &mut [f32],
+) {
+    let (d, width, packed) = (dims.head_dim, dims.width(), dims.packed());
+    let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
+    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    let [keys_len, values_len, tiles_len, _] = sizes(dims, chunk);
+    let (keys, rest) = scratch.split_at_mut(keys_len);
+    let (values, rest) = rest.split_at_mut(values_len);
+    let (tiles, statistics) = rest.split_at_mut(tiles_len);
+
+    let sequence = &qkv[b * dims.positions * packed..][..dims.positions * packed];
+    let key_columns = &sequence[(dims.heads + kv) * d..];
+    let value_columns = &sequence[(dims.heads + dims.kv_heads + kv) * d..];
+    let last_tile = (dims.positions.div_ceil(rows) - 1 - piece) / pieces * pieces + piece;
+    let needed = ((last_tile + 1) * rows).min(dims.positions);
+    for start in (0..needed).step_by(PANEL) {
+        let count = PANEL.min(needed - start);
+        load_rows(&key_columns[start * packed..], packed, (count, d), 1.0, tiles, width);
+        transpose_panel::<S>(tiles, count, width, &mut keys[start * width..]);
+    }
+    load_rows(value_columns, packed, (needed, d), 1.0, values, width);
+
+    let (queries, tiles) = tiles.split_at_mut(rows * width);
+    let (output, scores) = tiles.split_at_mut(rows * width);
+    let (maxima, sums) = statistics.split_at_mut(rows);
+    for head in kv * dims.group()..(kv + 1) * dims.group() {
+        for first in (piece * rows..dims.positions).step_by(pieces * rows) {
+            let count = rows.min(dims.positions - first);
+            load_rows(
+                &sequence[first * packed + head * d..],
+                packed,
+                (count, d),
+                scale,
+                queries,
+                width,
+            );
+            maxima.fill(f32::NEG_INFINITY);
+            sums.fill(0.0);
+            for start in (0..first + count).step_by(KEYS) {
+                let end = (start + KEYS).min(first + count);
+                score_tile::<S>(
+                    (first, count),
+                    (start, end),
+                    (d, width),
+                    queries,
+                    keys,
+                    scores,
+                    SCORES_ROW,
+                );
+                for r in 0..count {
+                    let valid = (first + r + 1).min(end).saturating_sub(start);
+                    let row = &mut scores[r * SCORES_ROW..][..KEYS];
+                    let max = maximum(&row[..valid]);
+                    let max = if max > maxima[r] { max } else { maxima[r] };
+                    let sum = exponentiate::<S>(
+                        &mut row[..(end - start).next_multiple_of(LANES)],
+                        valid,
+                        max,
+                    );
+                    let decay = exp::<S>(maxima[r] - max);
+                    if start > 0 && decay != 1.0 {
+                        for x in &mut output[r * width..][..width] {
+                            *x *= decay;
+                        }
+                    }
+                    sums[r] = sums[r] * decay + sum;
+                    maxima[r] = max;
+                }
+                let span = (first, count, start, end);
+                causal_multiply::<S>(span, scores, SCORES_ROW, values, output, width, start > 0);
+            }
+            // SAFETY: this head and these positions belong to this task alone.
+            let lse = unsafe { lse.part((b * dims.heads + head) * dims.positions + first, count) };
+            for r in 0..count {
+                lse[r] = maxima[r] + ln::<S>(sums[r]);
+                let row = &mut output[r * width..][..d];
+                let inverse = 1.0 / sums[r];
+                for x in row.iter_mut() {
+                    *x *= inverse;
+                }
+                let at = (b * dims.positions + first + r) * dims.channels() + head * d;
+                // SAFETY: as above.
+                T::store(row, unsafe { out.part(at, d) });
+            }
+        }
+    }
+}
+
+/// scores (count, end − start) = queries · keysᵀ, skipping what lies wholly after the diagonal.
+/// `keys` is all panels of the head.
+#[inline(always)]
+pub(super) fn score_tile<S: Simd>(
+    (first, count): (usize, usize),
+    (start, end): (usize, usize),
+    (d, width): (usize, usize),
+    queries: &[f32],
+    keys: &[f32],
+    scores: &mut [f32],
+    scores_row: usize,
+) {
+    for panel in (start..end).step_by(PANEL) {
+        // The first query that sees a key of this panel.
+        let skip = panel.saturating_sub(first);
+        multiply::<S>(
+            (count - skip, PANEL, d),
+            Left { data: &queries[skip * width..], row: width, step: 1 },
+            &keys[panel * width..],
+            PANEL,
+            &mut scores[skip * scores_row + panel - start..],
+            scores_row,
+            false,
+        );
+    }
+}
+
+/// out (count, width) (+)= weights · rows[start .. end], each query reading the keys up to its own
+/// position only, rounded up to a strip: the weights beyond are 0.
+#[inline(always)]
+pub(super) fn causal_multiply<S: Simd>(
+    (first, count, start, end): (usize, usize, usize, usize),
+    weights: &[f32],
+    weights_row: usize,
+    rows: &[f32],
+    out: &mut [f32],
+    width: usize,
+    accumulate: bool,
+) {
+    // A tile that the diagonal does not cross is one strip.
+    let strip = if end <= first + 1 { count } else { 8 };
+    for r in (0..count).step_by(strip) {
+        let height = strip.min(count - r);
+        let seen = (first + r + height).min(end).saturating_sub(start);
+        multiply::<S>(
+            (height, width, seen),
+            Left { data: &weights[r * weights_row..], row: weights_row, step: 1 },
+            &rows[start * width..],
+            width,
+            &mut out[r * width..],
+            width,
+            accumulate,
+        );
+    }
+}

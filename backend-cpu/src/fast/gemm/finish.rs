@@ -1,0 +1,187 @@
+//! From f32 sums to the output: `out = round(scale·sum + bias (+ out))`, rounded to nearest even.
+//!
+//! The vector and the plain version do the same operations in the same order, and no multiply-add is fused,
+//! so that an element's bits don't depend on where a block's edge falls.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::{Element, Product};
+
+/// Sums of a rectangle of the output.
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    /// Sum (0, 0); rows are `stride` apart.
+    pub(super) ptr: *const f32,
+    /// f32 from one row to the next.
+    pub(super) stride: usize,
+    /// First row in the output.
+    pub(super) row: usize,
+    /// First column in the output.
+    pub(super) column: usize,
+    /// Rows.
+    pub(super) rows: usize,
+    /// Columns.
+    pub(super) columns: usize,
+}
+
+/// Writes `sums` to the output of `product`, on any CPU.
+///
+/// # Safety
+///
+/// The rectangle must lie inside the output, no other thread may touch it, and the product's pointers must
+/// hold to the contract of `gemm`.
+pub(super) unsafe fn finish(product: &Product, sums: Sums) {
+    for i in 0..sums.rows {
+        for j in 0..sums.columns {
+            // SAFETY: inside the rectangle.
+            unsafe {
+                let mut value = *sums.ptr.add(i * sums.stride + j) * product.scale;
+                if let Some(bias) = product.bias {
+                    let at = (sums.column + j) * bias.element.size();
+                    value += read(bias.ptr.add(at), bias.element);
+                }
+                let out = at(product, sums.row + i, sums.column + j);
+                if product.accumulate {
+                    value += read(out, product.out.element);
+                }
+                write(out, product.out.element, value);
+            }
+        }
+    }
+}
+
+/// Address of element (i, j) of the output.
+fn at(product: &Product, i: usize, j: usize) -> *mut u8 {
+    let out = &product.out;
+    let elements = i as isize * out.row_stride + j as isize * out.col_stride;
+    out.ptr.wrapping_offset(elements * out.element.size() as isize)
+}
+
+/// # Safety
+///
+/// An element must be readable at `ptr`.
+pub(super) unsafe fn read(ptr: *const u8, element: Element) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match element {
+            Element::F32 => ptr.cast::<f32>().read_unaligned(),
+            Element::Bf16 => bf16::from_bits(ptr.cast::<u16>().read_unaligned()).to_f32(),
+            Element::F16 => f16::from_bits(ptr.cast::<u16>().read_unaligned()).to_f32(),
+        }
+    }
+}
+
+/// # Safety
+///
+/// An element must be writable at `ptr`.
+unsafe fn write(ptr: *mut u8, element: Element, value: f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match element {
+            Element::F32 => ptr.cast::<f32>().write_unaligned(value),
+            Element::Bf16 => {
+                ptr.cast::<u16>().write_unaligned(bf16::from_f32(value).to_bits());
+            }
+            Element::F16 => ptr.cast::<u16>().write_unaligned(f16::from_f32(value).to_bits()),
+        }
+    }
+}
+
+/// [`finish`], eight columns at a time where the output's rows are contiguous.
+///
+/// # Safety
+///
+/// As [`finish`]; needs AVX2 and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+pub(super) unsafe fn finish_avx2(product: &Product, sums: Sums) {
+    let whole = if product.out.col_stride == 1 { sums.columns / 8 * 8 } else { 0 };
+    let scale = _mm256_set1_ps(product.scale);
+    // SAFETY: inside the rectangle: groups of eight columns end at `whole`, the rest follows.
+    unsafe {
+        for i in 0..sums.rows {
+            for j in (0..whole).step_by(8) {
+                let sum = _mm256_loadu_ps(sums.ptr.add(i * sums.stride + j));
+                let mut value = _mm256_mul_ps(sum, scale);
+                if let Some(bias) = product.bias {
+                    let at = (sums.column + j) * bias.element.size();
+                    value = _mm256_add_ps(value, read8(bias.ptr.add(at), bias.element));
+                }
+                let out = at(product, sums.row + i, sums.column + j);
+                if product.accumulate {
+                    value = _mm256_add_ps(value, read8(out, product.out.element));
+                }
+                write8(out, product.out.element, value);
+            }
+        }
+        if whole < sums.columns {
+            let rest = Sums {
+                ptr: sums.ptr.add(whole),
+                column: sums.column + whole,
+                columns: sums.columns - whole,
+                ..sums
+            };
+            finish(product, rest);
+        }
+    }
+}
+
+/// # Safety
+///
+/// Eight elements must be readable at `ptr`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn read8(ptr: *const u8, element: Element) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match element {
+            Element::F32 => _mm256_loadu_ps(ptr.cast()),
+            Element::Bf16 => {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(ptr.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            }
+            Element::F16 => _mm256_cvtph_ps(_mm_loadu_si128(ptr.cast())),
+        }
+    }
+}
+
+/// # Safety
+///
+/// Eight elements must be writable at `ptr`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn write8(ptr: *mut u8, element: Element, value: __m256) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match element {
+            Element::F32 => _mm256_storeu_ps(ptr.cast(), value),
+            Element::Bf16 => _mm_storeu_si128(ptr.cast(), round_bf16(value)),
+            Element::F16 => {
+                let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value);
+                _mm_storeu_si128(ptr.cast(), bits);
+            }
+        }
+    }
+}
+
+/// Eight bf16, to nearest even; keeps denormals, unlike `vcvtneps2bf16`, and quiets NaNs.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn round_bf16(value: __m256) -> __m128i {
+    let bits = _mm256_castps_si256(value);
+    let upper = _mm256_srli_epi32::<16>(bits);
+    let odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    let rounded = _mm256_srli_epi32::<16>(rounded);
+    let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(value, value));
+    let chosen = _mm256_blendv_epi8(rounded, quiet, nan);
+    let packed = _mm256_packus_epi32(chosen, chosen);
+    _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b1000>(packed))
+}

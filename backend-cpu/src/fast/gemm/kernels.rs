@@ -1,0 +1,292 @@
+//! Register tiles. A tile is 8 rows by up to three vectors of columns, summed over packed lanes.
+//!
+//! A lane is 32 bits of depth: one f32, or two neighbouring bf16. Both kinds of kernel therefore read
+//! the same panels, differ in one instruction, and share everything outside this file:
+//!
+//!   lhs panel  (lanes, 8)              tile[i][j] (+)= Σ_l lhs[l][i] · rhs[l][j]
+//!   rhs panel  (lanes, columns)        tile (8, columns), f32
+//!
+//! 24 accumulators hide the latency of the multiply-add, and 3 vector loads serve 24 of them, which keeps
+//! the load ports free for the broadcasts. 48 columns divide the widths of common transformers.
+
+use std::arch::x86_64::*;
+
+/// Rows of a tile, and width of the lhs panels.
+pub(super) const ROWS: usize = 8;
+
+/// Vectors in a full tile's row.
+pub(super) const VECTORS: usize = 3;
+
+/// One tile to compute.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    /// Depth, in lanes.
+    pub(super) lanes: usize,
+    /// Rows wanted, 1 to 8; others are left undefined.
+    pub(super) rows: usize,
+    /// Columns, in vectors: 1 to 3.
+    pub(super) vectors: usize,
+    /// Packed panel, `lanes × 8`.
+    pub(super) lhs: *const u32,
+    /// Packed panel, `lanes × columns`.
+    pub(super) rhs: *const u32,
+    /// Sums, `8 × columns`.
+    pub(super) sums: *mut f32,
+    /// Add to `sums` instead of overwriting.
+    pub(super) resume: bool,
+}
+
+/// A kernel and what the blocking needs to know of it.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    /// For people.
+    pub(super) name: &'static str,
+    /// f32 per vector.
+    pub(super) vector: usize,
+    /// Elements of depth per lane: 1 (f32) or 2 (bf16).
+    pub(super) per_lane: usize,
+    supported: fn() -> bool,
+    run: unsafe fn(&Tile),
+}
+
+/// Every kernel, the fastest first.
+pub(super) static ALL: [&Kernel; 3] = [&AVX512_BF16, &AVX512_F32, &AVX2_F32];
+
+static AVX512_BF16: Kernel = Kernel {
+    name: "avx512-bf16",
+    vector: 16,
+    per_lane: 2,
+    supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512bf16"),
+    run: avx512_bf16,
+};
+
+static AVX512_F32: Kernel = Kernel {
+    name: "avx512-f32",
+    vector: 16,
+    per_lane: 1,
+    supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512f"),
+    run: avx512_f32,
+};
+
+static AVX2_F32: Kernel = Kernel {
+    name: "avx2-f32",
+    vector: 8,
+    per_lane: 1,
+    supported: || {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+    },
+    run: avx2_f32,
+};
+
+impl Kernel {
+    /// Whether this CPU has the instructions, and those that `pack` and `finish` use.
+    pub(super) fn supported(&self) -> bool {
+        (self.supported)()
+    }
+
+    /// Whether the lanes are pairs of bf16.
+    pub(super) fn is_bf16(&self) -> bool {
+        self.per_lane == 2
+    }
+
+    /// Columns of a full tile.
+    pub(super) fn columns(&self) -> usize {
+        VECTORS * self.vector
+    }
+
+    /// Computes `tile`.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must support the kernel, and the tile's pointers must reach what their docs say.
+    #[inline]
+    pub(super) unsafe fn run(&self, tile: &Tile) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.run)(tile) }
+    }
+}
+
+/// Fewer rows cost less time; 1, 4 and 8 are compiled.
+///
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512_f32(tile: &Tile) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (tile.rows, tile.vectors) {
+            (1, 1) => avx512_f32_tile::<1, 1>(tile),
+            (1, 2) => avx512_f32_tile::<1, 2>(tile),
+            (1, _) => avx512_f32_tile::<1, 3>(tile),
+            (2..=4, 1) => avx512_f32_tile::<4, 1>(tile),
+            (2..=4, 2) => avx512_f32_tile::<4, 2>(tile),
+            (2..=4, _) => avx512_f32_tile::<4, 3>(tile),
+            (_, 1) => avx512_f32_tile::<ROWS, 1>(tile),
+            (_, 2) => avx512_f32_tile::<ROWS, 2>(tile),
+            (_, _) => avx512_f32_tile::<ROWS, 3>(tile),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn avx512_bf16(tile: &Tile) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (tile.rows, tile.vectors) {
+            (1, 1) => avx512_bf16_tile::<1, 1>(tile),
+            (1, 2) => avx512_bf16_tile::<1, 2>(tile),
+            (1, _) => avx512_bf16_tile::<1, 3>(tile),
+            (2..=4, 1) => avx512_bf16_tile::<4, 1>(tile),
+            (2..=4, 2) => avx512_bf16_tile::<4, 2>(tile),
+            (2..=4, _) => avx512_bf16_tile::<4, 3>(tile),
+            (_, 1) => avx512_bf16_tile::<ROWS, 1>(tile),
+            (_, 2) => avx512_bf16_tile::<ROWS, 2>(tile),
+            (_, _) => avx512_bf16_tile::<ROWS, 3>(tile),
+        }
+    }
+}
+
+/// AVX2 has 16 registers: a tile is done four rows at a time.
+///
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2_f32(tile: &Tile) {
+    for first in (0..tile.rows).step_by(4) {
+        // SAFETY: the caller's promise; `first` is 0 or 4, inside the panel's and the tile's 8 rows.
+        unsafe {
+            match tile.vectors {
+                1 => avx2_f32_tile::<1>(tile, first),
+                2 => avx2_f32_tile::<2>(tile, first),
+                _ => avx2_f32_tile::<3>(tile, first),
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile) {
+    // SAFETY: panels and sums have `lanes × 8`, `lanes × 16V` and `8 × 16V` elements.
+    unsafe {
+        let mut sums = avx512_load::<R, V>(tile);
+        let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>(), tile.rhs.cast::<f32>());
+        for _ in 0..tile.lanes {
+            let columns: [__m512; V] = std::array::from_fn(|v| _mm512_loadu_ps(rhs.add(16 * v)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_ps(*lhs.add(i));
+                for (sum, y) in row.iter_mut().zip(columns) {
+                    *sum = _mm512_fmadd_ps(x, y, *sum);
+                }
+            }
+            lhs = lhs.add(ROWS);
+            rhs = rhs.add(16 * V);
+        }
+        avx512_store(tile, &sums);
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn avx512_bf16_tile<const R: usize, const V: usize>(tile: &Tile) {
+    // SAFETY: as in `avx512_f32_tile`; `__m512i` and `__m512bh` are both 512 plain bits.
+    unsafe {
+        let bf16 = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);
+        let mut sums = avx512_load::<R, V>(tile);
+        let (mut lhs, mut rhs) = (tile.lhs.cast::<i32>(), tile.rhs.cast::<i32>());
+        for _ in 0..tile.lanes {
+            let columns: [__m512i; V] =
+                std::array::from_fn(|v| _mm512_loadu_epi32(rhs.add(16 * v)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let x = bf16(_mm512_set1_epi32(*lhs.add(i)));
+                for (sum, y) in row.iter_mut().zip(columns) {
+                    *sum = _mm512_dpbf16_ps(*sum, x, bf16(y));
+                }
+            }
+            lhs = lhs.add(ROWS);
+            rhs = rhs.add(16 * V);
+        }
+        avx512_store(tile, &sums);
+    }
+}
+
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512_load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] {
+    let mut sums = [[_mm512_setzero_ps(); V]; R];
+    if tile.resume {
+        for (i, row) in sums.iter_mut().enumerate() {
+            for (v, sum) in row.iter_mut().enumerate() {
+                // SAFETY: `sums` has 8 × 16V elements, and R ≤ 8.
+                *sum = unsafe { _mm512_loadu_ps(tile.sums.add(16 * (i * V + v))) };
+            }
+        }
+    }
+    sums
+}
+
+/// # Safety
+///
+/// As [`Kernel::run`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m512; V]; R]) {
+    for (i, row) in sums.iter().enumerate() {
+        for (v, sum) in row.iter().enumerate() {
+            // SAFETY: `sums` has 8 × 16V elements, and R ≤ 8.
+            unsafe { _mm512_storeu_ps(tile.sums.add(16 * (i * V + v)), *sum) };
+        }
+    }
+}
+
+/// Rows `first..first + 4` of a tile.
+///
+/// # Safety
+///
+/// As [`Kernel::run`]; `first` is 0 or 4.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize) {
+    // SAFETY: panels and sums have `lanes × 8`, `lanes × 8V` and `8 × 8V` elements.
+    unsafe {
+        let out = tile.sums.add(first * 8 * V);
+        let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>().add(first), tile.rhs.cast::<f32>());
+        let mut sums = [[_mm256_setzero_ps(); V]; 4];
+        if tile.resume {
+            for (i, row) in sums.iter_mut().enumerate() {
+                for (v, sum) in row.iter_mut().enumerate() {
+                    *sum = _mm256_loadu_ps(out.add(8 * (i * V + v)));
+                }
+            }
+        }
+        for _ in 0..tile.lanes {
+            let columns: [__m256; V] = std::array::from_fn(|v| _mm256_loadu_ps(rhs.add(8 * v)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let x = _mm256_broadcast_ss(&*lhs.add(i));
+                for (sum, y) in row.iter_mut().zip(columns) {
+                    *sum = _mm256_fmadd_ps(x, y, *sum);
+                }
+            }
+            lhs = lhs.add(ROWS);
+            rhs = rhs.add(8 * V);
+        }
+        for (i, row) in sums.iter().enumerate() {
+            for (v, sum) in row.iter().enumerate() {
+                _mm256_storeu_ps(out.add(8 * (i * V + v)), *sum);
+            }
+        }
+    }
+}

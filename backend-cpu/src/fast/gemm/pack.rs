@@ -1,0 +1,323 @@
+//! Packing: from a strided matrix to the panels that the kernels read.
+//!
+//! Both operands are seen the same way, as `count` vectors of some depth: the rows of lhs, the columns of
+//! rhs. A panel holds `width` neighbouring vectors as `(lanes, width)` 32-bit lanes; the last one is
+//! narrowed to the next multiple of `unit` and filled up with zeros. An odd depth of bf16 pairs ends in a zero.
+
+use std::arch::x86_64::*;
+
+use super::{Element, Mat};
+
+/// Vectors that are packed together: the AVX2 width, which divides every panel width.
+const GROUP: usize = 8;
+
+/// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
+const STRIP: usize = 32;
+
+/// One operand: vector `p`, depth `l` lies `p * across + l * along` elements after `ptr`.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    ptr: *const u8,
+    element: Element,
+    across: isize,
+    along: isize,
+}
+
+// SAFETY: only read, under the promise made to `gemm`.
+unsafe impl Send for Side {}
+// SAFETY: as above.
+unsafe impl Sync for Side {}
+
+impl Side {
+    /// The rows of `mat`.
+    pub(super) fn rows(mat: Mat) -> Self {
+        Self { ptr: mat.ptr, element: mat.element, across: mat.row_stride, along: mat.col_stride }
+    }
+
+    /// The columns of `mat`.
+    pub(super) fn columns(mat: Mat) -> Self {
+        Self::rows(mat.transposed())
+    }
+
+    fn offset(self, vector: usize, depth: usize) -> *const u8 {
+        let elements = vector as isize * self.across + depth as isize * self.along;
+        self.ptr.wrapping_offset(elements * self.element.size() as isize)
+    }
+}
+
+/// What to pack of a side.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// First vector.
+    pub(super) first: usize,
+    /// Vectors.
+    pub(super) count: usize,
+    /// First depth.
+    pub(super) start: usize,
+    /// Depth, in elements.
+    pub(super) depth: usize,
+    /// Vectors in a full panel; a multiple of 8.
+    pub(super) width: usize,
+    /// The last panel's width is a multiple of this.
+    pub(super) unit: usize,
+}
+
+/// Packs a block of `side`; `per_lane` is 2 to pair up bf16 as they are, 1 to widen to f32.
+///
+/// # Safety
+///
+/// Needs AVX2 and F16C. The block must lie inside the matrix, and `panels` must have room for `count`
+/// rounded up to `unit`, times the lanes. With `per_lane` 2 the side must be bf16.
+#[target_feature(enable = "avx2,f16c")]
+pub(super) unsafe fn pack(side: Side, per_lane: usize, block: Block, panels: *mut u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (side.element, per_lane) {
+            (_, 2) => pack_lanes::<Pairs>(side, block, panels),
+            (Element::F32, _) => pack_lanes::<F32>(side, block, panels),
+            (Element::Bf16, _) => pack_lanes::<Bf16>(side, block, panels),
+            (Element::F16, _) => pack_lanes::<F16>(side, block, panels),
+        }
+    }
+}
+
+/// How 32-bit lanes are read from a storage type. The methods that return vectors need AVX2 and F16C.
+trait Lanes {
+    /// Elements of depth per lane.
+    const PER_LANE: usize;
+
+    /// One lane; `left` is how many elements of depth remain, at least 1.
+    ///
+    /// # Safety
+    ///
+    /// The lane's elements must be readable: at `ptr`, and at `ptr + step` bytes where there are two.
+    unsafe fn one(ptr: *const u8, step: isize, left: usize) -> u32;
+
+    /// Eight lanes of one vector whose depth is contiguous.
+    ///
+    /// # Safety
+    ///
+    /// `8 * PER_LANE` elements must be readable.
+    unsafe fn along(ptr: *const u8) -> __m256i;
+
+    /// One lane of eight contiguous vectors; `step` and `left` as in `one`.
+    ///
+    /// # Safety
+    ///
+    /// As `one`, for eight neighbours.
+    unsafe fn across(ptr: *const u8, step: isize, left: usize) -> __m256i;
+}
+
+struct F32;
+struct Bf16;
+struct F16;
+struct Pairs;
+
+impl Lanes for F32 {
+    const PER_LANE: usize = 1;
+
+    #[inline(always)]
+    unsafe fn one(ptr: *const u8, _: isize, _: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { ptr.cast::<u32>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn along(ptr: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(ptr.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn across(ptr: *const u8, _: isize, _: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along(ptr) }
+    }
+}
+
+impl Lanes for Bf16 {
+    const PER_LANE: usize = 1;
+
+    #[inline(always)]
+    unsafe fn one(ptr: *const u8, _: isize, _: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        u32::from(unsafe { ptr.cast::<u16>().read_unaligned() }) << 16
+    }
+
+    #[inline(always)]
+    unsafe fn along(ptr: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(ptr.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn across(ptr: *const u8, _: isize, _: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along(ptr) }
+    }
+}
+
+impl Lanes for F16 {
+    const PER_LANE: usize = 1;
+
+    #[inline(always)]
+    unsafe fn one(ptr: *const u8, _: isize, _: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        half::f16::from_bits(unsafe { ptr.cast::<u16>().read_unaligned() }).to_f32().to_bits()
+    }
+
+    #[inline(always)]
+    unsafe fn along(ptr: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(ptr.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn across(ptr: *const u8, _: isize, _: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along(ptr) }
+    }
+}
+
+impl Lanes for Pairs {
+    const PER_LANE: usize = 2;
+
+    #[inline(always)]
+    unsafe fn one(ptr: *const u8, step: isize, left: usize) -> u32 {
+        // SAFETY: the caller's promise; the second element is read only where there is one.
+        unsafe {
+            let low = u32::from(ptr.cast::<u16>().read_unaligned());
+            if left < 2 {
+                return low;
+            }
+            low | u32::from(ptr.wrapping_offset(step).cast::<u16>().read_unaligned()) << 16
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn along(ptr: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(ptr.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn across(ptr: *const u8, step: isize, left: usize) -> __m256i {
+        // SAFETY: the caller's promise; the second row is read only where there is one.
+        unsafe {
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(ptr.cast()));
+            if left < 2 {
+                return low;
+            }
+            let high = _mm_loadu_si128(ptr.wrapping_offset(step).cast());
+            _mm256_or_si256(low, _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(high)))
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`pack`].
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn pack_lanes<L: Lanes>(side: Side, block: Block, panels: *mut u32) {
+    let lanes = block.depth.div_ceil(L::PER_LANE);
+    let padded = block.count.next_multiple_of(block.unit);
+    // Where depth is contiguous a group reads whole lines by itself, so one strip does.
+    let strip = if side.along == 1 { lanes.max(1) } else { STRIP };
+    for from in (0..lanes).step_by(strip) {
+        let strip = from..(from + strip).min(lanes);
+        for group in (0..padded).step_by(GROUP) {
+            let panel = group - group % block.width;
+            let width = block.width.min(padded - panel);
+            let valid = block.count.saturating_sub(group).min(GROUP);
+            // SAFETY: panels before this one hold `panel` vectors; the group is inside its panel, and
+            // `valid` of its vectors are inside the block.
+            unsafe {
+                let to = panels.add(panel * lanes + group - panel);
+                pack_group::<L>(side, block, group, valid, strip.clone(), to, width);
+            }
+        }
+    }
+}
+
+/// Packs the lanes `strip` of eight vectors, of which the first `valid` exist, to `to + lane * width`.
+///
+/// # Safety
+///
+/// As [`pack`].
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn pack_group<L: Lanes>(
+    side: Side,
+    block: Block,
+    group: usize,
+    valid: usize,
+    strip: std::ops::Range<usize>,
+    to: *mut u32,
+    width: usize,
+) {
+    let at = |vector: usize, lane: usize| {
+        side.offset(block.first + group + vector, block.start + lane * L::PER_LANE)
+    };
+    let step = side.along * side.element.size() as isize;
+    let left = |lane: usize| block.depth - lane * L::PER_LANE;
+    let mut lane = strip.start;
+    // SAFETY: `at` stays inside the block for `vector < valid` and lanes of the strip. Eight lanes along
+    // are read only where all their elements exist, eight vectors across only where all eight do. Writes
+    // go to the 8 columns of the group in rows of the strip.
+    unsafe {
+        if side.along == 1 {
+            while lane + 8 <= strip.end && left(lane) >= 8 * L::PER_LANE {
+                let rows = std::array::from_fn(|vector| {
+                    if vector < valid { L::along(at(vector, lane)) } else { _mm256_setzero_si256() }
+                });
+                for (l, row) in transpose(rows).into_iter().enumerate() {
+                    _mm256_storeu_si256(to.add((lane + l) * width).cast(), row);
+                }
+                lane += 8;
+            }
+        } else if side.across == 1 && valid == GROUP {
+            while lane < strip.end {
+                let row = L::across(at(0, lane), step, left(lane));
+                _mm256_storeu_si256(to.add(lane * width).cast(), row);
+                lane += 1;
+            }
+        }
+        while lane < strip.end {
+            for vector in 0..GROUP {
+                let value =
+                    if vector < valid { L::one(at(vector, lane), step, left(lane)) } else { 0 };
+                to.add(lane * width + vector).write(value);
+            }
+            lane += 1;
+        }
+    }
+}
+
+/// Transposes 8 × 8 lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose(r: [__m256i; 8]) -> [__m256i; 8] {
+    // Pairs of rows, then fours, inside each 128-bit half; then the halves.
+    let pair = |a, b| (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let four = |a, b| (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    let (a0, a1) = pair(r[0], r[1]);
+    let (b0, b1) = pair(r[2], r[3]);
+    let (c0, c1) = pair(r[4], r[5]);
+    let (d0, d1) = pair(r[6], r[7]);
+    let (p0, p1) = four(a0, b0);
+    let (p2, p3) = four(a1, b1);
+    let (q0, q1) = four(c0, d0);
+    let (q2, q3) = four(c1, d1);
+    let low = |p, q| _mm256_permute2x128_si256::<0x20>(p, q);
+    let high = |p, q| _mm256_permute2x128_si256::<0x31>(p, q);
+    [
+        low(p0, q0),
+        low(p1, q1),
+        low(p2, q2),
+        low(p3, q3),
+        high(p0, q0),
+        high(p1, q1),
+        high(p2, q2),
+        high(p3, q3),
+    ]
+}

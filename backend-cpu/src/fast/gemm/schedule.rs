@@ -1,0 +1,55 @@
+//! How tasks reach threads, and how scratch is shared out among them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+/// Bytes that every piece of scratch is aligned to: a cache line, and an AVX-512 vector.
+pub(super) const ALIGN: usize = 64;
+
+/// Calls `work(worker, next)` once per worker, where `next()` hands out the tasks `0..tasks`, each once.
+///
+/// Workers take tasks as they become free, so a thread that the system slows down takes fewer.
+pub(super) fn share(
+    workers: usize,
+    tasks: usize,
+    work: impl Fn(usize, &dyn Fn() -> Option<usize>) + Sync,
+) {
+    let counter = AtomicUsize::new(0);
+    let next = || {
+        let task = counter.fetch_add(1, Ordering::Relaxed);
+        (task < tasks).then_some(task)
+    };
+    if workers <= 1 {
+        work(0, &next);
+    } else {
+        (0..workers).into_par_iter().with_max_len(1).for_each(|worker| work(worker, &next));
+    }
+}
+
+/// Start of the scratch, shared among workers that each keep to their own part of it.
+#[derive(Clone, Copy)]
+pub(super) struct Scratch(*mut u8);
+
+// SAFETY: a bare address; whoever dereferences it keeps to the part of one worker.
+unsafe impl Send for Scratch {}
+// SAFETY: as above.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    /// The first aligned byte of `bytes`, of which up to `ALIGN - 1` are skipped.
+    pub(super) fn new(bytes: &mut [u8]) -> Self {
+        let skip = bytes.as_ptr().align_offset(ALIGN).min(bytes.len());
+        Self(bytes[skip..].as_mut_ptr())
+    }
+
+    /// The part of `worker`, when each has `bytes_each`.
+    ///
+    /// # Safety
+    ///
+    /// The scratch must hold more than `worker` such parts.
+    pub(super) unsafe fn part(self, worker: usize, bytes_each: usize) -> *mut u8 {
+        // SAFETY: in range by the caller's promise.
+        unsafe { self.0.add(worker * bytes_each) }
+    }
+}

@@ -1,0 +1,7 @@
+//! Fast paths: one file per op family.
+
+pub mod attention;
+pub mod gemm;
+pub mod norm;
+pub mod rows;
+pub mod vmath;

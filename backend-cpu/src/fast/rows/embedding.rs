@@ -1,0 +1,98 @@
+//! Rows of a table by token id, and their gradient.
+
+use super::{IdError, check_ids};
+use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
+use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+
+/// Columns per task of [`scatter_add`]: whole cache lines.
+const COLUMNS: usize = 64;
+
+/// out[r, :] = table[ids[r], :] for table (V, C), ids (R) and out (R, C), C being `columns`.
+///
+/// # Errors
+/// An id is negative, or V or more.
+///
+/// # Panics
+/// If the lengths do not agree.
+pub fn gather<W: Storage, X: Storage>(
+    table: &[W],
+    ids: &[i32],
+    columns: usize,
+    out: &mut [X],
+) -> Result<(), IdError> {
+    assert_eq!(out.len(), ids.len() * columns, "out is not (R, C) = ({}, {columns})", ids.len());
+    let Some(vocab) = table.len().checked_div(columns) else { return Ok(()) };
+    assert_eq!(table.len(), vocab * columns, "the table is not whole rows of {columns}");
+    check_ids(ids, vocab, false)?;
+    let (isa, out) = (Isa::detect(), Disjoint::new(out));
+    for_each_block(ids.len(), block_rows(columns), |block| {
+        // SAFETY: blocks of rows do not overlap.
+        let out = unsafe { out.part(block.start * columns, block.len() * columns) };
+        copy_rows(isa, table, &ids[block], columns, out);
+    });
+    Ok(())
+}
+
+dispatched!(fn copy_rows<W, X>(
+    table: &[W], ids: &[i32], columns: usize, out: &mut [X],
+) = copy_rows_body);
+
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "S is the instruction set that the loop is compiled for"
+)]
+#[inline(always)]
+fn copy_rows_body<S: Simd, W: Storage, X: Storage>(
+    table: &[W],
+    ids: &[i32],
+    columns: usize,
+    out: &mut [X],
+) {
+    for (&id, out) in ids.iter().zip(out.chunks_exact_mut(columns)) {
+        for (out, x) in out.iter_mut().zip(&table[id as usize * columns..][..columns]) {
+            *out = X::from_f32(x.to_f32());
+        }
+    }
+}
+
+/// dtable[ids[r], :] += dy[r, :], in the order of r, for dy (R, C), ids (R) and dtable (V, C), C being
+/// `columns`. Tasks own columns, not rows, so that a frequent token is no bottleneck.
+///
+/// # Errors
+/// An id is negative, or V or more.
+///
+/// # Panics
+/// If the lengths do not agree.
+pub fn scatter_add<X: Storage>(
+    dy: &[X],
+    ids: &[i32],
+    columns: usize,
+    dtable: &mut [f32],
+) -> Result<(), IdError> {
+    assert_eq!(dy.len(), ids.len() * columns, "dy is not (R, C) = ({}, {columns})", ids.len());
+    let Some(vocab) = dtable.len().checked_div(columns) else { return Ok(()) };
+    assert_eq!(dtable.len(), vocab * columns, "the table is not whole rows of {columns}");
+    check_ids(ids, vocab, false)?;
+    let (isa, dtable) = (Isa::detect(), Disjoint::new(dtable));
+    for_each_block(columns, COLUMNS, |block| {
+        for (&id, dy) in ids.iter().zip(dy.chunks_exact(columns)) {
+            // SAFETY: these columns of every row belong to this task.
+            let row = unsafe { dtable.part(id as usize * columns + block.start, block.len()) };
+            add_row(isa, &dy[block.clone()], row);
+        }
+    });
+    Ok(())
+}
+
+dispatched!(fn add_row<X>(dy: &[X], row: &mut [f32]) = add_row_body);
+
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "S is the instruction set that the loop is compiled for"
+)]
+#[inline(always)]
+fn add_row_body<S: Simd, X: Storage>(dy: &[X], row: &mut [f32]) {
+    for (sum, x) in row.iter_mut().zip(dy) {
+        *sum += x.to_f32();
+    }
+}

@@ -1,0 +1,117 @@
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864) in Hugging Face's half-split
+//! convention (`rotate_half`): channel i of a head is paired with channel i + D/2,
+//!
+//!   (x[i], x[i + D/2]) is rotated by the angle position · theta^(−2i/D).
+
+use crate::fast::vmath::parallel::{Disjoint, for_each_task};
+use crate::fast::vmath::{Isa, Simd, Storage, dispatched, sin_cos};
+
+/// Positions per task.
+const BLOCK: usize = 64;
+
+/// What is rotated in x (B, T, heads, D), and by how much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotary {
+    /// T, positions of each sequence.
+    pub positions: usize,
+    /// Heads of a position: queries, keys and values of packed qkv, say.
+    pub heads: usize,
+    /// The first so many heads are rotated and the others left as they are.
+    pub rotated: usize,
+    /// D, channels of a head; even.
+    pub head_dim: usize,
+    /// The position of the first row of each sequence.
+    pub start: usize,
+    /// The base of the frequencies, 10 000 in the paper.
+    pub theta: f32,
+    /// Rotate back: the gradient, since a rotation's transpose is its inverse.
+    pub inverse: bool,
+}
+
+/// f32 of scratch that [`rope`] and [`rope_in_place`] need on `threads` threads.
+pub fn rope_scratch(head_dim: usize, threads: usize) -> usize {
+    head_dim / 2 + threads.max(1) * head_dim.max(1)
+}
+
+/// y = x with its heads rotated; both (B, T, heads, D).
+///
+/// # Panics
+/// As [`rope_in_place`], or if `x` and `y` differ in length.
+pub fn rope<X: Storage>(rotary: &Rotary, x: &[X], y: &mut [X], scratch: &mut [f32]) {
+    assert_eq!(x.len(), y.len(), "x and y differ in length");
+    rotate(rotary, Some(x), y, scratch);
+}
+
+/// Rotates the heads of x (B, T, heads, D).
+///
+/// # Panics
+/// If D is odd, `rotated` exceeds `heads`, `x` is not whole sequences, or `scratch` is shorter than
+/// [`rope_scratch`] for one thread.
+pub fn rope_in_place<X: Storage>(rotary: &Rotary, x: &mut [X], scratch: &mut [f32]) {
+    rotate(rotary, None, x, scratch);
+}
+
+fn rotate<X: Storage>(rotary: &Rotary, x: Option<&[X]>, y: &mut [X], scratch: &mut [f32]) {
+    let (d, row) = (rotary.head_dim, rotary.heads * rotary.head_dim);
+    assert!(d.is_multiple_of(2), "rotary heads have an even number of channels, not {d}");
+    assert!(rotary.rotated <= rotary.heads, "more heads rotated than there are: {rotary:?}");
+    if y.is_empty() {
+        return;
+    }
+    assert!(
+        y.len().is_multiple_of(rotary.positions * row),
+        "x is not (B, T, heads, D) of {rotary:?}"
+    );
+    let (frequencies, scratch) = scratch.split_at_mut(d / 2);
+    for (i, frequency) in frequencies.iter_mut().enumerate() {
+        let exponent = -2.0 * i as f64 / d as f64;
+        *frequency = f64::from(rotary.theta).powf(exponent) as f32;
+    }
+    let (isa, frequencies) = (Isa::detect(), &*frequencies);
+    let rows = y.len() / row;
+    let y = Disjoint::new(y);
+    for_each_task(rows.div_ceil(BLOCK), scratch, d, |task, scratch| {
+        let first = task * BLOCK;
+        let (at, len) = (first * row, BLOCK.min(rows - first) * row);
+        // SAFETY: blocks of rows do not overlap.
+        let y = unsafe { y.part(at, len) };
+        if let Some(x) = x {
+            y.copy_from_slice(&x[at..][..len]);
+        }
+        rotate_rows(isa, rotary, first, frequencies, y, scratch);
+    });
+}
+
+dispatched!(fn rotate_rows<X>(
+    rotary: &Rotary, first: usize, frequencies: &[f32], x: &mut [X], scratch: &mut [f32],
+) = rotate_rows_body);
+
+/// Rows `first`.. of all (B·T) rows.
+#[inline(always)]
+fn rotate_rows_body<S: Simd, X: Storage>(
+    rotary: &Rotary,
+    first: usize,
+    frequencies: &[f32],
+    x: &mut [X],
+    scratch: &mut [f32],
+) {
+    let d = rotary.head_dim;
+    let (cos, sin) = scratch.split_at_mut(d / 2);
+    for (r, row) in x.chunks_exact_mut(rotary.heads * d).enumerate() {
+        let position = (rotary.start + (first + r) % rotary.positions) as f32;
+        let sign = if rotary.inverse { -1.0 } else { 1.0 };
+        for ((cos, sin), frequency) in cos.iter_mut().zip(sin.iter_mut()).zip(frequencies) {
+            // The angle is rounded to f32, as Hugging Face's is.
+            let (s, c) = sin_cos::<S>(position * frequency);
+            (*cos, *sin) = (c, s * sign);
+        }
+        for head in row.chunks_exact_mut(d).take(rotary.rotated) {
+            let (low, high) = head.split_at_mut(d / 2);
+            for (((a, b), &cos), &sin) in low.iter_mut().zip(high).zip(&*cos).zip(&*sin) {
+                let (x, y) = (a.to_f32(), b.to_f32());
+                *a = X::from_f32(S::mul_add(x, cos, -(y * sin)));
+                *b = X::from_f32(S::mul_add(y, cos, x * sin));
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Sums over columns, rows and whole tensors.
+
+use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block, partial_rows};
+use crate::fast::vmath::reduce::{dot, sum, sum_partials};
+use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+
+/// f32 of scratch that [`column_sums`] needs for R rows of C columns, on any number of threads.
+pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
+    rows.div_ceil(partial_rows(rows)) * columns
+}
+
+/// to[c] = Σᵣ x[r,c], or += where `accumulate`, for x (R, C), C being the length of `to`: the gradient
+/// of a bias. Two stages, over fixed blocks of rows and then over the blocks in order.
+///
+/// # Panics
+/// If `x` is not whole rows or `scratch` is shorter than [`column_sums_scratch`].
+pub fn column_sums<X: Storage>(x: &[X], to: &mut [f32], accumulate: bool, scratch: &mut [f32]) {
+    let c = to.len();
+    let Some(rows) = x.len().checked_div(c) else { return };
+    assert_eq!(x.len(), rows * c, "x is not whole rows of {c}");
+    let (isa, per_block) = (Isa::detect(), partial_rows(rows));
+    let partial = &mut scratch[..column_sums_scratch(rows, c)];
+    let parts = Disjoint::new(partial);
+    for_each_block(rows, per_block, |block| {
+        // SAFETY: a partial sum belongs to one block.
+        let part = unsafe { parts.part(block.start / per_block * c, c) };
+        add_rows(isa, &x[block.start * c..block.end * c], part);
+    });
+    sum_partials(partial, 0, c, to, accumulate);
+}
+
+dispatched!(fn add_rows<X>(x: &[X], to: &mut [f32]) = add_rows_body);
+
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "S is the instruction set that the loop is compiled for"
+)]
+#[inline(always)]
+fn add_rows_body<S: Simd, X: Storage>(x: &[X], to: &mut [f32]) {
+    to.fill(0.0);
+    for row in x.chunks_exact(to.len()) {
+        for (sum, x) in to.iter_mut().zip(row) {
+            *sum += x.to_f32();
+        }
+    }
+}
+
+/// to[r] = Σ_c x[r,c] for x (R, C), R being the length of `to`.
+///
+/// # Panics
+/// If `x` is not whole rows.
+pub fn row_sums<X: Storage>(x: &[X], to: &mut [f32]) {
+    let rows = to.len();
+    let Some(columns) = x.len().checked_div(rows) else { return };
+    assert_eq!(x.len(), rows * columns, "x is not {rows} rows of equal length");
+    let (isa, to) = (Isa::detect(), Disjoint::new(to));
+    for_each_block(rows, block_rows(columns), |block| {
+        // SAFETY: blocks of rows do not overlap.
+        let to = unsafe { to.part(block.start, block.len()) };
+        for (row, to) in block.zip(to) {
+            *to = row_sum(isa, &x[row * columns..][..columns]);
+        }
+    });
+}
+
+dispatched!(fn row_sum<X>(x: &[X]) -> f32 = row_sum_body);
+
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "S is the instruction set that the loop is compiled for"
+)]
+#[inline(always)]
+fn row_sum_body<S: Simd, X: Storage>(x: &[X]) -> f32 {
+    sum(x, |x| x)
+}
+
+/// Σ x², for the norm of the gradients: f32 within blocks of 4096 elements, f64 over the blocks in a
+/// binary tree whose shape depends on the length only. (Σ over a block overflows to ∞ above 3.4e38.)
+pub fn sum_of_squares<X: Storage>(x: &[X]) -> f64 {
+    tree(Isa::detect(), x)
+}
+
+/// Elements of a leaf.
+const LEAF: usize = 4096;
+/// Elements above which the halves of a tree are offered to two threads.
+const SPLIT: usize = 16 * LEAF;
+
+fn tree<X: Storage>(isa: Isa, x: &[X]) -> f64 {
+    if x.len() <= LEAF {
+        return f64::from(block_squares(isa, x));
+    }
+    let (left, right) = x.split_at((x.len() / 2).next_multiple_of(LEAF));
+    let (left, right) = if x.len() > SPLIT {
+        rayon::join(|| tree(isa, left), || tree(isa, right))
+    } else {
+        (tree(isa, left), tree(isa, right))
+    };
+    left + right
+}
+
+dispatched!(fn block_squares<X>(x: &[X]) -> f32 = block_squares_body);
+
+#[inline(always)]
+fn block_squares_body<S: Simd, X: Storage>(x: &[X]) -> f32 {
+    dot::<S, X, X>(x, x)
+}

@@ -1,0 +1,219 @@
+//! Tightrope on the CPU: a plan replayed over one arena.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`arena`] | the one allocation, and typed views of its ranges |
+//! | [`tape`] | maps: formulas over blocks of elements |
+//! | [`overrides`] | which ops have a fast path, and the scratch it needs |
+//! | [`fast`] | the fast paths: pure functions on slices |
+//!
+//! Ops without a fast path run core's reference. Work is split over a thread pool in ways that depend on
+//! shapes alone, so results don't depend on the number of threads.
+
+pub mod arena;
+pub mod fast;
+pub mod overrides;
+pub mod tape;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tightrope_core::ops::Array;
+use tightrope_core::plan::Target;
+use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Tensor, Type};
+
+use arena::{ALIGNMENT, Arena, View};
+use overrides::Scratch;
+use tape::Tape;
+
+/// The processor as a device.
+pub struct Cpu {
+    pool: rayon::ThreadPool,
+    loaded: Option<Loaded>,
+    references: bool,
+}
+
+/// A plan with its arena.
+struct Loaded {
+    plan: Arc<Plan>,
+    arena: Arena,
+    /// Compiled maps by program and step.
+    tapes: Vec<Vec<Option<Tape>>>,
+}
+
+impl Cpu {
+    /// A device of `threads` threads; 0 takes as many as the process may use.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`] where the system refuses the threads.
+    pub fn new(threads: usize) -> Result<Self, DeviceError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("cpu-{index}"))
+            .build()
+            .map_err(|error| DeviceError::Lost {
+                device: "cpu".into(),
+                reason: error.to_string(),
+            })?;
+        Ok(Self { pool, loaded: None, references: false })
+    }
+
+    /// The same device without fast paths: every op runs core's reference. To bisect a wrong number.
+    pub fn with_references(mut self) -> Self {
+        self.references = true;
+        self
+    }
+
+    /// Threads of the pool.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    fn loaded(&self) -> &Loaded {
+        self.loaded.as_ref().expect("a plan was prepared before it's used")
+    }
+}
+
+impl Target for Cpu {
+    fn alignment(&self) -> u64 {
+        ALIGNMENT
+    }
+
+    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        if self.references {
+            return 0;
+        }
+        overrides::scratch_bytes(op, inputs, outputs, self.threads()) as u64
+    }
+
+    fn in_place(&self, op: &Op) -> bool {
+        // The fast paths of other families take slices, of which two may not overlap.
+        matches!(op, Op::Map(_) | Op::Rope(_))
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> String {
+        let isa = fast::vmath::Isa::detect().name();
+        format!("cpu ({} threads, {isa})", self.threads())
+    }
+
+    fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
+        self.loaded = None;
+        let refused =
+            || DeviceError::OutOfMemory { need: plan.arena_bytes, have: 0, device: "cpu".into() };
+        let arena = Arena::new(plan.arena_bytes).ok_or_else(refused)?;
+        let tapes = plan
+            .graph
+            .programs
+            .iter()
+            .map(|program| {
+                let compile = |op: &Op| match op {
+                    Op::Map(map) if !self.references => Tape::compile(map),
+                    _ => None,
+                };
+                program.nodes.iter().map(|node| compile(&node.op)).collect()
+            })
+            .collect();
+        self.loaded = Some(Loaded { plan, arena, tapes });
+        Ok(())
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.arena.bytes())
+    }
+
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let arena = &self.loaded().arena;
+        // SAFETY: `self` is borrowed mutably, so nothing runs.
+        unsafe { arena.scratch(at, data.len() as u64) }.copy_from_slice(data);
+        Ok(())
+    }
+
+    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+        let Loaded { plan, arena, tapes } = self.loaded();
+        let nodes = &plan.graph.programs[program].nodes;
+        let view = |tensor: Tensor| {
+            let (offset, _) = plan.range(tensor).expect("tensors of a program have a place");
+            arena.view(offset, plan.graph.ty(tensor))
+        };
+        self.pool.install(|| {
+            for step in &plan.programs[program].steps[steps] {
+                let node = &nodes[step.node];
+                let inputs: Vec<View<'_>> = node.inputs.iter().map(|&t| view(t)).collect();
+                let outputs: Vec<View<'_>> = node.outputs.iter().map(|&t| view(t)).collect();
+                check_ids(&node.op, &inputs, |i| plan.graph.info(node.inputs[i]).name.clone())?;
+                if let Some(tape) = &tapes[program][step.node] {
+                    // SAFETY: steps run one after the other; the plan shares storage as the map allows.
+                    unsafe { tape.run(&inputs, &outputs) };
+                    continue;
+                }
+                let scratch = match step.workspace {
+                    // SAFETY: the plan gives a step's scratch to nothing else during that step.
+                    Some((at, bytes)) => unsafe { arena.scratch(at, bytes) },
+                    None => &mut [],
+                };
+                let scratch = Scratch { bytes: scratch, threads: self.threads() };
+                // SAFETY: steps run one after the other, and the plan gives every tensor of a step a range
+                // of its own but for in-place pairs, which the overrides know.
+                let done = !self.references
+                    && unsafe { overrides::run(&node.op, &inputs, &outputs, scratch) };
+                if !done {
+                    // SAFETY: only this thread touches the arena now.
+                    unsafe { reference(&node.op, &inputs, &outputs) };
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn read(&mut self, range: Range<u64>) -> Reading<'_> {
+        let arena = &self.loaded().arena;
+        // SAFETY: `self` is borrowed mutably, so nothing runs.
+        let bytes = unsafe { arena.scratch(range.start, range.end - range.start) }.to_vec();
+        Box::pin(std::future::ready(Ok(bytes)))
+    }
+}
+
+/// # Safety
+/// Only this thread uses the tensors meanwhile.
+unsafe fn reference<'a>(op: &Op, inputs: &[View<'a>], outputs: &[View<'a>]) {
+    // SAFETY: passed on.
+    let array = |view: &View<'a>| unsafe { Array::new(view.ty(), view.cells()) };
+    let inputs: Vec<Array<'a>> = inputs.iter().map(array).collect();
+    let outputs: Vec<Array<'a>> = outputs.iter().map(array).collect();
+    op.reference(&inputs, &outputs);
+}
+
+/// Ids come from outside the graph: a bad one is an error and must not become an address.
+fn check_ids(
+    op: &Op,
+    inputs: &[View<'_>],
+    name: impl Fn(usize) -> String,
+) -> Result<(), DeviceError> {
+    let check = |index: usize, lowest: i64, end: usize| {
+        // SAFETY: no step runs, so nothing writes.
+        let ids = unsafe { inputs[index].slice::<i32>() };
+        let outside = |&id: &i32| i64::from(id) < lowest || i64::from(id) >= end as i64;
+        match ids.iter().position(outside) {
+            None => Ok(()),
+            Some(at) => Err(DeviceError::Input(format!(
+                "`{}` holds {} at position {at}; ids must be in {lowest}..{end}",
+                name(index),
+                ids[at]
+            ))),
+        }
+    };
+    match op {
+        Op::Embedding(_) => check(1, 0, inputs[0].ty().shape[0]),
+        Op::EmbeddingGrad(op) => check(0, 0, op.rows),
+        Op::LinearCrossEntropy(op) => check(2, i64::MIN, op.vocab),
+        Op::LinearCrossEntropyGrad(op) => check(2, i64::MIN, op.loss.vocab),
+        Op::CachedAttention(_) => {
+            let (new, capacity) = (inputs[0].ty().shape[1], inputs[1].ty().shape[1]);
+            check(3, 0, capacity + 1 - new)
+        }
+        Op::Rope(_) => check(1, 0, i32::MAX as usize),
+        _ => Ok(()),
+    }
+}

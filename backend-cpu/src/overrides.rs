@@ -1,0 +1,139 @@
+//! Which ops have a fast path, the scratch each needs, and the step from tensors to slices.
+
+mod matrices;
+mod products;
+mod sequences;
+
+use half::{bf16, f16};
+use tightrope_core::{DType, Op, Type};
+
+use crate::arena::View;
+use crate::fast::{attention, norm, rows};
+
+/// Scratch of one step, as the plan placed it.
+pub struct Scratch<'a> {
+    /// The bytes; aligned as the arena is.
+    pub bytes: &'a mut [u8],
+    /// Threads of the pool, for which the scratch was sized.
+    pub threads: usize,
+}
+
+impl<'a> Scratch<'a> {
+    /// All of it as f32.
+    fn floats(self) -> &'a mut [f32] {
+        let whole = self.bytes.len() / 4 * 4;
+        bytemuck::cast_slice_mut(&mut self.bytes[..whole])
+    }
+}
+
+/// Calls `$run::<T>` with the storage type of `$dtype`, or gives `$otherwise`.
+macro_rules! by_storage {
+    ($dtype:expr, $otherwise:expr, $run:ident($($argument:expr),* $(,)?)) => {
+        match $dtype {
+            DType::F32 => $run::<f32>($($argument),*),
+            DType::BF16 => $run::<bf16>($($argument),*),
+            DType::F16 => $run::<f16>($($argument),*),
+            _ => $otherwise,
+        }
+    };
+    ($dtype:expr, $otherwise:expr, $module:ident::$run:ident($($argument:expr),* $(,)?)) => {
+        match $dtype {
+            DType::F32 => $module::$run::<f32>($($argument),*),
+            DType::BF16 => $module::$run::<bf16>($($argument),*),
+            DType::F16 => $module::$run::<f16>($($argument),*),
+            _ => $otherwise,
+        }
+    };
+}
+use by_storage;
+
+/// Scratch that the fast path of `op` needs on `threads` threads, bytes; 0 where it needs none.
+pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usize) -> usize {
+    match op {
+        Op::MatMul(op) => products::matmul_scratch(op, inputs[0], inputs[1], threads),
+        Op::LinearCrossEntropy(op) => {
+            products::loss_scratch(op, inputs[0], inputs[1], false, threads)
+        }
+        Op::LinearCrossEntropyGrad(op) => {
+            products::loss_scratch(&op.loss, inputs[0], inputs[1], true, threads)
+        }
+        Op::Attention(op) => {
+            let dims = sequences::dims(op, inputs[0]);
+            4 * attention::forward_scratch(&dims, op.chunk, threads)
+        }
+        Op::AttentionGrad(grad) => {
+            let dims = sequences::dims(&grad.0, inputs[0]);
+            4 * attention::backward_scratch(&dims, grad.0.chunk, threads)
+        }
+        Op::CachedAttention(op) => {
+            4 * sequences::cached_scratch(&op.0, inputs[0], inputs[1], threads).0
+        }
+        Op::Rope(op) => 4 * rows::rope_scratch(op.head_dim, threads),
+        Op::LayerNormGrad(_) | Op::RmsNormGrad(_) => {
+            4 * norm::norm_backward_scratch(inputs[0].rows(), inputs[0].last())
+        }
+        Op::Reduce(op) => 4 * matrices::reduce_scratch(op, inputs[0], outputs[0]),
+        _ => 0,
+    }
+}
+
+/// Runs the fast path of `op`; false where it has none for these dtypes.
+///
+/// # Safety
+/// Nothing else uses the tensors meanwhile, and they don't overlap but for the pairs of
+/// [`tightrope_core::Rule::overwrites`] and, for ops that the backend lets run in place, of
+/// [`tightrope_core::Rule::may_overwrite`].
+pub unsafe fn run(
+    op: &Op,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    let Some(first) = inputs.first() else { return false };
+    let dtype = first.ty().dtype;
+    // SAFETY: passed on.
+    unsafe {
+        match op {
+            Op::MatMul(op) => products::matmul(op, inputs, outputs, scratch),
+            Op::LinearCrossEntropy(op) => products::loss(op, inputs, outputs, scratch),
+            Op::LinearCrossEntropyGrad(op) => products::loss_grad(op, inputs, outputs, scratch),
+            Op::Attention(op) => {
+                by_storage!(dtype, false, sequences::attend(op, inputs, outputs, scratch))
+            }
+            Op::AttentionGrad(op) => {
+                by_storage!(dtype, false, sequences::attend_back(&op.0, inputs, outputs, scratch))
+            }
+            Op::CachedAttention(op) => {
+                by_storage!(dtype, false, sequences::attend_cached(&op.0, inputs, outputs, scratch))
+            }
+            Op::Rope(op) => {
+                by_storage!(dtype, false, sequences::rotate(op, inputs, outputs, scratch))
+            }
+            Op::LayerNorm(op) => {
+                by_storage!(dtype, false, matrices::layer_norm(op, inputs, outputs))
+            }
+            Op::LayerNormGrad(_) => {
+                by_storage!(dtype, false, matrices::layer_norm_grad(inputs, outputs, scratch))
+            }
+            Op::RmsNorm(op) => by_storage!(dtype, false, matrices::rms_norm(op, inputs, outputs)),
+            Op::RmsNormGrad(_) => {
+                by_storage!(dtype, false, matrices::rms_norm_grad(inputs, outputs, scratch))
+            }
+            Op::Softmax(_) => by_storage!(dtype, false, matrices::softmax(inputs, outputs)),
+            Op::SoftmaxGrad(_) => {
+                by_storage!(dtype, false, matrices::softmax_grad(inputs, outputs))
+            }
+            Op::Reduce(op) => {
+                by_storage!(dtype, false, matrices::reduce(op, inputs, outputs, scratch))
+            }
+            Op::SquareSum(op) => {
+                by_storage!(dtype, false, matrices::square_sum(op, inputs, outputs))
+            }
+            Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(inputs, outputs)),
+            Op::EmbeddingGrad(op) => {
+                by_storage!(inputs[1].ty().dtype, false, matrices::scatter(op, inputs, outputs))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Ops on the rows of a matrix: norms, softmax, sums, embeddings.
+
+use tightrope_core::ops::{Axes, EmbeddingGrad, LayerNorm, Reduce, RmsNorm, SquareSum};
+use tightrope_core::{DType, Type};
+
+use super::Scratch;
+use crate::arena::View;
+use crate::fast::norm::{self, ParameterGrads};
+use crate::fast::rows;
+use crate::fast::vmath::Storage;
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn layer_norm<T: Storage>(
+    op: &LayerNorm,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[2].ty().dtype != inputs[0].ty().dtype
+    {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let [x, w, b] = [inputs[0], inputs[1], inputs[2]].map(|view| view.slice::<T>());
+        let (mean, rstd) = (outputs[1].slice_mut(), outputs[2].slice_mut());
+        norm::layer_norm(x, w, Some(b), op.eps as f32, outputs[0].slice_mut::<T>(), mean, rstd);
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn layer_norm_grad<T: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[4].ty().dtype != inputs[0].ty().dtype
+    {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let [x, w, dy] = [inputs[0], inputs[1], inputs[4]].map(|view| view.slice::<T>());
+        let (mean, rstd) = (inputs[2].slice(), inputs[3].slice());
+        let grads = ParameterGrads {
+            weight: outputs[1].slice_mut(),
+            bias: Some(outputs[2].slice_mut()),
+            accumulate: false,
+        };
+        let dx = outputs[0].slice_mut::<T>();
+        norm::layer_norm_backward(x, w, mean, rstd, dy, dx, grads, scratch.floats());
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn rms_norm<T: Storage>(
+    op: &RmsNorm,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        norm::rms_norm(x, w, op.eps as f32, outputs[0].slice_mut::<T>(), outputs[1].slice_mut());
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn rms_norm_grad<T: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[3].ty().dtype != inputs[0].ty().dtype
+    {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let [x, w, dy] = [inputs[0], inputs[1], inputs[3]].map(|view| view.slice::<T>());
+        let weight = outputs[1].slice_mut();
+        let grads = ParameterGrads { weight, bias: None, accumulate: false };
+        let dx = outputs[0].slice_mut::<T>();
+        norm::rms_norm_backward(x, w, inputs[2].slice(), dy, dx, grads, scratch.floats());
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn softmax<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        let columns = inputs[0].ty().last();
+        rows::softmax(inputs[0].slice::<T>(), columns, outputs[0].slice_mut::<T>());
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn softmax_grad<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+    if inputs[0].ty().dtype != inputs[1].ty().dtype {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let [y, dy] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        rows::softmax_backward(y, dy, inputs[0].ty().last(), outputs[0].slice_mut::<T>());
+    }
+    true
+}
+
+/// Scratch of a sum, f32s.
+pub fn reduce_scratch(op: &Reduce, x: &Type, out: &Type) -> usize {
+    match op.axes {
+        Axes::ToSuffix(_) => {
+            rows::column_sums_scratch(x.elements() / out.elements().max(1), out.elements())
+        }
+        Axes::Last => 0,
+    }
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn reduce<T: Storage>(
+    op: &Reduce,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    if outputs[0].ty().dtype != DType::F32 {
+        return false;
+    }
+    // SAFETY: passed on.
+    let (x, out) = unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<f32>()) };
+    match op.axes {
+        Axes::ToSuffix(_) => rows::column_sums(x, out, false, scratch.floats()),
+        Axes::Last => rows::row_sums(x, out),
+    }
+    if op.scale != 1.0 {
+        out.iter_mut().for_each(|sum| *sum *= op.scale as f32);
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn square_sum<T: Storage>(
+    op: &SquareSum,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on; the sums are read and written through the output alone.
+    let (x, sums) = unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<f32>()) };
+    sums[op.slot] = rows::sum_of_squares(x) as f32;
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn gather<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        let (table, ids) = (inputs[0].slice::<T>(), inputs[1].slice::<i32>());
+        let columns = inputs[0].ty().last();
+        rows::gather(table, ids, columns, outputs[0].slice_mut::<T>()).expect("ids were checked");
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn scatter<T: Storage>(
+    op: &EmbeddingGrad,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on; the sums are read and written through the output alone.
+    let (ids, dy, table) = unsafe {
+        (inputs[0].slice::<i32>(), inputs[1].slice::<T>(), outputs[0].slice_mut::<f32>())
+    };
+    if !op.accumulate {
+        table.fill(0.0);
+    }
+    rows::scatter_add(dy, ids, inputs[1].ty().last(), table).expect("ids were checked");
+    true
+}

@@ -1,0 +1,137 @@
+//! Ops along sequences: attention and rotary positions.
+
+use tightrope_core::Type;
+use tightrope_core::ops::{Attention, Rope};
+
+use super::Scratch;
+use crate::arena::View;
+use crate::fast::attention::{self, Cache, Dims};
+use crate::fast::rows::{self, Rotary};
+use crate::fast::vmath::Storage;
+
+/// Sizes of an attention over whole sequences.
+pub fn dims(op: &Attention, qkv: &Type) -> Dims {
+    Dims {
+        batch: qkv.shape[0],
+        positions: qkv.shape[1],
+        heads: op.heads,
+        kv_heads: op.kv_heads,
+        head_dim: op.head_dim,
+    }
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn attend<T: Storage>(
+    op: &Attention,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    let dims = dims(op, inputs[0].ty());
+    // SAFETY: passed on.
+    let (qkv, out, lse) =
+        unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<T>(), outputs[1].slice_mut()) };
+    attention::forward(&dims, op.scale() as f32, op.chunk, qkv, out, lse, scratch.floats());
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn attend_back<T: Storage>(
+    op: &Attention,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    let dims = dims(op, inputs[0].ty());
+    // SAFETY: passed on.
+    let (saved, dout, dqkv) = unsafe {
+        let [qkv, out, lse] = [inputs[0], inputs[1], inputs[2]];
+        let saved =
+            attention::Saved { qkv: qkv.slice::<T>(), out: out.slice::<T>(), lse: lse.slice() };
+        (saved, inputs[3].slice::<T>(), outputs[0].slice_mut::<T>())
+    };
+    attention::backward(&dims, op.scale() as f32, op.chunk, saved, dout, dqkv, scratch.floats());
+    true
+}
+
+fn cache_dims(op: &Attention, qkv: &Type, keys: &Type) -> Dims {
+    Dims { positions: keys.shape[1], ..dims(op, qkv) }
+}
+
+/// Scratch of a decoding step in f32s, and how many of them hold the queries.
+pub fn cached_scratch(op: &Attention, qkv: &Type, keys: &Type, threads: usize) -> (usize, usize) {
+    let queries = qkv.rows() * op.heads * op.head_dim;
+    // Queries are stored in the tensor's type, which takes at most four bytes.
+    (queries + attention::decode_scratch(&cache_dims(op, qkv, keys), threads), queries)
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn attend_cached<T: Storage>(
+    op: &Attention,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    let (qkv_type, keys_type) = (inputs[0].ty(), inputs[1].ty());
+    let dims = cache_dims(op, qkv_type, keys_type);
+    let (_, queries) = cached_scratch(op, qkv_type, keys_type, scratch.threads);
+    // SAFETY: the caches are this op's outputs, read through them alone.
+    let (qkv, position, out, keys, values) = unsafe {
+        (
+            inputs[0].slice::<T>(),
+            inputs[3].slice::<i32>()[0] as usize,
+            outputs[0].slice_mut::<T>(),
+            outputs[1].slice_mut::<T>(),
+            outputs[2].slice_mut::<T>(),
+        )
+    };
+    let (held, scratch) = scratch.floats().split_at_mut(queries);
+    let held: &mut [T] = &mut bytemuck::cast_slice_mut(held)[..queries];
+    let (new, columns) = (qkv_type.shape[1], op.kv_heads * op.head_dim);
+    let channels = op.heads * op.head_dim;
+    for (row, packed) in qkv.chunks_exact(op.packed()).enumerate() {
+        let (b, s) = (row / new, row % new);
+        let at = (b * dims.positions + position + s) * columns;
+        held[row * channels..][..channels].copy_from_slice(&packed[..channels]);
+        keys[at..at + columns].copy_from_slice(&packed[channels..channels + columns]);
+        values[at..at + columns].copy_from_slice(&packed[channels + columns..]);
+    }
+    let cache = Cache { keys: &*keys, values: &*values };
+    attention::decode(&dims, op.scale() as f32, position, held, cache, out, scratch);
+    true
+}
+
+/// # Safety
+/// As [`super::run`]; the output may take over the input's storage.
+pub unsafe fn rotate<T: Storage>(
+    op: &Rope,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    let ty = inputs[0].ty();
+    if !ty.last().is_multiple_of(op.head_dim) {
+        return false;
+    }
+    // SAFETY: passed on; in place there is only the output's slice.
+    let (start, y) = unsafe { (inputs[1].slice::<i32>()[0], outputs[0].slice_mut::<T>()) };
+    let rotary = Rotary {
+        positions: ty.shape[1],
+        heads: ty.last() / op.head_dim,
+        rotated: op.rotated,
+        head_dim: op.head_dim,
+        start: start as usize,
+        theta: op.theta as f32,
+        inverse: op.inverse,
+    };
+    if inputs[0].same_place(&outputs[0]) {
+        rows::rope_in_place(&rotary, y, scratch.floats());
+    } else {
+        // SAFETY: passed on.
+        rows::rope(&rotary, unsafe { inputs[0].slice::<T>() }, y, scratch.floats());
+    }
+    true
+}

@@ -1,0 +1,391 @@
+//! Maps on the CPU: formulas compiled once to a short list of instructions over blocks of elements.
+//!
+//! Each instruction is a loop over one block that the compiler vectorises; blocks stay in the first-level
+//! cache, so that a map costs one pass over memory however long its formulas are.
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+use tightrope_core::DType;
+use tightrope_core::expr::{Binary, Expr, Term, Unary, split};
+use tightrope_core::ops::{Map, RandomKey, uniform};
+
+use crate::arena::View;
+use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
+
+/// Elements of a block.
+const BLOCK: usize = 256;
+/// Blocks of live values a tape may need; 32 KiB of first-level cache.
+const REGISTERS: usize = 32;
+/// Elements of a task of the thread pool.
+const TASK: usize = 64 * BLOCK;
+
+type Register = [f32; BLOCK];
+
+/// One instruction; operands and results are registers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Instruction {
+    Constant { to: usize, value: f32 },
+    Load { to: usize, input: usize },
+    Random { to: usize, stream: u32 },
+    Unary { function: Unary, to: usize, a: usize },
+    Binary { function: Binary, to: usize, a: usize, b: usize },
+    Select { to: usize, condition: usize, yes: usize, no: usize },
+    Store { output: usize, from: usize },
+}
+
+/// A compiled map.
+#[derive(Clone, Debug)]
+pub struct Tape {
+    map: Map,
+    /// Run once a task: constants keep their registers.
+    setup: Vec<Instruction>,
+    /// Run once a block.
+    body: Vec<Instruction>,
+}
+
+/// Values of a formula list before registers are assigned.
+#[derive(Default)]
+struct Compiler {
+    values: Vec<(Expr, Instruction)>,
+}
+
+impl Compiler {
+    /// Number of the value of `formula`; equal sub-formulas are computed once.
+    fn value(&mut self, formula: &Expr) -> usize {
+        if let Some(known) = self.values.iter().position(|(of, _)| of == formula) {
+            return known;
+        }
+        let to = 0;
+        let instruction = match formula.term() {
+            Term::Const(value) => Instruction::Constant { to, value: *value as f32 },
+            Term::Input(input) => Instruction::Load { to, input: *input },
+            Term::Random(stream) => Instruction::Random { to, stream: *stream },
+            Term::Unary(function, a) => {
+                Instruction::Unary { function: *function, to, a: self.value(a) }
+            }
+            Term::Binary(function, a, b) => {
+                let (a, b) = (self.value(a), self.value(b));
+                Instruction::Binary { function: *function, to, a, b }
+            }
+            Term::Select(condition, yes, no) => {
+                let (condition, yes, no) = (self.value(condition), self.value(yes), self.value(no));
+                Instruction::Select { to, condition, yes, no }
+            }
+        };
+        self.values.push((formula.clone(), instruction));
+        self.values.len() - 1
+    }
+}
+
+impl Instruction {
+    fn operands(self) -> Vec<usize> {
+        match self {
+            Self::Constant { .. } | Self::Load { .. } | Self::Random { .. } => vec![],
+            Self::Unary { a, .. } => vec![a],
+            Self::Binary { a, b, .. } => vec![a, b],
+            Self::Select { condition, yes, no, .. } => vec![condition, yes, no],
+            Self::Store { from, .. } => vec![from],
+        }
+    }
+
+    /// With values renumbered to registers.
+    fn assigned(self, to: usize, register: &dyn Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Constant { value, .. } => Self::Constant { to, value },
+            Self::Load { input, .. } => Self::Load { to, input },
+            Self::Random { stream, .. } => Self::Random { to, stream },
+            Self::Unary { function, a, .. } => Self::Unary { function, to, a: register(a) },
+            Self::Binary { function, a, b, .. } => {
+                Self::Binary { function, to, a: register(a), b: register(b) }
+            }
+            Self::Select { condition, yes, no, .. } => Self::Select {
+                to,
+                condition: register(condition),
+                yes: register(yes),
+                no: register(no),
+            },
+            Self::Store { output, from } => Self::Store { output, from: register(from) },
+        }
+    }
+}
+
+impl Tape {
+    /// Compiles `map`; `None` where it needs more live values than there are registers.
+    ///
+    /// All loads come before all stores of a block, so that outputs may overwrite inputs.
+    pub fn compile(map: &Map) -> Option<Self> {
+        let mut compiler = Compiler::default();
+        let results: Vec<usize> =
+            map.formulas.iter().map(|formula| compiler.value(formula)).collect();
+        let values: Vec<Instruction> = compiler.values.iter().map(|&(_, i)| i).collect();
+        let mut last_use: Vec<usize> = (0..values.len()).collect();
+        for (at, instruction) in values.iter().enumerate() {
+            instruction.operands().into_iter().for_each(|operand| last_use[operand] = at);
+        }
+        results.iter().for_each(|&value| last_use[value] = usize::MAX);
+        let (mut setup, mut body) = (vec![], vec![]);
+        let mut free: Vec<usize> = (0..REGISTERS).rev().collect();
+        let mut register = vec![usize::MAX; values.len()];
+        for (at, &instruction) in values.iter().enumerate() {
+            // A result never shares a register with an operand: it's taken before they are given back.
+            let to = free.pop()?;
+            register[at] = to;
+            let assigned = instruction.assigned(to, &|value| register[value]);
+            if let Instruction::Constant { .. } = assigned {
+                setup.push(assigned);
+                continue;
+            }
+            body.push(assigned);
+            let mut operands = instruction.operands();
+            operands.sort_unstable();
+            operands.dedup();
+            let constant = |value: usize| matches!(values[value], Instruction::Constant { .. });
+            let dead = |&value: &usize| last_use[value] == at && !constant(value);
+            free.extend(operands.into_iter().filter(dead).map(|value| register[value]));
+        }
+        let stores = results.iter().enumerate();
+        body.extend(
+            stores.map(|(output, &value)| Instruction::Store { output, from: register[value] }),
+        );
+        Some(Self { map: map.clone(), setup, body })
+    }
+
+    /// Runs the map over a node's tensors, on the current thread pool.
+    ///
+    /// # Safety
+    /// Nothing else uses the tensors meanwhile. Outputs may share storage with inputs as
+    /// [`tightrope_core::Rule::overwrites`] and [`tightrope_core::Rule::may_overwrite`] of the map allow.
+    pub unsafe fn run(&self, inputs: &[View<'_>], outputs: &[View<'_>]) {
+        let per_segment = self.map.inputs_per_segment(inputs.len());
+        let key: RandomKey = match inputs.last() {
+            // SAFETY: a key is u32[4], which nothing writes meanwhile.
+            Some(key) if self.map.is_random() => {
+                let words = unsafe { key.slice::<u32>() };
+                [words[0], words[1], words[2], words[3]]
+            }
+            _ => [0; 4],
+        };
+        let count = self.map.formulas.len();
+        let tasks: Vec<(usize, usize)> = (0..self.map.segments)
+            .flat_map(|segment| {
+                let elements = outputs[segment * count].ty().elements();
+                (0..elements).step_by(TASK).map(move |start| (segment, start))
+            })
+            .collect();
+        let isa = Isa::detect();
+        tasks.into_par_iter().for_each(|(segment, start)| {
+            let own = |i| inputs[self.map.position(segment, i, per_segment)];
+            let views: Vec<View<'_>> = (0..self.map.shared + per_segment).map(own).collect();
+            let outputs = &outputs[segment * count..][..count];
+            task(isa, self, &views, outputs, key, start);
+        });
+    }
+}
+
+dispatched!(fn task(tape: &Tape, inputs: &[View<'_>], outputs: &[View<'_>], key: RandomKey, start: usize) = run_task);
+
+#[inline(always)]
+fn run_task<S: Simd>(
+    tape: &Tape,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    key: RandomKey,
+    start: usize,
+) {
+    let mut registers = [[0.0; BLOCK]; REGISTERS];
+    for &instruction in &tape.setup {
+        if let Instruction::Constant { to, value } = instruction {
+            registers[to] = [value; BLOCK];
+        }
+    }
+    let elements = outputs[0].ty().elements();
+    let end = elements.min(start + TASK);
+    for at in (start..end).step_by(BLOCK) {
+        let len = BLOCK.min(end - at);
+        for &instruction in &tape.body {
+            match instruction {
+                Instruction::Constant { .. } => {}
+                Instruction::Load { to, input } => {
+                    load(&inputs[input], at, &mut registers[to][..len]);
+                }
+                Instruction::Random { to, stream } => {
+                    for (i, value) in registers[to][..len].iter_mut().enumerate() {
+                        *value = uniform(key, stream, (at + i) as u64) as f32;
+                    }
+                }
+                Instruction::Unary { function, to, a } => {
+                    let [to, a] = disjoint(&mut registers, [to, a]);
+                    unary::<S>(function, a, to);
+                }
+                Instruction::Binary { function, to, a, b } if a == b => {
+                    let [to, a] = disjoint(&mut registers, [to, a]);
+                    binary::<S>(function, a, a, to);
+                }
+                Instruction::Binary { function, to, a, b } => {
+                    let [to, a, b] = disjoint(&mut registers, [to, a, b]);
+                    binary::<S>(function, a, b, to);
+                }
+                Instruction::Select { to, condition, yes, no } => {
+                    let (condition, yes, no) =
+                        (registers[condition], registers[yes], registers[no]);
+                    for (i, value) in registers[to].iter_mut().enumerate() {
+                        *value = if condition[i] != 0.0 { yes[i] } else { no[i] };
+                    }
+                }
+                Instruction::Store { output, from } => {
+                    store(&outputs[output], at, &registers[from][..len]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn disjoint<const N: usize>(
+    registers: &mut [Register; REGISTERS],
+    of: [usize; N],
+) -> [&mut Register; N] {
+    registers.get_disjoint_mut(of).expect("a result has a register of its own")
+}
+
+#[inline(always)]
+fn each(a: &Register, to: &mut Register, f: impl Fn(f32) -> f32) {
+    for (to, &a) in to.iter_mut().zip(a) {
+        *to = f(a);
+    }
+}
+
+#[inline(always)]
+fn unary<S: Simd>(function: Unary, a: &Register, to: &mut Register) {
+    match function {
+        Unary::Neg => each(a, to, |x| -x),
+        Unary::Exp => each(a, to, vmath::exp::<S>),
+        Unary::Ln => each(a, to, vmath::ln::<S>),
+        Unary::Sqrt => each(a, to, f32::sqrt),
+        Unary::Tanh => each(a, to, vmath::tanh::<S>),
+        Unary::Sigmoid => each(a, to, vmath::sigmoid::<S>),
+        Unary::Erf => each(a, to, vmath::erf::<S>),
+        Unary::Sin => each(a, to, vmath::sin::<S>),
+        Unary::Cos => each(a, to, vmath::cos::<S>),
+        Unary::Abs => each(a, to, f32::abs),
+        Unary::Sign => each(a, to, |x| if x == 0.0 { 0.0 } else { x.signum() }),
+        Unary::Floor => each(a, to, f32::floor),
+        Unary::IsFinite => each(a, to, |x| if x.is_finite() { 1.0 } else { 0.0 }),
+        Unary::HighHalf => each(a, to, |x| split(x).0.to_f32()),
+        Unary::LowHalf => each(a, to, |x| f32::from(split(x).1)),
+    }
+}
+
+#[inline(always)]
+fn pairs(a: &Register, b: &Register, to: &mut Register, f: impl Fn(f32, f32) -> f32) {
+    for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+        *to = f(a, b);
+    }
+}
+
+#[inline(always)]
+fn binary<S: Simd>(function: Binary, a: &Register, b: &Register, to: &mut Register) {
+    match function {
+        Binary::Add => pairs(a, b, to, |a, b| a + b),
+        Binary::Sub => pairs(a, b, to, |a, b| a - b),
+        Binary::Mul => pairs(a, b, to, |a, b| a * b),
+        Binary::Div => pairs(a, b, to, |a, b| a / b),
+        Binary::Max => pairs(a, b, to, |a, b| if a > b { a } else { b }),
+        Binary::Min => pairs(a, b, to, |a, b| if a < b { a } else { b }),
+        Binary::Pow => pairs(a, b, to, vmath::pow::<S>),
+        Binary::Less => pairs(a, b, to, |a, b| if a < b { 1.0 } else { 0.0 }),
+        Binary::JoinHalves => pairs(a, b, to, |high, low| {
+            f32::from_bits(high.to_bits().wrapping_add(low as i32 as u32))
+        }),
+    }
+}
+
+/// Elements `at ..` of an input, repeated where it has fewer than the output.
+#[inline(always)]
+fn load(view: &View<'_>, at: usize, to: &mut [f32]) {
+    let elements = view.ty().elements();
+    if elements == 1 {
+        let mut value = [0.0];
+        load_run(view, 0, &mut value);
+        to.fill(value[0]);
+        return;
+    }
+    let mut done = 0;
+    while done < to.len() {
+        let from = (at + done) % elements;
+        let len = (elements - from).min(to.len() - done);
+        load_run(view, from, &mut to[done..done + len]);
+        done += len;
+    }
+}
+
+#[inline(always)]
+fn load_run(view: &View<'_>, from: usize, to: &mut [f32]) {
+    /// # Safety
+    /// As [`View::slice`].
+    #[inline(always)]
+    unsafe fn run<T: Storage>(view: &View<'_>, from: usize, to: &mut [f32]) {
+        // SAFETY: the elements of this block are read here, before any task writes them: an output in
+        // place has the indices of its input, and both belong to this task.
+        let part =
+            unsafe { std::slice::from_raw_parts(view.ptr().cast::<T>().add(from), to.len()) };
+        T::load(part, to);
+    }
+    debug_assert!(from + to.len() <= view.ty().elements(), "the run is inside the tensor");
+    // SAFETY: in bounds, and the type has the dtype's size.
+    unsafe {
+        match view.ty().dtype {
+            DType::F32 => run::<f32>(view, from, to),
+            DType::BF16 => run::<bf16>(view, from, to),
+            DType::F16 => run::<f16>(view, from, to),
+            DType::I16 => {
+                let start = view.ptr().cast::<i16>().add(from);
+                for (i, value) in to.iter_mut().enumerate() {
+                    *value = f32::from(start.add(i).read());
+                }
+            }
+            dtype => {
+                let size = dtype.size();
+                for (i, value) in to.iter_mut().enumerate() {
+                    let element = view.ptr().add((from + i) * size);
+                    *value = dtype.read(std::slice::from_raw_parts(element, size)) as f32;
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn store(view: &View<'_>, at: usize, from: &[f32]) {
+    /// # Safety
+    /// As [`View::slice_mut`].
+    #[inline(always)]
+    unsafe fn run<T: Storage>(view: &View<'_>, at: usize, from: &[f32]) {
+        // SAFETY: these elements belong to this task, whose loads of them are done.
+        let part =
+            unsafe { std::slice::from_raw_parts_mut(view.ptr().cast::<T>().add(at), from.len()) };
+        T::store(from, part);
+    }
+    debug_assert!(at + from.len() <= view.ty().elements(), "the run is inside the tensor");
+    // SAFETY: in bounds, and the type has the dtype's size.
+    unsafe {
+        match view.ty().dtype {
+            DType::F32 => run::<f32>(view, at, from),
+            DType::BF16 => run::<bf16>(view, at, from),
+            DType::F16 => run::<f16>(view, at, from),
+            DType::I16 => {
+                let start = view.ptr().cast::<i16>().add(at);
+                for (i, &value) in from.iter().enumerate() {
+                    start.add(i).write(value as i16);
+                }
+            }
+            dtype => {
+                let size = dtype.size();
+                for (i, &value) in from.iter().enumerate() {
+                    let element = view.ptr().add((at + i) * size);
+                    dtype.write(std::slice::from_raw_parts_mut(element, size), value.into());
+                }
+            }
+        }
+    }
+}

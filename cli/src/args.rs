@@ -1,0 +1,440 @@
+//! The command line.
+//!
+//! The flags that are settings are made from [`KEYS`], so that a setting's name, limits and
+//! description stand in one place. They are read like `--set` and a settings file.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command as ClapCommand, FromArgMatches, Parser, Subcommand,
+    ValueHint,
+};
+use clap_complete::Shell;
+
+use crate::settings::schema::{KEYS, Key, Kind};
+use crate::settings::{Device, Merge, Settings, SettingsError};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory.
+
+Examples:
+  tightrope train                           train a small GPT on the built-in text
+  tightrope plan --preset gpt2 --memory 8GiB
+  tightrope generate runs/shakespeare --prompt 'To be'";
+
+/// Trains neural networks in the memory you have.
+#[derive(Debug, Parser)]
+#[command(name = "tightrope", version, about, after_help = AFTER_HELP, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A command and its arguments.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a model, then print a sample of it
+    Train(Train),
+    /// Show what training would take: memory, the choices made, time. Runs nothing
+    Plan(Plan),
+    /// Generate text from a run or a model directory
+    Generate(Generate),
+    /// Loss and perplexity on held-out data
+    Eval(Eval),
+    /// Check this device against recorded reference cases
+    Verify(Verify),
+    /// Devices, limits, libraries and memory, and the largest preset that fits each
+    Doctor(Doctor),
+    /// Time each op and the whole step, against the device's measured peak
+    Bench(Bench),
+    /// Print a script that completes this command line in a shell
+    Completions(Completions),
+}
+
+impl Command {
+    /// Whether results and errors go to stdout as JSON.
+    pub fn json(&self) -> bool {
+        match self {
+            Self::Train(Train { json, .. })
+            | Self::Plan(Plan { json, .. })
+            | Self::Generate(Generate { json, .. })
+            | Self::Eval(Eval { json, .. })
+            | Self::Verify(Verify { json, .. })
+            | Self::Doctor(Doctor { json, .. })
+            | Self::Bench(Bench { json, .. }) => *json,
+            Self::Completions(_) => false,
+        }
+    }
+}
+
+/// `tightrope train`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope train --data book.txt --preset gpt2 --memory 8GiB --steps 2000
+  tightrope train --config runs/a/run.toml --lr 1e-3 --set train.beta2=0.99
+  tightrope train --resume runs/a")]
+pub struct Train {
+    /// Settings.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// Continue a run from its newest complete checkpoint; without DIR, the run of --out
+    #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = ValueHint::DirPath)]
+    pub resume: Option<Option<PathBuf>>,
+    /// Print the results as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tightrope plan`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope plan --preset gpt2 --batch 64
+  tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json")]
+pub struct Plan {
+    /// Settings.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// Print the plan as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tightrope generate`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope generate runs/a --prompt 'Once upon a time' --max-tokens 200
+  tightrope generate models/gpt2 --prompt Hello --temperature 0")]
+pub struct Generate {
+    /// Run, checkpoint or Hugging Face directory; without it, the newest run
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub model: Option<PathBuf>,
+    /// Text to continue
+    #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
+    pub prompt: String,
+    /// Tokens to generate
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub max_tokens: usize,
+    /// Randomness; 0 always takes the likeliest token
+    #[arg(long, value_name = "X", default_value_t = 0.8, value_parser = temperature)]
+    pub temperature: f64,
+    /// Draw from the K likeliest tokens only; 0 is all of them
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: usize,
+    /// Draw from the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = probability)]
+    pub top_p: f64,
+    /// Print the text as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Settings, over those of the run. `--seed` is the seed of the draw.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+/// `tightrope eval`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope eval runs/a
+  tightrope eval runs/a --data other.txt --set data.holdout=0.5")]
+pub struct Eval {
+    /// Run, checkpoint or Hugging Face directory; without it, the newest run
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub model: Option<PathBuf>,
+    /// Print the results as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Settings, over those of the run.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+/// `tightrope verify`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  tightrope verify parity/gpt2-case parity/llama-case --device cuda")]
+pub struct Verify {
+    /// Directories with config.json, model.safetensors and case.safetensors
+    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cases: Vec<PathBuf>,
+    /// auto, cpu, wgpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    pub device: Device,
+    /// Print the results as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tightrope doctor`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  tightrope doctor --json")]
+pub struct Doctor {
+    /// Print the results as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tightrope bench`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  tightrope bench --preset gpt2 --device cuda --precision bf16")]
+pub struct Bench {
+    /// Settings.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// Print the results as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tightrope completions`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  tightrope completions bash > ~/.local/share/bash-completion/completions/tightrope")]
+pub struct Completions {
+    /// Shell
+    pub shell: Shell,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+    value.ok_or_else(|| "must be a number, 0 or more".to_owned())
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|x| *x > 0.0 && *x <= 1.0);
+    value.ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
+}
+
+/// The settings that a command line gives: `--config`, a flag for each frequent key, and `--set`.
+#[derive(Debug, Default)]
+pub struct SettingArgs {
+    config: Option<PathBuf>,
+    flags: Vec<(&'static Key, Vec<String>)>,
+    set: Vec<String>,
+}
+
+impl SettingArgs {
+    /// The settings: defaults, then the file `base` (a run's own settings), `--config`, the
+    /// flags, `--set`; each over the one before.
+    ///
+    /// # Errors
+    /// When a file can't be read, or a setting is unknown, unfit, or at odds with another.
+    pub fn load(&self, base: Option<&Path>) -> Result<Settings, SettingsError> {
+        let mut merge = Merge::default();
+        for file in base.into_iter().chain(self.config.as_deref()) {
+            merge.file(file)?;
+        }
+        for (key, values) in &self.flags {
+            merge.flag(key, values)?;
+        }
+        for argument in &self.set {
+            merge.set(argument)?;
+        }
+        merge.finish()
+    }
+}
+
+const CONFIG: &str = "config";
+const SET: &str = "set";
+
+impl Args for SettingArgs {
+    fn augment_args(command: ClapCommand) -> ClapCommand {
+        let config = Arg::new(CONFIG)
+            .long(CONFIG)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .help("Settings file (TOML), such as a run's run.toml");
+        let set = Arg::new(SET)
+            .long(SET)
+            .value_name("KEY=VALUE")
+            .action(ArgAction::Append)
+            .help("Any setting, over the flags: --set train.beta2=0.99 (repeatable)")
+            .long_help(set_help());
+        let flags = KEYS.iter().filter(|key| key.flag.is_some()).map(flag);
+        command.arg(config.help_heading("Settings")).arg(set.help_heading("Settings")).args(flags)
+    }
+
+    fn augment_args_for_update(command: ClapCommand) -> ClapCommand {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Self::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.config = matches.get_one(CONFIG).cloned();
+        self.set = matches.get_many(SET).into_iter().flatten().cloned().collect();
+        let given = KEYS.iter().filter(|key| key.flag.is_some()).filter_map(|key| {
+            Some((key, matches.get_many::<String>(key.path)?.cloned().collect()))
+        });
+        self.flags = given.collect();
+        Ok(())
+    }
+}
+
+/// The flag of `key`. The value stays text, for the settings to read and to complain about.
+fn flag(key: &'static Key) -> Arg {
+    let arg = Arg::new(key.path)
+        .long(key.flag.unwrap_or(key.path))
+        .value_name(key.placeholder)
+        .help(key.describe())
+        .help_heading(heading(key.table()))
+        .allow_negative_numbers(true);
+    match key.kind {
+        Kind::Paths => arg.num_args(1..).action(ArgAction::Append).value_hint(ValueHint::FilePath),
+        // A script can append its caller's flags to its own: the last one counts.
+        kind => single(arg.overrides_with(key.path), kind),
+    }
+}
+
+fn single(arg: Arg, kind: Kind) -> Arg {
+    match kind {
+        Kind::Word(words) => arg.value_parser(PossibleValuesParser::new(words())),
+        Kind::Path => arg.value_hint(ValueHint::AnyPath),
+        _ => arg,
+    }
+}
+
+fn heading(table: &str) -> &'static str {
+    match table {
+        "model" => "Model",
+        "train" => "Training",
+        "memory" => "Memory",
+        "data" => "Data",
+        _ => "Run",
+    }
+}
+
+/// The help of `--set`, with the keys that have no flag.
+fn set_help() -> String {
+    let mut text =
+        "Any setting, over the flags: --set train.beta2=0.99 (repeatable). The value is \
+                    TOML; text needs no quotes. The settings without a flag:\n"
+            .to_owned();
+    for key in KEYS.iter().filter(|key| key.flag.is_none()) {
+        text += &format!("\n  {}: {}", key.path, key.describe());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::settings::{Bytes, Checkpoint, Optimizer};
+
+    fn parse(words: &str) -> Command {
+        let words = std::iter::once("tightrope").chain(words.split_whitespace());
+        Cli::try_parse_from(words).unwrap().command
+    }
+
+    fn train(words: &str) -> Result<Settings, SettingsError> {
+        let Command::Train(train) = parse(&format!("train {words}")) else { unreachable!() };
+        train.settings.load(None)
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_line_of_help_for_each_flag() {
+        for name in ["train", "plan", "generate", "eval", "bench"] {
+            let mut cli = Cli::command();
+            let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            for key in &KEYS {
+                let shown =
+                    key.flag.map_or_else(|| key.path.to_owned(), |flag| format!("--{flag} "));
+                assert!(help.contains(&shown), "{name} --help lacks {shown}");
+            }
+            assert!(help.contains("Example"), "{name} --help has no example");
+        }
+    }
+
+    #[test]
+    fn every_flag_reaches_its_setting() {
+        let settings = train(
+            "--preset gpt2 --layers 2 --channels 64 --heads 4 --kv-heads 4 --hidden 256 \
+             --context 128 --vocab 512 --family gpt2 --init m --batch 8 --micro-batch 4 \
+             --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
+             --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --checkpoint every:2 \
+             --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
+             --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
+             --sample-every 6 --checkpoint-every 7",
+        )
+        .unwrap();
+        let written: toml::Table = settings.to_toml().unwrap().parse().unwrap();
+        let defaults = toml::Table::try_from(Settings::default()).unwrap();
+        for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+            let get = |table: &toml::Table| table[key.table()].get(key.name()).cloned();
+            let same = get(&written) == get(&defaults);
+            assert_eq!(same, key.path == "memory.attention_chunk", "{}", key.path);
+        }
+        assert_eq!(settings.train.optimizer, Optimizer::Lion);
+        assert_eq!(settings.memory.budget, Some(Bytes(2 << 30)));
+        assert_eq!(settings.memory.checkpoint, Checkpoint::Every(2));
+        assert_eq!(settings.data.files, ["a.txt", "b.txt", "c.txt"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn order_of_precedence() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let base = write("base.toml", "[train]\nsteps = 1\nlr = 1\nseed = 1\nclip = 3\n");
+        let config = write("config.toml", "[train]\nlr = 2\nseed = 2\nclip = 2\n");
+        let line = format!(
+            "train --set train.clip=4 --seed 3 --seed 4 --clip 3 --config {}",
+            config.display()
+        );
+        let Command::Train(args) = parse(&line) else { unreachable!() };
+        let train = args.settings.load(Some(&base)).unwrap().train;
+        assert_eq!((train.steps, train.lr, train.seed, train.clip), (Some(1), Some(2.0), 4, 4.0));
+    }
+
+    #[test]
+    fn negative_values_reach_the_range_check() {
+        let error = train("--lr -1").unwrap_err();
+        assert_eq!(error.message, "`train.lr` must be a number above 0, not -1.0");
+    }
+
+    #[test]
+    fn resume_with_and_without_a_directory() {
+        let resume = |line: &str| match parse(line) {
+            Command::Train(train) => train.resume,
+            _ => unreachable!(),
+        };
+        assert_eq!(resume("train"), None);
+        assert_eq!(resume("train --resume --json"), Some(None));
+        assert_eq!(resume("train --resume runs/a"), Some(Some("runs/a".into())));
+    }
+
+    #[test]
+    fn sampling() {
+        let Command::Generate(generate) = parse("generate runs/a --top-k 5 --seed 3 --json") else {
+            unreachable!()
+        };
+        assert_eq!(generate.model, Some("runs/a".into()));
+        assert_eq!(generate.top_k, 5);
+        assert!(generate.json);
+        assert_eq!(generate.settings.load(None).unwrap().train.seed, 3);
+        for wrong in ["--top-p 0", "--top-p 1.1", "--temperature -1", "--temperature nan"] {
+            let words = format!("tightrope generate {wrong}");
+            assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{wrong}");
+        }
+    }
+}

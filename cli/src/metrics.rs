@@ -1,0 +1,190 @@
+//! `metrics.jsonl`: a line of JSON per logged step of a run.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+/// Name of the file in a run directory.
+pub const FILE_NAME: &str = "metrics.jsonl";
+
+/// One logged step. A number that isn't finite is written as `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Optimizer steps done, from 1.
+    pub step: u64,
+    /// Mean loss of the step's tokens, in nats.
+    pub loss: f64,
+    /// Learning rate of the step.
+    pub lr: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Seconds the step took.
+    pub step_s: f64,
+    /// Trained tokens per second.
+    pub tokens_per_s: f64,
+    /// Tokens trained since the start of the run.
+    pub tokens: u64,
+}
+
+/// Appends to the metrics of a run.
+#[derive(Debug)]
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsFile {
+    /// Starts an empty file in the run directory `dir`, over one that was there.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn create(dir: &Path) -> anyhow::Result<Self> {
+        let path = dir.join(FILE_NAME);
+        let file =
+            File::create(&path).with_context(|| format!("can't write `{}`", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    /// Continues the file in `dir` after `step`: the lines of later steps, and a last line that
+    /// was cut off, are dropped. A missing file is an empty one.
+    ///
+    /// # Errors
+    /// When the file can't be read or written, or a line before the last isn't one of metrics.
+    pub fn resume(dir: &Path, step: u64) -> anyhow::Result<Self> {
+        let path = dir.join(FILE_NAME);
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.with_context(|| format!("can't open `{}`", path.display()))?;
+        let kept = length_through(&file, step)
+            .with_context(|| format!("can't continue `{}`", path.display()))?;
+        file.set_len(kept)
+            .and_then(|()| file.seek(SeekFrom::Start(kept)))
+            .with_context(|| format!("can't shorten `{}`", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    /// Adds a line. It is handed to the operating system at once, so that a reader sees it and
+    /// a crash of the program doesn't lose it.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn append(&mut self, metrics: &Metrics) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(metrics).context("metrics don't fit JSON")?;
+        line.push(b'\n');
+        self.file.write_all(&line).with_context(|| format!("can't write `{}`", self.path.display()))
+    }
+}
+
+/// Bytes of the lines up to and with those of `step`.
+fn length_through(file: &File, step: u64) -> anyhow::Result<u64> {
+    #[derive(Deserialize)]
+    struct Line {
+        step: u64,
+    }
+    let mut reader = BufReader::new(file);
+    let (mut kept, mut number) = (0, 0);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        number += 1;
+        let length = reader.read_until(b'\n', &mut line)?;
+        // The end of the file, or a line that was cut off.
+        if line.last() != Some(&b'\n') {
+            return Ok(kept);
+        }
+        match serde_json::from_slice::<Line>(&line) {
+            Ok(line) if line.step > step => return Ok(kept),
+            Ok(_) => kept += length as u64,
+            // A power cut can leave a last line of the right length but without its content.
+            Err(_) if reader.fill_buf()?.is_empty() => return Ok(kept),
+            Err(error) => bail!(
+                "line {number} isn't one of metrics ({error}); move the file away to start a new one"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(step: u64) -> Metrics {
+        Metrics {
+            step,
+            loss: 2.5,
+            lr: 3e-4,
+            grad_norm: 0.75,
+            step_s: 0.125,
+            tokens_per_s: 4096.0,
+            tokens: step * 512,
+        }
+    }
+
+    fn read(dir: &Path) -> String {
+        std::fs::read_to_string(dir.join(FILE_NAME)).unwrap()
+    }
+
+    fn steps(dir: &Path) -> Vec<u64> {
+        let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        read(dir).lines().map(|line| value(line)["step"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_line_is_visible_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = MetricsFile::create(dir.path()).unwrap();
+        file.append(&Metrics { loss: f64::NAN, grad_norm: f64::INFINITY, ..at(1) }).unwrap();
+        assert_eq!(
+            read(dir.path()),
+            "{\"step\":1,\"loss\":null,\"lr\":0.0003,\"grad_norm\":null,\"step_s\":0.125,\
+             \"tokens_per_s\":4096.0,\"tokens\":512}\n"
+        );
+    }
+
+    #[test]
+    fn resuming_drops_later_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = MetricsFile::create(dir.path()).unwrap();
+        for step in [10, 20, 30, 40] {
+            file.append(&at(step)).unwrap();
+        }
+        let mut file = MetricsFile::resume(dir.path(), 25).unwrap();
+        file.append(&Metrics { loss: f64::NAN, ..at(30) }).unwrap();
+        assert_eq!(steps(dir.path()), [10, 20, 30]);
+        MetricsFile::resume(dir.path(), 30).unwrap().append(&at(40)).unwrap();
+        assert_eq!(steps(dir.path()), [10, 20, 30, 40]);
+        MetricsFile::resume(dir.path(), 0).unwrap();
+        assert!(steps(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn resuming_drops_a_torn_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = "{\"step\":1}\n{\"step\":2}\n";
+        for torn in ["{\"step\":3", "{\"step\":3}", "{\"st\n", "\0\0\0\n", ""] {
+            std::fs::write(dir.path().join(FILE_NAME), format!("{whole}{torn}")).unwrap();
+            MetricsFile::resume(dir.path(), 9).unwrap().append(&at(4)).unwrap();
+            assert_eq!(steps(dir.path()), [1, 2, 4], "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let damaged = "{\"step\":1}\nhello\n{\"step\":2}\n";
+        std::fs::write(dir.path().join(FILE_NAME), damaged).unwrap();
+        let error = format!("{:#}", MetricsFile::resume(dir.path(), 9).unwrap_err());
+        assert!(error.contains("metrics.jsonl") && error.contains("line 2"), "{error}");
+        assert_eq!(read(dir.path()), damaged);
+    }
+
+    #[test]
+    fn a_missing_file_is_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        MetricsFile::resume(dir.path(), 5).unwrap().append(&at(6)).unwrap();
+        assert_eq!(steps(dir.path()), [6]);
+    }
+}

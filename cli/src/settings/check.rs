@@ -1,0 +1,231 @@
+//! Limits that hold between settings.
+
+use toml::{Table, Value};
+
+use super::values::{Family, MicroBatch};
+use super::{Settings, SettingsError, schema};
+
+/// Settings that can't hold together, or one outside its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Conflict {
+    /// Paths of the settings, the one to look at first ahead.
+    pub keys: Vec<&'static str>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl From<Conflict> for SettingsError {
+    /// The conflict of settings whose place isn't known.
+    fn from(conflict: Conflict) -> Self {
+        Self { message: conflict.message, place: None, help: conflict.help }
+    }
+}
+
+impl Settings {
+    /// Checks every range, and the limits between settings that are set. What depends on a
+    /// preset is checked by calling this again once the preset has filled in its values.
+    ///
+    /// # Errors
+    /// The first conflict, ranges before limits between settings.
+    pub fn check(&self) -> Result<(), Conflict> {
+        self.check_ranges()?;
+        self.check_model()?;
+        self.check_train()
+    }
+
+    fn check_ranges(&self) -> Result<(), Conflict> {
+        let tables = Table::try_from(self).map_err(|error| Conflict {
+            keys: Vec::new(),
+            message: format!("the settings don't fit TOML: {error}"),
+            help: "use whole numbers up to 9223372036854775807 and paths in Unicode".to_owned(),
+        })?;
+        for key in &schema::KEYS {
+            let value = tables.get(key.table()).and_then(|table| table.get(key.name()));
+            if let Some(Err(wrong)) = value.map(|value: &Value| key.accept(value.clone())) {
+                return Err(Conflict {
+                    keys: vec![key.path],
+                    message: format!("`{}` {wrong}", key.path),
+                    help: format!("{}: {}", key.path, key.describe()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_model(&self) -> Result<(), Conflict> {
+        let model = &self.model;
+        if let (Some(channels), Some(heads)) = (model.channels, model.heads) {
+            if !channels.is_multiple_of(heads) {
+                return Err(indivisible("model.channels", channels, "model.heads", heads));
+            }
+            let width = channels / heads;
+            if model.family == Some(Family::Llama) && !width.is_multiple_of(2) {
+                return Err(Conflict {
+                    keys: vec!["model.heads", "model.channels"],
+                    message: format!(
+                        "`model.channels` / `model.heads` is {width}, and rotary positions turn \
+                         pairs of channels"
+                    ),
+                    help: "choose channels and heads so that a head has an even width".to_owned(),
+                });
+            }
+        }
+        if let (Some(heads), Some(kv_heads)) = (model.heads, model.kv_heads) {
+            if !heads.is_multiple_of(kv_heads) {
+                return Err(indivisible("model.heads", heads, "model.kv_heads", kv_heads));
+            }
+            if model.family == Some(Family::Gpt2) && heads != kv_heads {
+                return Err(Conflict {
+                    keys: vec!["model.kv_heads", "model.family"],
+                    message: format!(
+                        "`model.kv_heads` is {kv_heads} and `model.heads` is {heads}, but the \
+                         family gpt2 has one key and value head for each head"
+                    ),
+                    help: "leave kv_heads out, or choose family = \"llama\"".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_train(&self) -> Result<(), Conflict> {
+        let train = &self.train;
+        if let (Some(batch), MicroBatch::Size(micro_batch)) = (train.batch, train.micro_batch)
+            && !batch.is_multiple_of(micro_batch)
+        {
+            return Err(indivisible("train.batch", batch, "train.micro_batch", micro_batch));
+        }
+        if let (Some(steps), Some(warmup)) = (train.steps, train.warmup)
+            && warmup > steps
+        {
+            return Err(Conflict {
+                keys: vec!["train.warmup", "train.steps"],
+                message: format!(
+                    "`train.warmup` is {warmup}, more than the {steps} of `train.steps`"
+                ),
+                help: format!("give warmup at most {steps}, or more steps"),
+            });
+        }
+        if let (Some(lr), Some(min_lr)) = (train.lr, train.min_lr)
+            && min_lr > lr
+        {
+            return Err(Conflict {
+                keys: vec!["train.min_lr", "train.lr"],
+                message: format!("`train.min_lr` is {min_lr}, above the {lr} of `train.lr`"),
+                help: "leave min_lr out for a tenth of lr".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// `whole` isn't a multiple of `part`; the help names the nearest part that is one.
+fn indivisible(
+    whole_key: &'static str,
+    whole: usize,
+    part_key: &'static str,
+    part: usize,
+) -> Conflict {
+    let small = (1..=whole.isqrt()).filter(|n| whole.is_multiple_of(*n));
+    let divisors: Vec<_> = small.flat_map(|n| [n, whole / n]).collect();
+    let below = divisors.iter().filter(|n| **n < part).max();
+    let above = divisors.iter().filter(|n| **n > part).min();
+    let near: Vec<_> = below.into_iter().chain(above).map(usize::to_string).collect();
+    Conflict {
+        keys: vec![part_key, whole_key],
+        message: format!(
+            "`{part_key}` is {part}, which doesn't divide the {whole} of `{whole_key}`"
+        ),
+        help: format!("the nearest values that do: {}", near.join(" and ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(change: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let conflict = settings.check().unwrap_err();
+        assert!(!conflict.help.is_empty());
+        for key in &conflict.keys {
+            assert!(schema::find(key).is_some(), "{key}");
+        }
+        format!("{conflict}; {}", conflict.help)
+    }
+
+    #[test]
+    fn limits_between_settings() {
+        assert_eq!(
+            conflict(|s| (s.model.channels, s.model.heads) = (Some(768), Some(10))),
+            "`model.heads` is 10, which doesn't divide the 768 of `model.channels`; \
+             the nearest values that do: 8 and 12"
+        );
+        assert_eq!(
+            conflict(|s| (s.model.heads, s.model.kv_heads) = (Some(4), Some(8))),
+            "`model.kv_heads` is 8, which doesn't divide the 4 of `model.heads`; \
+             the nearest values that do: 4"
+        );
+        assert_eq!(
+            conflict(|s| (s.train.steps, s.train.warmup) = (Some(10), Some(11))),
+            "`train.warmup` is 11, more than the 10 of `train.steps`; \
+             give warmup at most 10, or more steps"
+        );
+        assert_eq!(
+            conflict(|s| (s.train.lr, s.train.min_lr) = (Some(1e-4), Some(1e-3))),
+            "`train.min_lr` is 0.001, above the 0.0001 of `train.lr`; \
+             leave min_lr out for a tenth of lr"
+        );
+        let grouped = |s: &mut Settings| {
+            s.model.family = Some(Family::Gpt2);
+            (s.model.heads, s.model.kv_heads) = (Some(4), Some(2));
+        };
+        assert!(conflict(grouped).contains("one key and value head"));
+        let odd = |s: &mut Settings| {
+            s.model.family = Some(Family::Llama);
+            (s.model.channels, s.model.heads) = (Some(12), Some(4));
+        };
+        assert!(conflict(odd).contains("pairs of channels"));
+        let split = |s: &mut Settings| {
+            (s.train.batch, s.train.micro_batch) = (Some(6), MicroBatch::Size(4));
+        };
+        assert!(conflict(split).contains("doesn't divide the 6"));
+    }
+
+    #[test]
+    fn ranges_hold_for_settings_made_in_code() {
+        let wrong = [
+            conflict(|s| s.train.lr = Some(0.0)),
+            conflict(|s| s.train.lr = Some(f64::NAN)),
+            conflict(|s| s.train.beta2 = 1.0),
+            conflict(|s| s.data.holdout = -0.1),
+            conflict(|s| s.model.heads = Some(0)),
+            conflict(|s| s.memory.optimizer_bits = 4),
+            conflict(|s| s.run.log_every = 0),
+            conflict(|s| s.train.micro_batch = MicroBatch::Size(0)),
+            conflict(|s| s.train.seed = u64::MAX),
+        ];
+        for message in wrong {
+            assert!(message.contains("must be") || message.contains("fit TOML"), "{message}");
+        }
+    }
+
+    #[test]
+    fn edges_are_allowed() {
+        let mut settings = Settings::default();
+        settings.model.channels = Some(768);
+        settings.model.heads = Some(12);
+        settings.model.kv_heads = Some(12);
+        settings.train.batch = Some(8);
+        settings.train.micro_batch = MicroBatch::Size(8);
+        settings.train.fill(8, 10, 1e-3);
+        settings.train.warmup = Some(10);
+        settings.train.min_lr = settings.train.lr;
+        settings.data.holdout = 0.0;
+        settings.check().unwrap();
+    }
+}

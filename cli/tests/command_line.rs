@@ -1,0 +1,66 @@
+//! The binary from outside: exit codes, and what goes to stdout and stderr.
+
+use std::process::{Command, Output};
+
+fn tightrope(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tightrope")).args(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn help_and_version_are_results() {
+    for words in [["--help"], ["--version"]] {
+        let output = tightrope(&words);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("tightrope"));
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_wrong_usage() {
+    let output = tightrope(&["train", "--set", "train.lrr=1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let message = text(&output.stderr);
+    assert!(message.starts_with("error: unknown setting `train.lrr`\n"), "{message}");
+    assert!(message.contains("help: did you mean `train.lr`?"), "{message}");
+}
+
+#[test]
+fn json_errors_name_file_line_and_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gpt.toml");
+    std::fs::write(&path, "[train]\nlr = -1\n").unwrap();
+    let path = path.to_str().unwrap();
+    let output = tightrope(&["plan", "--json", "--config", path]);
+    assert_eq!(output.status.code(), Some(2));
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["error"], "`train.lr` must be a number above 0, not -1.0");
+    assert_eq!(object["file"], path);
+    assert_eq!((object["line"].as_u64(), object["column"].as_u64()), (Some(2), Some(6)));
+    assert_eq!(object["exit_code"], 2);
+    assert!(text(&output.stderr).starts_with("error: "));
+}
+
+#[test]
+fn wrong_words_are_wrong_usage_in_json_too() {
+    let output = tightrope(&["plan", "--json", "--lrr", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(object["error"].as_str().unwrap().contains("--lrr"), "{object}");
+    assert!(text(&output.stderr).contains("--lr"), "a similar flag is suggested");
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = tightrope(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        let script = text(&output.stdout);
+        assert!(script.contains("micro-batch") && script.contains("generate"), "{shell}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Checkpoints: folders `checkpoints/step-N` of a run, each complete or not there at all.
+//!
+//! A checkpoint is written to `.tmp-step-N-PID`, every file and the folder are flushed to disk, and
+//! the folder is renamed. Whatever moment a process dies at, the newest `step-N` is complete. What
+//! dies later on the disk itself is found by checksums, which cover every byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::corpus::{Source, fingerprint};
+use crate::safetensors::{SafeTensors, Tensor};
+use crate::{Error, Result};
+
+mod manifest;
+mod save;
+mod verify;
+
+pub use save::save;
+
+/// Layout of the folder and of the manifest.
+pub const FORMAT: u32 = 1;
+
+const FOLDER: &str = "checkpoints";
+const MANIFEST: &str = "manifest.json";
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STEP: &str = "step-";
+const TEMPORARY: &str = ".tmp-step-";
+const REPLACED: &str = ".replaced-step-";
+
+/// What a run needs, besides tensors, to continue bit for bit. Random numbers are counter-based:
+/// seed and step are their state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Layout of this file, [`FORMAT`].
+    pub format: u32,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Tokens trained on.
+    pub tokens_seen: u64,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Where the data stands.
+    pub data: DataState,
+    /// Learning-rate schedule, and whatever else the optimizer keeps beside tensors.
+    pub schedule: Value,
+    /// The run's settings, merged.
+    pub settings: Value,
+    /// The model's description.
+    pub model: Value,
+    /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
+    /// a safetensors file or all of another file. Filled in by [`save`].
+    #[serde(default)]
+    pub checksums: BTreeMap<String, String>,
+}
+
+/// Position in the data, and which data it is a position in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DataState {
+    /// Windows consumed, as [`crate::Loader::position`].
+    pub position: u64,
+    /// Names and lengths of the corpus' files.
+    pub files: Vec<Source>,
+    /// [`fingerprint`] of `files`.
+    pub fingerprint: String,
+    /// [`crate::Tokenizer::name`].
+    pub tokenizer: String,
+    /// Fraction held out for evaluation.
+    pub holdout: f64,
+}
+
+impl DataState {
+    /// The state after `position` windows of these files.
+    pub fn new(position: u64, files: &[Source], tokenizer: &str, holdout: f64) -> Self {
+        Self {
+            position,
+            files: files.to_vec(),
+            fingerprint: fingerprint(files),
+            tokenizer: tokenizer.to_owned(),
+            holdout,
+        }
+    }
+}
+
+/// What a checkpoint holds besides its manifest.
+#[derive(Debug, Default)]
+pub struct Contents<'a> {
+    /// Weights under their Hugging Face names: `model.safetensors`.
+    pub model: Vec<Tensor<'a>>,
+    /// Optimizer state: `optimizer.safetensors`.
+    pub optimizer: Vec<Tensor<'a>>,
+    /// Other files and their bytes: `config.json`, `tokenizer.json`, ….
+    pub extra: Vec<(String, Vec<u8>)>,
+}
+
+/// A verified checkpoint.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Its weights, mapped.
+    pub model: SafeTensors,
+    /// Its optimizer state, mapped.
+    pub optimizer: SafeTensors,
+}
+
+/// A checkpoint that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its folder.
+    pub path: PathBuf,
+    /// The damage, naming file and tensor.
+    pub reason: String,
+}
+
+/// Folders of a run's checkpoints with their steps, oldest first; unverified. Empty where the run
+/// has none.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn list(root: impl AsRef<Path>) -> Result<Vec<(u64, PathBuf)>> {
+    let mut found = BTreeMap::new();
+    for (name, path) in entries(&root.as_ref().join(FOLDER))? {
+        if let Some(step) = parse_step(&name, STEP) {
+            found.insert(step, path);
+        } else if let Some(step) = parse_step(&name, REPLACED) {
+            // Counts where the process died between the two renames that replace a checkpoint.
+            found.entry(step).or_insert(path);
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The newest checkpoint of a run that is complete, and the newer ones that are not.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`] where none is; a folder that cannot be read.
+pub fn latest_complete(root: impl AsRef<Path>) -> Result<(Checkpoint, Vec<Skipped>)> {
+    let root = root.as_ref();
+    let mut skipped = Vec::new();
+    for (_, path) in list(root)?.into_iter().rev() {
+        match Checkpoint::open(&path) {
+            Ok(checkpoint) => return Ok((checkpoint, skipped)),
+            Err(reason) => skipped.push(Skipped { path, reason: reason.to_string() }),
+        }
+    }
+    Err(Error::NoCheckpoint { root: root.to_owned(), skipped })
+}
+
+/// Names and paths in a folder; none where there is no folder.
+fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(Error::io("list", folder))?,
+    };
+    let mut named = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        if let Ok(name) = entry.file_name().into_string() {
+            named.push((name, entry.path()));
+        }
+    }
+    Ok(named)
+}
+
+/// N of `PREFIXN`, written the one way [`save`] writes it.
+fn parse_step(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let step = digits.parse().ok()?;
+    (format!("{step}") == digits).then_some(step)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+use std::fs;
+use std::io;
+
+use serde_json::json;
+use tempfile::{TempDir, tempdir};
+use tightrope_core::{DType, Type};
+
+use super::*;
+use crate::permutation::mix;
+
+fn manifest(step: u64) -> Manifest {
+    let files = [Source { name: "text.txt".into(), tokens: 1000 }];
+    Manifest {
+        format: FORMAT,
+        step,
+        tokens_seen: step * 64,
+        seed: 1337,
+        data: DataState::new(step * 4, &files, "byte", 0.1),
+        schedule: json!({"kind": "cosine", "lr": 6e-4}),
+        settings: json!({"train": {"lr": 0.000_3, "weight_decay": 0.1 + 0.2}}),
+        model: json!({"family": "gpt2", "layers": 2}),
+        checksums: BTreeMap::new(),
+    }
+}
+
+/// Saves a checkpoint whose tensors hold the step number.
+fn save_step(root: &Path, step: u64, keep: usize) -> Result<PathBuf> {
+    let bytes: Vec<u8> = (0..16).flat_map(|i| (step as f32 + i as f32).to_le_bytes()).collect();
+    let ty = Type::new(DType::F32, [4, 4]);
+    let contents = Contents {
+        model: vec![
+            Tensor::new("wte.weight", ty.clone(), &bytes),
+            Tensor::new("wpe.weight", ty.clone(), &bytes),
+        ],
+        optimizer: vec![Tensor::new("wte.weight.m", ty, &bytes)],
+        extra: vec![("config.json".into(), b"{\"model_type\": \"gpt2\"}\n".to_vec())],
+    };
+    save(root, manifest(step), contents, keep)
+}
+
+fn steps(root: &TempDir) -> Vec<u64> {
+    list(root).unwrap().into_iter().map(|(step, _)| step).collect()
+}
+
+/// Names in the checkpoints folder that start with a dot.
+fn hidden(root: &TempDir) -> Vec<String> {
+    let names = entries(&root.path().join(FOLDER)).unwrap().into_iter();
+    names.map(|(name, _)| name).filter(|name| name.starts_with('.')).collect()
+}
+
+#[test]
+fn what_is_saved_comes_back() {
+    let root = tempdir().unwrap();
+    let path = save_step(root.path(), 7, 2).unwrap();
+    assert_eq!(path, root.path().join("checkpoints/step-7"));
+    let (checkpoint, skipped) = latest_complete(&root).unwrap();
+    assert!(skipped.is_empty());
+    let Manifest { checksums, .. } = &checkpoint.manifest;
+    assert_eq!(checksums.len(), 6);
+    assert_eq!(checkpoint.manifest, Manifest { checksums: checksums.clone(), ..manifest(7) });
+    assert_eq!(checkpoint.model.get("wpe.weight").unwrap().to_f32().unwrap()[1], 8.0);
+    assert_eq!(checkpoint.optimizer.get("wte.weight.m").unwrap().shape, [4, 4]);
+    assert!(checkpoint.extra("config.json").unwrap().starts_with(b"{"));
+    assert!(checkpoint.extra("../step-7/config.json").is_err());
+    assert!(checkpoint.extra("absent").is_err());
+}
+
+#[test]
+fn equal_states_give_equal_bytes_and_no_trace_of_place_or_time() {
+    let (a, b) = (tempdir().unwrap(), tempdir().unwrap());
+    let (a, b) = (save_step(a.path(), 3, 1).unwrap(), save_step(b.path(), 3, 1).unwrap());
+    for name in [MANIFEST, MODEL, OPTIMIZER, "config.json"] {
+        assert_eq!(fs::read(a.join(name)).unwrap(), fs::read(b.join(name)).unwrap(), "{name}");
+    }
+    let text = fs::read_to_string(a.join(MANIFEST)).unwrap();
+    assert!(!text.contains(std::env::temp_dir().to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn older_ones_are_pruned_and_saving_a_step_again_replaces_it() {
+    let root = tempdir().unwrap();
+    for step in [1, 5, 10, 15] {
+        save_step(root.path(), step, 2).unwrap();
+    }
+    assert_eq!(steps(&root), [10, 15]);
+    save_step(root.path(), 15, 0).unwrap();
+    assert_eq!(steps(&root), [15]);
+    assert!(hidden(&root).is_empty());
+    latest_complete(&root).unwrap();
+}
+
+#[test]
+fn a_run_without_checkpoints_says_so() {
+    let root = tempdir().unwrap();
+    assert!(steps(&root).is_empty());
+    let error = latest_complete(&root).unwrap_err().to_string();
+    assert!(error.contains("there is none"), "{error}");
+    for stray in ["step-x", "step-01", "step-", "steps", ".tmp-step-9-1"] {
+        fs::create_dir_all(root.path().join(FOLDER).join(stray)).unwrap();
+    }
+    assert!(steps(&root).is_empty());
+}
+
+#[test]
+fn what_dead_processes_left_is_finished_or_removed() {
+    let root = tempdir().unwrap();
+    save_step(root.path(), 1, 5).unwrap();
+    let folder = root.path().join(FOLDER);
+    let mine = format!(".tmp-step-9-{}", std::process::id());
+    for stale in [".tmp-step-9-4294967295", ".tmp-step-9-x", &mine] {
+        fs::create_dir(folder.join(stale)).unwrap();
+        fs::write(folder.join(stale).join(MODEL), "half").unwrap();
+    }
+    fs::rename(folder.join("step-1"), folder.join(".replaced-step-1")).unwrap();
+    assert_eq!(latest_complete(&root).unwrap().0.manifest.step, 1);
+    save_step(root.path(), 2, 5).unwrap();
+    assert_eq!(steps(&root), [1, 2]);
+    assert!(hidden(&root).is_empty(), "{:?}", hidden(&root));
+    #[cfg(target_os = "linux")]
+    {
+        // Process 1 is there on every system.
+        fs::create_dir(folder.join(".tmp-step-9-1")).unwrap();
+        save_step(root.path(), 3, 5).unwrap();
+        assert_eq!(hidden(&root), [".tmp-step-9-1"]);
+    }
+}
+
+/// Each file of a checkpoint with its bytes.
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = entries(path).unwrap().into_iter();
+    entries.map(|(_, path)| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn every_truncation_is_found_and_the_one_before_is_used() {
+    let root = tempdir().unwrap();
+    save_step(root.path(), 1, 2).unwrap();
+    let newest = save_step(root.path(), 2, 2).unwrap();
+    for (file, bytes) in files(&newest) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        for len in 0..bytes.len() {
+            fs::write(&file, &bytes[..len]).unwrap();
+            let (checkpoint, skipped) = latest_complete(&root).unwrap();
+            assert_eq!(checkpoint.manifest.step, 1, "{name} cut to {len}");
+            assert_eq!(skipped[0].path, newest);
+            assert!(skipped[0].reason.contains(name), "{}", skipped[0].reason);
+        }
+        fs::remove_file(&file).unwrap();
+        assert_eq!(latest_complete(&root).unwrap().1.len(), 1);
+        fs::write(&file, [&bytes[..], b" "].concat()).unwrap();
+        assert_eq!(latest_complete(&root).unwrap().1.len(), 1, "{name} with a byte more");
+        fs::write(&file, &bytes).unwrap();
+    }
+    assert_eq!(latest_complete(&root).unwrap().0.manifest.step, 2);
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_tensors_are_named() {
+    let root = tempdir().unwrap();
+    save_step(root.path(), 1, 2).unwrap();
+    let newest = save_step(root.path(), 2, 2).unwrap();
+    for (file, bytes) in files(&newest) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (mix(at as u64) % 8);
+            fs::write(&file, &flipped).unwrap();
+            let (checkpoint, skipped) = latest_complete(&root).unwrap();
+            assert_eq!(checkpoint.manifest.step, 1, "byte {at} of {name}");
+            assert!(skipped[0].reason.contains(name), "{}", skipped[0].reason);
+            if name == MODEL && at >= bytes.len() - 64 {
+                assert!(skipped[0].reason.contains("\"wpe.weight\""), "{}", skipped[0].reason);
+            }
+        }
+        fs::write(&file, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn damage_everywhere_is_listed() {
+    let root = tempdir().unwrap();
+    for step in [1, 2] {
+        let path = save_step(root.path(), step, 2).unwrap();
+        fs::write(path.join(MODEL), "").unwrap();
+    }
+    let error = latest_complete(&root).unwrap_err().to_string();
+    assert!(
+        error.contains("step-1") && error.contains("step-2") && error.contains(MODEL),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_manifest_of_another_format_or_with_foreign_paths_is_refused() {
+    let root = tempdir().unwrap();
+    let path = save_step(root.path(), 1, 1).unwrap();
+    let file = path.join(MANIFEST);
+    let original = Manifest::from_text(&file, &fs::read(&file).unwrap()).unwrap();
+    let refused = |manifest: &Manifest| {
+        fs::write(&file, manifest.to_text(&file).unwrap()).unwrap();
+        Checkpoint::open(&path).unwrap_err().to_string()
+    };
+    assert!(refused(&Manifest { format: 2, ..original.clone() }).contains("format is 2"));
+    let mut foreign = original;
+    foreign.checksums.insert("../../secret".into(), "0".repeat(16));
+    assert!(refused(&foreign).contains("not in the checkpoint"));
+}
+
+#[test]
+fn a_failed_write_leaves_the_earlier_checkpoint_and_nothing_else() {
+    let root = tempdir().unwrap();
+    save_step(root.path(), 1, 2).unwrap();
+    let ty = || Type::new(DType::F32, [4]);
+    let full = |out: &mut dyn io::Write| {
+        out.write_all(&[0; 8])?;
+        Err(io::Error::from(io::ErrorKind::StorageFull))
+    };
+    let fails = |contents| {
+        let error = save(&root, manifest(2), contents, 1).unwrap_err().to_string();
+        assert!(hidden(&root).is_empty());
+        assert_eq!(latest_complete(&root).unwrap().0.manifest.step, 1);
+        error
+    };
+    let error = fails(Contents {
+        optimizer: vec![Tensor::streamed("m", ty(), full)],
+        ..Contents::default()
+    });
+    assert!(error.contains("free some space") && error.contains(OPTIMIZER), "{error}");
+    for name in [MODEL, MANIFEST, "a/b", ".."] {
+        let extra = vec![(name.to_owned(), vec![])];
+        assert!(fails(Contents { extra, ..Contents::default() }).contains(name));
+    }
+    let short = vec![Tensor::new("w", ty(), &[0; 3])];
+    assert!(fails(Contents { model: short, ..Contents::default() }).contains("payload has 3"));
+}

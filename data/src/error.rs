@@ -1,0 +1,202 @@
+//! The one error type of the crate.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use crate::checkpoint::Skipped;
+
+/// What can go wrong with a file. Each message says what, where and what to do next.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}{}", path.display(), hint(source))]
+    Io {
+        /// What was being done, as a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A path that is a folder, a pipe or a device.
+    #[error("{} is not a regular file: name the text, .jsonl or .bin files one by one", path.display())]
+    NotAFile {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// Text with bytes that are not UTF-8.
+    #[error(
+        "{name} is not UTF-8 text at byte {offset}: convert it (iconv -t UTF-8), or pass token shards as .bin"
+    )]
+    NotUtf8 {
+        /// The file.
+        name: String,
+        /// Offset of the first bad byte.
+        offset: usize,
+    },
+    /// A line of a .jsonl file that is not an object with a "text" string.
+    #[error(
+        "{name}, line {line}, column {column}: {problem}; each line must be an object with a \"text\" string"
+    )]
+    JsonLine {
+        /// The file.
+        name: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column in bytes, from 1.
+        column: usize,
+        /// What the parser found.
+        problem: String,
+    },
+    /// A .bin file that is not a token shard.
+    #[error("{name} is not a usable token shard: {problem}")]
+    Shard {
+        /// The file.
+        name: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// No tokens at all, or a single one.
+    #[error("{name} holds {tokens} token(s), and training needs at least 2: add text to it")]
+    NoTokens {
+        /// The file, or all files together.
+        name: String,
+        /// Tokens found.
+        tokens: usize,
+    },
+    /// A token id the model has no embedding for.
+    #[error("{name}, token {offset}: id {id} is outside the vocabulary of {vocab}: use the tokenizer that wrote this file, or set model.vocab to at least {}", u64::from(*id) + 1)]
+    TokenRange {
+        /// The file.
+        name: String,
+        /// Position of the token in that file's stream.
+        offset: usize,
+        /// The id found there.
+        id: u32,
+        /// Ids must be below this.
+        vocab: usize,
+    },
+    /// A file that became shorter while it was mapped.
+    #[error(
+        "{name} shrank from {expected} to {found} bytes while in use: restore it and resume from the last checkpoint"
+    )]
+    Shrank {
+        /// The file.
+        name: String,
+        /// Bytes when it was opened.
+        expected: u64,
+        /// Bytes now.
+        found: u64,
+    },
+    /// A stream shorter than one window.
+    #[error(
+        "the data holds {had} tokens, and one window of context {context} needs {needed}: add text, or lower model.context or data.holdout"
+    )]
+    TooShort {
+        /// Tokens in the stream.
+        had: usize,
+        /// Tokens one window reads.
+        needed: usize,
+        /// Tokens the model sees at once.
+        context: usize,
+    },
+    /// An argument outside its domain.
+    #[error("{what} is {value}: it must be {domain}")]
+    Setting {
+        /// Name of the setting.
+        what: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed.
+        domain: &'static str,
+    },
+    /// A tokenizer file, text or id that the tokenizer cannot handle.
+    #[error("{name}: {problem}")]
+    Tokenizer {
+        /// The file.
+        name: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A safetensors file, or an index of shards, whose structure is broken.
+    #[error("{} is not a valid safetensors file: {problem}", path.display())]
+    SafeTensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// One tensor of a safetensors file.
+    #[error("{}, tensor \"{tensor}\": {problem}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// Name of the tensor.
+        tensor: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A checkpoint folder that cannot be used, or not be written as asked.
+    #[error("checkpoint {}: {problem}", path.display())]
+    Checkpoint {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// No checkpoint under a run folder can be loaded.
+    #[error("no usable checkpoint in {}: {}", root.display(), skipped_list(skipped))]
+    NoCheckpoint {
+        /// The run folder.
+        root: PathBuf,
+        /// Those that were tried, newest first.
+        skipped: Vec<Skipped>,
+    },
+    /// The prefetching thread has ended.
+    #[error("the data loader has stopped: {problem}; make a new one at position {position}")]
+    LoaderStopped {
+        /// Why.
+        problem: String,
+        /// Windows consumed so far.
+        position: u64,
+    },
+}
+
+/// `Result` with the crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// For `map_err`: an I/O error with the action and path it belongs to.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "; check the path",
+        io::ErrorKind::PermissionDenied => "; check its permissions",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space or set run.out to another disk"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; set run.out to a writable folder",
+        _ => "",
+    }
+}
+
+fn skipped_list(skipped: &[Skipped]) -> String {
+    if skipped.is_empty() {
+        return "there is none; start a run without resuming".to_owned();
+    }
+    let mut text = "every one is damaged; start again or restore one from a copy".to_owned();
+    for Skipped { path, reason } in skipped {
+        let _ = write!(text, "\n  {}: {reason}", path.display());
+    }
+    text
+}

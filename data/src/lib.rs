@@ -1,0 +1,43 @@
+//! What Tightrope reads and writes: text and token shards, tokenizers, batches, weights, checkpoints.
+//!
+//! Every file is treated as hostile: a broken one comes back as an [`Error`] that names the file,
+//! the place in it and the remedy, never as a panic.
+//!
+//! ```
+//! use tightrope_data::{Corpus, Loader, LoaderConfig, Tokenizer, Windows};
+//!
+//! let corpus = Corpus::from_bytes("abc", b"abcdefghij".repeat(100), &Tokenizer::Byte)?;
+//! let (train, held) = corpus.split(0.1)?;
+//! let config = LoaderConfig { batch: 4, context: 16, seed: 1337 };
+//! let mut loader = Loader::new(train.clone(), config, 0)?;
+//! loader.next()?;
+//! let second = loader.next()?;
+//! assert_eq!(second.inputs.len(), 4 * 16);
+//!
+//! // The position is all a resumed run needs.
+//! assert_eq!(Loader::new(train, config, second.index)?.next()?, second);
+//!
+//! // Every held-out token but the first is scored once.
+//! assert_eq!(Windows::new(held, 4, 16, None)?.scored(), 99);
+//! # Ok::<(), tightrope_data::Error>(())
+//! ```
+
+mod bytes;
+pub mod checkpoint;
+mod corpus;
+mod error;
+mod loader;
+mod permutation;
+pub mod safetensors;
+mod tokenizer;
+mod tokens;
+
+pub use checkpoint::{Checkpoint, Contents, DataState, Manifest, Skipped};
+pub use corpus::{Corpus, Source, fingerprint};
+pub use error::{Error, Result};
+pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
+pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights};
+#[cfg(not(target_family = "wasm"))]
+pub use tokenizer::HuggingFace;
+pub use tokenizer::Tokenizer;
+pub use tokens::Tokens;

@@ -1,0 +1,287 @@
+//! Batches of windows: shuffled for training, in order for evaluation.
+
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+
+use crate::permutation::{Permutation, mix};
+use crate::{Error, Result, Tokens};
+
+/// Batches made ahead of the training thread.
+const AHEAD: usize = 3;
+
+/// The target that a loss leaves out.
+pub const IGNORED: i32 = -1;
+
+/// B windows of T tokens, and for each token the one that follows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Token ids, (B, T) row-major.
+    pub inputs: Vec<i32>,
+    /// The next token's id for each input, (B, T); [`IGNORED`] where there is none to score.
+    pub targets: Vec<i32>,
+    /// Position of the first row: the number of windows that came before this batch.
+    pub index: u64,
+}
+
+/// What a [`Loader`] yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoaderConfig {
+    /// Windows per batch (B).
+    pub batch: usize,
+    /// Tokens per window (T).
+    pub context: usize,
+    /// Chooses the order of the windows.
+    pub seed: u64,
+}
+
+/// An endless, shuffled and resumable stream of training batches.
+///
+/// Every epoch cuts the tokens into windows of T without overlap, from an offset below T of its own, and
+/// takes them in an order of its own. Both follow from seed and epoch, so the number of windows
+/// consumed is the whole state: a loader made at position n continues one that has consumed n.
+/// Batches are made ahead on a thread, or on demand where threads can't be started.
+pub struct Loader {
+    source: Producer,
+    windows: u64,
+    batch: u64,
+    position: u64,
+}
+
+enum Producer {
+    Thread { batches: Receiver<Result<Batch>>, thread: JoinHandle<()> },
+    Inline(Sampler),
+    Stopped,
+}
+
+impl Loader {
+    /// A loader over `tokens` that has consumed `position` windows.
+    ///
+    /// # Errors
+    /// A batch or context of 0, a stream shorter than one window, a position of 2⁶³ and more.
+    pub fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
+        let sampler = Sampler::new(tokens, config, position)?;
+        let windows = sampler.windows;
+        let (sender, batches) = mpsc::sync_channel(AHEAD);
+        let mut ahead = sampler.clone();
+        let started = thread::Builder::new().name("tightrope-loader".to_owned()).spawn(move || {
+            loop {
+                let batch = ahead.next();
+                let last = batch.is_err();
+                // The loader was dropped, or the error is the last thing it hears.
+                if sender.send(batch).is_err() || last {
+                    return;
+                }
+            }
+        });
+        let source = match started {
+            Ok(thread) => Producer::Thread { batches, thread },
+            Err(_) => Producer::Inline(sampler),
+        };
+        Ok(Self { source, windows, batch: config.batch as u64, position })
+    }
+
+    /// The next batch.
+    ///
+    /// # Errors
+    /// A file that shrank or an id of 2³¹ and more; after an error, every call fails.
+    #[expect(clippy::should_implement_trait, reason = "endless and fallible, so not an Iterator")]
+    pub fn next(&mut self) -> Result<Batch> {
+        let stopped = |problem: &str| {
+            Err(Error::LoaderStopped { problem: problem.to_owned(), position: self.position })
+        };
+        let result = match &mut self.source {
+            Producer::Thread { batches, .. } => {
+                batches.recv().unwrap_or_else(|_| stopped("its thread panicked"))
+            }
+            Producer::Inline(sampler) => sampler.next(),
+            Producer::Stopped => stopped("it failed before"),
+        };
+        match result {
+            Ok(_) => self.position += self.batch,
+            Err(_) => self.source = Producer::Stopped,
+        }
+        result
+    }
+
+    /// Windows handed out so far: what a checkpoint stores and [`Loader::new`] takes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Windows in one epoch.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if let Producer::Thread { batches, thread } =
+            std::mem::replace(&mut self.source, Producer::Stopped)
+        {
+            // Closing the channel ends the thread at its next send.
+            drop(batches);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes batch after batch.
+#[derive(Clone)]
+struct Sampler {
+    tokens: Tokens,
+    config: LoaderConfig,
+    windows: u64,
+    position: u64,
+    epoch: Epoch,
+    scratch: Vec<i32>,
+}
+
+/// Order and offset of one epoch.
+#[derive(Clone)]
+struct Epoch {
+    number: u64,
+    order: Permutation,
+    offset: usize,
+}
+
+impl Sampler {
+    fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
+        let LoaderConfig { batch, context, seed } = config;
+        check_sizes(&tokens, batch, context, context.saturating_add(1))?;
+        if position > i64::MAX as u64 {
+            return Err(Error::Setting {
+                what: "data position",
+                value: position.to_string(),
+                domain: "below 2⁶³; the checkpoint it came from is damaged",
+            });
+        }
+        // One window short of what fits, so that every offset below T leaves room for them all.
+        let windows = (tokens.len() / context).saturating_sub(1).max(1) as u64;
+        let epoch = Epoch::new(position / windows, windows, tokens.len(), context, seed);
+        Ok(Self { tokens, config, windows, position, epoch, scratch: vec![0; context + 1] })
+    }
+
+    fn next(&mut self) -> Result<Batch> {
+        let LoaderConfig { batch, context, seed } = self.config;
+        let mut result = Batch {
+            inputs: Vec::with_capacity(batch * context),
+            targets: Vec::with_capacity(batch * context),
+            index: self.position,
+        };
+        for _ in 0..batch {
+            let number = self.position / self.windows;
+            if number != self.epoch.number {
+                self.epoch = Epoch::new(number, self.windows, self.tokens.len(), context, seed);
+            }
+            let window = self.epoch.order.get(self.position % self.windows) as usize;
+            let start = self.epoch.offset + window * context;
+            self.tokens.read(start..start + context + 1, &mut self.scratch)?;
+            result.inputs.extend_from_slice(&self.scratch[..context]);
+            result.targets.extend_from_slice(&self.scratch[1..]);
+            self.position += 1;
+        }
+        Ok(result)
+    }
+}
+
+impl Epoch {
+    fn new(number: u64, windows: u64, tokens: usize, context: usize, seed: u64) -> Self {
+        let key = mix(mix(seed) ^ number);
+        let spare = tokens - windows as usize * context;
+        let offsets = spare.min(context) as u64;
+        // The high half of a 64 x 64-bit product: uniform below `offsets` to within 2⁻⁶⁴ of it.
+        let offset = ((u128::from(mix(key)) * u128::from(offsets)) >> 64) as usize;
+        Self { number, order: Permutation::new(windows, key), offset }
+    }
+}
+
+fn check_sizes(tokens: &Tokens, batch: usize, context: usize, needed: usize) -> Result<()> {
+    for (what, value) in [("train.batch", batch), ("model.context", context)] {
+        if value == 0 {
+            return Err(Error::Setting { what, value: value.to_string(), domain: "at least 1" });
+        }
+    }
+    let had = tokens.len();
+    if had < needed {
+        return Err(Error::TooShort { had, needed, context });
+    }
+    if batch.checked_mul(context).is_none_or(|n| n > isize::MAX as usize / 4) {
+        return Err(Error::Setting {
+            what: "train.batch",
+            value: batch.to_string(),
+            domain: "small enough for a batch to fit the address space",
+        });
+    }
+    Ok(())
+}
+
+/// Held-out data in order: windows of T without overlap, so that every token but the first is a
+/// target once. The last batch is filled up with [`IGNORED`] targets (inputs 0).
+#[derive(Clone, Debug)]
+pub struct Windows {
+    tokens: Tokens,
+    batch: usize,
+    context: usize,
+    next: usize,
+    /// Windows handed out in all.
+    end: usize,
+}
+
+impl Windows {
+    /// Windows over `tokens` in batches of (`batch`, `context`), at most `max_batches` where given.
+    ///
+    /// # Errors
+    /// A batch or context of 0, or fewer than 2 tokens.
+    pub fn new(
+        tokens: Tokens,
+        batch: usize,
+        context: usize,
+        max_batches: Option<usize>,
+    ) -> Result<Self> {
+        check_sizes(&tokens, batch, context, 2)?;
+        let all = (tokens.len() - 1).div_ceil(context);
+        let end = max_batches.map_or(all, |most| all.min(most.saturating_mul(batch)));
+        Ok(Self { tokens, batch, context, next: 0, end })
+    }
+
+    /// Targets that will be scored over all batches.
+    pub fn scored(&self) -> usize {
+        (self.end * self.context).min(self.tokens.len() - 1)
+    }
+}
+
+impl Iterator for Windows {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        let rows = self.batch.min(self.end - self.next);
+        let start = self.next * self.context;
+        let count = (rows * self.context).min(self.tokens.len() - 1 - start);
+        let index = self.next as u64;
+        self.next += rows;
+        let mut ids = vec![0; count + 1];
+        if let Err(e) = self.tokens.read(start..start + count + 1, &mut ids) {
+            self.next = self.end;
+            return Some(Err(e));
+        }
+        let mut targets = ids[1..].to_vec();
+        targets.resize(self.batch * self.context, IGNORED);
+        ids.truncate(count);
+        ids.resize(self.batch * self.context, 0);
+        Some(Ok(Batch { inputs: ids, targets, index }))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.next).div_ceil(self.batch);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Windows {}
+
+#[cfg(test)]
+mod tests;

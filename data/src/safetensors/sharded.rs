@@ -1,0 +1,117 @@
+//! A model's weights in one file, or in shards listed by `model.safetensors.index.json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{SafeTensors, TensorView, missing};
+use crate::bytes::Bytes;
+use crate::{Error, Result};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Tensors by name, whichever file each is in.
+#[derive(Debug)]
+pub struct Weights {
+    files: Vec<SafeTensors>,
+    /// File of each tensor.
+    places: BTreeMap<String, usize>,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Weights {
+    /// Opens a safetensors file, an index (`.json`), or a folder with `model.safetensors` or
+    /// `model.safetensors.index.json` in it.
+    ///
+    /// # Errors
+    /// A folder with neither, a broken index, a shard outside the index' folder, a shard that is
+    /// missing, broken, or lacks a tensor the index places in it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if path.is_dir() {
+            let (single, index) = (path.join(SINGLE), path.join(INDEX));
+            if !single.exists() && index.exists() {
+                return Self::open_index(&index);
+            }
+            return Self::open_single(&single);
+        }
+        match path.extension() {
+            Some(extension) if extension == "json" => Self::open_index(path),
+            _ => Self::open_single(path),
+        }
+    }
+
+    fn open_single(path: &Path) -> Result<Self> {
+        let file = SafeTensors::open(path)?;
+        let places = file.names().map(|name| (name.to_owned(), 0)).collect();
+        Ok(Self { files: vec![file], places })
+    }
+
+    fn open_index(path: &Path) -> Result<Self> {
+        let broken = |problem: String| Error::SafeTensors { path: path.to_owned(), problem };
+        let Index { weight_map } = serde_json::from_slice(&Bytes::open(path)?)
+            .map_err(|e| broken(format!("its index cannot be read ({e}); fetch it again")))?;
+        if weight_map.is_empty() {
+            return Err(broken("its index lists no tensor; fetch it again".to_owned()));
+        }
+        let mut files: Vec<SafeTensors> = Vec::new();
+        let mut opened = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        for (tensor, shard) in weight_map {
+            let index = match opened.get(&shard) {
+                Some(&index) => index,
+                None => {
+                    if !is_file_name(&shard) {
+                        return Err(broken(format!(
+                            "it names the shard \"{shard}\", not a plain file name"
+                        )));
+                    }
+                    files.push(SafeTensors::open(path.with_file_name(&shard))?);
+                    opened.insert(shard, files.len() - 1);
+                    files.len() - 1
+                }
+            };
+            files[index].require(&tensor)?;
+            places.insert(tensor, index);
+        }
+        Ok(Self { files, places })
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.places.keys().map(String::as_str)
+    }
+
+    /// The tensor called `name`.
+    pub fn get(&self, name: &str) -> Option<TensorView<'_>> {
+        self.places.get(name).and_then(|&index| self.files[index].get(name))
+    }
+
+    /// The tensor called `name`, or an error that says what there is instead.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn require(&self, name: &str) -> Result<TensorView<'_>> {
+        self.get(name).ok_or_else(|| Error::Tensor {
+            path: self.files.first().map_or_else(|| INDEX.into(), |file| file.path().to_owned()),
+            tensor: name.to_owned(),
+            problem: missing(self.names()),
+        })
+    }
+
+    /// The files, in the order they were opened.
+    pub fn files(&self) -> &[SafeTensors] {
+        &self.files
+    }
+}
+
+/// Whether joining `name` to a folder stays in that folder, on every system.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', ':', '\0'])
+}

@@ -1,0 +1,136 @@
+//! Text to token ids and back.
+
+use std::path::Path;
+
+use crate::{Error, Result};
+
+#[cfg(not(target_family = "wasm"))]
+mod huggingface;
+#[cfg(not(target_family = "wasm"))]
+pub use huggingface::HuggingFace;
+
+/// A map between text and token ids.
+pub enum Tokenizer {
+    /// Ids are the UTF-8 bytes; vocabulary 256, any text is representable.
+    Byte,
+    /// A `tokenizer.json` of Hugging Face's library; not in the browser build.
+    #[cfg(not(target_family = "wasm"))]
+    HuggingFace(Box<HuggingFace>),
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`. Where a `tokenizer_config.json` lies beside it, that file names
+    /// the end-of-text token.
+    ///
+    /// # Errors
+    /// A missing file, or one that the library refuses or panics on.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let json = crate::bytes::Bytes::open(path)?;
+        let config = std::fs::read(path.with_file_name(huggingface::CONFIG)).ok();
+        let name = path.display().to_string();
+        let tokenizer = HuggingFace::parse(&name, &json, config.as_deref())?;
+        Ok(Self::HuggingFace(Box::new(tokenizer)))
+    }
+
+    /// Always an error: the browser build has the byte tokenizer only.
+    #[cfg(target_family = "wasm")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Err(Error::Tokenizer {
+            name: path.as_ref().display().to_string(),
+            problem: "this build has the byte tokenizer only; encode the text beforehand"
+                .to_owned(),
+        })
+    }
+
+    /// Token ids of `text`; no token is added at either end.
+    ///
+    /// # Errors
+    /// Where a Hugging Face tokenizer can't represent the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        match self {
+            Self::Byte => Ok(text.bytes().map(u32::from).collect()),
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.encode(text),
+        }
+    }
+
+    /// Text of `ids`, special tokens included. Bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    /// An id outside the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        if let Some(position) = ids.iter().position(|&id| id as usize >= self.vocab_size()) {
+            return Err(Error::TokenRange {
+                name: format!("tokens decoded with {}", self.name()),
+                offset: position,
+                id: ids[position],
+                vocab: self.vocab_size(),
+            });
+        }
+        match self {
+            Self::Byte => {
+                let bytes: Vec<u8> = ids.iter().map(|&id| id as u8).collect();
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.decode(ids),
+        }
+    }
+
+    /// Rows an embedding needs: one more than the largest id.
+    pub fn vocab_size(&self) -> usize {
+        match self {
+            Self::Byte => 256,
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.vocab_size(),
+        }
+    }
+
+    /// The end-of-text token, put between documents, where there is one.
+    pub fn eos(&self) -> Option<u32> {
+        match self {
+            Self::Byte => None,
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.eos(),
+        }
+    }
+
+    /// "byte", or "huggingface-" and a hash of file and end-of-text token: equal names encode equally.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Byte => "byte",
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.name(),
+        }
+    }
+
+    /// Names and bytes of the files that [`Tokenizer::open`] read, to be kept in a checkpoint's
+    /// folder so that it can be opened there; none for bytes.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        match self {
+            Self::Byte => Vec::new(),
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.files(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_round_trip_and_bad_ids_are_refused() {
+        let text = "naïve — 文";
+        let ids = Tokenizer::Byte.encode(text).unwrap();
+        assert_eq!(ids.len(), text.len());
+        assert_eq!(Tokenizer::Byte.decode(&ids).unwrap(), text);
+        assert_eq!(Tokenizer::Byte.decode(&[0xe6, 0x96]).unwrap(), "\u{fffd}");
+        assert!(matches!(
+            Tokenizer::Byte.decode(&[65, 256]),
+            Err(Error::TokenRange { offset: 1, id: 256, vocab: 256, .. })
+        ));
+    }
+}

@@ -1,0 +1,238 @@
+//! `tokenizer.json`, through Hugging Face's library, which panics on some crafted files.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde::Deserialize;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Error, Result};
+
+const FILE: &str = "tokenizer.json";
+/// Beside it, in published models: names the end-of-text token.
+pub(super) const CONFIG: &str = "tokenizer_config.json";
+/// Names the end-of-text token goes by, most specific first.
+const EOS: [&str; 7] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+    "<eos>",
+    "<|eos|>",
+    "[EOS]",
+];
+/// A document is encoded in pieces of about this many bytes: an encoding in the library's form
+/// takes some hundred bytes per token.
+const PIECE: usize = 1 << 20;
+/// Text on either side of a cut that is encoded to prove the cut harmless.
+const MARGIN: usize = 256;
+/// Cuts tried before a piece is left to grow by another [`PIECE`].
+const CANDIDATES: usize = 16;
+
+/// A tokenizer of Hugging Face's library and what it needs to be saved again.
+pub struct HuggingFace {
+    inner: tokenizers::Tokenizer,
+    json: Vec<u8>,
+    config: Option<Vec<u8>>,
+    /// Where it came from, for messages.
+    path: String,
+    name: String,
+    vocab_size: usize,
+    eos: Option<u32>,
+}
+
+impl HuggingFace {
+    /// Parses the bytes of a `tokenizer.json`, and of the `tokenizer_config.json` beside it.
+    /// `path` is for messages only.
+    ///
+    /// # Errors
+    /// What the library refuses or panics on, an empty vocabulary, ids of 2³¹ and more.
+    pub fn parse(path: &str, json: &[u8], config: Option<&[u8]>) -> Result<Self> {
+        let broken = |problem: String| Error::Tokenizer { name: path.to_owned(), problem };
+        let inner = guarded(|| tokenizers::Tokenizer::from_bytes(json))
+            .and_then(|loaded| loaded.map_err(|e| e.to_string()))
+            .map_err(|e| broken(format!("not a usable tokenizer.json ({e}); fetch it again")))?;
+        let (largest, eos) = guarded(|| {
+            let largest = inner.get_vocab(true).into_values().max();
+            let named = config.and_then(configured_eos).and_then(|token| inner.token_to_id(&token));
+            let eos = named.or_else(|| EOS.iter().find_map(|token| inner.token_to_id(token)));
+            (largest, eos)
+        })
+        .map_err(broken)?;
+        let largest = largest
+            .filter(|&id| id <= i32::MAX as u32)
+            .ok_or_else(|| broken("its vocabulary is empty or has ids beyond 2³¹".to_owned()))?;
+        let mut hash = Xxh3::new();
+        hash.update(json);
+        hash.update(&eos.map_or(u64::MAX, u64::from).to_le_bytes());
+        Ok(Self {
+            inner,
+            json: json.to_vec(),
+            config: config.map(<[u8]>::to_vec),
+            path: path.to_owned(),
+            name: format!("huggingface-{:016x}", hash.digest()),
+            vocab_size: largest as usize + 1,
+            eos,
+        })
+    }
+
+    pub(super) fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let config = self.config.iter().map(|config| (CONFIG.to_owned(), config.clone()));
+        std::iter::once((FILE.to_owned(), self.json.clone())).chain(config).collect()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    pub(super) fn eos(&self) -> Option<u32> {
+        self.eos
+    }
+
+    pub(super) fn decode(&self, ids: &[u32]) -> Result<String> {
+        guarded(|| self.inner.decode(ids, false))
+            .and_then(|text| text.map_err(|e| e.to_string()))
+            .map_err(|e| self.error(format!("cannot decode ({e})")))
+    }
+
+    /// Long text goes through in pieces, on all cores, with the same result.
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let pieces = self.pieces(text)?;
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(pieces.len());
+        if workers <= 1 {
+            return pieces.first().map_or(Ok(Vec::new()), |piece| self.encode_piece(piece));
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(piece) = pieces.get(index) else { break };
+                done.push((index, self.encode_piece(piece)));
+            }
+            done
+        };
+        let mut encoded = thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap_or_else(|p| panic::resume_unwind(p)))
+                .collect::<Vec<_>>()
+        });
+        encoded.sort_unstable_by_key(|(index, _)| *index);
+        let mut ids = Vec::with_capacity(text.len() / 3);
+        for (_, piece) in encoded {
+            ids.extend(piece?);
+        }
+        Ok(ids)
+    }
+
+    fn encode_piece(&self, text: &str) -> Result<Vec<u32>> {
+        guarded(|| self.inner.encode_fast(text, false).map(|e| e.get_ids().to_vec()))
+            .and_then(|ids| ids.map_err(|e| e.to_string()))
+            .map_err(|e| self.error(format!("cannot encode the text ({e}); use another tokenizer")))
+    }
+
+    /// Cuts `text` where encoding the parts gives the ids of the whole.
+    fn pieces<'a>(&self, text: &'a str) -> Result<Vec<&'a str>> {
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        let mut from = PIECE;
+        while from < text.len() {
+            match self.cut(text, from)? {
+                Some(cut) => {
+                    pieces.push(&text[start..cut]);
+                    start = cut;
+                    from = cut + PIECE;
+                }
+                None => from += PIECE,
+            }
+        }
+        if start < text.len() {
+            pieces.push(&text[start..]);
+        }
+        Ok(pieces)
+    }
+
+    /// A line end after `from` at which the text can be cut. Many tokenizers treat the start of a
+    /// text or a run of white space apart, so each candidate is tried on the text around it.
+    fn cut(&self, text: &str, from: usize) -> Result<Option<usize>> {
+        let bytes = text.as_bytes();
+        let inside_line = |i: usize| bytes.get(i).is_some_and(|b| !b.is_ascii_whitespace());
+        let candidates = (from..bytes.len().min(from + PIECE))
+            .filter(|&i| bytes[i] == b'\n' && inside_line(i - 1) && inside_line(i + 1))
+            .take(CANDIDATES);
+        for end in candidates {
+            let cut = end + 1;
+            let left = &text[text.floor_char_boundary(cut - MARGIN)..cut];
+            let right = &text[cut..text.floor_char_boundary(cut + MARGIN)];
+            let mut parts = self.encode_piece(left)?;
+            parts.extend(self.encode_piece(right)?);
+            if parts == self.encode_piece(&format!("{left}{right}"))? {
+                return Ok(Some(cut));
+            }
+        }
+        Ok(None)
+    }
+
+    fn error(&self, problem: String) -> Error {
+        Error::Tokenizer { name: self.path.clone(), problem }
+    }
+}
+
+/// The "eos_token" of a `tokenizer_config.json`: a string, or an object with "content".
+fn configured_eos(config: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Token {
+        Plain(String),
+        Added { content: String },
+    }
+    #[derive(Deserialize)]
+    struct Config {
+        eos_token: Option<Token>,
+    }
+    let config: Config = serde_json::from_slice(config).ok()?;
+    config.eos_token.map(|token| match token {
+        Token::Plain(content) | Token::Added { content } => content,
+    })
+}
+
+/// Runs `f`; a panic in it becomes its message, and prints nothing. Other threads' panics print
+/// as before.
+fn guarded<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    thread_local! {
+        static QUIET: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                previous(info);
+            }
+        }));
+    });
+    let outer = QUIET.replace(true);
+    // Unwinding may leave the tokenizer's cache half written; its lock is then poisoned and unused.
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(outer);
+    result.map_err(|payload| {
+        let message = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        format!("the tokenizers library panicked: {message}")
+    })
+}
+
+#[cfg(test)]
+mod tests;

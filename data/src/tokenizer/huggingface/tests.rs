@@ -1,0 +1,185 @@
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use super::*;
+use crate::permutation::mix;
+use crate::{Corpus, Tokenizer};
+
+/// A byte-level BPE like GPT-2's: 256 bytes, merges of two letters, one special token.
+fn byte_level() -> Value {
+    let printable = |b: &u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let mut vocab = serde_json::Map::new();
+    let mut shifted = 256;
+    for byte in 0..=255u8 {
+        let stand_in = if printable(&byte) {
+            char::from(byte)
+        } else {
+            shifted += 1;
+            char::from_u32(shifted - 1).unwrap()
+        };
+        vocab.insert(stand_in.to_string(), json!(byte));
+    }
+    let mut merges = Vec::new();
+    for (index, (left, right)) in
+        [("t", "h"), ("th", "e"), ("i", "n"), ("Ġ", "a")].iter().enumerate()
+    {
+        vocab.insert(format!("{left}{right}"), json!(256 + index));
+        merges.push(json!([left, right]));
+    }
+    vocab.insert("<|endoftext|>".into(), json!(260));
+    json!({
+        "version": "1.0",
+        "added_tokens": [{"id": 260, "content": "<|endoftext|>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true}],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "vocab": vocab, "merges": merges}
+    })
+}
+
+/// Words behind "▁", which is also put in front of a text: no cut is harmless.
+fn metaspace() -> Value {
+    json!({
+        "version": "1.0",
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": false, "merges": [],
+            "vocab": {"<unk>": 0, "</s>": 1, "▁": 2, "a": 3, "b": 4, "\n": 5}}
+    })
+}
+
+fn parse(json: &Value) -> HuggingFace {
+    HuggingFace::parse("tokenizer.json", json.to_string().as_bytes(), None).unwrap()
+}
+
+#[test]
+fn byte_level_text_round_trips() {
+    let tokenizer = Tokenizer::HuggingFace(Box::new(parse(&byte_level())));
+    assert_eq!((tokenizer.vocab_size(), tokenizer.eos()), (261, Some(260)));
+    assert_eq!(tokenizer.encode("the in a").unwrap(), [257, 32, 258, 259]);
+    assert!(tokenizer.encode("").unwrap().is_empty());
+    for text in ["naïve — 文\n\n x", "<|endoftext|>", " \t\r\n"] {
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()).unwrap(), text);
+    }
+    assert!(tokenizer.decode(&[261]).unwrap_err().to_string().contains("vocabulary of 261"));
+    assert!(tokenizer.name().starts_with("huggingface-"));
+    let json = byte_level().to_string().into_bytes();
+    assert_eq!(tokenizer.files(), [("tokenizer.json".to_owned(), json)]);
+}
+
+#[test]
+fn the_configured_end_of_text_token_comes_first() {
+    let file = byte_level().to_string();
+    let eos = |config: &str| {
+        HuggingFace::parse("t", file.as_bytes(), Some(config.as_bytes())).unwrap().eos()
+    };
+    assert_eq!(eos(r#"{"eos_token": "the"}"#), Some(257));
+    assert_eq!(eos(r#"{"eos_token": {"content": "in", "lstrip": false}}"#), Some(258));
+    for config in [r#"{"eos_token": "absent"}"#, r#"{"eos_token": null}"#, "{}", "not json"] {
+        assert_eq!(eos(config), Some(260));
+    }
+    assert_eq!(parse(&metaspace()).eos(), Some(1));
+
+    let folder = tempdir().unwrap();
+    let config = br#"{"eos_token": "the"}"#.to_vec();
+    let saved = HuggingFace::parse("t", file.as_bytes(), Some(&config)).unwrap();
+    assert_ne!(saved.name(), parse(&byte_level()).name());
+    for (name, bytes) in saved.files() {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let opened = Tokenizer::open(folder.path().join("tokenizer.json")).unwrap();
+    assert_eq!((opened.eos(), opened.name()), (Some(257), saved.name()));
+}
+
+/// Compares with one call of the library on all of the text.
+#[test]
+fn pieces_encode_as_the_whole() {
+    let mut text = String::new();
+    let words = ["the", " in", "\n", "\n\n", " a", "é", "x\n", ".\ny", "  ", "<|endoftext|>"];
+    let mut random = 1;
+    while text.len() < 3 * PIECE {
+        random = mix(random);
+        text.push_str(words[random as usize % words.len()]);
+    }
+    let tokenizer = parse(&byte_level());
+    assert!(tokenizer.pieces(&text).unwrap().len() >= 3);
+    let whole = tokenizer.encode_piece(&text).unwrap();
+    assert_eq!(tokenizer.encode(&text).unwrap(), whole);
+
+    let tokenizer = parse(&metaspace());
+    let text = "a b\nb a ".repeat(PIECE / 4);
+    assert_eq!(tokenizer.pieces(&text).unwrap(), [&text]);
+}
+
+#[test]
+fn documents_end_in_the_end_of_text_token() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let tokenizer = Tokenizer::open(at("tokenizer.json", &byte_level().to_string())).unwrap();
+    let files =
+        [at("a.txt", "the"), at("b.jsonl", "{\"text\":\"in\"}\n{\"text\":\"\"}\n{\"text\":\"a\"}")];
+    let corpus = Corpus::open(&files, &tokenizer).unwrap();
+    let mut ids = [0; 6];
+    corpus.tokens().read(0..6, &mut ids).unwrap();
+    assert_eq!(ids, [257, 260, 258, 260, 97, 260]);
+    corpus.check_vocab(261).unwrap();
+    assert!(corpus.check_vocab(260).is_err());
+    let absent = Tokenizer::open(folder.path().join("absent.json")).err().unwrap();
+    assert!(absent.to_string().contains("check the path"), "{absent}");
+}
+
+#[test]
+fn broken_files_are_errors() {
+    let refused = |text: &str| HuggingFace::parse("bad.json", text.as_bytes(), None).err().unwrap();
+    for text in ["", "{}", "[]", "\u{0}", r#"{"model": 1}"#, &"[".repeat(100_000)] {
+        assert!(refused(text).to_string().contains("bad.json: not a usable"), "{}", refused(text));
+    }
+    let mut empty = metaspace();
+    empty["model"]["vocab"] = json!({});
+    assert!(refused(&empty.to_string()).to_string().contains("vocabulary is empty"));
+    let mut huge = metaspace();
+    huge["model"]["vocab"]["a"] = json!(u32::MAX);
+    assert!(refused(&huge.to_string()).to_string().contains("beyond 2³¹"));
+}
+
+/// Parses, encodes and decodes with damaged files; a panic would fail the test.
+#[test]
+fn mutated_files_never_panic() {
+    let seeds = [byte_level().to_string(), metaspace().to_string()];
+    let mut usable = 0;
+    for case in 0..600u64 {
+        let mut bytes = seeds[case as usize % 2].clone().into_bytes();
+        for round in 0..1 + case % 3 {
+            let random = mix(mix(case) ^ round);
+            let at = (random >> 16) as usize % bytes.len();
+            let other = (random >> 40) as usize % bytes.len();
+            match random % 4 {
+                0 => bytes[at] ^= 1 << (random >> 8 & 7),
+                1 => bytes[at] = b"0129\"[]{},:-n"[(random >> 8) as usize % 13],
+                2 => drop(bytes.drain(at..bytes.len().min(at + 1 + other % 40))),
+                _ => bytes.swap(at, other),
+            }
+        }
+        if let Ok(tokenizer) = HuggingFace::parse("mutated", &bytes, None) {
+            usable += 1;
+            if let Ok(ids) = tokenizer.encode("the ab\n é<unk>") {
+                let _ = tokenizer.decode(&ids);
+            }
+        }
+    }
+    assert!(usable > 0);
+}
+
+#[test]
+fn a_panic_of_the_library_is_an_error() {
+    assert_eq!(guarded(|| 7), Ok(7));
+    let message = guarded(|| panic!("index {} out of range", 3)).map(|()| 0).unwrap_err();
+    assert_eq!(message, "the tokenizers library panicked: index 3 out of range");
+}

@@ -1,0 +1,43 @@
+//! Models, optimizers and schedules of the Tightrope training engine, as builders of
+//! [`tightrope_core::Graph`]s.
+//!
+//! | to | see |
+//! |---|---|
+//! | choose a model | [`ModelConfig`], [`preset`] |
+//! | build its loss, logits or decoder | [`Model`] |
+//! | fill its weights | [`initial_values`], [`Import`] |
+//! | save them | [`export`] |
+//! | append the optimizer | [`append_update`] |
+//! | set the learning rate of a step | [`LearningRate`] |
+//!
+//! A new model family is one file like `gpt2.rs`: its parameters with their Hugging Face names, and one
+//! block. A new activation or optimizer rule is one function.
+
+#![forbid(unsafe_code)]
+
+pub mod activation;
+mod config;
+mod error;
+mod gpt2;
+mod huggingface;
+mod init;
+mod layers;
+mod llama;
+mod model;
+mod optim;
+mod params;
+mod presets;
+mod schedule;
+mod trainer;
+
+pub use config::{Family, ModelConfig};
+pub use error::{Error, Result, Source};
+pub use init::{fill_initial, initial_values};
+pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
+pub use optim::{
+    LossScale, Optimizer, Scalars, State, Trained, Update, UpdateOptions, append_update,
+};
+pub use params::{Exported, Import, Init, Parameter, Part, export, import, parameters};
+pub use presets::{Preset, preset, presets};
+pub use schedule::{LearningRate, Schedule};
+pub use trainer::{Outcome, Planned, TrainError, Trainer, TrainerConfig};

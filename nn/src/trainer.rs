@@ -1,0 +1,585 @@
+//! `Trainer`: a model's training step as programs of one plan, and the session that replays them.
+//!
+//! | program | does |
+//! |---|---|
+//! | `train` | forward, backward and update, where a step is one micro-batch |
+//! | `micro` | forward and backward, adding to persistent gradients, where it's several |
+//! | `update` | gradient norm and optimizer, after the last `micro` |
+//! | `eval` | loss alone |
+//! | `decode` | one more token of a text, over a cache of keys and values |
+
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::Map;
+use tightrope_core::plan::{Checkpoint, Options, Target};
+use tightrope_core::{
+    Backend, Class, DType, DeviceError, Graph, NonFinite, Plan, Session, SessionError, Tensor,
+    Type, Wanted, grad,
+};
+
+use crate::error::ensure;
+use crate::{
+    BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Parameter,
+    Precision, Result, Trained, Update, UpdateOptions, append_update, fill_initial,
+};
+
+/// Everything that decides what a training step computes and what it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainerConfig {
+    /// The model.
+    pub model: ModelConfig,
+    /// Storage of weights and activations.
+    pub precision: Precision,
+    /// Sequences of an optimizer step.
+    pub batch: usize,
+    /// Sequences of one pass; divides `batch`.
+    pub micro_batch: usize,
+    /// Tokens of a sequence, T.
+    pub time: usize,
+    /// Sizes that leave results as they are.
+    pub build: BuildOptions,
+    /// Update rule.
+    pub optimizer: Optimizer,
+    /// Decay of parameters of two or more dimensions.
+    pub weight_decay: f64,
+    /// Largest gradient norm.
+    pub clip: Option<f64>,
+    /// Choices of the planner.
+    pub options: Options,
+    /// Seed of weights and dropout.
+    pub seed: u64,
+    /// Positions of the decoder's cache; 0 for no `decode` program.
+    pub decode: usize,
+}
+
+impl TrainerConfig {
+    /// Micro-steps of an optimizer step.
+    pub fn accumulation(&self) -> usize {
+        self.batch / self.micro_batch
+    }
+}
+
+/// Tensors that the host writes and reads.
+#[derive(Clone, Debug)]
+struct Handles {
+    inputs: Inputs,
+    loss: Tensor,
+    loss_sum: Option<Tensor>,
+    low: Vec<Tensor>,
+    update: Update,
+    loss_scale: Option<LossScale>,
+    eval_loss: Tensor,
+    decode: Option<(DecodeInputs, Tensor)>,
+}
+
+/// A planned training step that no device has seen yet.
+pub struct Planned {
+    /// Where every byte goes.
+    pub plan: Plan,
+    config: TrainerConfig,
+    model: Model,
+    handles: Handles,
+}
+
+/// What one optimizer step came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Mean loss over the step's tokens, nats a token.
+    pub loss: f32,
+    /// Norm of all gradients before clipping.
+    pub grad_norm: f32,
+    /// Whether the update was made: loss and norm are finite.
+    pub updated: bool,
+}
+
+/// What went wrong while training.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The device or a tensor's size.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The wrong number of micro-batches, or one of the wrong size.
+    #[error("a step takes {expected}, got {got}")]
+    Batch {
+        /// What a step takes.
+        expected: String,
+        /// What was given.
+        got: String,
+    },
+}
+
+impl Planned {
+    /// Builds all programs and plans them for `target`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] and [`Error::Graph`].
+    pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
+        let TrainerConfig { batch, micro_batch, time, .. } = *config;
+        ensure(
+            micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
+            "micro_batch",
+            || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
+        )?;
+        let mut graph = Graph::new();
+        let model = Model::declare(&mut graph, &config.model, config.precision)?;
+        let low = model.declare_low(&mut graph);
+        let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
+            graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
+        };
+        let inputs = Inputs {
+            tokens: ids(&mut graph, "tokens", &[micro_batch, time]),
+            targets: ids(&mut graph, "targets", &[micro_batch, time]),
+            positions: ids(&mut graph, "positions", &[time]),
+            start: ids(&mut graph, "start", &[1]),
+            key: (config.model.dropout > 0.0)
+                .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
+        };
+        let loss_scale =
+            (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
+        let (loss, loss_sum, update) =
+            training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
+        graph.begin("eval");
+        let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
+        graph.result(eval_loss);
+        let decode = if config.decode > 0 {
+            graph.begin("decode");
+            let inputs = DecodeInputs {
+                tokens: ids(&mut graph, "decode.tokens", &[1, 1]),
+                positions: ids(&mut graph, "decode.positions", &[1]),
+                start: inputs.start,
+            };
+            let logits = graph.scope("decode", |graph| {
+                let caches = model.caches(graph, 1, config.decode)?;
+                model.decode(graph, &inputs, &caches)
+            })?;
+            graph.result(logits);
+            Some((inputs, logits))
+        } else {
+            None
+        };
+        let plan = Plan::new(graph, &config.options, target)?;
+        let handles =
+            Handles { inputs, loss, loss_sum, low, update, loss_scale, eval_loss, decode };
+        Ok(Self { plan, config: config.clone(), model, handles })
+    }
+
+    /// The fastest of a few plans that fit `budget` bytes: the largest micro-batch that fits without
+    /// recomputation, else with every block recomputed, else with nested segments. `None` where none
+    /// fits; the second value is the smallest arena seen.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn within(
+        config: &TrainerConfig,
+        budget: u64,
+        free_micro_batch: bool,
+        target: &dyn Target,
+    ) -> Result<(Option<Self>, u64)> {
+        let micro_batches: Vec<usize> = (1..=config.batch)
+            .rev()
+            .filter(|n| config.batch.is_multiple_of(*n))
+            .filter(|&n| free_micro_batch || n == config.micro_batch)
+            .collect();
+        let mut smallest = u64::MAX;
+        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
+            for &micro_batch in &micro_batches {
+                let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
+                let planned =
+                    Self::new(&TrainerConfig { micro_batch, options, ..config.clone() }, target)?;
+                smallest = smallest.min(planned.plan.arena_bytes);
+                if planned.plan.arena_bytes <= budget {
+                    return Ok((Some(planned), smallest));
+                }
+            }
+        }
+        Ok((None, smallest))
+    }
+
+    /// What it was planned for.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+}
+
+/// Appends the programs of a training step: its loss, the sum of losses over micro-steps, the update.
+fn training(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    model: &Model,
+    inputs: &Inputs,
+    low: &[Tensor],
+    loss_scale: Option<&LossScale>,
+) -> Result<(Tensor, Option<Tensor>, Update)> {
+    let steps = config.accumulation();
+    let share = 1.0 / steps as f64;
+    let one = Type::new(DType::F32, [1]);
+    let accumulators: Vec<Option<Tensor>> = model
+        .parameters()
+        .iter()
+        .map(|parameter| {
+            let ty = Type::new(DType::F32, parameter.shape.clone());
+            let name = format!("grad.{}", parameter.name);
+            (steps > 1).then(|| graph.persistent(&name, ty, Class::Gradient))
+        })
+        .collect();
+    let loss_sum = (steps > 1).then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
+    graph.begin(if steps > 1 { "micro" } else { "train" });
+    // The seed comes first, so that the loss can make its gradient at once.
+    let seed = match loss_scale {
+        Some(scale) => {
+            let map = Map::new(input(0) * constant(share), DType::F32);
+            graph.one(map, &[scale.scale], "loss_seed")?
+        }
+        None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
+    };
+    let loss = model.loss(graph, inputs, &config.build)?;
+    let wanted: Vec<Wanted> = model
+        .weights()
+        .iter()
+        .zip(&accumulators)
+        .map(|(&tensor, &into)| Wanted { tensor, into })
+        .collect();
+    let gradients = grad(graph, loss, seed, &wanted)?;
+    let mut trained = vec![];
+    for (index, (parameter, gradient)) in model.parameters().iter().zip(gradients).enumerate() {
+        let gradient = gradient.ok_or_else(|| Error::Setting {
+            key: "model",
+            problem: format!("the loss doesn't depend on `{}`", parameter.name),
+        })?;
+        graph.info_mut(gradient).class = Class::Gradient;
+        trained.push(Trained {
+            name: parameter.name.clone(),
+            weight: model.weights()[index],
+            low: low.get(index).copied(),
+            gradient,
+            decay: parameter.decay,
+        });
+    }
+    let mut total = loss;
+    if let Some(sum) = loss_sum {
+        let add = Map {
+            in_place: vec![(0, 0)],
+            ..Map::new(input(0) + input(1) * constant(share), DType::F32)
+        };
+        graph.one(add, &[sum, loss], "loss_sum.next")?;
+        graph.begin("update");
+        // Programs share persistent tensors by storage: the update reads what the last micro-step left.
+        for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
+            trained.gradient = accumulator.unwrap_or(trained.gradient);
+        }
+        total = sum;
+    }
+    let options = UpdateOptions {
+        weight_decay: config.weight_decay,
+        clip: config.clip,
+        zero_gradients: steps > 1,
+    };
+    let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
+    for tensor in [total, update.grad_norm, update.ok] {
+        graph.result(tensor);
+    }
+    Ok((total, loss_sum, update))
+}
+
+/// A planned training step on a device.
+pub struct Trainer {
+    session: Session,
+    config: TrainerConfig,
+    model: Model,
+    handles: Handles,
+}
+
+impl Trainer {
+    /// Allocates the plan on `backend`. Weights are zeros until they're initialised or set.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
+    pub fn new(
+        planned: Planned,
+        backend: Box<dyn Backend>,
+    ) -> std::result::Result<Self, TrainError> {
+        let Planned { plan, config, model, handles } = planned;
+        let session = Session::new(plan, backend).map_err(SessionError::from)?;
+        let mut trainer = Self { session, config, model, handles };
+        let positions: Vec<i32> = (0..trainer.config.time as i32).collect();
+        trainer.session.write_ids(trainer.handles.inputs.positions, &positions)?;
+        if let Some(scale) = trainer.handles.loss_scale {
+            trainer.session.write_values(scale.scale, &[LossScale::INITIAL])?;
+        }
+        Ok(trainer)
+    }
+
+    /// What is trained and how.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+
+    /// The session, for its plan and device.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Parameters of the model.
+    pub fn parameters(&self) -> &[Parameter] {
+        self.model.parameters()
+    }
+
+    /// Fills every weight from the seed.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn initialise(&mut self) -> std::result::Result<(), TrainError> {
+        for index in 0..self.model.parameters().len() {
+            let parameter = self.model.parameters()[index].clone();
+            let mut values = vec![0.0; parameter.elements()];
+            fill_initial(&parameter, self.config.seed, 0, &mut values);
+            self.set_weight(index, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the f32 master of a weight.
+    ///
+    /// # Errors
+    /// [`SessionError::Length`] and those of the device.
+    pub fn set_weight(
+        &mut self,
+        parameter: usize,
+        master: &[f32],
+    ) -> std::result::Result<(), TrainError> {
+        let weight = self.model.weights()[parameter];
+        match (self.config.precision, self.handles.low.get(parameter)) {
+            (Precision::BF16, Some(&low)) => {
+                let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
+                let (high, rest): (Vec<f32>, Vec<f32>) =
+                    halves.map(|(high, low)| (high.to_f32(), f32::from(low))).unzip();
+                self.session.write_values(weight, &high)?;
+                self.session.write_values(low, &rest)?;
+            }
+            (_, low) => {
+                self.session.write_values(weight, master)?;
+                if let Some(&low) = low {
+                    self.session.write_values(low, master)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The f32 master of a weight.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn weight(&mut self, parameter: usize) -> std::result::Result<Vec<f32>, TrainError> {
+        let weight = self.model.weights()[parameter];
+        match (self.config.precision, self.handles.low.get(parameter).copied()) {
+            (Precision::BF16, Some(low)) => {
+                let high = self.session.read_values(weight).await?;
+                let rest = self.session.read_values(low).await?;
+                let join = tightrope_core::expr::Binary::JoinHalves;
+                let joined = high.iter().zip(&rest);
+                Ok(joined.map(|(&h, &l)| join.apply(h.into(), l.into()) as f32).collect())
+            }
+            (_, Some(master)) => Ok(self.session.read_values(master).await?),
+            (_, None) => Ok(self.session.read_values(weight).await?),
+        }
+    }
+
+    /// Optimizer state tensors, as (parameter, slot).
+    pub fn states(&self) -> Vec<(usize, &'static str)> {
+        self.handles.update.state.iter().map(|state| (state.parameter, state.slot)).collect()
+    }
+
+    /// Values of the state tensor at `index` of [`Trainer::states`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn state(&mut self, index: usize) -> std::result::Result<Vec<f32>, TrainError> {
+        Ok(self.session.read_values(self.handles.update.state[index].tensor).await?)
+    }
+
+    /// Sets the state tensor at `index` of [`Trainer::states`].
+    ///
+    /// # Errors
+    /// [`SessionError::Length`] and those of the device.
+    pub fn set_state(
+        &mut self,
+        index: usize,
+        values: &[f32],
+    ) -> std::result::Result<(), TrainError> {
+        Ok(self.session.write_values(self.handles.update.state[index].tensor, values)?)
+    }
+
+    /// Loss scale and steps since its last change, of f16 training.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn loss_scale(&mut self) -> std::result::Result<Option<[f32; 2]>, TrainError> {
+        let Some(LossScale { scale, steps }) = self.handles.loss_scale else { return Ok(None) };
+        let scale = self.session.read_values(scale).await?[0];
+        Ok(Some([scale, self.session.read_values(steps).await?[0]]))
+    }
+
+    /// Sets what [`Trainer::loss_scale`] gave.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn set_loss_scale(
+        &mut self,
+        [scale, steps]: [f32; 2],
+    ) -> std::result::Result<(), TrainError> {
+        if let Some(tensors) = self.handles.loss_scale {
+            self.session.write_values(tensors.scale, &[scale])?;
+            self.session.write_values(tensors.steps, &[steps])?;
+        }
+        Ok(())
+    }
+
+    /// Queues one optimizer step, counted from 0, at learning rate `lr`. Each micro-batch is (tokens,
+    /// targets), both B·T ids; negative targets don't count.
+    ///
+    /// # Errors
+    /// [`TrainError::Batch`] and those of the device.
+    pub fn step(
+        &mut self,
+        step: u64,
+        lr: f64,
+        micro_batches: &[(&[i32], &[i32])],
+    ) -> std::result::Result<(), TrainError> {
+        let expected = self.config.accumulation();
+        if micro_batches.len() != expected {
+            return Err(TrainError::Batch {
+                expected: format!("{expected} micro-batches"),
+                got: micro_batches.len().to_string(),
+            });
+        }
+        self.write_scalars(step, lr)?;
+        let program = if self.handles.loss_sum.is_some() { "micro" } else { "train" };
+        for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
+            self.write_batch(tokens, targets)?;
+            self.write_key(step, micro)?;
+            self.session.run(program)?;
+        }
+        if self.handles.loss_sum.is_some() {
+            self.session.run("update")?;
+        }
+        Ok(())
+    }
+
+    fn write_scalars(&mut self, step: u64, lr: f64) -> std::result::Result<(), TrainError> {
+        let scalars = self.handles.update.scalars;
+        self.session.write_values(scalars.lr, &[lr as f32])?;
+        self.session.write_ids(self.handles.inputs.start, &[0])?;
+        let corrections = self.config.optimizer.corrections(step + 1);
+        if let (Some(tensors), Some(values)) = (scalars.corrections, corrections) {
+            for (tensor, value) in tensors.into_iter().zip(values) {
+                self.session.write_values(tensor, &[value as f32])?;
+            }
+        }
+        if let Some(sum) = self.handles.loss_sum {
+            self.session.write_values(sum, &[0.0])?;
+        }
+        Ok(())
+    }
+
+    fn write_batch(
+        &mut self,
+        tokens: &[i32],
+        targets: &[i32],
+    ) -> std::result::Result<(), TrainError> {
+        self.session.write_ids(self.handles.inputs.tokens, tokens)?;
+        Ok(self.session.write_ids(self.handles.inputs.targets, targets)?)
+    }
+
+    fn write_key(&mut self, step: u64, micro: usize) -> std::result::Result<(), TrainError> {
+        if let Some(key) = self.handles.inputs.key {
+            let seed = self.config.seed;
+            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.session.write(key, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last step and says what it came to.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn outcome(&mut self) -> std::result::Result<Outcome, TrainError> {
+        let loss = self.session.read_values(self.handles.loss).await?[0];
+        let grad_norm = self.session.read_values(self.handles.update.grad_norm).await?[0];
+        let updated = self.session.read_values(self.handles.update.ok).await?[0] != 0.0;
+        Ok(Outcome { loss, grad_norm, updated })
+    }
+
+    /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn explain(
+        &mut self,
+        step: u64,
+        micro_batches: &[(&[i32], &[i32])],
+    ) -> std::result::Result<Option<NonFinite>, TrainError> {
+        let program = if self.handles.loss_sum.is_some() { "micro" } else { "train" };
+        for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
+            self.write_batch(tokens, targets)?;
+            self.write_key(step, micro)?;
+            if let Some(found) = self.session.first_non_finite(program).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Mean loss of one batch of micro-batch size over the targets that count, without dropout.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn evaluate(
+        &mut self,
+        tokens: &[i32],
+        targets: &[i32],
+    ) -> std::result::Result<f32, TrainError> {
+        self.write_batch(tokens, targets)?;
+        self.session.write_ids(self.handles.inputs.start, &[0])?;
+        self.session.run("eval")?;
+        Ok(self.session.read_values(self.handles.eval_loss).await?[0])
+    }
+
+    /// Logits after `token` at `position`, given that all positions before it were decoded since the last
+    /// step or evaluation. Real vocabulary only.
+    ///
+    /// # Errors
+    /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
+    pub async fn decode(
+        &mut self,
+        token: i32,
+        position: usize,
+    ) -> std::result::Result<Vec<f32>, TrainError> {
+        let Some((inputs, logits)) = self.handles.decode.filter(|_| position < self.config.decode)
+        else {
+            return Err(TrainError::Batch {
+                expected: format!("positions below {}", self.config.decode),
+                got: position.to_string(),
+            });
+        };
+        self.session.write_ids(inputs.tokens, &[token])?;
+        self.session.write_ids(inputs.start, &[position as i32])?;
+        self.session.write_ids(inputs.positions, &[position as i32])?;
+        self.session.run("decode")?;
+        let mut logits = self.session.read_values(logits).await?;
+        logits.truncate(self.config.model.vocab);
+        Ok(logits)
+    }
+
+    /// Bytes the backend allocated, which are the plan's.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.session.backend().allocated_bytes()
+    }
+}
+
+impl From<DeviceError> for TrainError {
+    fn from(error: DeviceError) -> Self {
+        Self::Session(error.into())
+    }
+}

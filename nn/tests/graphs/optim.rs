@@ -1,0 +1,360 @@
+//! Updates against plain loops in f64.
+
+use tightrope_core::expr::{join, split};
+use tightrope_core::{Class, DType, Graph, Phase, Tensor, Type};
+use tightrope_nn::{LossScale, Optimizer, Trained, Update, UpdateOptions, append_update};
+
+use crate::interpreter::Interpreter;
+
+const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[3, 4]];
+const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+const LR: f64 = 0.03;
+
+/// Three parameters, the two-dimensional ones decayed, and a program `update`.
+struct Setup {
+    graph: Graph,
+    trained: Vec<Trained>,
+    loss: Tensor,
+    scale: Option<LossScale>,
+    update: Update,
+    optimizer: Optimizer,
+    options: UpdateOptions,
+}
+
+impl Setup {
+    fn new(optimizer: Optimizer, options: UpdateOptions, dtype: DType, scaled: bool) -> Self {
+        let mut graph = Graph::new();
+        let low = match dtype {
+            DType::BF16 => Some(DType::I16),
+            DType::F16 => Some(DType::F32),
+            _ => None,
+        };
+        let trained: Vec<Trained> = SHAPES
+            .iter()
+            .enumerate()
+            .map(|(index, &shape)| {
+                let mut tensor = |name: &str, dtype, class| {
+                    let name = format!("{name}.{index}");
+                    graph.persistent(&name, Type::new(dtype, shape), class)
+                };
+                Trained {
+                    name: index.to_string(),
+                    weight: tensor("weight", dtype, Class::Weight),
+                    low: low.map(|low| tensor("low", low, Class::Weight)),
+                    gradient: tensor("gradient", DType::F32, Class::Gradient),
+                    decay: shape.len() > 1,
+                }
+            })
+            .collect();
+        let loss = graph.persistent("loss", Type::new(DType::F32, [1]), Class::Activation);
+        let scale = scaled.then(|| LossScale::declare(&mut graph));
+        graph.begin("update");
+        let update =
+            append_update(&mut graph, &optimizer, &options, &trained, loss, scale.as_ref())
+                .unwrap();
+        Self { graph, trained, loss, scale, update, optimizer, options }
+    }
+
+    /// Writes masters of all parameters.
+    fn start(&self, run: &Interpreter<'_>) {
+        for (index, trained) in self.trained.iter().enumerate() {
+            let masters = masters(index);
+            match (self.graph.dtype(trained.weight), trained.low) {
+                (DType::BF16, Some(low)) => {
+                    let (high, rest): (Vec<_>, Vec<_>) = masters.into_iter().map(split).unzip();
+                    run.write(trained.weight, &high);
+                    run.write(low, &rest);
+                }
+                (_, low) => {
+                    run.write(trained.weight, &masters);
+                    low.into_iter().for_each(|low| run.write(low, &masters));
+                }
+            }
+        }
+        run.write(self.update.scalars.lr, &[LR]);
+        self.scale.iter().for_each(|scale| run.write(scale.scale, &[LossScale::INITIAL]));
+    }
+
+    /// One update with the gradients of `step`, times `factor`.
+    fn step(&self, run: &Interpreter<'_>, step: usize, factor: f64) {
+        for (index, trained) in self.trained.iter().enumerate() {
+            let scaled: Vec<f64> =
+                gradients(index, step).into_iter().map(|g| f64::from(g) * factor).collect();
+            run.write(trained.gradient, &scaled);
+        }
+        if let Some(corrections) = self.optimizer.corrections(step as u64 + 1) {
+            for (tensor, value) in
+                self.update.scalars.corrections.unwrap().into_iter().zip(corrections)
+            {
+                run.write(tensor, &[value]);
+            }
+        }
+        run.run("update");
+    }
+
+    /// The f32 masters of parameter `index`.
+    fn masters(&self, run: &Interpreter<'_>, index: usize) -> Vec<f32> {
+        let Trained { weight, low, .. } = self.trained[index];
+        let single = |tensor| run.read(tensor).into_iter().map(|x| x as f32).collect();
+        match (self.graph.dtype(weight), low) {
+            (DType::BF16, Some(low)) => {
+                let halves = run.read(weight).into_iter().zip(run.read(low));
+                halves.map(|(high, low)| join(half::bf16::from_f64(high), low as i16)).collect()
+            }
+            (_, Some(low)) => single(low),
+            (_, None) => single(weight),
+        }
+    }
+
+    /// Everything a skipped step must leave alone.
+    fn kept(&self, run: &Interpreter<'_>) -> Vec<Vec<f64>> {
+        let weights = self.trained.iter().flat_map(|trained| [Some(trained.weight), trained.low]);
+        let state = self.update.state.iter().map(|state| Some(state.tensor));
+        weights.chain(state).flatten().map(|tensor| run.read(tensor)).collect()
+    }
+}
+
+/// Numbers in [−1, 1) by a linear congruential generator.
+fn numbers(seed: usize, count: usize) -> Vec<f32> {
+    let mut state = seed as u64 + 1;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn masters(index: usize) -> Vec<f32> {
+    numbers(index, SHAPES[index].iter().product())
+}
+
+fn gradients(index: usize, step: usize) -> Vec<f32> {
+    numbers(100 + 10 * step + index, SHAPES[index].iter().product())
+}
+
+const OPTIONS: UpdateOptions =
+    UpdateOptions { weight_decay: 0.1, clip: Some(1.0), zero_gradients: true };
+
+/// Weights after `steps` updates and the gradient norm of each, written out after the papers.
+fn plain_loops(
+    optimizer: Optimizer,
+    options: &UpdateOptions,
+    steps: usize,
+) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let mut weights: Vec<Vec<f64>> =
+        (0..3).map(|i| masters(i).into_iter().map(f64::from).collect()).collect();
+    let mut first: Vec<Vec<f64>> = weights.iter().map(|w| vec![0.0; w.len()]).collect();
+    let mut second = first.clone();
+    let mut norms = vec![];
+    for step in 0..steps {
+        let all: Vec<Vec<f64>> =
+            (0..3).map(|i| gradients(i, step).into_iter().map(f64::from).collect()).collect();
+        let norm = all.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
+        norms.push(norm);
+        let factor = options.clip.map_or(1.0, |clip| (clip / (norm + 1e-6)).min(1.0));
+        for index in 0..3 {
+            let decay = if SHAPES[index].len() > 1 { options.weight_decay } else { 0.0 };
+            for element in 0..weights[index].len() {
+                let g = all[index][element] * factor;
+                let p = &mut weights[index][element];
+                let (m, v) = (&mut first[index][element], &mut second[index][element]);
+                match optimizer {
+                    Optimizer::AdamW { beta1, beta2, eps } => {
+                        let t = step as i32 + 1;
+                        *m = beta1 * *m + (1.0 - beta1) * g;
+                        *v = beta2 * *v + (1.0 - beta2) * g * g;
+                        let (mean, square) =
+                            (*m / (1.0 - beta1.powi(t)), *v / (1.0 - beta2.powi(t)));
+                        *p -= LR * decay * *p;
+                        *p -= LR * mean / (square.sqrt() + eps);
+                    }
+                    Optimizer::Sgd { momentum } => {
+                        *m = momentum * *m + g + decay * *p;
+                        *p -= LR * *m;
+                    }
+                    Optimizer::Lion { beta1, beta2 } => {
+                        let direction = (beta1 * *m + (1.0 - beta1) * g).signum();
+                        *p -= LR * (direction + decay * *p);
+                        *m = beta2 * *m + (1.0 - beta2) * g;
+                    }
+                }
+            }
+        }
+    }
+    (weights, norms)
+}
+
+#[test]
+fn rules_match_plain_loops() {
+    let free = UpdateOptions { weight_decay: 0.0, clip: None, zero_gradients: false };
+    for optimizer in [
+        ADAMW,
+        Optimizer::Sgd { momentum: 0.9 },
+        Optimizer::Sgd { momentum: 0.0 },
+        Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
+    ] {
+        for options in [OPTIONS, free] {
+            let setup = Setup::new(optimizer, options, DType::F32, false);
+            let run = Interpreter::new(&setup.graph);
+            setup.start(&run);
+            let (expected, norms) = plain_loops(optimizer, &options, 7);
+            for (step, norm) in norms.into_iter().enumerate() {
+                setup.step(&run, step, 1.0);
+                assert!((run.scalar(setup.update.grad_norm) / norm - 1.0).abs() < 1e-6);
+                assert_eq!(run.scalar(setup.update.ok), 1.0);
+                for (index, trained) in setup.trained.iter().enumerate() {
+                    let left = run.read(trained.gradient);
+                    let zeroed = left.iter().all(|&g| g == 0.0);
+                    assert_eq!(zeroed, options.zero_gradients, "gradient {index}");
+                }
+            }
+            for (index, expected) in expected.iter().enumerate() {
+                for (found, expected) in setup.masters(&run, index).iter().zip(expected) {
+                    let off = (f64::from(*found) - expected).abs();
+                    assert!(off < 2e-6, "{optimizer:?} {index}: {found} vs {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn masters_of_sixteen_bit_weights_follow_f32_bit_for_bit() {
+    let single = Setup::new(ADAMW, OPTIONS, DType::F32, false);
+    let expected = Interpreter::new(&single.graph);
+    single.start(&expected);
+    (0..5).for_each(|step| single.step(&expected, step, 1.0));
+    for dtype in [DType::BF16, DType::F16] {
+        let setup = Setup::new(ADAMW, OPTIONS, dtype, false);
+        let run = Interpreter::new(&setup.graph);
+        setup.start(&run);
+        (0..5).for_each(|step| setup.step(&run, step, 1.0));
+        for index in 0..3 {
+            let masters = setup.masters(&run, index);
+            assert_eq!(masters, single.masters(&expected, index), "{dtype}");
+            for (weight, master) in run.read(setup.trained[index].weight).iter().zip(masters) {
+                let rounded = match dtype {
+                    DType::BF16 => split(master).0.to_f64(),
+                    _ => half::f16::from_f32(master).to_f64(),
+                };
+                assert_eq!(*weight, rounded);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_not_finite_changes_nothing() {
+    for (dtype, loss, factor) in [
+        (DType::F32, 1.0, f64::INFINITY),
+        (DType::F32, 1.0, f64::NAN),
+        (DType::F32, f64::NAN, 1.0),
+        (DType::BF16, 1.0, f64::INFINITY),
+        (DType::F16, f64::INFINITY, 1.0),
+    ] {
+        let setup = Setup::new(ADAMW, OPTIONS, dtype, false);
+        let run = Interpreter::new(&setup.graph);
+        setup.start(&run);
+        setup.step(&run, 0, 1.0);
+        let before = setup.kept(&run);
+        run.write(setup.loss, &[loss]);
+        setup.step(&run, 1, factor);
+        assert_eq!(run.scalar(setup.update.ok), 0.0);
+        assert_eq!(setup.kept(&run), before, "{dtype} {loss} {factor}");
+        for trained in &setup.trained {
+            assert!(run.read(trained.gradient).iter().all(|&g| g == 0.0));
+        }
+        run.write(setup.loss, &[1.0]);
+        setup.step(&run, 2, 1.0);
+        assert_ne!(setup.kept(&run), before);
+    }
+}
+
+#[test]
+fn the_loss_scale_cancels_and_adapts() {
+    let plain = Setup::new(ADAMW, OPTIONS, DType::F16, false);
+    let scaled = Setup::new(ADAMW, OPTIONS, DType::F16, true);
+    let (a, b) = (Interpreter::new(&plain.graph), Interpreter::new(&scaled.graph));
+    plain.start(&a);
+    scaled.start(&b);
+    let LossScale { scale, steps } = scaled.scale.unwrap();
+    for step in 0..3 {
+        plain.step(&a, step, 1.0);
+        scaled.step(&b, step, b.scalar(scale));
+        let norms = [a.scalar(plain.update.grad_norm), b.scalar(scaled.update.grad_norm)];
+        assert!((norms[0] / norms[1] - 1.0).abs() < 1e-6, "{norms:?}");
+    }
+    for index in 0..3 {
+        for (x, y) in plain.masters(&a, index).iter().zip(scaled.masters(&b, index)) {
+            assert!((x - y).abs() < 1e-6, "{x} {y}");
+        }
+    }
+    assert_eq!([b.scalar(scale), b.scalar(steps)], [65_536.0, 3.0]);
+    scaled.step(&b, 3, f64::INFINITY);
+    assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 0.0]);
+    b.write(steps, &[1998.0]);
+    scaled.step(&b, 4, 1.0);
+    assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 1999.0]);
+    scaled.step(&b, 5, 1.0);
+    assert_eq!([b.scalar(scale), b.scalar(steps)], [65_536.0, 0.0]);
+}
+
+#[test]
+fn one_map_for_decayed_parameters_and_one_for_the_rest() {
+    let setup = Setup::new(ADAMW, OPTIONS, DType::BF16, false);
+    let nodes = &setup.graph.programs[0].nodes;
+    assert!(nodes.iter().all(|node| node.phase == Phase::Update));
+    let families: Vec<&str> = nodes.iter().map(|node| node.op.family()).collect();
+    let expected = ["Map", "SquareSum", "SquareSum", "SquareSum", "Reduce", "Map", "Map", "Map"];
+    assert_eq!(families, expected);
+    let without = UpdateOptions { weight_decay: 0.0, ..OPTIONS };
+    let setup = Setup::new(ADAMW, without, DType::BF16, false);
+    assert_eq!(setup.graph.programs[0].nodes.len(), expected.len() - 1);
+    let slots: Vec<_> = setup.update.state.iter().map(|s| (s.parameter, s.slot)).collect();
+    assert_eq!(slots[..3], [(0, "exp_avg"), (0, "exp_avg_sq"), (1, "exp_avg")]);
+    assert_eq!(setup.graph.info(setup.update.state[3].tensor).name, "optim.1.exp_avg_sq");
+}
+
+#[test]
+fn refusals() {
+    let mut graph = Graph::new();
+    let mut tensor = |name: &str, dtype, shape: &[usize]| {
+        graph.persistent(name, Type::new(dtype, shape), Class::Weight)
+    };
+    let good = Trained {
+        name: "w".into(),
+        weight: tensor("w", DType::F32, &[4]),
+        low: None,
+        gradient: tensor("g", DType::F32, &[4]),
+        decay: false,
+    };
+    let half = tensor("half", DType::BF16, &[4]);
+    let short = tensor("short", DType::F32, &[3]);
+    let loss = tensor("loss", DType::F32, &[1]);
+    graph.begin("update");
+    for (optimizer, options, trained, words) in [
+        (ADAMW, OPTIONS, vec![], "no parameter"),
+        (ADAMW, OPTIONS, vec![Trained { weight: half, ..good.clone() }], "bf16 with nothing"),
+        (ADAMW, OPTIONS, vec![Trained { low: Some(half), ..good.clone() }], "f32 with bf16"),
+        (ADAMW, OPTIONS, vec![Trained { gradient: short, ..good.clone() }], "of `w` is f32[3]"),
+        (ADAMW, UpdateOptions { clip: Some(0.0), ..OPTIONS }, vec![good.clone()], "`clip`"),
+        (
+            ADAMW,
+            UpdateOptions { weight_decay: -1.0, ..OPTIONS },
+            vec![good.clone()],
+            "`weight_decay`: -1",
+        ),
+        (Optimizer::Sgd { momentum: 1.0 }, OPTIONS, vec![good.clone()], "`momentum`: 1"),
+        (
+            Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 0.0 },
+            OPTIONS,
+            vec![good.clone()],
+            "`eps`: 0",
+        ),
+    ] {
+        let result = append_update(&mut graph, &optimizer, &options, &trained, loss, None);
+        let message = result.map(drop).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}

@@ -1,0 +1,354 @@
+//! Models and AdamW against cases recorded with PyTorch and transformers. The folder `../shared/parity`
+//! beside the workspace is optional: where it's absent the tests say so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tightrope_core::{Class, DType, Graph, Tensor, Type, Wanted, grad};
+use tightrope_nn::{
+    BuildOptions, DecodeInputs, Exported, Inputs, Model, ModelConfig, Optimizer, Precision,
+    Trained, Update, UpdateOptions, append_update, export, import,
+};
+
+use crate::interpreter::Interpreter;
+
+/// Tensors of a safetensors file as f32 (i32 converted), and its metadata.
+struct File {
+    tensors: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
+    metadata: Value,
+}
+
+fn open(path: &Path) -> File {
+    let bytes = std::fs::read(path).unwrap();
+    let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: BTreeMap<String, Value> = serde_json::from_slice(header).unwrap();
+    let metadata = header.remove("__metadata__").unwrap_or_default();
+    let size = |value: &Value| value.as_u64().unwrap() as usize;
+    let sizes = |value: &Value| value.as_array().unwrap().iter().map(size).collect::<Vec<_>>();
+    let tensors = header.into_iter().map(|(name, entry)| {
+        let range = sizes(&entry["data_offsets"]);
+        let elements = data[range[0]..range[1]].chunks_exact(4).map(|word| {
+            let word: [u8; 4] = word.try_into().unwrap();
+            match entry["dtype"].as_str() {
+                Some("F32") => f32::from_le_bytes(word),
+                Some("I32") => i32::from_le_bytes(word) as f32,
+                other => panic!("{name} is {other:?}"),
+            }
+        });
+        let values = elements.collect();
+        (name, (sizes(&entry["shape"]), values))
+    });
+    File { tensors: tensors.collect(), metadata }
+}
+
+struct Case {
+    name: String,
+    config: ModelConfig,
+    model: File,
+    recorded: File,
+}
+
+impl Case {
+    fn setting(&self, key: &str) -> f64 {
+        self.recorded.metadata[key].as_str().unwrap().parse().unwrap()
+    }
+
+    fn values(&self, name: &str) -> &[f32] {
+        &self.recorded.tensors[name].1
+    }
+
+    /// Tokens and targets of micro-batch `index`.
+    fn batch(&self, index: usize) -> (Vec<f32>, Vec<f32>) {
+        let (shape, tokens) = &self.recorded.tensors["tokens"];
+        let (rows, columns) = (shape[1], shape[2]);
+        let batch = &tokens[index * rows * columns..][..rows * columns];
+        let rows = || batch.chunks_exact(columns);
+        let join = |part: fn(&[f32]) -> &[f32]| rows().flat_map(part).copied().collect();
+        (join(|row| &row[..row.len() - 1]), join(|row| &row[1..]))
+    }
+
+    fn import(&self) -> Vec<Vec<f32>> {
+        let names: Vec<String> = self.model.tensors.keys().cloned().collect();
+        let tensors = &self.model.tensors;
+        let values = import(&self.config, &names, &mut |name| Ok(tensors[name].clone())).unwrap();
+        values.into_iter().map(|(_, values)| values).collect()
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/parity");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        eprintln!("did not run: no {}", folder.display());
+        return vec![];
+    };
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.retain(|path| path.join("case.safetensors").is_file());
+    folders.sort();
+    assert!(!folders.is_empty(), "{} holds no case", folder.display());
+    let case = |path: PathBuf| {
+        let json = std::fs::read(path.join("config.json")).unwrap();
+        Case {
+            name: path.file_name().unwrap().to_string_lossy().into_owned(),
+            config: ModelConfig::from_hf(&serde_json::from_slice(&json).unwrap()).unwrap(),
+            model: open(&path.join("model.safetensors")),
+            recorded: open(&path.join("case.safetensors")),
+        }
+    };
+    folders.into_iter().map(case).collect()
+}
+
+/// A model with its programs `train`, `update`, `logits` and `decode`.
+struct Built {
+    model: Model,
+    inputs: Inputs,
+    seed: Tensor,
+    loss: Tensor,
+    /// Sums over micro-steps.
+    gradients: Vec<Tensor>,
+    loss_sum: Tensor,
+    update: Update,
+    logits: Tensor,
+    decoding: DecodeInputs,
+    decoded: Tensor,
+}
+
+fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
+    let (batch, time) = (case.setting("batch") as usize, case.setting("seq") as usize);
+    let model = Model::declare(graph, &case.config, precision).unwrap();
+    let mut given = |name: &str, dtype, shape: &[usize]| {
+        graph.persistent(name, Type::new(dtype, shape), Class::Input)
+    };
+    let inputs = Inputs {
+        tokens: given("tokens", DType::I32, &[batch, time]),
+        targets: given("targets", DType::I32, &[batch, time]),
+        positions: given("positions", DType::I32, &[time]),
+        start: given("start", DType::I32, &[1]),
+        key: None,
+    };
+    let decoding = DecodeInputs {
+        tokens: given("decode.tokens", DType::I32, &[batch, 1]),
+        positions: given("decode.positions", DType::I32, &[1]),
+        start: given("decode.start", DType::I32, &[1]),
+    };
+    let seed = given("seed", DType::F32, &[1]);
+    let loss_sum = given("loss_sum", DType::F32, &[1]);
+    let options = BuildOptions { loss_chunk: 16, attention_chunk: 0 };
+
+    let low = model.declare_low(graph);
+    let trained: Vec<Trained> = (model.parameters().iter().zip(model.weights()).enumerate())
+        .map(|(index, (parameter, &weight))| Trained {
+            name: parameter.name.clone(),
+            weight,
+            low: low.get(index).copied(),
+            gradient: graph.persistent(
+                &format!("grad.{}", parameter.name),
+                Type::new(DType::F32, parameter.shape.clone()),
+                Class::Gradient,
+            ),
+            decay: parameter.decay,
+        })
+        .collect();
+    graph.begin("train");
+    let loss = model.loss(graph, &inputs, &options).unwrap();
+    let wanted: Vec<Wanted> =
+        trained.iter().map(|t| Wanted { tensor: t.weight, into: Some(t.gradient) }).collect();
+    for (sum, trained) in grad(graph, loss, seed, &wanted).unwrap().into_iter().zip(&trained) {
+        assert_ne!(sum, Some(trained.gradient), "the loss doesn't depend on `{}`", trained.name);
+    }
+    graph.begin("update");
+    let optimizer = adamw(case);
+    let options = UpdateOptions {
+        weight_decay: case.setting("weight_decay"),
+        clip: Some(case.setting("clip")),
+        zero_gradients: true,
+    };
+    let update = append_update(graph, &optimizer, &options, &trained, loss_sum, None).unwrap();
+    graph.begin("logits");
+    let logits = model.logits(graph, &inputs, &BuildOptions::default()).unwrap();
+    graph.begin("decode");
+    let caches = model.caches(graph, batch, time).unwrap();
+    let decoded = model.decode(graph, &decoding, &caches).unwrap();
+    let gradients = trained.iter().map(|trained| trained.gradient).collect();
+    Built { model, inputs, seed, loss, gradients, loss_sum, update, logits, decoding, decoded }
+}
+
+fn adamw(case: &Case) -> Optimizer {
+    let [beta1, beta2, eps] = ["beta1", "beta2", "eps"].map(|key| case.setting(key));
+    Optimizer::AdamW { beta1, beta2, eps }
+}
+
+impl Built {
+    fn start(&self, run: &Interpreter<'_>, case: &Case) {
+        for (&weight, values) in self.model.weights().iter().zip(case.import()) {
+            run.write(weight, &values);
+        }
+        let time = case.setting("seq") as i32;
+        run.write(self.inputs.positions, &(0..time).collect::<Vec<_>>());
+    }
+
+    fn micro_step(&self, run: &Interpreter<'_>, case: &Case, batch: usize, seed: f64) -> f64 {
+        let (tokens, targets) = case.batch(batch);
+        run.write(self.inputs.tokens, &tokens);
+        run.write(self.inputs.targets, &targets);
+        run.write(self.seed, &[seed]);
+        run.run("train");
+        run.scalar(self.loss)
+    }
+
+    /// Largest relative L2 distance of `found` to the recorded tensors `prefix`, over all parameters.
+    fn distance(&self, case: &Case, prefix: &str, found: impl Fn(usize) -> Vec<f64>) -> f64 {
+        let mut largest: f64 = 0.0;
+        for (index, parameter) in self.model.parameters().iter().enumerate() {
+            let found: Vec<f32> = found(index).into_iter().map(|x| x as f32).collect();
+            for Exported { name, shape, values } in export(parameter, &found) {
+                let (expected_shape, expected) = &case.recorded.tensors[&format!("{prefix}{name}")];
+                assert_eq!(&shape, expected_shape, "{name}");
+                let distance = relative_l2(&values, expected);
+                assert!(distance < 1e-4, "{} {prefix}{name}: {distance:e}", case.name);
+                largest = largest.max(distance);
+            }
+        }
+        largest
+    }
+}
+
+fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = &mut found.iter().zip(expected).map(|(&a, &b)| f64::from(a) - f64::from(b));
+    norm(difference) / norm(&mut expected.iter().map(|&x| f64::from(x)))
+}
+
+/// Largest difference to the recorded logits, where `found` lacks the padding already.
+fn largest_difference(found: &[f64], expected: &[f32]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(a, &b)| (a - f64::from(b)).abs()).fold(0.0, f64::max)
+}
+
+fn unpadded(logits: &[f64], config: &ModelConfig) -> Vec<f64> {
+    logits.chunks(config.padded_vocab()).flat_map(|row| &row[..config.vocab]).copied().collect()
+}
+
+#[test]
+fn loss_logits_and_gradients() {
+    for case in cases() {
+        let mut graph = Graph::new();
+        let built = build(&mut graph, &case, Precision::F32);
+        let run = Interpreter::new(&graph);
+        built.start(&run, &case);
+        let loss = built.micro_step(&run, &case, 0, 1.0);
+        let difference = (loss - f64::from(case.values("loss")[0])).abs();
+        assert!(difference < 1e-5, "{}: loss {loss}, {difference:e} off", case.name);
+        let gradients = built.distance(&case, "grad.", |index| run.read(built.gradients[index]));
+        run.run("logits");
+        let logits = unpadded(&run.read(built.logits), &case.config);
+        let logits = largest_difference(&logits, case.values("logits"));
+        assert!(logits < 1e-4, "{}: logits {logits:e} off", case.name);
+        println!(
+            "{}: loss {difference:.1e}, logits {logits:.1e}, gradients {gradients:.1e}",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn decoding_token_by_token_gives_the_same_logits() {
+    for case in cases() {
+        let mut graph = Graph::new();
+        let built = build(&mut graph, &case, Precision::F32);
+        let run = Interpreter::new(&graph);
+        built.start(&run, &case);
+        let (tokens, _) = case.batch(0);
+        let (time, vocab) = (case.setting("seq") as usize, case.config.vocab);
+        for position in 0..time {
+            let column: Vec<f32> = tokens.chunks(time).map(|row| row[position]).collect();
+            run.write(built.decoding.tokens, &column);
+            run.write(built.decoding.positions, &[position as i32]);
+            run.write(built.decoding.start, &[position as i32]);
+            run.run("decode");
+            let found = unpadded(&run.read(built.decoded), &case.config);
+            let recorded = case.values("logits").chunks(time * vocab);
+            let expected: Vec<f32> =
+                recorded.flat_map(|row| &row[position * vocab..][..vocab]).copied().collect();
+            let difference = largest_difference(&found, &expected);
+            assert!(difference < 1e-4, "{} at {position}: {difference:e}", case.name);
+        }
+    }
+}
+
+#[test]
+fn ten_steps_of_adamw() {
+    for case in cases() {
+        let mut graph = Graph::new();
+        let built = build(&mut graph, &case, Precision::F32);
+        let run = Interpreter::new(&graph);
+        built.start(&run, &case);
+        let (optimizer, micro_steps) = (adamw(&case), case.setting("accumulate") as usize);
+        run.write(built.update.scalars.lr, &[case.setting("lr")]);
+        for step in 0..case.setting("steps") as usize {
+            let mut loss = 0.0;
+            for micro in 0..micro_steps {
+                let seed = 1.0 / micro_steps as f64;
+                loss += seed * built.micro_step(&run, &case, 1 + step * micro_steps + micro, seed);
+            }
+            run.write(built.loss_sum, &[loss]);
+            let corrections = optimizer.corrections(step as u64 + 1).unwrap();
+            for (&tensor, value) in
+                built.update.scalars.corrections.iter().flatten().zip(corrections)
+            {
+                run.write(tensor, &[value]);
+            }
+            run.run("update");
+            let norm = run.scalar(built.update.grad_norm);
+            let (expected_loss, expected_norm) =
+                (case.values("train.losses")[step], case.values("train.grad_norms")[step]);
+            let off = (loss - f64::from(expected_loss)).abs();
+            assert!(off < 1e-4, "{} step {step}: loss {loss}, {off:e} off", case.name);
+            let off = (norm / f64::from(expected_norm) - 1.0).abs();
+            assert!(off < 1e-4, "{} step {step}: norm {norm}, {off:e} off", case.name);
+        }
+        let weights =
+            built.distance(&case, "after.", |index| run.read(built.model.weights()[index]));
+        println!("{}: weights after ten steps {weights:.1e}", case.name);
+    }
+}
+
+#[test]
+fn sixteen_bits_come_close() {
+    for case in cases() {
+        for (precision, within) in [(Precision::BF16, 3e-2), (Precision::F16, 4e-3)] {
+            let mut graph = Graph::new();
+            let built = build(&mut graph, &case, precision);
+            let run = Interpreter::new(&graph);
+            built.start(&run, &case);
+            let loss = built.micro_step(&run, &case, 0, 1.0);
+            let expected = f64::from(case.values("loss")[0]);
+            assert!((loss - expected).abs() < within, "{} {precision:?}: {loss}", case.name);
+            assert!((loss - expected).abs() > 1e-7, "{precision:?} rounds nothing");
+            for &gradient in &built.gradients {
+                assert_eq!(graph.dtype(gradient), DType::F32);
+                assert!(run.read(gradient).iter().all(|x| x.is_finite()));
+            }
+        }
+    }
+}
+
+#[test]
+fn configs_survive_the_round_trip() {
+    for case in cases() {
+        let again = ModelConfig::from_hf(&case.config.to_hf()).unwrap();
+        assert_eq!(again, case.config, "{}", case.name);
+    }
+}
+
+#[test]
+fn files_survive_import_and_export() {
+    for case in cases() {
+        let list = tightrope_nn::parameters(&case.config);
+        let exported = list.iter().zip(case.import()).flat_map(|(p, values)| export(p, &values));
+        let exported: BTreeMap<_, _> =
+            exported.map(|Exported { name, shape, values }| (name, (shape, values))).collect();
+        assert_eq!(exported, case.model.tensors, "{}", case.name);
+    }
+}

@@ -1,0 +1,22 @@
+//! Every op on every backend, held against the one definition each op has: its reference in core.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cases`] | what is tried: core's cases, and more shapes and dtypes |
+//! | [`values`] | what the inputs hold |
+//! | [`reference`](mod@reference) | an interpreter that runs graphs through the references |
+//! | [`gradcheck`] | symbolic gradients against central differences in f64 |
+//! | [`tolerance`] | how far a backend may be from the reference |
+//! | [`conformance`] | every case on a backend |
+//! | [`oracle`] | a backend made of the references |
+
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod conformance;
+pub mod gradcheck;
+pub mod oracle;
+pub mod parallel;
+pub mod reference;
+pub mod tolerance;
+pub mod values;

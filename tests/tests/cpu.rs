@@ -1,0 +1,52 @@
+//! Every case on the CPU.
+
+use std::{fs, path::Path};
+
+use conformance::cases;
+use conformance::conformance::{Mode, block_on, run};
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::{Backend, DType, Op};
+
+/// The checked-in list of what a backend doesn't support; a backend without a file supports everything.
+fn unsupported(backend: &str) -> String {
+    let path = format!("{}/unsupported/{backend}.txt", env!("CARGO_MANIFEST_DIR"));
+    if !Path::new(&path).exists() {
+        return String::new();
+    }
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn check(mut backend: Cpu) {
+    let report = block_on(run(&mut backend, &cases::all(), Mode::Check));
+    println!("{}\n{report}", backend.name());
+    let problems = report.problems(&unsupported("cpu"));
+    assert!(
+        problems.is_empty(),
+        "{} on {}:\n{}",
+        problems.len(),
+        backend.name(),
+        problems.join("\n")
+    );
+    for family in Op::FAMILIES {
+        let stored = |dtype| report.lines.contains_key(&(*family, dtype));
+        assert!(stored(DType::F32), "{family} isn't tried in f32");
+        // Codes are made from f32 and from nothing else.
+        let halves = *family == "Quantize" || (stored(DType::BF16) && stored(DType::F16));
+        assert!(halves, "{family} isn't tried in bf16 and f16");
+    }
+}
+
+#[test]
+fn fast_paths_match_the_references() {
+    check(Cpu::new(2).expect("two threads"));
+}
+
+#[test]
+fn one_thread_is_enough() {
+    check(Cpu::new(1).expect("one thread"));
+}
+
+#[test]
+fn references_match_themselves() {
+    check(Cpu::new(2).expect("two threads").with_references());
+}
