@@ -226,6 +226,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         matrices::<f32>(&bench, "f32", threads)?;
         matrices::<bf16>(&bench, "bf16", threads)?;
         functions(&bench);
-        Ok(())
-    })
+        Ok::<(), rows::IdError>(())
+    })?;
+    Ok(())
 }

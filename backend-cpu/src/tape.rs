@@ -126,20 +126,21 @@ impl Tape {
         let (mut setup, mut body) = (vec![], vec![]);
         let mut free: Vec<usize> = (0..REGISTERS).rev().collect();
         let mut register = vec![usize::MAX; values.len()];
-        for (at, &instruction) in values.iter().enumerate() {
+        let constant = |value: usize| matches!(values[value], Instruction::Constant { .. });
+        // Constants are set once a task, so their registers serve nothing else.
+        for at in (0..values.len()).filter(|&at| constant(at)) {
+            register[at] = free.pop()?;
+            setup.push(values[at].assigned(register[at], &|value| register[value]));
+        }
+        for (at, &instruction) in values.iter().enumerate().filter(|&(at, _)| !constant(at)) {
             // A result never shares a register with an operand: it's taken before they are given back.
             let to = free.pop()?;
             register[at] = to;
             let assigned = instruction.assigned(to, &|value| register[value]);
-            if let Instruction::Constant { .. } = assigned {
-                setup.push(assigned);
-                continue;
-            }
             body.push(assigned);
             let mut operands = instruction.operands();
             operands.sort_unstable();
             operands.dedup();
-            let constant = |value: usize| matches!(values[value], Instruction::Constant { .. });
             let dead = |&value: &usize| last_use[value] == at && !constant(value);
             free.extend(operands.into_iter().filter(dead).map(|value| register[value]));
         }

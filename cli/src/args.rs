@@ -16,7 +16,8 @@ use crate::settings::schema::{KEYS, Key, Kind};
 use crate::settings::{Device, Merge, Settings, SettingsError};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory, 130 stopped by Ctrl+C or
+SIGTERM after writing a checkpoint.
 
 Examples:
   tightrope train                           train a small GPT on the built-in text

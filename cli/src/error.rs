@@ -16,6 +16,9 @@ pub enum Failure {
     Failed(Report),
     /// The training step doesn't fit the memory: code 3.
     DoesNotFit(Report),
+    /// SIGINT or SIGTERM ended the command, which has said all there is to say: code 130, as of a shell
+    /// command that Ctrl+C ended, so that a script doesn't take the work for done.
+    Interrupted,
 }
 
 /// An error with what to do about it.
@@ -25,36 +28,54 @@ pub struct Report {
     pub error: anyhow::Error,
     /// What to do next.
     pub help: Option<String>,
+    /// Results that the failure comes with, an object, for machines.
+    pub details: Option<serde_json::Value>,
+}
+
+impl Report {
+    fn new(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
+        Self { error: error.into(), help: Some(help.into()), details: None }
+    }
 }
 
 impl Failure {
     /// Wrong usage.
     pub fn usage(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
-        Self::Usage(Report { error: error.into(), help: Some(help.into()) })
+        Self::Usage(Report::new(error, help))
     }
 
     /// A failure on the way.
     pub fn failed(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
-        Self::Failed(Report { error: error.into(), help: Some(help.into()) })
+        Self::Failed(Report::new(error, help))
     }
 
     /// A step that doesn't fit the memory; the help is the cheapest change that would fit.
     pub fn does_not_fit(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
-        Self::DoesNotFit(Report { error: error.into(), help: Some(help.into()) })
+        Self::DoesNotFit(Report::new(error, help))
     }
 
-    /// 1, 2 or 3.
+    /// The same failure, whose JSON object also holds what `details` holds.
+    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+        if let Self::Usage(report) | Self::Failed(report) | Self::DoesNotFit(report) = &mut self {
+            report.details = Some(details);
+        }
+        self
+    }
+
+    /// 1, 2, 3 or 130.
     pub fn code(&self) -> u8 {
         match self {
+            Self::Interrupted => 130,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::DoesNotFit(_) => 3,
         }
     }
 
-    fn report(&self) -> &Report {
+    fn report(&self) -> Option<&Report> {
         match self {
-            Self::Usage(report) | Self::Failed(report) | Self::DoesNotFit(report) => report,
+            Self::Usage(report) | Self::Failed(report) | Self::DoesNotFit(report) => Some(report),
+            Self::Interrupted => None,
         }
     }
 
@@ -62,7 +83,7 @@ impl Failure {
     pub fn print(&self, json: bool) -> ExitCode {
         // A closed pipe leaves nobody to tell; the exit code still says it.
         let _ = std::io::stderr().lock().write_all(self.to_text().as_bytes());
-        if json {
+        if json && self.report().is_some() {
             let _ = writeln!(std::io::stdout().lock(), "{}", self.to_json());
         }
         ExitCode::from(self.code())
@@ -70,7 +91,7 @@ impl Failure {
 
     /// `error: …`, a line per cause, `help: …`.
     fn to_text(&self) -> String {
-        let Report { error, help } = self.report();
+        let Some(Report { error, help, .. }) = self.report() else { return String::new() };
         let mut text = format!("error: {error}\n");
         for cause in error.chain().skip(1) {
             text += &format!("  because: {cause}\n");
@@ -81,16 +102,18 @@ impl Failure {
         text
     }
 
-    /// `error, causes, help, exit_code`, and `file, line, column` of a wrong setting in a file.
+    /// The details, `error, causes, help, exit_code`, and `file, line, column` of a wrong setting in a
+    /// file.
     fn to_json(&self) -> serde_json::Value {
-        let Report { error, help } = self.report();
+        let Some(Report { error, help, details }) = self.report() else {
+            return serde_json::Value::Null;
+        };
         let causes: Vec<_> = error.chain().skip(1).map(ToString::to_string).collect();
-        let mut object = json!({
-            "error": error.to_string(),
-            "causes": causes,
-            "help": help,
-            "exit_code": self.code(),
-        });
+        let mut object = details.clone().unwrap_or_else(|| json!({}));
+        object["error"] = error.to_string().into();
+        object["causes"] = causes.into();
+        object["help"] = help.as_deref().into();
+        object["exit_code"] = self.code().into();
         if let Some(setting) = error.downcast_ref::<SettingsError>() {
             object["error"] = setting.message.as_str().into();
             if let Some(place) = setting.place.as_ref().filter(|place| place.file.is_some()) {
@@ -105,7 +128,7 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::Failed(Report { error, help: None })
+        Self::Failed(Report { error, help: None, details: None })
     }
 }
 
@@ -181,6 +204,15 @@ mod tests {
                 "help": "check --data",
                 "exit_code": 1,
             })
+        );
+    }
+
+    #[test]
+    fn results_of_a_failure_are_in_the_same_object() {
+        let failure = Failure::failed(anyhow!("x"), "y").with_details(json!({ "pass": false }));
+        assert_eq!(
+            failure.to_json(),
+            json!({ "pass": false, "error": "x", "causes": [], "help": "y", "exit_code": 1 })
         );
     }
 

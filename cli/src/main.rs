@@ -2,17 +2,14 @@
 
 mod args;
 mod commands;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that can fail"))]
 mod error;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that train"))]
 mod metrics;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that train"))]
+mod output;
 mod progress;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that read settings"))]
+mod run;
 mod settings;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that train"))]
+mod setup;
 mod signals;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that train"))]
 mod tensorboard;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Checkpoints: folders `checkpoints/step-N` of a run, each complete or not there at all.
 //!
-//! A checkpoint is written to `.tmp-step-N-PID`, every file and the folder are flushed to disk, and
+//! A checkpoint is written to `.tmp-step-N`, every file and the folder are flushed to disk, and
 //! the folder is renamed. Whatever moment a process dies at, the newest `step-N` is complete. What
 //! dies later on the disk itself is found by checksums, which cover every byte.
 
@@ -30,6 +30,7 @@ const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STEP: &str = "step-";
 const TEMPORARY: &str = ".tmp-step-";
+const LOCK: &str = ".lock";
 const REPLACED: &str = ".replaced-step-";
 
 /// What a run needs, besides tensors, to continue bit for bit. Random numbers are counter-based:

@@ -84,7 +84,8 @@ impl ModelConfig {
         (self.heads + 2 * self.kv_heads) * self.head_dim()
     }
 
-    /// Trained numbers, padding apart and tied weights counted once.
+    /// Trained numbers of a model that passes [`ModelConfig::check`], padding apart and tied weights counted
+    /// once.
     pub fn parameters(&self) -> u64 {
         parameters(self).iter().map(|parameter| parameter.stored() as u64).sum()
     }
@@ -93,8 +94,8 @@ impl ModelConfig {
     /// parameter that is multiplied (so not for an untied embedding) and 6·L·C·T for causal attention, as
     /// llm.c counts.
     pub fn flops_per_token(&self, time: usize) -> u64 {
-        let looked_up = if self.tied { 0 } else { (self.vocab * self.channels) as u64 };
-        let attention = (self.layers * self.channels) as u64 * time as u64;
+        let looked_up = if self.tied { 0 } else { self.vocab as u64 * self.channels as u64 };
+        let attention = self.layers as u64 * self.channels as u64 * time as u64;
         6 * (self.parameters() - looked_up) + 6 * attention
     }
 
@@ -102,7 +103,7 @@ impl ModelConfig {
     /// [`crate::Error::Setting`] for the first setting that is out of range or doesn't fit another.
     pub fn check(&self) -> Result<()> {
         let Self { channels, heads, kv_heads, .. } = *self;
-        // The limits keep every product of extents within 64 bits and token ids within i32.
+        // The limits keep counts of parameters within 64 bits and token ids within i32.
         for (key, value, limit) in [
             ("layers", self.layers, 1 << 12),
             ("channels", channels, 1 << 20),
@@ -116,6 +117,12 @@ impl ModelConfig {
                 format!("{value} must lie between 1 and {limit}")
             })?;
         }
+        // No tensor of a model may be larger than the address space, which in a browser is 4 GiB.
+        let widest = 3 * channels.max(self.hidden).max(self.context).max(self.vocab + 64);
+        let bytes = widest.checked_mul(channels).and_then(|elements| elements.checked_mul(4));
+        ensure(bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()), "channels", || {
+            format!("{channels}, with the model's other extents, make tensors beyond all memory")
+        })?;
         ensure(channels.is_multiple_of(heads), "heads", || {
             format!("{heads} heads don't divide {channels} channels")
         })?;

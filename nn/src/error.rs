@@ -3,8 +3,8 @@
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of whoever reads tensors for [`crate::Import`].
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+/// What went wrong for whoever reads tensors for [`crate::Import`].
+pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A mistake in settings or files, found before anything runs.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ pub enum Error {
         /// Name in the file.
         name: String,
         /// What happened.
-        source: Source,
+        source: ReadError,
     },
     /// An op was refused by the graph.
     #[error(transparent)]

@@ -14,7 +14,10 @@ impl ModelConfig {
     /// [`ModelConfig::check`].
     pub fn from_hf(value: &Value) -> Result<Self> {
         let Some(object) = value.as_object() else {
-            return Err(wrong("", "must be an object of settings".into()));
+            return Err(wrong(
+                "model_type",
+                format!("is missing: the file holds {value}, no object"),
+            ));
         };
         let keys = Keys { object, prefix: "" };
         keys.must_be("quantization_config", &[])?;

@@ -1,7 +1,7 @@
 //! Initial values of parameters. Every value depends on the seed, the parameter's name and its own index
 //! alone, so that neither order nor threads change a model.
 
-use tightrope_core::ops::uniform;
+use tightrope_core::ops::{RandomKey, uniform};
 
 use crate::params::{Init, Parameter};
 
@@ -20,22 +20,34 @@ pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
 pub fn fill_initial(parameter: &Parameter, seed: u64, first: usize, out: &mut [f32]) {
     let hash = fnv1a(&parameter.name);
     let key = [seed as u32, (seed >> 32) as u32, hash as u32, (hash >> 32) as u32];
-    let stored = parameter.stored();
-    for (index, value) in (first..).zip(out) {
-        *value = match parameter.init {
-            _ if index >= stored => 0.0,
-            Init::Zeros => 0.0,
-            Init::Ones => 1.0,
-            Init::Normal { std } => {
-                // Box and Muller (1958): two uniform numbers give elements 2k and 2k + 1.
-                let pair = (index & !1) as u64;
-                let radius = (-2.0 * (1.0 - uniform(key, STREAM, pair)).ln()).sqrt();
-                let angle = std::f64::consts::TAU * uniform(key, STREAM, pair + 1);
-                let turned = if index & 1 == 0 { angle.cos() } else { angle.sin() };
-                (std * radius * turned) as f32
+    let kept = parameter.stored().saturating_sub(first).min(out.len());
+    let (values, padding) = out.split_at_mut(kept);
+    padding.fill(0.0);
+    match parameter.init {
+        Init::Zeros => values.fill(0.0),
+        Init::Ones => values.fill(1.0),
+        Init::Normal { std } => {
+            // A pair of uniform numbers gives elements 2k and 2k + 1; a piece may begin or end within one.
+            let (head, pairs) = values.split_at_mut(kept.min(first & 1));
+            for value in head {
+                *value = (std * normal_pair(key, first as u64 - 1)[1]) as f32;
             }
-        };
+            for (pair, values) in
+                (first.next_multiple_of(2) as u64..).step_by(2).zip(pairs.chunks_mut(2))
+            {
+                for (value, normal) in values.iter_mut().zip(normal_pair(key, pair)) {
+                    *value = (std * normal) as f32;
+                }
+            }
+        }
     }
+}
+
+/// Two standard normal numbers from uniform numbers `pair` and `pair + 1` (Box and Muller 1958).
+fn normal_pair(key: RandomKey, pair: u64) -> [f64; 2] {
+    let radius = (-2.0 * (1.0 - uniform(key, STREAM, pair)).ln()).sqrt();
+    let (sin, cos) = (std::f64::consts::TAU * uniform(key, STREAM, pair + 1)).sin_cos();
+    [radius * cos, radius * sin]
 }
 
 /// 64-bit FNV-1a hash (Fowler, Noll and Vo).
@@ -71,9 +83,11 @@ mod tests {
     fn neither_order_nor_pieces_matter() {
         let parameter = Parameter::new("w", &[9, 7], Init::Normal { std: 1.0 }).whole("w");
         let whole = initial_values(&parameter, 1 << 40);
-        let mut piece = vec![0.0; 20];
-        fill_initial(&parameter, 1 << 40, 13, &mut piece);
-        assert_eq!(whole[13..33], piece);
+        for (first, end) in [(13, 33), (12, 33), (13, 14), (0, 5), (62, 63), (40, 40)] {
+            let mut piece = vec![f32::NAN; end - first];
+            fill_initial(&parameter, 1 << 40, first, &mut piece);
+            assert_eq!(whole[first..end], piece, "{first}..{end}");
+        }
         assert_ne!(whole, initial_values(&parameter, 1 << 41));
         let other = Parameter { name: "v".into(), ..parameter };
         assert_ne!(whole, initial_values(&other, 1 << 40));

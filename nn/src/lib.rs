@@ -31,13 +31,15 @@ mod schedule;
 mod trainer;
 
 pub use config::{Family, ModelConfig};
-pub use error::{Error, Result, Source};
+pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
 pub use optim::{
     LossScale, Optimizer, Scalars, State, Trained, Update, UpdateOptions, append_update,
 };
-pub use params::{Exported, Import, Init, Parameter, Part, export, import, parameters};
+pub use params::{
+    Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,
+};
 pub use presets::{Preset, preset, presets};
 pub use schedule::{LearningRate, Schedule};
 pub use trainer::{Outcome, Planned, TrainError, Trainer, TrainerConfig};

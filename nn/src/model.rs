@@ -308,12 +308,10 @@ impl Model {
         let token = graph.one(Embedding, &[self.wte, tokens], "wte")?;
         let Some(wpe) = self.wpe else {
             let formula = pass.dropped(graph, input(0));
-            let unchanged = formula == input(0);
-            return if unchanged {
-                Ok(token)
-            } else {
-                pass.map(graph, formula, &[token], "embedding")
-            };
+            if formula == input(0) {
+                return Ok(token);
+            }
+            return pass.map(graph, formula, &[token], "embedding");
         };
         let time = graph.ty(tokens).last();
         let found = graph.ty(positions).clone();

@@ -14,7 +14,7 @@ use tightrope_core::expr::{Binary, Unary, constant, input};
 use tightrope_core::ops::{Map, Reduce, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
 
-use crate::error::{Result, ensure};
+use crate::error::{Error, Result, ensure};
 
 /// An update rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -257,15 +257,15 @@ impl Trained {
             (DType::F32, None) => Ok(Master::Weight),
             (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
             (DType::F16, Some(DType::F32)) => Ok(Master::Beside),
-            (dtype, low) => ensure(false, "low", || {
+            (dtype, low) => {
                 let low = low.map_or("nothing".into(), |dtype| dtype.to_string());
-                format!(
+                let problem = format!(
                     "`{}` is {dtype} with {low} beside it; supported: f32 with nothing, bf16 with i16, \
                      f16 with f32",
                     self.name
-                )
-            })
-            .map(|()| Master::Weight),
+                );
+                Err(Error::Setting { key: "low", problem })
+            }
         }
     }
 }
@@ -290,7 +290,9 @@ pub fn append_update(
     ensure(weight_decay.is_finite() && weight_decay >= 0.0, "weight_decay", || {
         format!("{weight_decay} must not be negative")
     })?;
-    ensure(clip.is_none_or(|clip| clip > 0.0), "clip", || "must be above 0".into())?;
+    ensure(clip.is_none_or(|clip| clip > 0.0), "clip", || {
+        format!("{} must be above 0; leave it out for none", clip.unwrap_or_default())
+    })?;
     ensure(!trained.is_empty(), "trained", || "names no parameter to update".into())?;
     let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use tightrope_core::graph::nearest;
 
 use crate::config::{Family, ModelConfig};
-use crate::error::{Error, Result, Source};
+use crate::error::{Error, ReadError, Result};
 use crate::{gpt2, llama};
 
 /// How a parameter's values begin.
@@ -115,12 +115,23 @@ impl Parameter {
     }
 }
 
-/// All parameters of a model in a fixed order: embeddings, blocks, final norm, and the head where it's
-/// untied.
+/// All parameters of a model that passes [`ModelConfig::check`], in a fixed order: embeddings, blocks, final
+/// norm, and the head where it's untied.
 pub fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     match config.family {
         Family::Gpt2 => gpt2::parameters(config),
         Family::Llama => llama::parameters(config),
+    }
+}
+
+/// Rows of the Hugging Face tensor `name` on which the loss doesn't depend, often none: in GPT-2 the key bias
+/// adds one number to all scores of a query, which leaves their softmax as it is. Its gradient is rounding
+/// noise, which Adam scales up, so two correct runs differ there.
+pub fn zero_gradient_rows(config: &ModelConfig, name: &str) -> Range<usize> {
+    if config.family == Family::Gpt2 && name.ends_with(".attn.c_attn.bias") {
+        config.channels..2 * config.channels
+    } else {
+        0..0
     }
 }
 
@@ -137,7 +148,7 @@ pub(crate) fn residual_init(config: &ModelConfig) -> Init {
 }
 
 /// Reads a tensor of a file by name: its shape and values.
-pub type Get<'a> = dyn FnMut(&str) -> std::result::Result<(Vec<usize>, Vec<f32>), Source> + 'a;
+pub type Get<'a> = dyn FnMut(&str) -> std::result::Result<(Vec<usize>, Vec<f32>), ReadError> + 'a;
 
 /// The tensors of a Hugging Face file, matched to a model's parameters.
 #[derive(Clone, Debug)]
@@ -152,11 +163,12 @@ impl Import {
     /// head of a tied model.
     ///
     /// # Errors
-    /// [`Error::UnexpectedTensor`] and [`Error::MissingTensor`].
+    /// [`Error::UnexpectedTensor`], [`Error::MissingTensor`], and as [`ModelConfig::check`].
     pub fn new<S: AsRef<str>>(
         config: &ModelConfig,
         names: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
+        config.check()?;
         let list = parameters(config);
         let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
         let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
@@ -174,7 +186,7 @@ impl Import {
                     let problem = "is in the file twice, with and without its prefix";
                     return Err(unexpected(file, problem, None));
                 }
-            } else if !is_buffer(file) && !(config.tied && file == "lm_head.weight") {
+            } else if !is_buffer(file) && (file != "lm_head.weight" || !config.tied) {
                 let problem = "is not part of the model that config.json describes";
                 let nearest = nearest(file, known.iter().copied());
                 return Err(unexpected(file, problem, nearest));
@@ -293,8 +305,10 @@ mod tests {
     use super::*;
     use crate::{ModelConfig, preset};
 
+    type File = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
     /// A file of a model in which element i of every tensor is `i`.
-    fn file(config: &ModelConfig) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
+    fn file(config: &ModelConfig) -> File {
         parameters(config)
             .iter()
             .flat_map(|p| p.parts.iter().map(|part| (part.name.clone(), p.part_shape(part))))
@@ -305,10 +319,7 @@ mod tests {
             .collect()
     }
 
-    fn read(
-        config: &ModelConfig,
-        file: &BTreeMap<String, (Vec<usize>, Vec<f32>)>,
-    ) -> Result<Vec<(usize, Vec<f32>)>> {
+    fn read(config: &ModelConfig, file: &File) -> Result<Vec<(usize, Vec<f32>)>> {
         let names: Vec<String> = file.keys().cloned().collect();
         import(config, &names, &mut |name| Ok(file[name].clone()))
     }
@@ -365,7 +376,7 @@ mod tests {
     #[test]
     fn prefixes_and_buffers_of_other_versions() {
         let config = &configs()[0];
-        let mut bare: BTreeMap<_, _> = file(config)
+        let mut bare: File = file(config)
             .into_iter()
             .map(|(name, tensor)| (name.trim_start_matches("transformer.").to_string(), tensor))
             .collect();
@@ -378,7 +389,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let config = &configs()[0];
-        let message = |change: &dyn Fn(&mut BTreeMap<String, (Vec<usize>, Vec<f32>)>)| {
+        let message = |change: &dyn Fn(&mut File)| {
             let mut file = file(config);
             change(&mut file);
             read(config, &file).unwrap_err().to_string()

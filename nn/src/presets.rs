@@ -66,11 +66,11 @@ const fn llama(name: &'static str, extents: [usize; 7], tied: bool) -> Preset {
 }
 
 /// All presets, the smaller first within each group: byte vocabularies; GPT-2's vocabulary; Llama's.
-pub const fn presets() -> &'static [Preset] {
+pub fn presets() -> &'static [Preset] {
     &PRESETS
 }
 
-const PRESETS: [Preset; 19] = [
+static PRESETS: [Preset; 19] = [
     gpt2("tiny", [2, 64, 2, 64, 256]),
     gpt2("small", [4, 128, 4, 128, 256]),
     gpt2("shakespeare", [6, 384, 6, 256, 256]),

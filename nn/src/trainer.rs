@@ -64,6 +64,8 @@ struct Handles {
     inputs: Inputs,
     loss: Tensor,
     loss_sum: Option<Tensor>,
+    /// Gradients that micro-steps add to; none where a step is one micro-batch.
+    accumulators: Vec<Tensor>,
     low: Vec<Tensor>,
     update: Update,
     loss_scale: Option<LossScale>,
@@ -135,7 +137,7 @@ impl Planned {
         };
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
-        let (loss, loss_sum, update) =
+        let (loss, loss_sum, accumulators, update) =
             training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
         graph.begin("eval");
         let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
@@ -157,8 +159,17 @@ impl Planned {
             None
         };
         let plan = Plan::new(graph, &config.options, target)?;
-        let handles =
-            Handles { inputs, loss, loss_sum, low, update, loss_scale, eval_loss, decode };
+        let handles = Handles {
+            inputs,
+            loss,
+            loss_sum,
+            accumulators,
+            low,
+            update,
+            loss_scale,
+            eval_loss,
+            decode,
+        };
         Ok(Self { plan, config: config.clone(), model, handles })
     }
 
@@ -200,7 +211,8 @@ impl Planned {
     }
 }
 
-/// Appends the programs of a training step: its loss, the sum of losses over micro-steps, the update.
+/// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
+/// micro-steps, the update.
 fn training(
     graph: &mut Graph,
     config: &TrainerConfig,
@@ -208,7 +220,7 @@ fn training(
     inputs: &Inputs,
     low: &[Tensor],
     loss_scale: Option<&LossScale>,
-) -> Result<(Tensor, Option<Tensor>, Update)> {
+) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
     let steps = config.accumulation();
     let share = 1.0 / steps as f64;
     let one = Type::new(DType::F32, [1]);
@@ -277,7 +289,7 @@ fn training(
     for tensor in [total, update.grad_norm, update.ok] {
         graph.result(tensor);
     }
-    Ok((total, loss_sum, update))
+    Ok((total, loss_sum, accumulators.into_iter().flatten().collect(), update))
 }
 
 /// A planned training step on a device.
@@ -445,6 +457,21 @@ impl Trainer {
         lr: f64,
         micro_batches: &[(&[i32], &[i32])],
     ) -> std::result::Result<(), TrainError> {
+        self.step_unless(step, lr, micro_batches, &mut || false).map(|_| ())
+    }
+
+    /// As [`Trainer::step`], but asks `stop` before every micro-batch. Once it says so, the step is
+    /// abandoned and the trainer is as before it, and `false` comes back.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub fn step_unless(
+        &mut self,
+        step: u64,
+        lr: f64,
+        micro_batches: &[(&[i32], &[i32])],
+        stop: &mut dyn FnMut() -> bool,
+    ) -> std::result::Result<bool, TrainError> {
         let expected = self.config.accumulation();
         if micro_batches.len() != expected {
             return Err(TrainError::Batch {
@@ -455,12 +482,26 @@ impl Trainer {
         self.write_scalars(step, lr)?;
         let program = if self.handles.loss_sum.is_some() { "micro" } else { "train" };
         for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
+            if stop() {
+                self.clear_gradients()?;
+                return Ok(false);
+            }
             self.write_batch(tokens, targets)?;
             self.write_key(step, micro)?;
             self.session.run(program)?;
         }
         if self.handles.loss_sum.is_some() {
             self.session.run("update")?;
+        }
+        Ok(true)
+    }
+
+    /// Sets the sums of gradients to 0, as the update leaves them.
+    fn clear_gradients(&mut self) -> std::result::Result<(), TrainError> {
+        for index in 0..self.handles.accumulators.len() {
+            let tensor = self.handles.accumulators[index];
+            let bytes = vec![0; self.session.plan().graph.ty(tensor).bytes()];
+            self.session.write(tensor, &bytes)?;
         }
         Ok(())
     }
@@ -520,7 +561,14 @@ impl Trainer {
         step: u64,
         micro_batches: &[(&[i32], &[i32])],
     ) -> std::result::Result<Option<NonFinite>, TrainError> {
-        let program = if self.handles.loss_sum.is_some() { "micro" } else { "train" };
+        let program = match self.handles.loss_sum {
+            Some(sum) => {
+                // The sum still holds what went wrong.
+                self.session.write_values(sum, &[0.0])?;
+                "micro"
+            }
+            None => "train",
+        };
         for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
             self.write_batch(tokens, targets)?;
             self.write_key(step, micro)?;

@@ -280,6 +280,19 @@ impl fmt::Display for Report {
     }
 }
 
+/// The checked-in list of what a backend doesn't support, `unsupported/<backend>.txt` in this crate, for
+/// [`Report::problems`]. A backend without a file supports everything.
+///
+/// # Errors
+/// Where the file is there and can't be read as text.
+pub fn unsupported(backend: &str) -> std::io::Result<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/unsupported");
+    match std::fs::read_to_string(format!("{folder}/{backend}.txt")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        other => other,
+    }
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {

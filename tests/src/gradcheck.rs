@@ -57,7 +57,7 @@ const SMALLEST: f64 = 1e-6;
 const STEP: f64 = 2e-5;
 
 /// Elements checked one by one in a tensor that has more.
-const ELEMENTS: usize = 48;
+const ELEMENTS: usize = 40;
 
 /// How far the gradient of one input is from its difference quotients.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -330,9 +330,12 @@ fn largest(values: &[f64]) -> f64 {
     )
 }
 
-/// The cases whose gradients are checked: each that is different in f64, step functions apart.
+/// The cases whose gradients are checked: each that is different in f64, apart from step functions and
+/// from shapes that only try a device's dispatch.
 pub fn candidates() -> Vec<Case> {
-    let cases = cases::all().into_iter().filter(|case| !cases::splits_bits(&case.op));
+    let long = |entry: &Sample| entry.ty.shape.contains(&cases::MANY_ROWS);
+    let apt = |case: &Case| !cases::splits_bits(&case.op) && !case.inputs.iter().any(long);
+    let cases = cases::all().into_iter().filter(apt);
     cases::distinct(cases.map(|case| retyped(&case, &widened)).collect())
 }
 

@@ -1,25 +1,14 @@
 //! Every case on the CPU.
 
-use std::{fs, path::Path};
-
 use conformance::cases;
-use conformance::conformance::{Mode, block_on, run};
+use conformance::conformance::{Mode, block_on, run, unsupported};
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::{Backend, DType, Op};
-
-/// The checked-in list of what a backend doesn't support; a backend without a file supports everything.
-fn unsupported(backend: &str) -> String {
-    let path = format!("{}/unsupported/{backend}.txt", env!("CARGO_MANIFEST_DIR"));
-    if !Path::new(&path).exists() {
-        return String::new();
-    }
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 fn check(mut backend: Cpu) {
     let report = block_on(run(&mut backend, &cases::all(), Mode::Check));
     println!("{}\n{report}", backend.name());
-    let problems = report.problems(&unsupported("cpu"));
+    let problems = report.problems(&unsupported("cpu").expect("a readable list"));
     assert!(
         problems.is_empty(),
         "{} on {}:\n{}",

@@ -24,6 +24,7 @@
 //! allocates besides, inside the `gemm` crate, per thread: packing buffers of at most 2.2 MiB, freed with
 //! each block, and one buffer of the size of the L2 cache it detects, kept.
 
+#[cfg(target_arch = "x86_64")]
 mod blocks;
 mod finish;
 #[cfg(target_arch = "x86_64")]
@@ -207,7 +208,7 @@ impl Path {
 
     /// # Safety
     ///
-    /// As [`gemm`].
+    /// As [`gemm()`].
     unsafe fn run(
         self,
         product: &Product,
@@ -235,7 +236,7 @@ impl Path {
 }
 
 /// Computes `product` on up to `threads` threads of the current rayon pool (0 counts as 1); one thread
-/// stays on the caller's, so it may be called from inside a rayon task.
+/// stays on the caller's, so it may be called from inside a rayon task. Small products take fewer threads.
 ///
 /// # Errors
 ///
@@ -251,7 +252,7 @@ pub unsafe fn gemm(product: &Product, threads: usize, scratch: &mut [u8]) -> Res
     unsafe { Path::detect(product.lhs.element, product.rhs.element).run(product, threads, scratch) }
 }
 
-/// Bytes of scratch that [`gemm`] needs for an m×k · k×n product of these types on this CPU. Any
+/// Bytes of scratch that [`gemm()`] needs for an m×k · k×n product of these types on this CPU. Any
 /// alignment will do. Grows with `threads`, up to a few MiB each.
 pub fn scratch_bytes(
     m: usize,
@@ -264,7 +265,7 @@ pub fn scratch_bytes(
     Path::detect(lhs, rhs).scratch_bytes(m, n, k, threads)
 }
 
-/// Name of the kernel that [`gemm`] uses for operands of these types on this CPU.
+/// Name of the kernel that [`gemm()`] uses for operands of these types on this CPU.
 pub fn kernel_name(lhs: Element, rhs: Element) -> &'static str {
     Path::detect(lhs, rhs).name()
 }

@@ -1,8 +1,10 @@
 //! Layer norm and RMS norm over the last axis.
 //!
-//!   x̂[r,c] = (x[r,c] − mean[r])·rstd[r]        y[r,c] = x̂[r,c]·weight[c] + bias[c]
-//!   dx[r,c] = rstd·(g − mean_c g − x̂·mean_c(g·x̂)) with g = dy·weight
-//!   dweight[c] = Σᵣ dy·x̂                        dbias[c] = Σᵣ dy
+//! ```text
+//! x̂[r,c] = (x[r,c] − mean[r])·rstd[r]        y[r,c] = x̂[r,c]·weight[c] + bias[c]
+//! dx[r,c] = rstd·(g − mean_c g − x̂·mean_c(g·x̂)) with g = dy·weight
+//! dweight[c] = Σᵣ dy·x̂                        dbias[c] = Σᵣ dy
+//! ```
 //!
 //! R rows of C columns, C being the length of `weight`. Layer norm (Ba et al. 2016, arXiv:1607.06450)
 //! divides by √(variance + eps) with the biased variance; RMS norm (Zhang and Sennrich 2019,

@@ -1,10 +1,14 @@
 //! The commands, one file each.
 
 mod completions;
+mod eval;
+mod generate;
+mod train;
+mod verify;
 
 use anyhow::anyhow;
 
-use crate::args::{Bench, Command, Eval, Generate, Plan, Train};
+use crate::args::{Bench, Command, Plan};
 use crate::error::Failure;
 
 /// Runs one command.
@@ -14,14 +18,14 @@ use crate::error::Failure;
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Completions(args) => return Ok(completions::run(args)?),
-        Command::Train(Train { settings, .. })
-        | Command::Plan(Plan { settings, .. })
-        | Command::Generate(Generate { settings, .. })
-        | Command::Eval(Eval { settings, .. })
-        | Command::Bench(Bench { settings, .. }) => {
+        Command::Train(args) => return train::run(args),
+        Command::Generate(args) => return generate::run(args),
+        Command::Eval(args) => return eval::run(args),
+        Command::Verify(args) => return verify::run(args),
+        Command::Plan(Plan { settings, .. }) | Command::Bench(Bench { settings, .. }) => {
             settings.load(None)?;
         }
-        Command::Verify(_) | Command::Doctor(_) => {}
+        Command::Doctor(_) => {}
     }
     Err(Failure::failed(
         anyhow!("this build of tightrope doesn't have this command"),

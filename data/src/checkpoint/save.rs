@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::manifest::hex;
 use super::{
-    Contents, FOLDER, FORMAT, MANIFEST, MODEL, Manifest, OPTIMIZER, REPLACED, STEP, TEMPORARY,
-    entries, list, parse_step,
+    Contents, FOLDER, FORMAT, LOCK, MANIFEST, MODEL, Manifest, OPTIMIZER, REPLACED, STEP,
+    TEMPORARY, entries, list, parse_step,
 };
 use crate::safetensors::{Tensor, is_file_name, write_file};
 use crate::{Error, Result};
@@ -34,6 +33,7 @@ pub fn save(
     let folder = root.as_ref().join(FOLDER);
     fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
     sync_folder(root.as_ref())?;
+    let _lock = lock(&folder)?;
     clean_up(&folder)?;
     let step = manifest.step;
     let temporary = temporary(&folder, step);
@@ -51,7 +51,19 @@ pub fn save(
 }
 
 fn temporary(folder: &Path, step: u64) -> PathBuf {
-    folder.join(format!("{TEMPORARY}{step}-{}", process::id()))
+    folder.join(format!("{TEMPORARY}{step}"))
+}
+
+/// Waits until no other process saves here. The system unlocks the file when a process dies, so
+/// that whoever holds the lock knows every temporary folder to be abandoned.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(LOCK);
+    let file = File::create(&path).map_err(Error::io("create", &path))?;
+    match file.lock() {
+        // Some network file systems have no locks; two runs in one folder are a mistake there.
+        Err(e) if e.kind() != ErrorKind::Unsupported => Err(Error::io("lock", path)(e)),
+        _ => Ok(file),
+    }
 }
 
 /// Writes all files into a new folder and flushes them and it to disk.
@@ -121,14 +133,11 @@ fn publish(folder: &Path, temporary: &Path, complete: &Path, step: u64) -> Resul
     Ok(())
 }
 
-/// Removes temporary folders of processes that have ended, and finishes replacements they began.
+/// Removes the temporary folders of earlier processes, and finishes the replacements they began.
 fn clean_up(folder: &Path) -> Result<()> {
     for (name, path) in entries(folder)? {
-        if let Some(owner) = name.strip_prefix(TEMPORARY) {
-            let pid = owner.rsplit('-').next().and_then(|pid| pid.parse().ok());
-            if !pid.is_some_and(is_running) {
-                fs::remove_dir_all(&path).map_err(Error::io("remove", path))?;
-            }
+        if name.starts_with(TEMPORARY) {
+            fs::remove_dir_all(&path).map_err(Error::io("remove", path))?;
         } else if let Some(step) = parse_step(&name, REPLACED) {
             let complete = folder.join(format!("{STEP}{step}"));
             if complete.exists() {
@@ -139,12 +148,6 @@ fn clean_up(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether another process of that number exists. Where /proc is missing none is taken to: two
-/// runs in one folder are a mistake in any case.
-fn is_running(pid: u32) -> bool {
-    pid != process::id() && Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Removes checkpoints older than the `keep` newest up to `step`. Each is renamed first, so that a

@@ -77,10 +77,10 @@ pub fn write<'a>(
     write_file(path.as_ref(), tensors.into_iter().collect(), metadata).map(drop)
 }
 
-/// The bytes [`write`] would write, for where there are no files.
+/// The bytes [`write()`] would write, for where there are no files.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn to_bytes<'a>(
     tensors: impl IntoIterator<Item = Tensor<'a>>,
     metadata: &BTreeMap<String, String>,
@@ -98,7 +98,7 @@ pub(crate) struct Written {
     pub tensors: Vec<(String, u64)>,
 }
 
-/// [`write`], with the hashes.
+/// [`write()`], with the hashes.
 pub(crate) fn write_file(
     path: &Path,
     tensors: Vec<Tensor<'_>>,

@@ -18,7 +18,6 @@ struct Setup {
     scale: Option<LossScale>,
     update: Update,
     optimizer: Optimizer,
-    options: UpdateOptions,
 }
 
 impl Setup {
@@ -52,7 +51,7 @@ impl Setup {
         let update =
             append_update(&mut graph, &optimizer, &options, &trained, loss, scale.as_ref())
                 .unwrap();
-        Self { graph, trained, loss, scale, update, optimizer, options }
+        Self { graph, trained, loss, scale, update, optimizer }
     }
 
     /// Writes masters of all parameters.

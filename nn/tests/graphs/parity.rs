@@ -8,7 +8,7 @@ use serde_json::Value;
 use tightrope_core::{Class, DType, Graph, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
     BuildOptions, DecodeInputs, Exported, Inputs, Model, ModelConfig, Optimizer, Precision,
-    Trained, Update, UpdateOptions, append_update, export, import,
+    Trained, Update, UpdateOptions, append_update, export, import, zero_gradient_rows,
 };
 
 use crate::interpreter::Interpreter;
@@ -197,7 +197,8 @@ impl Built {
         run.scalar(self.loss)
     }
 
-    /// Largest relative L2 distance of `found` to the recorded tensors `prefix`, over all parameters.
+    /// Largest relative L2 distance of `found` to the recorded tensors `prefix`, over all parameters; rows
+    /// whose gradient is rounding noise aren't compared.
     fn distance(&self, case: &Case, prefix: &str, found: impl Fn(usize) -> Vec<f64>) -> f64 {
         let mut largest: f64 = 0.0;
         for (index, parameter) in self.model.parameters().iter().enumerate() {
@@ -205,7 +206,13 @@ impl Built {
             for Exported { name, shape, values } in export(parameter, &found) {
                 let (expected_shape, expected) = &case.recorded.tensors[&format!("{prefix}{name}")];
                 assert_eq!(&shape, expected_shape, "{name}");
-                let distance = relative_l2(&values, expected);
+                let noise = zero_gradient_rows(&case.config, &name);
+                let determined = |values: &[f32]| -> Vec<f32> {
+                    let kept =
+                        values.iter().enumerate().filter(|(index, _)| !noise.contains(index));
+                    kept.map(|(_, &value)| value).collect()
+                };
+                let distance = relative_l2(&determined(&values), &determined(expected));
                 assert!(distance < 1e-4, "{} {prefix}{name}: {distance:e}", case.name);
                 largest = largest.max(distance);
             }
@@ -310,6 +317,22 @@ fn ten_steps_of_adamw() {
         }
         let weights =
             built.distance(&case, "after.", |index| run.read(built.model.weights()[index]));
+        // What the loss doesn't depend on may wander, but no faster than the learning rate.
+        let bound = case.setting("steps") * case.setting("lr") * 1.1;
+        for (index, parameter) in built.model.parameters().iter().enumerate() {
+            let found: Vec<f32> =
+                run.read(built.model.weights()[index]).into_iter().map(|x| x as f32).collect();
+            for Exported { name, values, .. } in export(parameter, &found) {
+                let rows = zero_gradient_rows(&case.config, &name);
+                let first = &case.model.tensors[&name].1;
+                for (found, first) in values[rows.clone()].iter().zip(&first[rows]) {
+                    assert!(
+                        f64::from((found - first).abs()) < bound,
+                        "{name}: {found}, was {first}"
+                    );
+                }
+            }
+        }
         println!("{}: weights after ten steps {weights:.1e}", case.name);
     }
 }
@@ -317,13 +340,14 @@ fn ten_steps_of_adamw() {
 #[test]
 fn sixteen_bits_come_close() {
     for case in cases() {
-        for (precision, within) in [(Precision::BF16, 3e-2), (Precision::F16, 4e-3)] {
+        for (precision, within) in [(Precision::BF16, 5e-3), (Precision::F16, 5e-4)] {
             let mut graph = Graph::new();
             let built = build(&mut graph, &case, precision);
             let run = Interpreter::new(&graph);
             built.start(&run, &case);
             let loss = built.micro_step(&run, &case, 0, 1.0);
             let expected = f64::from(case.values("loss")[0]);
+            eprintln!("XX {:?} {:e}", precision, loss - expected);
             assert!((loss - expected).abs() < within, "{} {precision:?}: {loss}", case.name);
             assert!((loss - expected).abs() > 1e-7, "{precision:?} rounds nothing");
             for &gradient in &built.gradients {

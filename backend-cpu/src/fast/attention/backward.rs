@@ -1,9 +1,12 @@
 //! dqkv = backward of attention, from qkv, out, lse and dout.
 //!
 //! With s = scale·q·k, p = exp(s − lse) and δ = Σ dout∘out per query:
-//!   dv[j] = Σᵢ p[i,j]·dout[i]                dp[i,j] = dout[i]·v[j]
-//!   ds[i,j] = p[i,j]·(dp[i,j] − δ[i])        dq[i] = scale·Σⱼ ds[i,j]·k[j]
-//!   dk[j] = scale·Σᵢ ds[i,j]·q[i]
+//!
+//! ```text
+//! dv[j] = Σᵢ p[i,j]·dout[i]                dp[i,j] = dout[i]·v[j]
+//! ds[i,j] = p[i,j]·(dp[i,j] − δ[i])        dq[i] = scale·Σⱼ ds[i,j]·k[j]
+//! dk[j] = scale·Σᵢ ds[i,j]·q[i]
+//! ```
 //!
 //! One task is a key-value head of one sequence and owns its dk and dv, which collect the query heads
 //! of the group in order. Queries go in the outer loop, so that dq is complete after each of its tiles.

@@ -4,10 +4,10 @@
 //! pass by, each small enough for L1; every tile is finished (scaled, rounded, written) after the last
 //! slice. Until then its sums wait in scratch, in f32.
 
-use super::finish::{Sums, finish_avx2};
+use super::finish::{Sums, finish_avx2, prefetch};
 use super::kernels::{Kernel, ROWS, Tile};
 use super::pack::{Block, Side, pack};
-use super::schedule::{ALIGN, Scratch, share};
+use super::schedule::{ALIGN, Scratch, share, useful};
 use super::{Product, kernels};
 
 /// Most lanes in a slice: an lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
@@ -39,7 +39,7 @@ pub(super) struct Layout {
 impl Layout {
     /// For an m×k · k×n product with m, n ≥ 1.
     pub(super) fn new(kernel: &Kernel, m: usize, n: usize, k: usize, threads: usize) -> Self {
-        let threads = threads.max(1);
+        let threads = useful(threads, m, n, k);
         let all_lanes = k.div_ceil(kernel.per_lane).max(1);
         let slices = all_lanes.div_ceil(SLICE);
         let lanes = all_lanes.div_ceil(slices);
@@ -187,6 +187,7 @@ impl Job<'_> {
                 // SAFETY: panels start at their vectors times the lanes; the sums of tiles follow each
                 // other where there are several slices, and share a place otherwise.
                 unsafe {
+                    let stride = vectors * kernel.vector;
                     let tile = Tile {
                         lanes,
                         rows,
@@ -196,17 +197,19 @@ impl Job<'_> {
                         sums: sums.add(sums_at),
                         resume: area.resume,
                     };
-                    kernel.run(&tile);
-                    let stride = vectors * kernel.vector;
+                    let done = Sums {
+                        ptr: tile.sums,
+                        stride,
+                        row: area.i + i,
+                        column: area.j + j,
+                        rows,
+                        columns,
+                    };
                     if area.last {
-                        let done = Sums {
-                            ptr: tile.sums,
-                            stride,
-                            row: area.i + i,
-                            column: area.j + j,
-                            rows,
-                            columns,
-                        };
+                        prefetch(self.product.0, done);
+                    }
+                    kernel.run(&tile);
+                    if area.last {
                         finish_avx2(self.product.0, done);
                     }
                     if self.layout.slices > 1 {

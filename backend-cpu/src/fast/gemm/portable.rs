@@ -5,7 +5,7 @@
 //! widened to f32 a block at a time.
 
 use super::finish::{Sums, finish, read};
-use super::schedule::{ALIGN, Scratch, share};
+use super::schedule::{ALIGN, Scratch, share, useful};
 use super::{Element, Mat, Product};
 
 /// Rows and columns of a block, and depth of a slice.
@@ -31,7 +31,7 @@ impl Layout {
         Self {
             row_blocks,
             column_blocks,
-            workers: threads.clamp(1, row_blocks * column_blocks),
+            workers: useful(threads, m, n, k).min(row_blocks * column_blocks),
             lhs_bytes: bytes(m, k),
             rhs_bytes: bytes(k, n),
             sums_bytes: bytes(m, n),

@@ -7,6 +7,14 @@ use rayon::prelude::*;
 /// Bytes that every piece of scratch is aligned to: a cache line, and an AVX-512 vector.
 pub(super) const ALIGN: usize = 64;
 
+/// Multiply-adds below which another thread costs more than it saves: some 5 µs of work.
+const GRAIN: usize = 1 << 18;
+
+/// How many of `threads` an m×k · k×n product can keep busy; at least 1.
+pub(super) fn useful(threads: usize, m: usize, n: usize, k: usize) -> usize {
+    threads.min(m.saturating_mul(n).saturating_mul(k) / GRAIN).max(1)
+}
+
 /// Calls `work(worker, next)` once per worker, where `next()` hands out the tasks `0..tasks`, each once.
 ///
 /// Workers take tasks as they become free, so a thread that the system slows down takes fewer.

@@ -197,14 +197,19 @@ struct Run {
 
 /// All paths that this CPU can run for the case's operands.
 fn paths(case: &Case) -> Vec<Path> {
-    let mut paths = vec![Path::Portable];
+    let both_bf16 = case.elements[..2] == [Element::Bf16; 2];
     #[cfg(target_arch = "x86_64")]
-    {
-        let both_bf16 = case.elements[0] == Element::Bf16 && case.elements[1] == Element::Bf16;
-        let usable = kernels::ALL.iter().filter(|k| k.supported() && (both_bf16 || !k.is_bf16()));
-        paths.extend(usable.map(|k| Path::Packed(k)));
-    }
-    paths
+    let packed = kernels::ALL
+        .iter()
+        .filter(|k| k.supported() && (both_bf16 || !k.is_bf16()))
+        .map(|k| Path::Packed(k))
+        .collect();
+    #[cfg(not(target_arch = "x86_64"))]
+    let packed = {
+        let _ = both_bf16;
+        Vec::new()
+    };
+    [vec![Path::Portable], packed].concat()
 }
 
 fn check(case: Case) {

@@ -1,7 +1,9 @@
 //! Cross-entropy over rows of logits, as the chunked linear-cross-entropy calls it.
 //!
-//!   loss[r] = lse[r] − logits[r, target[r]]         lse[r] = ln Σ_c exp(logits[r,c])
-//!   dlogits[r,c] = (softmax[r,c] − [c = target[r]])·scale
+//! ```text
+//! loss[r] = lse[r] − logits[r, target[r]]         lse[r] = ln Σ_c exp(logits[r,c])
+//! dlogits[r,c] = (softmax[r,c] − [c = target[r]])·scale
+//! ```
 //!
 //! Logits are (R, P) with P ≥ V: columns V.. are padding, have probability 0 and gradient 0. A row
 //! whose target is negative is ignored: loss 0, gradient 0.

@@ -7,7 +7,7 @@ use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
 /// Columns per task of [`scatter_add`]: whole cache lines.
 const COLUMNS: usize = 64;
 
-/// out[r, :] = table[ids[r], :] for table (V, C), ids (R) and out (R, C), C being `columns`.
+/// `out[r, :] = table[ids[r], :]` for table (V, C), ids (R) and out (R, C), C being `columns`.
 ///
 /// # Errors
 /// An id is negative, or V or more.
@@ -55,7 +55,7 @@ fn copy_rows_body<S: Simd, W: Storage, X: Storage>(
     }
 }
 
-/// dtable[ids[r], :] += dy[r, :], in the order of r, for dy (R, C), ids (R) and dtable (V, C), C being
+/// `dtable[ids[r], :] += dy[r, :]`, in the order of r, for dy (R, C), ids (R) and dtable (V, C), C being
 /// `columns`. Tasks own columns, not rows, so that a frequent token is no bottleneck.
 ///
 /// # Errors

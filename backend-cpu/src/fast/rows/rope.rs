@@ -1,10 +1,12 @@
 //! Rotary position embedding (Su et al. 2021, arXiv:2104.09864) in Hugging Face's half-split
 //! convention (`rotate_half`): channel i of a head is paired with channel i + D/2,
 //!
-//!   (x[i], x[i + D/2]) is rotated by the angle position · theta^(−2i/D).
+//! ```text
+//! (x[i], x[i + D/2]) is rotated by the angle position · theta^(−2i/D)
+//! ```
 
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
-use crate::fast::vmath::{Isa, Simd, Storage, dispatched, sin_cos};
+use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, sin_cos};
 
 /// Positions per task.
 const BLOCK: usize = 64;
@@ -107,11 +109,29 @@ fn rotate_rows_body<S: Simd, X: Storage>(
         }
         for head in row.chunks_exact_mut(d).take(rotary.rotated) {
             let (low, high) = head.split_at_mut(d / 2);
-            for (((a, b), &cos), &sin) in low.iter_mut().zip(high).zip(&*cos).zip(&*sin) {
-                let (x, y) = (a.to_f32(), b.to_f32());
-                *a = X::from_f32(S::mul_add(x, cos, -(y * sin)));
-                *b = X::from_f32(S::mul_add(y, cos, x * sin));
+            let (low, low_rest) = low.as_chunks_mut::<LANES>();
+            let (high, high_rest) = high.as_chunks_mut::<LANES>();
+            let (cos, cos_rest) = cos.as_chunks::<LANES>();
+            let (sin, sin_rest) = sin.as_chunks::<LANES>();
+            for ((a, b), (cos, sin)) in low.iter_mut().zip(high).zip(cos.iter().zip(sin)) {
+                rotate_lanes::<S, X>(a, b, cos, sin);
             }
+            rotate_lanes::<S, X>(low_rest, high_rest, cos_rest, sin_rest);
         }
     }
+}
+
+/// Rotates (a, b), at most [`LANES`] pairs, by way of f32: a loop that converts and computes at once
+/// does not vectorise for 16-bit storage.
+#[inline(always)]
+fn rotate_lanes<S: Simd, X: Storage>(a: &mut [X], b: &mut [X], cos: &[f32], sin: &[f32]) {
+    let (mut x, mut y) = ([0.0; LANES], [0.0; LANES]);
+    X::load(a, &mut x);
+    X::load(b, &mut y);
+    let pairs = x.iter_mut().zip(&mut y).zip(cos.iter().zip(sin));
+    for ((x, y), (&cos, &sin)) in pairs {
+        (*x, *y) = (S::mul_add(*x, cos, -(*y * sin)), S::mul_add(*y, cos, *x * sin));
+    }
+    X::store(&x, a);
+    X::store(&y, b);
 }

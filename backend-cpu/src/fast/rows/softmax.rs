@@ -4,7 +4,7 @@ use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
 use crate::fast::vmath::reduce::{dot, fold};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
 
-/// y[r,c] = exp(x[r,c]) / Σ_c exp(x[r,c]) for x (R, C) of `columns` C.
+/// `y[r,c] = exp(x[r,c]) / Σ_c exp(x[r,c])` for x (R, C) of `columns` C.
 ///
 /// # Panics
 /// If the lengths do not agree.

@@ -9,7 +9,7 @@ pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
     rows.div_ceil(partial_rows(rows)) * columns
 }
 
-/// to[c] = Σᵣ x[r,c], or += where `accumulate`, for x (R, C), C being the length of `to`: the gradient
+/// `to[c] = Σᵣ x[r,c]`, or `+=` where `accumulate`, for x (R, C), C being the length of `to`: the gradient
 /// of a bias. Two stages, over fixed blocks of rows and then over the blocks in order.
 ///
 /// # Panics
@@ -45,7 +45,7 @@ fn add_rows_body<S: Simd, X: Storage>(x: &[X], to: &mut [f32]) {
     }
 }
 
-/// to[r] = Σ_c x[r,c] for x (R, C), R being the length of `to`.
+/// `to[r] = Σ_c x[r,c]` for x (R, C), R being the length of `to`.
 ///
 /// # Panics
 /// If `x` is not whole rows.

@@ -5,7 +5,7 @@
 pub(crate) const LANES: usize = 16;
 
 /// An instruction set. The methods on vectors are `unsafe` because they may only run on a CPU that
-/// has it; inside a function instantiated by [`dispatched!`] that holds.
+/// has it; inside a function instantiated by `dispatched!` that holds.
 pub trait Simd: Copy + Send + Sync + 'static {
     /// A register of [`Simd::WIDTH`] f32.
     type Vector: Copy;

@@ -78,7 +78,7 @@ pub(crate) fn exponentiate<S: Simd>(x: &mut [f32], valid: usize, shift: f32) -> 
     fold(sums, |a, b| a + b)
 }
 
-/// The second stage of a sum over rows: to[c] = Σ partial[block · stride + offset + c], or +=, over the
+/// The second stage of a sum over rows: `to[c] = Σ partial[block · stride + offset + c]`, or `+=`, over the
 /// blocks in order.
 pub(crate) fn sum_partials(
     partial: &[f32],

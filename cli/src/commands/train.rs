@@ -1,0 +1,366 @@
+//! `tightrope train`: a run from its settings to its last checkpoint.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use serde_json::{Value, json};
+use tightrope_core::plan;
+use tightrope_data::checkpoint;
+use tightrope_nn::{ModelConfig, Planned, Precision, Trainer, TrainerConfig};
+
+use crate::args::Train;
+use crate::error::{Failure, Help as _};
+use crate::metrics::MetricsFile;
+use crate::progress::{Progress, human_bytes, human_count};
+use crate::run::corpus::{self, Data};
+use crate::run::evaluate::{self, Evaluation};
+use crate::run::figures::resident_peak;
+use crate::run::source::{RUN_SETTINGS, Source};
+use crate::run::state::{self, Done, Saved};
+use crate::run::training::{Ended, Outputs, Training};
+use crate::run::{directory, training};
+use crate::settings::{self, MicroBatch, Settings};
+use crate::setup;
+use crate::signals::Interrupt;
+use crate::tensorboard::EventWriter;
+
+/// Trains, then prints the held-out loss and a sample; with `--json`, one object at the end.
+///
+/// # Errors
+/// Wrong settings, data or files; a step that doesn't fit; a loss that isn't finite; a full disk.
+/// [`Failure::Interrupted`] after SIGINT or SIGTERM.
+pub fn run(args: &Train) -> Result<(), Failure> {
+    let interrupt = Interrupt::install()?;
+    train(args, &mut || interrupt.requested())
+}
+
+/// As [`run`], with `stop` asked before every micro-batch whether to end.
+fn train(args: &Train, stop: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
+    let Prepared { dir, settings, model, data, planned, from, notes } = prepare(args)?;
+    let predicted = planned.plan.arena_bytes;
+    let device = setup::device(&settings)?;
+    let table = table(&settings, &model, &data, &planned, &device.name());
+    let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
+    let done = from.fill(&mut trainer, &settings)?;
+    let steps = settings.train.steps.unwrap_or_default();
+    let metrics = match done.steps {
+        0 => MetricsFile::create(&dir)?,
+        step => MetricsFile::resume(&dir, step)?,
+    };
+    let events = EventWriter::create(&dir)?;
+    let mut progress = Progress::new(steps, done.steps, args.json);
+    for note in &notes {
+        progress.note(&format!("note: {note}"));
+    }
+    progress.note(&table);
+    let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data };
+    let mut outputs = Outputs { metrics, events, progress };
+    let mut run = Training::new(saved, &mut trainer, done)?;
+    let ended = run.train(&mut outputs, stop)?;
+    let summary = run.summary();
+    outputs.progress.finish();
+    if ended == Ended::Interrupted {
+        say_how_to_resume(args.json, &dir, summary.done.steps, steps);
+        return Err(Failure::Interrupted);
+    }
+    let evaluation = evaluate::held_out(&mut trainer, &data.held_out, None)?;
+    let sample = training::sample(&mut trainer, &data, &settings, steps)?;
+    outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
+    if args.json {
+        let tokens = (trainer.config().batch * trainer.config().time) as f64;
+        let step_s = summary.times.median();
+        let object = json!({
+            "steps": summary.done.steps,
+            "tokens": summary.done.tokens,
+            "first_loss": summary.first_loss,
+            "last_loss": summary.last_loss,
+            "step_s": step_s,
+            "tokens_per_s": step_s.map(|seconds| tokens / seconds),
+            "heldout_loss": evaluation.map(|evaluation| evaluation.loss),
+            "heldout_tokens": evaluation.map(|evaluation| evaluation.tokens),
+            "predicted_peak_bytes": predicted,
+            "measured_peak_bytes": trainer.allocated_bytes(),
+            "resident_peak_bytes": resident_peak(),
+            "parameters": model.parameters(),
+            "skipped_steps": summary.skipped,
+            "run": dir,
+        });
+        print_lossy(&format!("{object}\n"));
+    } else {
+        print_lossy(&ending(&dir, evaluation.as_ref(), sample.as_deref(), &data));
+    }
+    Ok(())
+}
+
+/// A run that is ready to train, or to go on.
+struct Prepared {
+    dir: PathBuf,
+    settings: Settings,
+    model: ModelConfig,
+    data: Data,
+    planned: Planned,
+    from: From,
+    notes: Vec<String>,
+}
+
+/// Where the weights come from.
+enum From {
+    /// The seed.
+    Seed,
+    /// A model directory.
+    Model(Box<Source>),
+    /// A checkpoint of the run.
+    Checkpoint(Box<Source>),
+}
+
+impl From {
+    /// Sets weights, and optimizer state where there is any. Returns how far the run has come.
+    fn fill(&self, trainer: &mut Trainer, settings: &Settings) -> Result<Done, Failure> {
+        match self {
+            Self::Seed => {
+                trainer.initialise().map_err(setup::train_failure)?;
+                Ok(Done::default())
+            }
+            Self::Model(source) => {
+                source.load(trainer)?;
+                Ok(Done::default())
+            }
+            Self::Checkpoint(source) => {
+                source.load(trainer)?;
+                let Some(checkpoint) = &source.checkpoint else { return Ok(Done::default()) };
+                state::restore_optimizer(trainer, checkpoint)?;
+                let manifest = &checkpoint.manifest;
+                let done = Done {
+                    steps: manifest.step,
+                    windows: manifest.data.position,
+                    tokens: manifest.tokens_seen,
+                };
+                let steps = settings.train.steps.unwrap_or_default();
+                if done.steps > steps {
+                    return Err(Failure::usage(
+                        anyhow!("the run has done {} steps, more than `train.steps` = {steps}", done.steps),
+                        format!("give --steps {} or more", done.steps),
+                    ));
+                }
+                Ok(done)
+            }
+        }
+    }
+}
+
+/// Everything up to the first byte of the plan. The run directory is made last, so that a mistake leaves
+/// none behind.
+fn prepare(args: &Train) -> Result<Prepared, Failure> {
+    let Some(named) = &args.resume else {
+        let mut settings = args.settings.load(None)?;
+        let from = match &settings.model.init {
+            Some(init) => From::Model(Box::new(Source::open(init)?)),
+            None => From::Seed,
+        };
+        let model = setup::model_config(&settings)?;
+        settings = setup::filled(&settings, &model)?;
+        let data = Data::open(&settings, corpus::tokenizer(&settings, model.vocab)?, model.vocab)?;
+        let planned = plan_of(&mut settings, &model)?;
+        let dir = directory::create(settings.run.out.as_deref())?;
+        settings.run.out = Some(dir.clone());
+        let notes = match &from {
+            From::Model(source) => source.notes.clone(),
+            _ => Vec::new(),
+        };
+        let prepared = Prepared { dir, settings, model, data, planned, from, notes };
+        prepared.describe()?;
+        return Ok(prepared);
+    };
+    let out = args.settings.load(None)?.run.out;
+    let dir = directory::existing(named.as_deref(), out.as_deref())?;
+    let mut settings = args.settings.load(Some(&dir.join(RUN_SETTINGS)))?;
+    settings.run.out = Some(dir.clone());
+    let mut notes = Vec::new();
+    let (from, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
+        notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
+        let model = setup::model_config(&settings)?;
+        match &settings.model.init {
+            Some(init) => (From::Model(Box::new(Source::open(init)?)), model),
+            None => (From::Seed, model),
+        }
+    } else {
+        let source = Source::open(&dir)?;
+        notes.extend(source.notes.iter().cloned());
+        let model = source.config.clone();
+        setup::agrees(&settings, &model, &source.dir)?;
+        (From::Checkpoint(Box::new(source)), model)
+    };
+    settings = setup::filled(&settings, &model)?;
+    let tokenizer = match &from {
+        From::Checkpoint(source) => source.own_tokenizer(&settings)?,
+        _ => corpus::tokenizer(&settings, model.vocab)?,
+    };
+    let data = Data::open(&settings, tokenizer, model.vocab)?;
+    if let From::Checkpoint(source) = &from
+        && let Some(checkpoint) = &source.checkpoint
+    {
+        state::check_continues(checkpoint, &settings, &data)?;
+    }
+    let planned = plan_of(&mut settings, &model)?;
+    let prepared = Prepared { dir, settings, model, data, planned, from, notes };
+    prepared.describe()?;
+    Ok(prepared)
+}
+
+/// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
+/// makes the same ones, whatever memory is free then.
+fn plan_of(settings: &mut Settings, model: &ModelConfig) -> Result<Planned, Failure> {
+    let config = setup::trainer_config_of(settings, model.clone())?;
+    let device = setup::device(settings)?;
+    let planned = setup::planned_of(settings, config, &*device)?;
+    let TrainerConfig { micro_batch, precision, options, .. } = planned.config();
+    settings.train.micro_batch = MicroBatch::Size(*micro_batch);
+    settings.run.precision = match precision {
+        Precision::F32 => settings::Precision::F32,
+        Precision::BF16 => settings::Precision::Bf16,
+        Precision::F16 => settings::Precision::F16,
+    };
+    let chosen = match options.checkpoint {
+        plan::Checkpoint::None => Some(settings::Checkpoint::None),
+        plan::Checkpoint::Block => Some(settings::Checkpoint::Block),
+        plan::Checkpoint::Every(blocks) => Some(settings::Checkpoint::Every(blocks)),
+        plan::Checkpoint::Sqrt => Some(settings::Checkpoint::Sqrt),
+        plan::Checkpoint::Tensors(_) => None,
+    };
+    if let Some(chosen) = chosen {
+        settings.memory.checkpoint = chosen;
+    }
+    Ok(planned)
+}
+
+impl Prepared {
+    /// Writes `run.toml` and `plan.json`.
+    fn describe(&self) -> Result<(), Failure> {
+        self.settings
+            .write(&self.dir.join(RUN_SETTINGS))
+            .help("free some space, or give --out a directory that can be written")?;
+        let plan = plan_json(&self.settings, &self.planned)?;
+        directory::write(&self.dir.join("plan.json"), &format!("{plan:#}\n"))
+    }
+}
+
+/// The plan's report, and the choices that made it.
+fn plan_json(settings: &Settings, planned: &Planned) -> Result<Value, Failure> {
+    let config = planned.config();
+    let mut value = serde_json::to_value(planned.plan.report())
+        .map_err(|error| Failure::from(anyhow!(error).context("the plan doesn't fit JSON")))?;
+    value["budget_bytes"] = json!(settings.memory.budget.map(|bytes| bytes.0));
+    value["choices"] = json!({
+        "batch": config.batch,
+        "micro_batch": config.micro_batch,
+        "accumulation": config.accumulation(),
+        "checkpoint": config.options.checkpoint.to_string(),
+        "loss_chunk": config.build.loss_chunk,
+        "attention_chunk": config.build.attention_chunk,
+        "precision": config.precision,
+    });
+    Ok(value)
+}
+
+/// What is about to be trained, a line each.
+fn table(
+    settings: &Settings,
+    model: &ModelConfig,
+    data: &Data,
+    planned: &Planned,
+    device: &str,
+) -> String {
+    let config = planned.config();
+    let report = planned.plan.report();
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{name:<11}{value}");
+    };
+    let ModelConfig { layers, channels, heads, vocab, .. } = *model;
+    line(
+        "model",
+        format!(
+            "{}: {layers} layers of {channels} channels, {heads} heads, context {}, vocabulary {vocab}",
+            model.family.name(),
+            config.time
+        ),
+    );
+    line("parameters", human_count(model.parameters() as f64));
+    line("data", data.describe(settings));
+    let steps = settings.train.steps.unwrap_or_default();
+    let tokens = config.batch * config.time;
+    line(
+        "training",
+        format!(
+            "{steps} steps of {tokens} tokens ({} in all), {} sequences in {} of {}, {:?}",
+            human_count(steps as f64 * tokens as f64),
+            config.batch,
+            plural(config.accumulation(), "micro-batch", "micro-batches"),
+            config.micro_batch,
+            settings.train.optimizer,
+        ),
+    );
+    let classes: Vec<String> = report
+        .by_class
+        .iter()
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes)))
+        .collect();
+    line("memory", format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")));
+    line("device", format!("{device}, {:?}", config.precision).to_lowercase());
+    line("run", settings.run.out.as_deref().map_or(String::new(), |dir| dir.display().to_string()));
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn say_how_to_resume(json: bool, dir: &Path, done: u64, steps: u64) {
+    let shown = dir.display();
+    eprintln!(
+        "stopped after step {done} of {steps}; a checkpoint is written\n\
+         continue with: tightrope train --resume {shown}"
+    );
+    if json {
+        let object = json!({ "interrupted": true, "steps": done, "run": dir, "exit_code": 130 });
+        print_lossy(&format!("{object}\n"));
+    }
+}
+
+/// What a run ends with on the terminal.
+fn ending(
+    dir: &Path,
+    evaluation: Option<&Evaluation>,
+    sample: Option<&str>,
+    data: &Data,
+) -> String {
+    let mut text = String::new();
+    if let Some(evaluation) = evaluation {
+        let Evaluation { loss, tokens } = *evaluation;
+        let _ = write!(text, "held-out loss {loss:.4} nats per token over {tokens} tokens");
+        let _ = match data.tokenizer {
+            tightrope_data::Tokenizer::Byte if data.is_text => {
+                writeln!(text, " ({:.3} bits per byte)", evaluation.bits())
+            }
+            _ => writeln!(text, " (perplexity {:.2})", evaluation.perplexity()),
+        };
+    }
+    match sample {
+        Some(sample) => {
+            let _ = write!(text, "\nsample:\n{}\n\n", sample.trim_matches('\n'));
+        }
+        None => text += "no sample: the data is token ids, and no tokenizer was named\n",
+    }
+    let _ = writeln!(text, "more with: tightrope generate {}", dir.display());
+    text
+}
+
+/// A closed pipe leaves nobody to tell.
+fn print_lossy(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}

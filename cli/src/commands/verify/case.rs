@@ -1,0 +1,202 @@
+//! A recorded reference case: a Hugging Face model directory with a `case.safetensors` beside it.
+//!
+//! | tensor | holds |
+//! |---|---|
+//! | `tokens` | ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
+//! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
+//! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use tightrope_data::{SafeTensors, Weights};
+use tightrope_nn::{Import, ModelConfig, Optimizer, parameters};
+
+/// File with what was recorded.
+const RECORD: &str = "case.safetensors";
+
+/// A case, read and checked for consistent extents.
+pub struct Case {
+    /// Extents of the model.
+    pub config: ModelConfig,
+    /// B: sequences of a micro-batch.
+    pub batch: usize,
+    /// T: tokens of a sequence.
+    pub time: usize,
+    /// S: optimizer steps of the run.
+    pub steps: usize,
+    /// A: micro-batches of a step.
+    pub accumulation: usize,
+    /// Learning rate of every step.
+    pub lr: f64,
+    /// Decay of tensors of two or more dimensions.
+    pub weight_decay: f64,
+    /// AdamW.
+    pub optimizer: Optimizer,
+    /// Largest gradient norm; `None` where nothing was clipped.
+    pub clip: Option<f64>,
+    weights: Weights,
+    record: SafeTensors,
+    tokens: Vec<i32>,
+}
+
+impl Case {
+    /// Opens `model.safetensors`, `config.json` and `case.safetensors` in `dir`.
+    ///
+    /// # Errors
+    /// A missing or broken file, metadata that is missing or isn't a number, and tokens of another
+    /// shape than the metadata says.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        let config = read_config(&dir.join("config.json"))?;
+        let weights = Weights::open(dir)?;
+        let record = SafeTensors::open(dir.join(RECORD))?;
+        let settings = Metadata(&record);
+        let (batch, time) = (settings.size("batch")?, settings.size("seq")?);
+        let (steps, accumulation) = (settings.size("steps")?, settings.size("accumulate")?);
+        let optimizer = Optimizer::AdamW {
+            beta1: settings.number("beta1")?,
+            beta2: settings.number("beta2")?,
+            eps: settings.number("eps")?,
+        };
+        optimizer.check().with_context(|| settings.place())?;
+        let clip = settings.number("clip")?;
+        let (lr, weight_decay) = (settings.number("lr")?, settings.number("weight_decay")?);
+        let found = record.require("tokens")?;
+        let extents = steps.checked_mul(accumulation).and_then(|batches| batches.checked_add(1));
+        let expected = [extents.unwrap_or(usize::MAX), batch, time.saturating_add(1)];
+        ensure!(
+            found.shape == expected,
+            "{}, tensor \"tokens\": its shape is {:?} and the metadata makes it {expected:?}; \
+             record the case again",
+            record.path().display(),
+            found.shape
+        );
+        ensure!(
+            time <= config.context,
+            "{}: its sequences of {time} tokens are longer than the context of {} in config.json; \
+             the two files are of different models",
+            record.path().display(),
+            config.context
+        );
+        let tokens = found.to_i32()?;
+        let clip = (clip > 0.0).then_some(clip);
+        Ok(Self {
+            config,
+            batch,
+            time,
+            steps,
+            accumulation,
+            lr,
+            weight_decay,
+            optimizer,
+            clip,
+            weights,
+            record,
+            tokens,
+        })
+    }
+
+    /// Tokens and targets of batch `index`, B·T ids each; batch 0 is the one of the gradients.
+    pub fn ids(&self, index: usize) -> (Vec<i32>, Vec<i32>) {
+        let row = self.time + 1;
+        let rows = self.tokens[index * self.batch * row..][..self.batch * row].chunks_exact(row);
+        let tokens = rows.clone().flat_map(|row| &row[..self.time]).copied().collect();
+        (tokens, rows.flat_map(|row| &row[1..]).copied().collect())
+    }
+
+    /// The values of each parameter of the model before training, in the order of
+    /// [`tightrope_nn::parameters`].
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another shape, or holds something infinite.
+    pub fn initial(&self) -> anyhow::Result<Vec<Vec<f32>>> {
+        let import = Import::new(&self.config, self.weights.names())
+            .with_context(|| self.weights_place())?;
+        let mut get = |name: &str| {
+            let tensor = self.weights.require(name)?;
+            Ok((tensor.shape.to_vec(), tensor.to_f32()?))
+        };
+        parameters(&self.config)
+            .iter()
+            .map(|parameter| {
+                import.read(parameter, &mut get).with_context(|| self.weights_place())
+            })
+            .collect()
+    }
+
+    /// The recorded elements of `name`, which must be of this shape.
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another shape, or holds no floats.
+    pub fn recorded(&self, name: &str, shape: &[usize]) -> anyhow::Result<Vec<f32>> {
+        let tensor = self.record.require(name)?;
+        ensure!(
+            tensor.shape == shape,
+            "{}, tensor \"{name}\": its shape is {:?} and the model makes it {shape:?}; record the \
+             case again",
+            self.record.path().display(),
+            tensor.shape
+        );
+        Ok(tensor.to_f32()?)
+    }
+
+    fn weights_place(&self) -> String {
+        let file = self.weights.files().first().map(|file| file.path().display().to_string());
+        format!("can't read the model in `{}`", file.unwrap_or_default())
+    }
+}
+
+fn read_config(path: &Path) -> anyhow::Result<ModelConfig> {
+    let place = || format!("can't read `{}`", path.display());
+    let text = std::fs::read_to_string(path).with_context(place)?;
+    let value = serde_json::from_str(&text).with_context(place)?;
+    ModelConfig::from_hf(&value).with_context(place)
+}
+
+/// The settings of the recorded run, which the format keeps as text.
+struct Metadata<'a>(&'a SafeTensors);
+
+impl Metadata<'_> {
+    fn place(&self) -> String {
+        format!("{}, metadata", self.0.path().display())
+    }
+
+    fn get<T: FromStr>(&self, key: &str, kind: &str) -> anyhow::Result<T> {
+        let Some(text) = self.0.metadata().get(key) else {
+            bail!("{}: \"{key}\" is missing; record the case again", self.place());
+        };
+        text.parse().map_err(|_| anyhow!("{}: \"{key}\" is {text:?}, not {kind}", self.place()))
+    }
+
+    fn size(&self, key: &str) -> anyhow::Result<usize> {
+        let size: usize = self.get(key, "a whole number, 1 or more")?;
+        ensure!(size > 0, "{}: \"{key}\" is 0 and must be 1 or more", self.place());
+        Ok(size)
+    }
+
+    fn number(&self, key: &str) -> anyhow::Result<f64> {
+        let number: f64 = self.get(key, "a number")?;
+        ensure!(
+            number.is_finite() && number >= 0.0,
+            "{}: \"{key}\" is {number} and must be 0 or more",
+            self.place()
+        );
+        Ok(number)
+    }
+}
+
+/// Folders with recorded cases beside the repository, for tests; empty where there are none.
+#[cfg(test)]
+pub fn beside_the_repository() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/parity");
+    let Ok(entries) = std::fs::read_dir(&root) else {
+        eprintln!("NOT RUN: {} isn't there, so nothing was verified", root.display());
+        return vec![];
+    };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.join(RECORD).is_file());
+    found.sort();
+    assert!(!found.is_empty(), "{} holds no case", root.display());
+    found
+}

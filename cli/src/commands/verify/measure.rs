@@ -1,0 +1,257 @@
+//! Runs a recorded case on a device and measures how far each figure is from the recorded one.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tightrope_core::ops::Map;
+use tightrope_core::plan::{Options, Target};
+use tightrope_core::{
+    Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad,
+};
+use tightrope_nn::{
+    BuildOptions, Exported, Inputs, Model, Parameter, Planned, Precision, Trainer, TrainerConfig,
+    export, parameters, zero_gradient_rows,
+};
+
+use super::case::Case;
+
+/// Distances to the recorded figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Errors {
+    /// Loss of the first batch, nats.
+    pub loss_abs_err: f64,
+    /// Largest difference of a logit.
+    pub logits_max_abs_err: f64,
+    /// Relative L2 distance of each gradient, by Hugging Face name.
+    pub grad_rel_l2: BTreeMap<String, f64>,
+    /// Largest difference of a step's loss, nats.
+    pub train_loss_max_abs_err: f64,
+    /// Largest relative difference of a step's gradient norm.
+    pub train_grad_norm_max_rel_err: f64,
+    /// Relative L2 distance of each trained weight, by Hugging Face name.
+    pub after_rel_l2: BTreeMap<String, f64>,
+    /// Largest difference of a trained weight on which the loss doesn't depend, over S·lr: at each
+    /// step, rounding noise moves it by about the learning rate, either way.
+    pub free_weights_max_drift: f64,
+}
+
+/// Gives a fresh device: the gradients and the training run have a plan each.
+pub type Devices<'a> = &'a mut dyn FnMut() -> anyhow::Result<Box<dyn Backend>>;
+
+/// Runs `case` on the devices that `device` gives.
+///
+/// # Errors
+/// What the case's files and the device refuse.
+pub fn measure(case: &Case, device: Devices<'_>) -> anyhow::Result<Errors> {
+    let initial = case.initial()?;
+    let list = parameters(&case.config);
+    let pass = pollster::block_on(one_pass(case, &list, &initial, device()?))?;
+    let run = pollster::block_on(training_run(case, &list, &initial, device()?))?;
+    let loss = case.recorded("loss", &[1])?;
+    let logits = case.recorded("logits", &[case.batch, case.time, case.config.vocab])?;
+    let losses = case.recorded("train.losses", &[case.steps])?;
+    let norms = case.recorded("train.grad_norms", &[case.steps])?;
+    let mut errors = Errors {
+        loss_abs_err: largest_difference(&[pass.loss], &loss),
+        logits_max_abs_err: largest_difference(&pass.logits, &logits),
+        grad_rel_l2: BTreeMap::new(),
+        train_loss_max_abs_err: largest_difference(&run.losses, &losses),
+        train_grad_norm_max_rel_err: largest(
+            run.grad_norms.iter().zip(&norms).map(|(a, b)| relative_l2([(*a, *b)])),
+        ),
+        after_rel_l2: BTreeMap::new(),
+        free_weights_max_drift: 0.0,
+    };
+    for Exported { name, shape, values } in pass.gradients {
+        let expected = case.recorded(&format!("grad.{name}"), &shape)?;
+        let distance = relative_l2(pairs(&values, &expected));
+        errors.grad_rel_l2.insert(name, distance);
+    }
+    for Exported { name, shape, values } in run.weights {
+        let expected = case.recorded(&format!("after.{name}"), &shape)?;
+        let free = zero_gradient_rows(&case.config, &name);
+        let columns: usize = shape[1..].iter().product();
+        let free = free.start * columns..free.end * columns;
+        let (wandering, determined): (Vec<_>, Vec<_>) = pairs(&values, &expected)
+            .enumerate()
+            .partition(|(index, _)| free.contains(index));
+        let moved = largest(wandering.into_iter().map(|(_, (a, b))| f64::from(a - b).abs()));
+        let drift = if moved == 0.0 { 0.0 } else { moved / (case.steps as f64 * case.lr) };
+        errors.free_weights_max_drift = largest([errors.free_weights_max_drift, drift]);
+        let distance = relative_l2(determined.into_iter().map(|(_, pair)| pair));
+        errors.after_rel_l2.insert(name, distance);
+    }
+    Ok(errors)
+}
+
+/// What one forward and backward pass gives.
+struct Pass {
+    loss: f32,
+    /// (B, T, V), without the padding.
+    logits: Vec<f32>,
+    gradients: Vec<Exported>,
+}
+
+/// The programs of one pass.
+struct Programs {
+    plan: Plan,
+    inputs: Inputs,
+    weights: Vec<Tensor>,
+    loss: Tensor,
+    gradients: Vec<Tensor>,
+    logits: Tensor,
+}
+
+/// `gradients`: the loss and the gradient of every weight, all kept to the end; `logits`.
+fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> {
+    let mut graph = Graph::new();
+    let model = Model::declare(&mut graph, &case.config, Precision::F32)?;
+    let mut ids = |name: &str, shape: &[usize]| {
+        graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
+    };
+    let inputs = Inputs {
+        tokens: ids("tokens", &[case.batch, case.time]),
+        targets: ids("targets", &[case.batch, case.time]),
+        positions: ids("positions", &[case.time]),
+        start: ids("start", &[1]),
+        key: None,
+    };
+    graph.begin("gradients");
+    let seed = graph.one(Map::fill(1.0, &Type::new(DType::F32, [1])), &[], "loss_seed")?;
+    let loss = model.loss(&mut graph, &inputs, &BuildOptions::default())?;
+    let wanted: Vec<Wanted> = model.weights().iter().map(|&weight| weight.into()).collect();
+    let gradients: Vec<Tensor> =
+        grad(&mut graph, loss, seed, &wanted)?.into_iter().flatten().collect();
+    graph.result(loss);
+    gradients.iter().for_each(|&gradient| graph.result(gradient));
+    graph.begin("logits");
+    let logits = graph
+        .scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
+    graph.result(logits);
+    let weights = model.weights().to_vec();
+    let plan = Plan::new(graph, &Options::default(), target)?;
+    Ok(Programs { plan, inputs, weights, loss, gradients, logits })
+}
+
+async fn one_pass(
+    case: &Case,
+    list: &[Parameter],
+    initial: &[Vec<f32>],
+    device: Box<dyn Backend>,
+) -> anyhow::Result<Pass> {
+    let Programs { plan, inputs, weights, loss, gradients, logits } = programs(case, &*device)?;
+    let mut session = Session::new(plan, device)?;
+    for (&weight, values) in weights.iter().zip(initial) {
+        session.write_values(weight, values)?;
+    }
+    let (tokens, targets) = case.ids(0);
+    session.write_ids(inputs.tokens, &tokens)?;
+    session.write_ids(inputs.targets, &targets)?;
+    let positions: Vec<i32> = (0..case.time as i32).collect();
+    session.write_ids(inputs.positions, &positions)?;
+    session.write_ids(inputs.start, &[0])?;
+    session.run("gradients")?;
+    let loss = session.read_values(loss).await?[0];
+    let mut exported = vec![];
+    for (parameter, &gradient) in list.iter().zip(&gradients) {
+        exported.extend(export(parameter, &session.read_values(gradient).await?));
+    }
+    session.run("logits")?;
+    let padded = session.read_values(logits).await?;
+    let rows = padded.chunks_exact(case.config.padded_vocab());
+    let logits = rows.flat_map(|row| &row[..case.config.vocab]).copied().collect();
+    Ok(Pass { loss, logits, gradients: exported })
+}
+
+/// What a training run gives.
+struct Run {
+    losses: Vec<f32>,
+    grad_norms: Vec<f32>,
+    weights: Vec<Exported>,
+}
+
+async fn training_run(
+    case: &Case,
+    list: &[Parameter],
+    initial: &[Vec<f32>],
+    device: Box<dyn Backend>,
+) -> anyhow::Result<Run> {
+    let config = TrainerConfig {
+        model: case.config.clone(),
+        precision: Precision::F32,
+        batch: case.batch * case.accumulation,
+        micro_batch: case.batch,
+        time: case.time,
+        // The pass above takes the loss whole, so that both of its forms are held to the record.
+        build: BuildOptions { loss_chunk: 16, ..BuildOptions::default() },
+        optimizer: case.optimizer,
+        weight_decay: case.weight_decay,
+        clip: case.clip,
+        options: Options::default(),
+        seed: 0,
+        decode: 0,
+    };
+    let mut trainer = Trainer::new(Planned::new(&config, &*device)?, device)?;
+    for (index, values) in initial.iter().enumerate() {
+        trainer.set_weight(index, values)?;
+    }
+    let mut run = Run { losses: vec![], grad_norms: vec![], weights: vec![] };
+    for step in 0..case.steps {
+        let first = 1 + step * case.accumulation;
+        let ids: Vec<_> = (first..first + case.accumulation).map(|batch| case.ids(batch)).collect();
+        let micro_batches: Vec<(&[i32], &[i32])> =
+            ids.iter().map(|(tokens, targets)| (&**tokens, &**targets)).collect();
+        trainer.step(step as u64, case.lr, &micro_batches)?;
+        let outcome = trainer.outcome().await?;
+        run.losses.push(outcome.loss);
+        run.grad_norms.push(outcome.grad_norm);
+    }
+    for (index, parameter) in list.iter().enumerate() {
+        run.weights.extend(export(parameter, &trainer.weight(index).await?));
+    }
+    Ok(run)
+}
+
+fn pairs<'a>(found: &'a [f32], expected: &'a [f32]) -> impl Iterator<Item = (f32, f32)> + 'a {
+    found.iter().copied().zip(expected.iter().copied())
+}
+
+/// The largest of some distances; NaN where one is.
+fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, |most, value| if value > most || value.is_nan() { value } else { most })
+}
+
+fn largest_difference(found: &[f32], expected: &[f32]) -> f64 {
+    largest(pairs(found, expected).map(|(a, b)| (f64::from(a) - f64::from(b)).abs()))
+}
+
+/// ‖found − expected‖ / ‖expected‖; 0 where both are zero.
+fn relative_l2(pairs: impl IntoIterator<Item = (f32, f32)>) -> f64 {
+    let (mut difference, mut norm) = (0.0, 0.0);
+    for (found, expected) in pairs {
+        let (found, expected) = (f64::from(found), f64::from(expected));
+        difference += (found - expected).powi(2);
+        norm += expected.powi(2);
+    }
+    if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        assert_eq!(relative_l2([(3.0, 3.0), (5.0, 4.0)]), 0.2);
+        assert_eq!(relative_l2([(0.0, 0.0)]), 0.0);
+        assert_eq!(relative_l2([(1.0, 0.0)]), f64::INFINITY);
+        assert_eq!(largest_difference(&[1.0, -2.0], &[1.5, -1.0]), 1.0);
+    }
+
+    #[test]
+    fn nothing_hides_a_nan() {
+        assert!(relative_l2([(f32::NAN, 1.0), (1.0, 1.0)]).is_nan());
+        assert!(largest([1.0, f64::NAN, 2.0]).is_nan());
+        assert!(largest_difference(&[f32::NAN, 9.0], &[0.0, 0.0]).is_nan());
+    }
+}

@@ -1,0 +1,28 @@
+//! Results on stdout.
+
+use std::io::{ErrorKind, Write as _};
+
+use anyhow::Context as _;
+
+use crate::error::Failure;
+
+/// Prints a text as it is.
+///
+/// # Errors
+/// When stdout can't be written; a closed pipe is not an error.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("can't print the results").map_err(Failure::from)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints one object on a line of its own.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(object: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{object}\n"))
+}

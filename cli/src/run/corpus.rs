@@ -1,0 +1,122 @@
+//! Tokenizer and data of a run.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use tightrope_data::{Corpus, DataState, Source, Tokenizer, Tokens};
+
+use super::source;
+use crate::error::{Failure, Help as _};
+use crate::progress::human_count;
+use crate::settings::Settings;
+use crate::setup;
+
+// `BUILT_IN: &[(&str, &str)]`, names and texts, made by the build script.
+include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
+
+/// The data of a run, opened.
+pub struct Data {
+    /// The tokenizer of the text.
+    pub tokenizer: Tokenizer,
+    /// What is trained on.
+    pub train: Tokens,
+    /// What is held out for evaluation.
+    pub held_out: Tokens,
+    /// Whether its tokens can be shown as text: it isn't shards of ids whose tokenizer isn't known.
+    pub is_text: bool,
+    sources: Vec<Source>,
+    holdout: f64,
+}
+
+impl Data {
+    /// Opens the data that the settings name with the tokenizer that belongs to it, for a model of
+    /// `vocab` tokens.
+    ///
+    /// # Errors
+    /// Files that are missing, empty or malformed, and token ids that the model doesn't know.
+    pub fn open(settings: &Settings, tokenizer: Tokenizer, vocab: usize) -> Result<Self, Failure> {
+        let files = &settings.data.files;
+        let corpus = if files.is_empty() {
+            let documents = BUILT_IN.iter().map(|(name, text)| (*name, text.as_bytes()));
+            Corpus::from_documents(documents, &tokenizer)
+        } else {
+            Corpus::open(files, &tokenizer)
+        };
+        let corpus = corpus.help("check --data")?;
+        corpus.check_vocab(vocab).help("check --data and --vocab")?;
+        let holdout = settings.data.holdout;
+        let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
+        let sources = corpus.sources().to_vec();
+        let is_text = !only_shards(settings) || tokenizer.vocab_size() == vocab;
+        Ok(Self { tokenizer, train, held_out, is_text, sources, holdout })
+    }
+
+    /// What a checkpoint remembers after `position` windows.
+    pub fn state(&self, position: u64) -> DataState {
+        DataState::new(position, &self.sources, self.tokenizer.name(), self.holdout)
+    }
+
+    /// What it is, in a few words.
+    pub fn describe(&self, settings: &Settings) -> String {
+        let origin = match settings.data.files.as_slice() {
+            [] => "Tightrope's own source".to_owned(),
+            [file] => file.display().to_string(),
+            files => format!("{} files", files.len()),
+        };
+        let count = |tokens: &Tokens| human_count(tokens.len() as f64);
+        format!(
+            "{origin}: {} tokens to train on, {} held out, {}",
+            count(&self.train),
+            count(&self.held_out),
+            if self.is_text { self.tokenizer.name() } else { "ids" },
+        )
+    }
+}
+
+/// The tokenizer of a new run: the settings', else that of the model it starts from, else bytes.
+///
+/// # Errors
+/// A broken tokenizer file, or one with more tokens than the model.
+pub fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer, Failure> {
+    let tokenizer = match (&settings.data.tokenizer, &settings.model.init) {
+        (Some(name), _) => setup::tokenizer(name)?,
+        (None, Some(init)) if !only_shards(settings) => {
+            source::Source::open(init)?.tokenizer(settings)?
+        }
+        _ => Tokenizer::Byte,
+    };
+    // Shards are of ids already, and those are checked one by one.
+    if tokenizer.vocab_size() > vocab && !only_shards(settings) {
+        return Err(Failure::usage(
+            anyhow!(
+                "the tokenizer has {} tokens, and `model.vocab` is {vocab}",
+                tokenizer.vocab_size()
+            ),
+            "leave `model.vocab` out, or give the tokenizer of this vocabulary",
+        ));
+    }
+    Ok(tokenizer)
+}
+
+/// Whether the data is token ids, so that no tokenizer is needed to read it.
+fn only_shards(settings: &Settings) -> bool {
+    let shard = |file: &Path| file.extension().is_some_and(|extension| extension == "bin");
+    !settings.data.files.is_empty() && settings.data.files.iter().all(|file| shard(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_text_is_this_project() {
+        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        assert!(names.contains(&"Cargo.toml") && names.contains(&"cli/src/run/corpus.rs"));
+        assert!(!names.iter().any(|name| name.contains("target/") || name.contains(".git/")));
+        let bytes: usize = BUILT_IN.iter().map(|(_, text)| text.len()).sum();
+        assert!(bytes > 100_000, "{bytes}");
+        let data = Data::open(&Settings::default(), Tokenizer::Byte, 256).unwrap();
+        assert_eq!(data.train.len() + data.held_out.len(), bytes);
+    }
+}

@@ -1,0 +1,21 @@
+//! What the commands that run a model share.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`source`] | model directories: Hugging Face's, a checkpoint, a run |
+//! | [`corpus`] | tokenizer and data, the built-in text among them |
+//! | [`directory`] | the run directory |
+//! | [`state`] | a trainer to and from a checkpoint |
+//! | [`training`] | the loop over steps |
+//! | [`evaluate`] | loss on held-out data |
+//! | [`sample`] | text out of a model |
+//! | [`figures`] | what a run measures of itself |
+
+pub mod corpus;
+pub mod directory;
+pub mod evaluate;
+pub mod figures;
+pub mod sample;
+pub mod source;
+pub mod state;
+pub mod training;

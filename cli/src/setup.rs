@@ -1,0 +1,493 @@
+//! From settings to a planned training step: defaults, the model, the device, the plan.
+//!
+//! Every command that trains, plans or measures goes through here, so that what `plan` predicts is what
+//! `train` does.
+
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::plan::{self, Options, Target};
+use tightrope_core::{Backend, DeviceError, Phase, SessionError};
+use tightrope_data::Tokenizer;
+use tightrope_nn::{
+    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision,
+    TrainError,
+    TrainerConfig, preset,
+};
+
+use crate::error::{Failure, Help as _};
+use crate::progress::human_bytes;
+use crate::run::source::config_of;
+use crate::settings::{
+    self, Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Settings,
+};
+
+/// The model of a run that names no preset, no family and no `init`: small enough to train within
+/// minutes on two cores.
+const SMALL_GPT: ModelConfig = ModelConfig {
+    family: nn::Family::Gpt2,
+    layers: 4,
+    channels: 192,
+    heads: 6,
+    kv_heads: 6,
+    hidden: 768,
+    context: 128,
+    vocab: 256,
+    tied: true,
+    dropout: 0.0,
+    norm_eps: 1e-5,
+    rope_theta: 1e4,
+};
+/// Sequences of a step where neither the settings nor the memory say otherwise.
+const BATCH: usize = 16;
+/// Steps of a run that doesn't say how many.
+const STEPS: u64 = 600;
+/// Bytes of logits that exist at once where `memory.loss_chunk` is "auto"; rows come in multiples of 256,
+/// which sum in the same order.
+const LOGITS_BYTES: usize = 64 << 20;
+
+/// The settings with every size, step count and rate filled in: from `model.init`, the preset, the
+/// tokenizer, or the defaults. Filling in twice changes nothing.
+///
+/// # Errors
+/// An unknown preset, a model directory that can't be read, and settings that don't fit each other.
+pub fn resolved(settings: &Settings) -> Result<Settings, Failure> {
+    filled(settings, &model_config(settings)?)
+}
+
+/// As [`resolved`], of a model that is known already.
+///
+/// # Errors
+/// Settings that don't fit each other.
+pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Failure> {
+    let mut settings = settings.clone();
+    let context = settings.model.context.unwrap_or(model.context);
+    if context > model.context {
+        return Err(Failure::usage(
+            anyhow!("`model.context` is {context}, and the model has {} positions", model.context),
+            format!("give --context {} or less", model.context),
+        ));
+    }
+    let own = &mut settings.model;
+    own.family = Some(match model.family {
+        nn::Family::Gpt2 => Family::Gpt2,
+        nn::Family::Llama => Family::Llama,
+    });
+    own.layers = Some(model.layers);
+    own.channels = Some(model.channels);
+    own.heads = Some(model.heads);
+    own.kv_heads = Some(model.kv_heads);
+    own.hidden = Some(model.hidden);
+    own.context = Some(context);
+    own.vocab = Some(model.vocab);
+    own.tied = Some(model.tied);
+    own.dropout = Some(model.dropout);
+    // Narrow models bear higher rates: 1e-3 for 384 channels, as nanoGPT's, and inversely to the width.
+    let lr = (0.384 / model.channels as f64).min(3e-3);
+    settings.train.fill(BATCH, STEPS, lr);
+    settings.check()?;
+    Ok(settings)
+}
+
+/// The model that the settings describe. Its context is the number of positions it has, of which a run
+/// may use fewer.
+///
+/// # Errors
+/// As [`resolved`].
+pub fn model_config(settings: &Settings) -> Result<ModelConfig, Failure> {
+    let own = &settings.model;
+    let base = match (&own.init, &own.preset) {
+        (Some(init), _) => config_of(init)?,
+        (None, Some(name)) => preset(name).map_err(refused)?,
+        (None, None) if own.family == Some(Family::Llama) => {
+            preset("llama-small").map_err(refused)?
+        }
+        (None, None) => SMALL_GPT,
+    };
+    let mut config = base.clone();
+    if let Some(family) = own.family {
+        config.family = match family {
+            Family::Gpt2 => nn::Family::Gpt2,
+            Family::Llama => nn::Family::Llama,
+        };
+    }
+    config.layers = own.layers.unwrap_or(base.layers);
+    config.channels = own.channels.unwrap_or(base.channels);
+    config.heads = own.heads.unwrap_or(base.heads);
+    // Where the preset's head count is left behind, its grouping is too.
+    let kv_heads = if config.heads == base.heads && config.family == base.family {
+        base.kv_heads
+    } else {
+        config.heads
+    };
+    config.kv_heads = own.kv_heads.unwrap_or(kv_heads);
+    let hidden = base.hidden * config.channels / base.channels.max(1);
+    config.hidden = own.hidden.unwrap_or(hidden.max(1));
+    config.vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
+        (Some(vocab), _, _) => vocab,
+        (None, Some(name), None) => tokenizer(name)?.vocab_size(),
+        (None, _, _) => base.vocab,
+    };
+    config.tied = own.tied.unwrap_or(base.tied);
+    config.dropout = own.dropout.unwrap_or(base.dropout);
+    if let (Some(context), None) = (own.context, &own.init) {
+        config.context = context;
+    }
+    config.check().map_err(refused)?;
+    if let Some(init) = &own.init {
+        agrees(settings, &base, init)?;
+    }
+    Ok(config)
+}
+
+/// Whether the sizes that the settings name are those of the model in `dir`: weights of one shape can't
+/// start a model of another.
+///
+/// # Errors
+/// The first size that isn't.
+pub fn agrees(settings: &Settings, model: &ModelConfig, dir: &Path) -> Result<(), Failure> {
+    let own = &settings.model;
+    for (key, asked, found) in [
+        ("layers", own.layers, model.layers),
+        ("channels", own.channels, model.channels),
+        ("heads", own.heads, model.heads),
+        ("kv_heads", own.kv_heads, model.kv_heads),
+        ("hidden", own.hidden, model.hidden),
+        ("vocab", own.vocab, model.vocab),
+        ("tied", own.tied.map(usize::from), usize::from(model.tied)),
+    ] {
+        if let Some(asked) = asked.filter(|&asked| asked != found) {
+            return Err(Failure::usage(
+                anyhow!("`model.{key}` is {asked}, and the model in `{}` has {found}", dir.display()),
+                format!("leave `model.{key}` out, or start a model of these sizes from random weights"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The tokenizer called `name`: "byte" or "bytes", a `tokenizer.json`, or a directory with one.
+///
+/// # Errors
+/// A file that is missing or isn't a tokenizer.
+pub fn tokenizer(name: &str) -> Result<Tokenizer, Failure> {
+    if matches!(name, "byte" | "bytes") {
+        return Ok(Tokenizer::Byte);
+    }
+    let path = Path::new(name);
+    let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+    Tokenizer::open(path).help(
+        "`data.tokenizer` takes \"byte\", the path of a Hugging Face tokenizer.json, or a directory with one",
+    )
+}
+
+/// What the trainer is to do, before the planner's choices. Unset settings are [`resolved`] first.
+///
+/// # Errors
+/// As [`resolved`], and settings that this build has no means for.
+pub fn trainer_config(settings: &Settings) -> Result<TrainerConfig, Failure> {
+    trainer_config_of(settings, model_config(settings)?)
+}
+
+/// As [`trainer_config`], of a model that is known already.
+///
+/// # Errors
+/// As [`trainer_config`].
+pub fn trainer_config_of(
+    settings: &Settings,
+    model: ModelConfig,
+) -> Result<TrainerConfig, Failure> {
+    let settings = filled(settings, &model)?;
+    let Settings { train, memory, run, .. } = &settings;
+    if memory.optimizer_bits != 32 {
+        return Err(Failure::usage(
+            anyhow!("`memory.optimizer_bits` is {}", memory.optimizer_bits),
+            "this build keeps optimizer states in 32 bits; leave the setting out",
+        ));
+    }
+    if !memory.offload.is_empty() {
+        return Err(Failure::usage(
+            anyhow!("`memory.offload` is set, and the device is the cpu"),
+            "the cpu's memory is the host's, so nothing is gained; leave the setting out",
+        ));
+    }
+    let optimizer = match train.optimizer {
+        settings::Optimizer::AdamW => {
+            Optimizer::AdamW { beta1: train.beta1, beta2: train.beta2, eps: train.eps }
+        }
+        settings::Optimizer::Sgd => Optimizer::Sgd { momentum: train.beta1 },
+        settings::Optimizer::Lion => Optimizer::Lion { beta1: train.beta1, beta2: train.beta2 },
+    };
+    optimizer.check().map_err(refused)?;
+    learning_rate(&settings).check().map_err(refused)?;
+    let time = settings.model.context.unwrap_or(model.context);
+    let batch = train.batch.unwrap_or(BATCH);
+    let row = 4 * model.padded_vocab();
+    let loss_chunk = match memory.loss_chunk {
+        Chunk::Rows(rows) => rows,
+        Chunk::None => 0,
+        Chunk::Auto => (LOGITS_BYTES / row / 256).max(1) * 256,
+    };
+    let attention_chunk = match memory.attention_chunk {
+        Chunk::Rows(rows) => rows,
+        Chunk::None => time,
+        Chunk::Auto => 0,
+    };
+    Ok(TrainerConfig {
+        precision: match run.precision {
+            settings::Precision::F32 => Precision::F32,
+            settings::Precision::Bf16 => Precision::BF16,
+            settings::Precision::F16 => Precision::F16,
+        },
+        batch,
+        micro_batch: match train.micro_batch {
+            MicroBatch::Auto => batch,
+            MicroBatch::Size(size) => size,
+        },
+        time,
+        build: BuildOptions { loss_chunk, attention_chunk },
+        optimizer,
+        weight_decay: train.weight_decay,
+        clip: (train.clip > 0.0).then_some(train.clip),
+        options: Options {
+            checkpoint: match &memory.checkpoint {
+                Checkpoint::Auto | Checkpoint::None | Checkpoint::Keep(_) => plan::Checkpoint::None,
+                Checkpoint::Block => plan::Checkpoint::Block,
+                Checkpoint::Every(blocks) => plan::Checkpoint::Every(*blocks),
+                Checkpoint::Sqrt => plan::Checkpoint::Sqrt,
+            },
+            ..Options::default()
+        },
+        seed: train.seed,
+        decode: time,
+        model,
+    })
+}
+
+/// The learning rate of every step.
+pub fn learning_rate(settings: &Settings) -> LearningRate {
+    let train = &settings.train;
+    let lr = train.lr.unwrap_or(1e-3);
+    LearningRate {
+        schedule: match train.schedule {
+            settings::Schedule::Cosine => nn::Schedule::Cosine,
+            settings::Schedule::Linear => nn::Schedule::Linear,
+            settings::Schedule::Constant => nn::Schedule::Constant,
+        },
+        lr,
+        min_lr: train.min_lr.unwrap_or(lr / 10.0),
+        warmup: train.warmup.unwrap_or(0),
+        steps: train.steps.unwrap_or(STEPS),
+    }
+}
+
+/// The device that the settings name.
+///
+/// # Errors
+/// One that this build or this machine doesn't have.
+pub fn device(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
+    match settings.run.device {
+        Device::Auto | Device::Cpu => {
+            let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
+                .help("lower run.threads, or leave it out to use every core")?;
+            Ok(Box::new(cpu))
+        }
+        Device::Wgpu | Device::Cuda(_) => {
+            let asked = settings.run.device;
+            let found = Cpu::new(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
+            Err(Failure::failed(
+                anyhow!("no device `{asked}`: this build has no {} backend", backend_of(asked)),
+                format!("found: {found}; use --device cpu or --device auto"),
+            ))
+        }
+    }
+}
+
+fn backend_of(device: Device) -> &'static str {
+    match device {
+        Device::Auto | Device::Cpu => "cpu",
+        Device::Wgpu => "wgpu",
+        Device::Cuda(_) => "CUDA",
+    }
+}
+
+/// Bytes that a plan may take: `memory.budget`, else what the machine has free; `None` where neither
+/// is known.
+pub fn budget(settings: &Settings) -> Option<u64> {
+    settings.memory.budget.map(|Bytes(bytes)| bytes).or_else(free_memory)
+}
+
+/// Bytes of memory that the system could hand out now, as Linux estimates it.
+pub fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The plan of the training step: the fastest of those that fit the budget, within the choices that the
+/// settings leave open.
+///
+/// # Errors
+/// As [`trainer_config`]; [`Failure::DoesNotFit`] with the smallest arena found and a change that fits.
+pub fn planned(settings: &Settings, target: &dyn Target) -> Result<Planned, Failure> {
+    planned_of(settings, trainer_config(settings)?, target)
+}
+
+/// As [`planned`], of a trainer that is configured already.
+///
+/// # Errors
+/// As [`planned`].
+pub fn planned_of(
+    settings: &Settings,
+    config: TrainerConfig,
+    target: &dyn Target,
+) -> Result<Planned, Failure> {
+    let budget = budget(settings).unwrap_or(u64::MAX);
+    let (found, smallest) = fit(settings, &config, budget, target)?;
+    if let Some(planned) = found {
+        return Ok(planned);
+    }
+    let allowed = settings.memory.allow.contains(&Allow::Precision);
+    if allowed && config.precision == Precision::F32 {
+        let narrow = TrainerConfig { precision: Precision::BF16, ..config.clone() };
+        if let (Some(planned), _) = fit(settings, &narrow, budget, target)? {
+            return Ok(planned);
+        }
+    }
+    Err(does_not_fit(settings, &config, budget, smallest, target)?)
+}
+
+/// The fastest plan within `budget`, if any, and the smallest arena seen.
+fn fit(
+    settings: &Settings,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Target,
+) -> Result<(Option<Planned>, u64), Failure> {
+    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
+    if settings.memory.checkpoint == Checkpoint::Auto {
+        return Planned::within(config, budget, free_micro_batch, target).map_err(refused);
+    }
+    let mut smallest = u64::MAX;
+    for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
+        if !free_micro_batch && micro_batch != config.micro_batch {
+            continue;
+        }
+        let mut config = TrainerConfig { micro_batch, ..config.clone() };
+        if let Checkpoint::Keep(names) = &settings.memory.checkpoint {
+            config.options.checkpoint = all_but(names, &config, target)?;
+        }
+        let planned = Planned::new(&config, target).map_err(refused)?;
+        smallest = smallest.min(planned.plan.arena_bytes);
+        if planned.plan.arena_bytes <= budget {
+            return Ok((Some(planned), smallest));
+        }
+    }
+    Ok((None, smallest))
+}
+
+/// Recomputation of every activation inside a block but those of these names.
+fn all_but(
+    names: &[String],
+    config: &TrainerConfig,
+    target: &dyn Target,
+) -> Result<plan::Checkpoint, Failure> {
+    let graph = Planned::new(config, target).map_err(refused)?.plan.graph;
+    for name in names {
+        graph.find(name).help("name activations as `tightrope plan` lists them")?;
+    }
+    let mut dropped = Vec::new();
+    for program in &graph.programs {
+        if !program.nodes.iter().any(|node| node.phase == Phase::Backward) {
+            continue;
+        }
+        let forward = program.nodes.iter().filter(|node| node.phase == Phase::Forward);
+        for &tensor in forward.filter(|node| node.block.is_some()).flat_map(|node| &node.outputs) {
+            let info = graph.info(tensor);
+            let kept = names.contains(&info.name) || program.results.contains(&tensor);
+            if !kept && info.replaces.is_none() {
+                dropped.push(info.name.clone());
+            }
+        }
+    }
+    Ok(plan::Checkpoint::Tensors(dropped))
+}
+
+/// The failure, with the first change of a few that fits `budget`.
+fn does_not_fit(
+    settings: &Settings,
+    config: &TrainerConfig,
+    budget: u64,
+    smallest: u64,
+    target: &dyn Target,
+) -> Result<Failure, Failure> {
+    let free = |change: &dyn Fn(&mut Settings)| {
+        let mut free = settings.clone();
+        change(&mut free);
+        free
+    };
+    let open = free(&|settings| {
+        settings.train.micro_batch = MicroBatch::Auto;
+        settings.memory.checkpoint = Checkpoint::Auto;
+    });
+    let bf16 = TrainerConfig { precision: Precision::BF16, ..config.clone() };
+    let shorter = |parts: usize| {
+        let time = (config.time / parts).max(1);
+        TrainerConfig { time, decode: time, ..config.clone() }
+    };
+    let changes = [
+        ("--micro-batch auto --checkpoint auto".to_owned(), config.clone()),
+        ("--precision bf16".to_owned(), bf16),
+        (format!("--context {}", shorter(2).time), shorter(2)),
+        (format!("--context {}", shorter(4).time), shorter(4)),
+    ];
+    let mut cheapest = None;
+    for (words, changed) in changes {
+        if fit(&open, &changed, budget, target)?.0.is_some() {
+            cheapest = Some(words);
+            break;
+        }
+    }
+    let enough = format!("--memory {}", Bytes(smallest));
+    let help = match cheapest {
+        Some(words) => format!("{words} fits; so does {enough}"),
+        None => format!("{enough} fits; or choose a smaller model or a shorter --context"),
+    };
+    let message = format!(
+        "the training step takes {} at least, and {} are available",
+        exact_bytes(smallest),
+        exact_bytes(budget)
+    );
+    Ok(Failure::does_not_fit(anyhow!(message), help))
+}
+
+/// Bytes for people, and to the byte.
+pub fn exact_bytes(bytes: u64) -> String {
+    format!("{} ({bytes} bytes)", human_bytes(bytes))
+}
+
+/// A refusal of the model or the planner: wrong usage where a setting is, else a failure.
+pub fn refused(error: nn::Error) -> Failure {
+    match error {
+        nn::Error::Setting { key, .. } => {
+            let help = format!("change `{key}`; `tightrope train --help` lists what each setting takes");
+            Failure::usage(error, help)
+        }
+        nn::Error::UnknownPreset { .. } => {
+            Failure::usage(error, "`model.preset` takes one of these names")
+        }
+        error => Failure::failed(error, "check the model's files and settings"),
+    }
+}
+
+/// A refusal of the device, or of what it was given.
+pub fn train_failure(error: TrainError) -> Failure {
+    match error {
+        TrainError::Session(SessionError::Device(DeviceError::OutOfMemory { .. })) => {
+            Failure::does_not_fit(error, "give a smaller --memory, so that the plan leaves room")
+        }
+        error => Failure::failed(error, "try again, or choose another device with --device"),
+    }
+}
