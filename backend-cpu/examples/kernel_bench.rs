@@ -93,6 +93,8 @@ fn decode<T: Storage>(bench: &Bench, name: &str, threads: usize) {
     });
 }
 
+type OnSlice = fn(&[f32], &mut [f32]);
+
 fn functions(bench: &Bench) {
     // Small enough for the second-level cache: what is timed is the arithmetic, on one thread.
     let n = 32 * 1024;
@@ -100,7 +102,7 @@ fn functions(bench: &Bench) {
     let positive: Vec<f32> = x.iter().map(|x| x.abs() + 0.1).collect();
     let mut y = vec![0.0; n];
     let work = || Work::Bytes((8 * n) as f64);
-    let all: [(&str, fn(&[f32], &mut [f32]), &[f32]); 7] = [
+    let all: [(&str, OnSlice, &[f32]); 7] = [
         ("exp", vmath::exp_slice, &x),
         ("ln", vmath::ln_slice, &positive),
         ("tanh", vmath::tanh_slice, &x),

@@ -159,8 +159,8 @@ impl Tape {
     pub unsafe fn run(&self, inputs: &[View<'_>], outputs: &[View<'_>]) {
         let per_segment = self.map.inputs_per_segment(inputs.len());
         let key: RandomKey = match inputs.last() {
-            // SAFETY: a key is u32[4], which nothing writes meanwhile.
             Some(key) if self.map.is_random() => {
+                // SAFETY: a key is u32[4], which nothing writes meanwhile.
                 let words = unsafe { key.slice::<u32>() };
                 [words[0], words[1], words[2], words[3]]
             }

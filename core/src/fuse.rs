@@ -44,7 +44,7 @@ fn producers(graph: &Graph, program: &Program) -> Vec<Option<usize>> {
 /// forward pass.
 fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
     let producer = producers(graph, program);
-    let pairs: Vec<(usize, usize)> = program
+    let mut pairs: Vec<(usize, usize)> = program
         .nodes
         .iter()
         .enumerate()
@@ -60,6 +60,8 @@ fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
             known.then_some((forward, backward))
         })
         .collect();
+    // From the last gradient on, so that removing one moves none that is still to come.
+    pairs.sort_unstable_by_key(|&(_, backward)| std::cmp::Reverse(backward));
     for (forward, backward) in pairs {
         let mut node = program.nodes[backward].clone();
         node.phase = program.nodes[forward].phase;
@@ -113,6 +115,9 @@ fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usi
         _ => false,
     };
     let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);
+    // What outlives the program is overwritten only where the sum itself does so.
+    let may_write = graph.info(before).life == Life::Transient
+        || graph.info(sum.outputs[0]).replaces == Some(before);
     let only_reader = readers(graph, program)[new.index()] == 1;
     let reads_before = |node: &Node| node.inputs.contains(&before);
     // `before` must exist where the producer runs, and hold its value for nobody else from there on.
@@ -122,7 +127,7 @@ fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usi
         .enumerate()
         .any(|(offset, node)| made + offset != index && reads_before(node))
         && !program.results.contains(&before);
-    (can && alike && only_reader && exists && unread).then_some(made)
+    (can && alike && may_write && only_reader && exists && unread).then_some(made)
 }
 
 /// A map with one output that only one other map of the same shape reads becomes part of that one.

@@ -1,6 +1,6 @@
 //! `grad`: appends the backward pass to a graph.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Phase, Tensor};
 use crate::ops::{Map, Rule};
 
@@ -25,7 +25,7 @@ impl From<Tensor> for Wanted {
 /// readers, always the same.
 ///
 /// # Errors
-/// [`crate::Error::NoGradient`] where the loss depends on a wanted tensor through an op without one.
+/// [`Error::NoGradient`] where the loss depends on a wanted tensor through an op without one.
 pub fn grad(
     graph: &mut Graph,
     loss: Tensor,
@@ -61,10 +61,14 @@ pub fn grad(
             Some(index) => graph.in_block(index, run)?,
             None => run(graph)?,
         };
-        for (input, contribution) in node.inputs.iter().zip(contributions) {
+        for (index, (input, contribution)) in node.inputs.iter().zip(contributions).enumerate() {
             let Some(contribution) = contribution.filter(|_| needed[input.index()]) else {
                 continue;
             };
+            if graph.ty(contribution).shape != graph.ty(*input).shape {
+                let name = graph.info(node.outputs[0]).name.clone();
+                return Err(Error::NoGradient { op: node.op.name(), name, input: index });
+            }
             let sum = match gradients[input.index()] {
                 None => contribution,
                 Some(before) => {

@@ -27,6 +27,7 @@ mod model;
 mod optim;
 mod params;
 mod presets;
+mod programs;
 mod schedule;
 mod trainer;
 
@@ -41,5 +42,6 @@ pub use params::{
     Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,
 };
 pub use presets::{Preset, preset, presets};
+pub use programs::{Planned, TrainerConfig};
 pub use schedule::{LearningRate, Schedule};
-pub use trainer::{Outcome, Planned, TrainError, Trainer, TrainerConfig};
+pub use trainer::{Outcome, TrainError, Trainer};

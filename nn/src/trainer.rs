@@ -1,86 +1,9 @@
-//! `Trainer`: a model's training step as programs of one plan, and the session that replays them.
-//!
-//! | program | does |
-//! |---|---|
-//! | `train` | forward, backward and update, where a step is one micro-batch |
-//! | `micro` | forward and backward, adding to persistent gradients, where it's several |
-//! | `update` | gradient norm and optimizer, after the last `micro` |
-//! | `eval` | loss alone |
-//! | `decode` | one more token of a text, over a cache of keys and values |
+//! `Trainer`: a planned training step on a device, one call a step.
 
-use tightrope_core::expr::{constant, input};
-use tightrope_core::ops::Map;
-use tightrope_core::plan::{Checkpoint, Options, Target};
-use tightrope_core::{
-    Backend, Class, DType, DeviceError, Graph, NonFinite, Plan, Session, SessionError, Tensor,
-    Type, Wanted, grad,
-};
+use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError};
 
-use crate::error::ensure;
-use crate::{
-    BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Parameter,
-    Precision, Result, Trained, Update, UpdateOptions, append_update, fill_initial,
-};
-
-/// Everything that decides what a training step computes and what it needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainerConfig {
-    /// The model.
-    pub model: ModelConfig,
-    /// Storage of weights and activations.
-    pub precision: Precision,
-    /// Sequences of an optimizer step.
-    pub batch: usize,
-    /// Sequences of one pass; divides `batch`.
-    pub micro_batch: usize,
-    /// Tokens of a sequence, T.
-    pub time: usize,
-    /// Sizes that leave results as they are.
-    pub build: BuildOptions,
-    /// Update rule.
-    pub optimizer: Optimizer,
-    /// Decay of parameters of two or more dimensions.
-    pub weight_decay: f64,
-    /// Largest gradient norm.
-    pub clip: Option<f64>,
-    /// Choices of the planner.
-    pub options: Options,
-    /// Seed of weights and dropout.
-    pub seed: u64,
-    /// Positions of the decoder's cache; 0 for no `decode` program.
-    pub decode: usize,
-}
-
-impl TrainerConfig {
-    /// Micro-steps of an optimizer step.
-    pub fn accumulation(&self) -> usize {
-        self.batch / self.micro_batch
-    }
-}
-
-/// Tensors that the host writes and reads.
-#[derive(Clone, Debug)]
-struct Handles {
-    inputs: Inputs,
-    loss: Tensor,
-    loss_sum: Option<Tensor>,
-    /// Gradients that micro-steps add to; none where a step is one micro-batch.
-    accumulators: Vec<Tensor>,
-    low: Vec<Tensor>,
-    update: Update,
-    loss_scale: Option<LossScale>,
-    eval_loss: Tensor,
-    decode: Option<(DecodeInputs, Tensor)>,
-}
-
-/// A planned training step that no device has seen yet.
-pub struct Planned {
-    /// Where every byte goes.
-    pub plan: Plan,
-    config: TrainerConfig,
-    model: Model,
-    handles: Handles,
-}
+use crate::programs::{Handles, Planned, TrainerConfig};
+use crate::{LossScale, Model, Parameter, Precision, fill_initial};
 
 /// What one optimizer step came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,189 +32,6 @@ pub enum TrainError {
     },
 }
 
-impl Planned {
-    /// Builds all programs and plans them for `target`.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] and [`Error::Graph`].
-    pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
-        let TrainerConfig { batch, micro_batch, time, .. } = *config;
-        ensure(
-            micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
-            "micro_batch",
-            || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
-        )?;
-        let mut graph = Graph::new();
-        let model = Model::declare(&mut graph, &config.model, config.precision)?;
-        let low = model.declare_low(&mut graph);
-        let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
-            graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
-        };
-        let inputs = Inputs {
-            tokens: ids(&mut graph, "tokens", &[micro_batch, time]),
-            targets: ids(&mut graph, "targets", &[micro_batch, time]),
-            positions: ids(&mut graph, "positions", &[time]),
-            start: ids(&mut graph, "start", &[1]),
-            key: (config.model.dropout > 0.0)
-                .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
-        };
-        let loss_scale =
-            (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
-        let (loss, loss_sum, accumulators, update) =
-            training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
-        graph.begin("eval");
-        let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
-        graph.result(eval_loss);
-        let decode = if config.decode > 0 {
-            graph.begin("decode");
-            let inputs = DecodeInputs {
-                tokens: ids(&mut graph, "decode.tokens", &[1, 1]),
-                positions: ids(&mut graph, "decode.positions", &[1]),
-                start: inputs.start,
-            };
-            let logits = graph.scope("decode", |graph| {
-                let caches = model.caches(graph, 1, config.decode)?;
-                model.decode(graph, &inputs, &caches)
-            })?;
-            graph.result(logits);
-            Some((inputs, logits))
-        } else {
-            None
-        };
-        let plan = Plan::new(graph, &config.options, target)?;
-        let handles = Handles {
-            inputs,
-            loss,
-            loss_sum,
-            accumulators,
-            low,
-            update,
-            loss_scale,
-            eval_loss,
-            decode,
-        };
-        Ok(Self { plan, config: config.clone(), model, handles })
-    }
-
-    /// The fastest of a few plans that fit `budget` bytes: the largest micro-batch that fits without
-    /// recomputation, else with every block recomputed, else with nested segments. `None` where none
-    /// fits; the second value is the smallest arena seen.
-    ///
-    /// # Errors
-    /// As [`Planned::new`].
-    pub fn within(
-        config: &TrainerConfig,
-        budget: u64,
-        free_micro_batch: bool,
-        target: &dyn Target,
-    ) -> Result<(Option<Self>, u64)> {
-        let micro_batches: Vec<usize> = (1..=config.batch)
-            .rev()
-            .filter(|n| config.batch.is_multiple_of(*n))
-            .filter(|&n| free_micro_batch || n == config.micro_batch)
-            .collect();
-        let mut smallest = u64::MAX;
-        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
-            for &micro_batch in &micro_batches {
-                let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
-                let planned =
-                    Self::new(&TrainerConfig { micro_batch, options, ..config.clone() }, target)?;
-                smallest = smallest.min(planned.plan.arena_bytes);
-                if planned.plan.arena_bytes <= budget {
-                    return Ok((Some(planned), smallest));
-                }
-            }
-        }
-        Ok((None, smallest))
-    }
-
-    /// What it was planned for.
-    pub fn config(&self) -> &TrainerConfig {
-        &self.config
-    }
-}
-
-/// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
-/// micro-steps, the update.
-fn training(
-    graph: &mut Graph,
-    config: &TrainerConfig,
-    model: &Model,
-    inputs: &Inputs,
-    low: &[Tensor],
-    loss_scale: Option<&LossScale>,
-) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
-    let steps = config.accumulation();
-    let share = 1.0 / steps as f64;
-    let one = Type::new(DType::F32, [1]);
-    let accumulators: Vec<Option<Tensor>> = model
-        .parameters()
-        .iter()
-        .map(|parameter| {
-            let ty = Type::new(DType::F32, parameter.shape.clone());
-            let name = format!("grad.{}", parameter.name);
-            (steps > 1).then(|| graph.persistent(&name, ty, Class::Gradient))
-        })
-        .collect();
-    let loss_sum = (steps > 1).then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
-    graph.begin(if steps > 1 { "micro" } else { "train" });
-    // The seed comes first, so that the loss can make its gradient at once.
-    let seed = match loss_scale {
-        Some(scale) => {
-            let map = Map::new(input(0) * constant(share), DType::F32);
-            graph.one(map, &[scale.scale], "loss_seed")?
-        }
-        None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
-    };
-    let loss = model.loss(graph, inputs, &config.build)?;
-    let wanted: Vec<Wanted> = model
-        .weights()
-        .iter()
-        .zip(&accumulators)
-        .map(|(&tensor, &into)| Wanted { tensor, into })
-        .collect();
-    let gradients = grad(graph, loss, seed, &wanted)?;
-    let mut trained = vec![];
-    for (index, (parameter, gradient)) in model.parameters().iter().zip(gradients).enumerate() {
-        let gradient = gradient.ok_or_else(|| Error::Setting {
-            key: "model",
-            problem: format!("the loss doesn't depend on `{}`", parameter.name),
-        })?;
-        graph.info_mut(gradient).class = Class::Gradient;
-        trained.push(Trained {
-            name: parameter.name.clone(),
-            weight: model.weights()[index],
-            low: low.get(index).copied(),
-            gradient,
-            decay: parameter.decay,
-        });
-    }
-    let mut total = loss;
-    if let Some(sum) = loss_sum {
-        let add = Map {
-            in_place: vec![(0, 0)],
-            ..Map::new(input(0) + input(1) * constant(share), DType::F32)
-        };
-        graph.one(add, &[sum, loss], "loss_sum.next")?;
-        graph.begin("update");
-        // Programs share persistent tensors by storage: the update reads what the last micro-step left.
-        for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
-            trained.gradient = accumulator.unwrap_or(trained.gradient);
-        }
-        total = sum;
-    }
-    let options = UpdateOptions {
-        weight_decay: config.weight_decay,
-        clip: config.clip,
-        zero_gradients: steps > 1,
-    };
-    let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
-    for tensor in [total, update.grad_norm, update.ok] {
-        graph.result(tensor);
-    }
-    Ok((total, loss_sum, accumulators.into_iter().flatten().collect(), update))
-}
-
 /// A planned training step on a device.
 pub struct Trainer {
     session: Session,
@@ -305,10 +45,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
-    pub fn new(
-        planned: Planned,
-        backend: Box<dyn Backend>,
-    ) -> std::result::Result<Self, TrainError> {
+    pub fn new(planned: Planned, backend: Box<dyn Backend>) -> Result<Self, TrainError> {
         let Planned { plan, config, model, handles } = planned;
         let session = Session::new(plan, backend).map_err(SessionError::from)?;
         let mut trainer = Self { session, config, model, handles };
@@ -339,7 +76,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn initialise(&mut self) -> std::result::Result<(), TrainError> {
+    pub fn initialise(&mut self) -> Result<(), TrainError> {
         for index in 0..self.model.parameters().len() {
             let parameter = self.model.parameters()[index].clone();
             let mut values = vec![0.0; parameter.elements()];
@@ -353,11 +90,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
-    pub fn set_weight(
-        &mut self,
-        parameter: usize,
-        master: &[f32],
-    ) -> std::result::Result<(), TrainError> {
+    pub fn set_weight(&mut self, parameter: usize, master: &[f32]) -> Result<(), TrainError> {
         let weight = self.model.weights()[parameter];
         match (self.config.precision, self.handles.low.get(parameter)) {
             (Precision::BF16, Some(&low)) => {
@@ -381,7 +114,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn weight(&mut self, parameter: usize) -> std::result::Result<Vec<f32>, TrainError> {
+    pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
         let weight = self.model.weights()[parameter];
         match (self.config.precision, self.handles.low.get(parameter).copied()) {
             (Precision::BF16, Some(low)) => {
@@ -405,7 +138,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn state(&mut self, index: usize) -> std::result::Result<Vec<f32>, TrainError> {
+    pub async fn state(&mut self, index: usize) -> Result<Vec<f32>, TrainError> {
         Ok(self.session.read_values(self.handles.update.state[index].tensor).await?)
     }
 
@@ -413,11 +146,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
-    pub fn set_state(
-        &mut self,
-        index: usize,
-        values: &[f32],
-    ) -> std::result::Result<(), TrainError> {
+    pub fn set_state(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
         Ok(self.session.write_values(self.handles.update.state[index].tensor, values)?)
     }
 
@@ -425,7 +154,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn loss_scale(&mut self) -> std::result::Result<Option<[f32; 2]>, TrainError> {
+    pub async fn loss_scale(&mut self) -> Result<Option<[f32; 2]>, TrainError> {
         let Some(LossScale { scale, steps }) = self.handles.loss_scale else { return Ok(None) };
         let scale = self.session.read_values(scale).await?[0];
         Ok(Some([scale, self.session.read_values(steps).await?[0]]))
@@ -435,10 +164,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn set_loss_scale(
-        &mut self,
-        [scale, steps]: [f32; 2],
-    ) -> std::result::Result<(), TrainError> {
+    pub fn set_loss_scale(&mut self, [scale, steps]: [f32; 2]) -> Result<(), TrainError> {
         if let Some(tensors) = self.handles.loss_scale {
             self.session.write_values(tensors.scale, &[scale])?;
             self.session.write_values(tensors.steps, &[steps])?;
@@ -456,7 +182,7 @@ impl Trainer {
         step: u64,
         lr: f64,
         micro_batches: &[(&[i32], &[i32])],
-    ) -> std::result::Result<(), TrainError> {
+    ) -> Result<(), TrainError> {
         self.step_unless(step, lr, micro_batches, &mut || false).map(|_| ())
     }
 
@@ -471,7 +197,7 @@ impl Trainer {
         lr: f64,
         micro_batches: &[(&[i32], &[i32])],
         stop: &mut dyn FnMut() -> bool,
-    ) -> std::result::Result<bool, TrainError> {
+    ) -> Result<bool, TrainError> {
         let expected = self.config.accumulation();
         if micro_batches.len() != expected {
             return Err(TrainError::Batch {
@@ -497,7 +223,7 @@ impl Trainer {
     }
 
     /// Sets the sums of gradients to 0, as the update leaves them.
-    fn clear_gradients(&mut self) -> std::result::Result<(), TrainError> {
+    fn clear_gradients(&mut self) -> Result<(), TrainError> {
         for index in 0..self.handles.accumulators.len() {
             let tensor = self.handles.accumulators[index];
             let bytes = vec![0; self.session.plan().graph.ty(tensor).bytes()];
@@ -506,7 +232,7 @@ impl Trainer {
         Ok(())
     }
 
-    fn write_scalars(&mut self, step: u64, lr: f64) -> std::result::Result<(), TrainError> {
+    fn write_scalars(&mut self, step: u64, lr: f64) -> Result<(), TrainError> {
         let scalars = self.handles.update.scalars;
         self.session.write_values(scalars.lr, &[lr as f32])?;
         self.session.write_ids(self.handles.inputs.start, &[0])?;
@@ -522,16 +248,12 @@ impl Trainer {
         Ok(())
     }
 
-    fn write_batch(
-        &mut self,
-        tokens: &[i32],
-        targets: &[i32],
-    ) -> std::result::Result<(), TrainError> {
+    fn write_batch(&mut self, tokens: &[i32], targets: &[i32]) -> Result<(), TrainError> {
         self.session.write_ids(self.handles.inputs.tokens, tokens)?;
         Ok(self.session.write_ids(self.handles.inputs.targets, targets)?)
     }
 
-    fn write_key(&mut self, step: u64, micro: usize) -> std::result::Result<(), TrainError> {
+    fn write_key(&mut self, step: u64, micro: usize) -> Result<(), TrainError> {
         if let Some(key) = self.handles.inputs.key {
             let seed = self.config.seed;
             let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
@@ -545,7 +267,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn outcome(&mut self) -> std::result::Result<Outcome, TrainError> {
+    pub async fn outcome(&mut self) -> Result<Outcome, TrainError> {
         let loss = self.session.read_values(self.handles.loss).await?[0];
         let grad_norm = self.session.read_values(self.handles.update.grad_norm).await?[0];
         let updated = self.session.read_values(self.handles.update.ok).await?[0] != 0.0;
@@ -560,7 +282,7 @@ impl Trainer {
         &mut self,
         step: u64,
         micro_batches: &[(&[i32], &[i32])],
-    ) -> std::result::Result<Option<NonFinite>, TrainError> {
+    ) -> Result<Option<NonFinite>, TrainError> {
         let program = match self.handles.loss_sum {
             Some(sum) => {
                 // The sum still holds what went wrong.
@@ -583,11 +305,7 @@ impl Trainer {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn evaluate(
-        &mut self,
-        tokens: &[i32],
-        targets: &[i32],
-    ) -> std::result::Result<f32, TrainError> {
+    pub async fn evaluate(&mut self, tokens: &[i32], targets: &[i32]) -> Result<f32, TrainError> {
         self.write_batch(tokens, targets)?;
         self.session.write_ids(self.handles.inputs.start, &[0])?;
         self.session.run("eval")?;
@@ -599,11 +317,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
-    pub async fn decode(
-        &mut self,
-        token: i32,
-        position: usize,
-    ) -> std::result::Result<Vec<f32>, TrainError> {
+    pub async fn decode(&mut self, token: i32, position: usize) -> Result<Vec<f32>, TrainError> {
         let Some((inputs, logits)) = self.handles.decode.filter(|_| position < self.config.decode)
         else {
             return Err(TrainError::Batch {

@@ -3,12 +3,13 @@
 mod completions;
 mod eval;
 mod generate;
+mod plan;
 mod train;
 mod verify;
 
 use anyhow::anyhow;
 
-use crate::args::{Bench, Command, Plan};
+use crate::args::{Bench, Command};
 use crate::error::Failure;
 
 /// Runs one command.
@@ -22,7 +23,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Generate(args) => return generate::run(args),
         Command::Eval(args) => return eval::run(args),
         Command::Verify(args) => return verify::run(args),
-        Command::Plan(Plan { settings, .. }) | Command::Bench(Bench { settings, .. }) => {
+        Command::Plan(args) => return plan::run(args),
+        Command::Bench(Bench { settings, .. }) => {
             settings.load(None)?;
         }
         Command::Doctor(_) => {}

@@ -8,9 +8,7 @@
 //! H queries, then G keys, then G values. Query head h reads key-value head ⌊h·G/H⌋. No backend may store
 //! more scores than one tile of queries against its keys (Dao et al. 2022).
 
-use super::{
-    Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, unit, whole,
-};
+use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, typed, unit, whole};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::types::{DType, Type};
@@ -222,10 +220,10 @@ impl Rule for AttentionGrad {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [qkv, out, lse, dout] = arity(inputs)?;
         let (batch, time) = self.0.check(qkv)?;
-        let shape = [batch, time, self.0.heads * self.0.head_dim];
-        shaped("out", out, &shape)?;
-        shaped("the gradient of out", dout, &shape)?;
-        shaped("lse", lse, &[batch, self.0.heads, time])?;
+        let of_out = Type::new(qkv.dtype, [batch, time, self.0.heads * self.0.head_dim]);
+        typed("out", out, &of_out)?;
+        typed("the gradient of out", dout, &of_out)?;
+        typed("lse", lse, &Type::new(qkv.dtype.statistics(), [batch, self.0.heads, time]))?;
         Ok(vec![qkv.clone()])
     }
 
@@ -299,8 +297,9 @@ impl Rule for CachedAttention {
         ensure(keys.shape.len() == 3 && keys.shape[1] >= new, || {
             format!("the cache {keys} doesn't hold {new} positions")
         })?;
-        shaped("the key cache", keys, &[batch, keys.shape[1], columns])?;
-        shaped("the value cache", values, &keys.shape)?;
+        let cache = Type::new(qkv.dtype, [batch, keys.shape[1], columns]);
+        typed("the key cache", keys, &cache)?;
+        typed("the value cache", values, &cache)?;
         ensure(*position == Type::new(DType::I32, [1]), || {
             format!("the position must be i32[1], is {position}")
         })?;

@@ -8,7 +8,7 @@
 //! 2024 describe the saving); chunks that are multiples of 256 rows sum in the same order.
 
 use super::{
-    Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, shaped, traffic, unit, whole,
+    Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit, whole,
 };
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
@@ -169,8 +169,8 @@ impl Rule for LinearCrossEntropyGrad {
         })?;
         let (x, w) = (inputs[0], inputs[1]);
         self.loss.check(x, w, inputs[2])?;
-        shaped("the gradient of the loss", inputs[3], &[1])?;
         let sum = x.dtype.statistics();
+        typed("the gradient of the loss", inputs[3], &Type::new(sum, [1]))?;
         Ok(vec![Type::new(sum, [1]), x.clone(), w.with_dtype(sum)])
     }
 

@@ -196,7 +196,9 @@ impl Rule for Map {
             };
             let shape = self.output_shape(of_segment()).to_vec();
             for ty in of_segment() {
-                let fits = shape.ends_with(&ty.shape) || ty.elements() == 1;
+                let ones = shape.iter().rev().take_while(|&&extent| extent == 1).count();
+                let fits = ty.elements() == 1
+                    || (0..=ones).any(|k| shape[..shape.len() - k].ends_with(&ty.shape));
                 ensure(fits, || format!("{ty} is not a suffix of the output shape {shape:?}"))?;
             }
             outputs.extend(self.dtypes.iter().map(|&dtype| Type::new(dtype, shape.clone())));
@@ -234,6 +236,13 @@ impl Rule for Map {
         outputs: &[Option<Tensor>],
         wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
+        if let (true, Some(input)) = (self.segments > 1, wanted.iter().position(|&w| w)) {
+            return Err(crate::Error::NoGradient {
+                op: self.name(),
+                name: graph.info(node.outputs[0]).name.clone(),
+                input,
+            });
+        }
         let mut grads = vec![None; node.inputs.len()];
         let key = self.is_random().then(|| node.inputs[node.inputs.len() - 1]);
         let own = node.inputs.len() - usize::from(key.is_some());

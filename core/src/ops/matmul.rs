@@ -179,6 +179,13 @@ impl Rule for MatMul {
         outputs: &[Option<Tensor>],
         wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
+        if self.accumulate && wanted.last() == Some(&true) {
+            return Err(crate::Error::NoGradient {
+                op: self.name(),
+                name: graph.info(node.outputs[0]).name.clone(),
+                input: node.inputs.len() - 1,
+            });
+        }
         let mut grads = vec![None; node.inputs.len()];
         let Some(dy) = outputs[0] else { return Ok(grads) };
         let (lhs, rhs) = (node.inputs[0], node.inputs[1]);

@@ -332,6 +332,11 @@ pub(crate) fn float(what: &str, ty: &Type) -> std::result::Result<(), String> {
     ensure(ty.dtype.is_float(), || format!("{what} must hold floats, is {ty}"))
 }
 
+/// `Err` unless `ty` is the expected type.
+pub(crate) fn typed(what: &str, ty: &Type, expected: &Type) -> std::result::Result<(), String> {
+    ensure(ty == expected, || format!("{what} must be {expected}, is {ty}"))
+}
+
 /// `Err` unless `ty` has the expected shape.
 pub(crate) fn shaped(what: &str, ty: &Type, shape: &[usize]) -> std::result::Result<(), String> {
     ensure(ty.shape == shape, || format!("{what} must have shape {shape:?}, is {ty}"))

@@ -4,7 +4,9 @@
 //!          y[r,c] = (x[r,c] − mean[r])·rstd[r]·w[c] + b[c]            (Ba et al. 2016)
 //!   RMS:   rstd[r] = 1/√(Σ x[r,c]²/C + eps), y[r,c] = x[r,c]·rstd[r]·w[c]   (Zhang and Sennrich 2019)
 
-use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, unit};
+use super::{
+    Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, typed, unit,
+};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::types::{DType, Type};
@@ -51,8 +53,8 @@ fn check(x: &Type, weights: &[&Type]) -> std::result::Result<(), String> {
 
 fn check_grad(x: &Type, w: &Type, dy: &Type, stats: &[&Type]) -> std::result::Result<(), String> {
     check(x, &[w])?;
-    shaped("dy", dy, &x.shape)?;
-    stats.iter().try_for_each(|ty| shaped("a statistic", ty, &[x.rows()]))
+    typed("dy", dy, x)?;
+    stats.iter().try_for_each(|ty| typed("a statistic", ty, &statistics(x)))
 }
 
 impl LayerNorm {

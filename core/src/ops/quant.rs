@@ -87,6 +87,7 @@ impl Rule for Dequantize {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [codes, scales] = arity(inputs)?;
         ensure(codes.dtype == DType::I8, || format!("codes must be i8, are {codes}"))?;
+        float("scales", scales)?;
         let blocks = codes.elements().div_ceil(self.block.max(1));
         ensure(scales.elements() == blocks, || format!("needs {blocks} scales, got {scales}"))?;
         Ok(vec![codes.with_dtype(self.dtype)])

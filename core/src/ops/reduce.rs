@@ -105,12 +105,8 @@ impl Rule for Reduce {
         let (ty, dtype) = (graph.ty(x).clone(), graph.grad_dtype(x));
         let name = format!("grad.{}", graph.info(x).name);
         let spread = match self.axes {
-            Axes::ToSuffix(_) => {
-                let map = Map::new(input(0) * constant(self.scale), dtype);
-                graph.one(Map { shape: Some(ty.shape), ..map }, &[dy], &name)?
-            }
-            // Repeating along the last axis is an outer product with a row of constants.
-            Axes::Last => {
+            Axes::Last if ty.shape.len() >= 2 => {
+                // Repeating along the last axis is an outer product with a row of constants.
                 let row = Type::new(dtype, [1, ty.last()]);
                 let ones = graph.one(Map::fill(self.scale, &row), &[], &format!("{name}.ones"))?;
                 let column =
@@ -118,6 +114,10 @@ impl Rule for Reduce {
                 let map = Map { shape: Some(column.shape), ..Map::cast(dtype) };
                 let column = graph.one(map, &[dy], &format!("{name}.column"))?;
                 graph.one(MatMul::new(dtype), &[column, ones], &name)?
+            }
+            _ => {
+                let map = Map::new(input(0) * constant(self.scale), dtype);
+                graph.one(Map { shape: Some(ty.shape), ..map }, &[dy], &name)?
             }
         };
         Ok(vec![Some(spread)])

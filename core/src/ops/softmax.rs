@@ -2,9 +2,7 @@
 //!
 //!   y[r,c] = exp(x[r,c] − max) / Σ exp(x[r,·] − max);   dx = y·(dy − Σ y·dy)
 
-use super::{
-    Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, shaped, traffic, unit,
-};
+use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::types::{DType, Type};
@@ -100,7 +98,7 @@ impl Rule for SoftmaxGrad {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [y, dy] = arity(inputs)?;
         float("y", y)?;
-        shaped("dy", dy, &y.shape)?;
+        typed("dy", dy, y)?;
         Ok(vec![y.clone()])
     }
 

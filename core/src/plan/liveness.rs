@@ -59,9 +59,10 @@ pub fn analyse(graph: &Graph, program: &Program, in_place: bool, target: &dyn Ta
                     let buffer = buffer_of[input_root.index()]?;
                     let dies = live.buffers[buffer].death == step && !taken.contains(&buffer);
                     let transient = graph.info(input_root).life == Life::Transient;
+                    let kept = program.results.iter().any(|&r| graph.storage(r) == input_root);
                     let read_once = node.inputs.iter().filter(|t| **t == input).count() == 1;
                     let alike = graph.ty(input) == graph.ty(tensor);
-                    (dies && transient && read_once && alike).then_some(buffer)
+                    (dies && !kept && transient && read_once && alike).then_some(buffer)
                 });
             let buffer = match reused {
                 Some(buffer) => {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+use crate::ops::Rule;
 
 /// Which activations are recomputed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,9 @@ pub fn chosen(
     keep_last: bool,
 ) -> Result<Vec<bool>> {
     let mut recompute = vec![false; graph.tensors.len()];
-    let forward = || program.nodes.iter().filter(|node| node.phase == Phase::Forward);
+    // Running an op that works in place once more would do its work twice.
+    let again = |node: &&Node| node.phase == Phase::Forward && node.op.overwrites().is_empty();
+    let forward = || program.nodes.iter().filter(again);
     let blocks = forward().filter_map(|node| node.block).max().map_or(0, |last| last + 1);
     let length = match checkpoint {
         Checkpoint::None => return Ok(recompute),
@@ -83,7 +86,7 @@ pub fn chosen(
             for name in names {
                 let tensor = graph.find(name)?;
                 let made = forward().any(|node| node.outputs.contains(&tensor));
-                if !made || graph.info(tensor).replaces.is_some() {
+                if !made {
                     return Err(Error::Setting(format!(
                         "`{name}` is not an activation of the forward pass that can be recomputed"
                     )));
@@ -99,8 +102,11 @@ pub fn chosen(
         if keep_last && segment == last {
             continue;
         }
-        for &tensor in node.outputs.iter().filter(|&&t| graph.info(t).replaces.is_none()) {
-            let leaves = forward()
+        for &tensor in &node.outputs {
+            let leaves = program
+                .nodes
+                .iter()
+                .filter(|reader| reader.phase == Phase::Forward)
                 .filter(|reader| reader.inputs.contains(&tensor))
                 .any(|reader| reader.block.map(|block| block / length) != Some(segment));
             recompute[tensor.index()] = !leaves && !program.results.contains(&tensor);

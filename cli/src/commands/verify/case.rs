@@ -6,7 +6,7 @@
 //! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
 //! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -188,13 +188,13 @@ impl Metadata<'_> {
 
 /// Folders with recorded cases beside the repository, for tests; empty where there are none.
 #[cfg(test)]
-pub fn beside_the_repository() -> Vec<PathBuf> {
+pub fn beside_the_repository() -> Vec<std::path::PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/parity");
     let Ok(entries) = std::fs::read_dir(&root) else {
         eprintln!("NOT RUN: {} isn't there, so nothing was verified", root.display());
         return vec![];
     };
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.join(RECORD).is_file());
     found.sort();
     assert!(!found.is_empty(), "{} holds no case", root.display());

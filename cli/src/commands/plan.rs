@@ -1,0 +1,317 @@
+//! `tightrope plan`: what training would take, from the plan alone. Nothing runs, and no tensor is
+//! allocated.
+
+mod chart;
+mod cost;
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tightrope_core::plan::{Report, Resident};
+use tightrope_core::{Backend, Class, Life, Phase};
+use tightrope_nn::{ModelConfig, Planned, TrainerConfig};
+
+use crate::args::Plan;
+use crate::error::Failure;
+use crate::progress::{human_bytes, human_count};
+use crate::{output, setup};
+use chart::{Point, draw};
+use cost::{Estimate, Rates};
+
+/// Tensors listed.
+const LISTED: usize = 12;
+/// Rows of the chart.
+const ROWS: usize = 12;
+/// Columns where stdout is no terminal, and at most.
+const WIDTHS: (usize, usize) = (80, 160);
+
+/// Plans the training step and prints what it would take.
+///
+/// # Errors
+/// Wrong settings, and a step that doesn't fit the memory.
+pub fn run(args: &Plan) -> Result<(), Failure> {
+    let settings = args.settings.load(None)?;
+    let device = setup::device(&settings)?;
+    let start = Instant::now();
+    let planned = setup::planned(&settings, &*device)?;
+    let plan_s = start.elapsed().as_secs_f64();
+    let threads = settings.run.threads.unwrap_or_else(available_threads);
+    let summary =
+        Summary::new(&planned, &*device, threads, setup::budget(&settings), plan_s);
+    if args.json {
+        return output::print_json(&summary.json());
+    }
+    let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
+    output::print(&summary.text(width.min(WIDTHS.1)))
+}
+
+fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// Everything that is said of a plan.
+struct Summary<'a> {
+    planned: &'a Planned,
+    report: Report,
+    device: String,
+    budget: Option<u64>,
+    estimate: Estimate,
+    plan_s: f64,
+}
+
+impl<'a> Summary<'a> {
+    fn new(
+        planned: &'a Planned,
+        device: &dyn Backend,
+        threads: usize,
+        budget: Option<u64>,
+        plan_s: f64,
+    ) -> Self {
+        let device = device.name();
+        let rates = Rates::of(&device);
+        let accumulation = planned.config().accumulation();
+        let estimate = Estimate::new(&planned.plan, accumulation, &rates, threads);
+        Self { planned, report: planned.plan.report(), device, budget, estimate, plan_s }
+    }
+
+    fn config(&self) -> &TrainerConfig {
+        self.planned.config()
+    }
+
+    fn tokens(&self) -> usize {
+        self.config().batch * self.config().time
+    }
+
+    /// Indices of the programs of an optimizer step, in the order they run.
+    fn training(&self) -> impl Iterator<Item = usize> {
+        let programs = self.planned.plan.graph.programs.iter().enumerate();
+        let training = |name: &str| matches!(name, "train" | "micro" | "update");
+        programs.filter(move |(_, program)| training(&program.name)).map(|(index, _)| index)
+    }
+
+    /// Live bytes and phase of every step of an optimizer step, with one micro-step for all.
+    fn timeline(&self) -> Vec<Point> {
+        let plan = &self.planned.plan;
+        self.training()
+            .flat_map(|index| {
+                let nodes = &plan.graph.programs[index].nodes;
+                nodes.iter().zip(&plan.programs[index].timeline).map(|(node, &live)| Point {
+                    live,
+                    label: match node.phase {
+                        Phase::Forward => "forward",
+                        Phase::Backward | Phase::Recompute => "backward",
+                        Phase::Update => "update",
+                    },
+                })
+            })
+            .collect()
+    }
+
+    fn text(&self, width: usize) -> String {
+        let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
+        let model = &config.model;
+        let ModelConfig { layers, channels, heads, vocab, .. } = *model;
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a String can't fail.
+            let _ = writeln!(text, "{name:<11}{value}");
+        };
+        line(
+            "model",
+            format!(
+                "{}: {layers} layers of {channels} channels, {heads} heads, vocabulary {vocab}; {} \
+                 parameters",
+                model.family.name(),
+                human_count(model.parameters() as f64)
+            ),
+        );
+        line("device", format!("{}, {}", self.device, config.precision.dtype()));
+        line(
+            "step",
+            format!(
+                "{} tokens: {} sequences of {}",
+                human_count(self.tokens() as f64),
+                config.batch,
+                config.time
+            ),
+        );
+        line(
+            "peak",
+            format!("{}, in `{}` at {}", exact(report.peak_bytes), report.peak_program, report.peak_op),
+        );
+        line(
+            "bound",
+            format!(
+                "{}: no order of offsets takes less; {:.2}% above it",
+                human_bytes(report.lower_bound_bytes),
+                100.0 * self.gap()
+            ),
+        );
+        if let Some(budget) = self.budget {
+            let spare = human_bytes(budget.saturating_sub(report.peak_bytes));
+            line("budget", format!("{}, {spare} to spare", human_bytes(budget)));
+        }
+        line("choices", choices_text(config));
+        line(
+            "estimate",
+            format!(
+                "{:.3} s a step, {} tokens/s, {:.0}% of it recomputation (from default rates; \
+                 `tightrope bench` measures)",
+                estimate.step_s,
+                human_count(self.tokens() as f64 / estimate.step_s),
+                100.0 * estimate.recomputed()
+            ),
+        );
+        line("planned", format!("{} ops in {:.3} s", report.steps, self.plan_s));
+        text += "\nat the peak\n";
+        for class in Class::ALL {
+            let bytes = report.by_class.get(class.name()).copied().unwrap_or(0);
+            text += &share(class.name(), bytes, report.peak_bytes);
+        }
+        text += &share("gaps", self.gaps(), report.peak_bytes);
+        let _ = writeln!(text, "\nlargest of {} tensors alive there", report.alive.len());
+        for tensor in report.alive.iter().take(LISTED) {
+            let _ = writeln!(
+                text,
+                "  {:>9}  {:<10} {} {}",
+                human_bytes(tensor.bytes),
+                tensor.class,
+                tensor.name,
+                tensor.ty
+            );
+        }
+        let micro = if config.accumulation() > 1 { ", one micro-step for all" } else { "" };
+        let _ = writeln!(text, "\nlive bytes through a step{micro}; ▒ is kept between steps");
+        text += &draw(&self.timeline(), self.planned.plan.persistent_bytes, width, ROWS);
+        text
+    }
+
+    /// How far the arena is above its lower bound.
+    fn gap(&self) -> f64 {
+        let bound = self.report.lower_bound_bytes.max(1) as f64;
+        self.report.peak_bytes as f64 / bound - 1.0
+    }
+
+    /// Bytes of the arena that no tensor has at the peak: alignment and holes.
+    fn gaps(&self) -> u64 {
+        self.report.peak_bytes.saturating_sub(self.report.by_class.values().sum())
+    }
+
+    fn json(&self) -> Value {
+        let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
+        json!({
+            "peak_bytes": report.peak_bytes,
+            "by_class": report.by_class,
+            "gap_bytes": self.gaps(),
+            "lower_bound_bytes": report.lower_bound_bytes,
+            "budget_bytes": self.budget,
+            "choices": choices(config),
+            "predicted_step_s": estimate.step_s,
+            "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
+            "recomputed_share": estimate.recomputed(),
+            "flops_per_step": estimate.flops,
+            "tokens_per_step": self.tokens(),
+            "parameters": config.model.parameters(),
+            "plan_s": self.plan_s,
+            "steps": report.steps,
+            "recomputed_steps": report.recomputed,
+            "device": self.device,
+            "persistent_bytes": self.planned.plan.persistent_bytes,
+            "peak": {
+                "program": report.peak_program,
+                "step": report.peak_step,
+                "op": report.peak_op,
+                "alive": report.alive,
+            },
+            "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
+            "persistent": self.persistent(),
+        })
+    }
+
+    /// A program as a map of offset and time.
+    fn program(&self, index: usize) -> Value {
+        let plan = &self.planned.plan;
+        let (program, planned) = (&plan.graph.programs[index], &plan.programs[index]);
+        let phases: Vec<Phase> = program.nodes.iter().map(|node| node.phase).collect();
+        let arena: Vec<Value> = planned.residents.iter().map(|it| self.resident(it)).collect();
+        json!({ "name": program.name, "phases": phases, "live": planned.timeline, "arena": arena })
+    }
+
+    fn resident(&self, resident: &Resident) -> Value {
+        let Resident { tensors, offset, bytes, birth, death } = resident;
+        let graph = &self.planned.plan.graph;
+        let first = tensors.first().map(|&(tensor, _)| graph.info(tensor));
+        json!({
+            "name": first.map_or("scratch", |info| info.name.as_str()),
+            "class": first.map_or(Class::Workspace, |info| info.class),
+            "offset": offset,
+            "bytes": bytes,
+            "birth": birth,
+            "death": death,
+        })
+    }
+
+    /// Tensors that are kept between steps.
+    fn persistent(&self) -> Vec<Value> {
+        let plan = &self.planned.plan;
+        let kept = |&(_, info): &(usize, &tightrope_core::TensorInfo)| {
+            info.life == Life::Persistent && info.replaces.is_none()
+        };
+        let tensors = plan.graph.tensors.iter().enumerate().filter(kept);
+        tensors
+            .map(|(index, info)| {
+                json!({
+                    "name": info.name,
+                    "class": info.class,
+                    "offset": plan.offsets[index],
+                    "bytes": info.ty.bytes(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// What was chosen, by the settings or by the planner.
+pub fn choices(config: &TrainerConfig) -> Value {
+    json!({
+        "batch": config.batch,
+        "micro_batch": config.micro_batch,
+        "accumulation": config.accumulation(),
+        "checkpoint": config.options.checkpoint.to_string(),
+        "loss_chunk": config.build.loss_chunk,
+        "attention_chunk": config.build.attention_chunk,
+        "precision": config.precision,
+    })
+}
+
+fn choices_text(config: &TrainerConfig) -> String {
+    let rows = |chunk: usize, zero: &str| match chunk {
+        0 => zero.to_owned(),
+        rows => format!("{rows} rows"),
+    };
+    format!(
+        "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}",
+        config.micro_batch,
+        config.accumulation(),
+        config.options.checkpoint,
+        rows(config.build.loss_chunk, "none"),
+        rows(config.build.attention_chunk, "the device's"),
+    )
+}
+
+fn exact(bytes: u64) -> String {
+    format!("{} ({bytes} bytes)", human_bytes(bytes))
+}
+
+/// A class with its bytes, its share, and a bar of it.
+fn share(name: &str, bytes: u64, of: u64) -> String {
+    const BAR: f64 = 40.0;
+    let part = bytes as f64 / of.max(1) as f64;
+    let bar = "█".repeat((BAR * part).round() as usize);
+    let line = format!("  {name:<11}{:>9} {:5.1}%  {bar}", human_bytes(bytes), 100.0 * part);
+    format!("{}\n", line.trim_end())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! The programs of a training step, built and planned before any device sees them.
+//!
+//! | program | does |
+//! |---|---|
+//! | `train` | forward, backward and update, where a step is one micro-batch |
+//! | `micro` | forward and backward, adding to persistent gradients, where it's several |
+//! | `update` | gradient norm and optimizer, after the last `micro` |
+//! | `eval` | loss alone |
+//! | `decode` | one more token of a text, over a cache of keys and values |
+
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::Map;
+use tightrope_core::plan::{Checkpoint, Options, Target};
+use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
+
+use crate::error::ensure;
+use crate::{
+    BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Precision,
+    Result, Trained, Update, UpdateOptions, append_update,
+};
+
+/// Everything that decides what a training step computes and what it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainerConfig {
+    /// The model.
+    pub model: ModelConfig,
+    /// Storage of weights and activations.
+    pub precision: Precision,
+    /// Sequences of an optimizer step.
+    pub batch: usize,
+    /// Sequences of one pass; divides `batch`.
+    pub micro_batch: usize,
+    /// Tokens of a sequence, T.
+    pub time: usize,
+    /// Sizes that leave results as they are.
+    pub build: BuildOptions,
+    /// Update rule.
+    pub optimizer: Optimizer,
+    /// Decay of parameters of two or more dimensions.
+    pub weight_decay: f64,
+    /// Largest gradient norm.
+    pub clip: Option<f64>,
+    /// Choices of the planner.
+    pub options: Options,
+    /// Seed of weights and dropout.
+    pub seed: u64,
+    /// Positions of the decoder's cache; 0 for no `decode` program.
+    pub decode: usize,
+}
+
+impl TrainerConfig {
+    /// Micro-steps of an optimizer step.
+    pub fn accumulation(&self) -> usize {
+        self.batch / self.micro_batch
+    }
+}
+
+/// Tensors that the host writes and reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Handles {
+    pub(crate) inputs: Inputs,
+    pub(crate) loss: Tensor,
+    pub(crate) loss_sum: Option<Tensor>,
+    /// Gradients that micro-steps add to; none where a step is one micro-batch.
+    pub(crate) accumulators: Vec<Tensor>,
+    pub(crate) low: Vec<Tensor>,
+    pub(crate) update: Update,
+    pub(crate) loss_scale: Option<LossScale>,
+    pub(crate) eval_loss: Tensor,
+    pub(crate) decode: Option<(DecodeInputs, Tensor)>,
+}
+
+/// A planned training step that no device has seen yet.
+pub struct Planned {
+    /// Where every byte goes.
+    pub plan: Plan,
+    pub(crate) config: TrainerConfig,
+    pub(crate) model: Model,
+    pub(crate) handles: Handles,
+}
+
+impl Planned {
+    /// Builds all programs and plans them for `target`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] and [`Error::Graph`].
+    pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
+        let TrainerConfig { batch, micro_batch, time, .. } = *config;
+        ensure(
+            micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
+            "micro_batch",
+            || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
+        )?;
+        let mut graph = Graph::new();
+        let model = Model::declare(&mut graph, &config.model, config.precision)?;
+        let low = model.declare_low(&mut graph);
+        let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
+            graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
+        };
+        let inputs = Inputs {
+            tokens: ids(&mut graph, "tokens", &[micro_batch, time]),
+            targets: ids(&mut graph, "targets", &[micro_batch, time]),
+            positions: ids(&mut graph, "positions", &[time]),
+            start: ids(&mut graph, "start", &[1]),
+            key: (config.model.dropout > 0.0)
+                .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
+        };
+        let loss_scale =
+            (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
+        let (loss, loss_sum, accumulators, update) =
+            training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
+        graph.begin("eval");
+        let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
+        graph.result(eval_loss);
+        let decode = if config.decode > 0 {
+            graph.begin("decode");
+            let inputs = DecodeInputs {
+                tokens: ids(&mut graph, "decode.tokens", &[1, 1]),
+                positions: ids(&mut graph, "decode.positions", &[1]),
+                start: inputs.start,
+            };
+            let logits = graph.scope("decode", |graph| {
+                let caches = model.caches(graph, 1, config.decode)?;
+                model.decode(graph, &inputs, &caches)
+            })?;
+            graph.result(logits);
+            Some((inputs, logits))
+        } else {
+            None
+        };
+        let plan = Plan::new(graph, &config.options, target)?;
+        let handles = Handles {
+            inputs,
+            loss,
+            loss_sum,
+            accumulators,
+            low,
+            update,
+            loss_scale,
+            eval_loss,
+            decode,
+        };
+        Ok(Self { plan, config: config.clone(), model, handles })
+    }
+
+    /// The fastest of a few plans that fit `budget` bytes: the largest micro-batch that fits without
+    /// recomputation, else with every block recomputed, else with nested segments. `None` where none
+    /// fits; the second value is the smallest arena seen.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn within(
+        config: &TrainerConfig,
+        budget: u64,
+        free_micro_batch: bool,
+        target: &dyn Target,
+    ) -> Result<(Option<Self>, u64)> {
+        let micro_batches: Vec<usize> = (1..=config.batch)
+            .rev()
+            .filter(|n| config.batch.is_multiple_of(*n))
+            .filter(|&n| free_micro_batch || n == config.micro_batch)
+            .collect();
+        let mut smallest = u64::MAX;
+        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
+            for &micro_batch in &micro_batches {
+                let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
+                let planned =
+                    Self::new(&TrainerConfig { micro_batch, options, ..config.clone() }, target)?;
+                smallest = smallest.min(planned.plan.arena_bytes);
+                if planned.plan.arena_bytes <= budget {
+                    return Ok((Some(planned), smallest));
+                }
+            }
+        }
+        Ok((None, smallest))
+    }
+
+    /// What it was planned for.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+}
+
+/// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
+/// micro-steps, the update.
+fn training(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    model: &Model,
+    inputs: &Inputs,
+    low: &[Tensor],
+    loss_scale: Option<&LossScale>,
+) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
+    let steps = config.accumulation();
+    let share = 1.0 / steps as f64;
+    let one = Type::new(DType::F32, [1]);
+    let accumulators: Vec<Option<Tensor>> = model
+        .parameters()
+        .iter()
+        .map(|parameter| {
+            let ty = Type::new(DType::F32, parameter.shape.clone());
+            let name = format!("grad.{}", parameter.name);
+            (steps > 1).then(|| graph.persistent(&name, ty, Class::Gradient))
+        })
+        .collect();
+    let loss_sum = (steps > 1).then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
+    graph.begin(if steps > 1 { "micro" } else { "train" });
+    // The seed comes first, so that the loss can make its gradient at once.
+    let seed = match loss_scale {
+        Some(scale) => {
+            let map = Map::new(input(0) * constant(share), DType::F32);
+            graph.one(map, &[scale.scale], "loss_seed")?
+        }
+        None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
+    };
+    let loss = model.loss(graph, inputs, &config.build)?;
+    let wanted: Vec<Wanted> = model
+        .weights()
+        .iter()
+        .zip(&accumulators)
+        .map(|(&tensor, &into)| Wanted { tensor, into })
+        .collect();
+    let gradients = grad(graph, loss, seed, &wanted)?;
+    let mut trained = vec![];
+    for (index, (parameter, gradient)) in model.parameters().iter().zip(gradients).enumerate() {
+        let gradient = gradient.ok_or_else(|| Error::Setting {
+            key: "model",
+            problem: format!("the loss doesn't depend on `{}`", parameter.name),
+        })?;
+        graph.info_mut(gradient).class = Class::Gradient;
+        trained.push(Trained {
+            name: parameter.name.clone(),
+            weight: model.weights()[index],
+            low: low.get(index).copied(),
+            gradient,
+            decay: parameter.decay,
+        });
+    }
+    let mut total = loss;
+    if let Some(sum) = loss_sum {
+        let add = Map {
+            in_place: vec![(0, 0)],
+            ..Map::new(input(0) + input(1) * constant(share), DType::F32)
+        };
+        graph.one(add, &[sum, loss], "loss_sum.next")?;
+        graph.begin("update");
+        // Programs share persistent tensors by storage: the update reads what the last micro-step left.
+        for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
+            trained.gradient = accumulator.unwrap_or(trained.gradient);
+        }
+        total = sum;
+    }
+    let options = UpdateOptions {
+        weight_decay: config.weight_decay,
+        clip: config.clip,
+        zero_gradients: steps > 1,
+    };
+    let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
+    for tensor in [total, update.grad_norm, update.ok] {
+        graph.result(tensor);
+    }
+    Ok((total, loss_sum, accumulators.into_iter().flatten().collect(), update))
+}

@@ -1,0 +1,167 @@
+//! `cargo xtask test`: every stage of the checks, then one line that counts all tests.
+//!
+//! Nothing but Rust is needed. A stage that fails doesn't keep the next from running, so that one run
+//! shows everything that is wrong.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::root;
+
+/// One command of the checks.
+struct Stage {
+    name: &'static str,
+    /// Arguments of cargo.
+    words: &'static [&'static str],
+    /// Flags of rustdoc.
+    rustdoc: &'static str,
+    /// Whether it must report tests.
+    tests: bool,
+}
+
+impl Stage {
+    const fn check(name: &'static str, words: &'static [&'static str]) -> Self {
+        Self { name, words, rustdoc: "", tests: false }
+    }
+
+    const fn tests(name: &'static str, words: &'static [&'static str]) -> Self {
+        Self { name, words, rustdoc: "", tests: true }
+    }
+}
+
+const STAGES: [Stage; 5] = [
+    Stage::check("format", &["fmt", "--all", "--", "--check"]),
+    Stage::check(
+        "lints",
+        &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+    ),
+    Stage {
+        rustdoc: "-D warnings",
+        ..Stage::check(
+            "documentation",
+            &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"],
+        )
+    },
+    // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
+    Stage::tests("tests", &["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]),
+    Stage::tests("examples in the documentation", &["test", "--workspace", "--doc", "--locked"]),
+];
+
+/// Runs all stages; `false` where one failed. A stage that fails without a failing test, or that runs no
+/// test where it should, counts as one failure.
+///
+/// # Errors
+/// When cargo can't be started.
+pub fn run() -> anyhow::Result<bool> {
+    let mut total = Counts::default();
+    for stage in &STAGES {
+        let start = Instant::now();
+        println!("\n== {} ==", stage.name);
+        let (passed, mut counts) = run_stage(stage)?;
+        let silent = stage.tests && counts.runners == 0;
+        if counts.failed == 0 && (silent || !passed) {
+            println!("stage `{}` {}", stage.name, if passed { "ran no test" } else { "failed" });
+            counts.failed = 1;
+        }
+        println!("== {}: {:.0} s ==", stage.name, start.elapsed().as_secs_f64());
+        total.add(counts);
+    }
+    if total.ignored > 0 {
+        println!("{} ignored", total.ignored);
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+    Ok(total.failed == 0)
+}
+
+/// Runs a stage, its output shown as it comes, and counts the tests it reports.
+fn run_stage(stage: &Stage) -> anyhow::Result<(bool, Counts)> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(stage.words).current_dir(root()).stdout(Stdio::piped());
+    if !stage.rustdoc.is_empty() {
+        command.env("RUSTDOCFLAGS", stage.rustdoc);
+    }
+    let mut child = command.spawn().context("can't start cargo; is Rust installed?")?;
+    let mut counts = Counts::default();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.context("can't read what cargo prints")?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            counts.add(Counts::of_line(&line));
+        }
+    }
+    let status = child.wait().context("can't wait for cargo")?;
+    Ok((status.success(), counts))
+}
+
+/// Tests that runners reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    runners: u64,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Counts {
+    /// Of a runner's last line, `test result: ok. 3 passed; 0 failed; 1 ignored; …`; of any other, none.
+    fn of_line(line: &str) -> Self {
+        let Some(rest) = line.trim_start().strip_prefix("test result: ") else {
+            return Self::default();
+        };
+        let mut counts = Self { runners: 1, ..Self::default() };
+        for part in rest.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
+            let Ok(number) = number.parse() else { continue };
+            match what {
+                "passed" => counts.passed = number,
+                "failed" => counts.failed = number,
+                "ignored" => counts.ignored = number,
+                _ => {}
+            }
+        }
+        counts
+    }
+
+    fn add(&mut self, other: Self) {
+        self.runners += other.runners;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_summed() {
+        let output = "running 2 tests\ntest a ... ok\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s\n\
+            test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s\n";
+        let mut total = Counts::default();
+        output.lines().for_each(|line| total.add(Counts::of_line(line)));
+        assert_eq!(total, Counts { runners: 2, passed: 16, failed: 2, ignored: 1 });
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        for line in ["", "test result", "test a::passed ... ok", "error: test failed, 3 failed"] {
+            assert_eq!(Counts::of_line(line), Counts::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_checks_are_complete() {
+        for word in ["fmt", "clippy", "doc", "test"] {
+            assert!(STAGES.iter().any(|stage| stage.words[0] == word), "{word}");
+        }
+        assert!(STAGES.iter().any(|stage| stage.tests));
+    }
+}
