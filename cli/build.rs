@@ -13,7 +13,8 @@ const SKIPPED: [&str; 4] = ["node_modules", "pkg", "runs", "target"];
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
-    let root = manifest.parent().ok_or_else(|| io::Error::other("the crate has no parent folder"))?;
+    let root =
+        manifest.parent().ok_or_else(|| io::Error::other("the crate has no parent folder"))?;
     let mut files = Vec::new();
     collect(root, &mut files)?;
     // Cargo looks at everything below a watched folder, so the root itself can't be one: build outputs

@@ -59,6 +59,12 @@ impl Progress {
         Self::with_output(output, steps)
     }
 
+    /// Progress that nobody sees.
+    #[cfg(test)]
+    pub fn silent(steps: u64) -> Self {
+        Self::with_output(Output::Lines(Box::new(io::sink())), steps)
+    }
+
     fn with_output(output: Output, steps: u64) -> Self {
         Self { output, steps, readings: None, pace: Pace::default(), start: Instant::now() }
     }
@@ -100,11 +106,6 @@ impl Progress {
             Output::Live(bar) => bar.abandon(),
             Output::Lines(out) => drop(out.flush()),
         }
-    }
-
-    /// Tokens trained per second over the latest steps, once there are enough to tell.
-    pub fn tokens_per_s(&self) -> Option<f64> {
-        self.pace.tokens_per_s()
     }
 
     fn line(&self, info: &StepInfo) -> String {
@@ -179,6 +180,7 @@ impl Pace {
         }
     }
 
+    /// Tokens trained per second over the latest steps, once there are enough to tell.
     fn tokens_per_s(&self) -> Option<f64> {
         let (first, _) = self.latest.front()?;
         let (last, _) = self.latest.back()?;
@@ -290,7 +292,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
             progress.step(&info(step, None));
         }
-        let rate = progress.tokens_per_s().unwrap();
+        let rate = progress.pace.tokens_per_s().unwrap();
         assert!(rate > 0.0 && rate <= 1024.0 / 0.002, "{rate}");
     }
 

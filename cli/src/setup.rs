@@ -5,14 +5,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{self, Options, Target};
 use tightrope_core::{Backend, DeviceError, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision,
-    TrainError,
+    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, TrainError,
     TrainerConfig, preset,
 };
 
@@ -28,10 +27,10 @@ use crate::settings::{
 const SMALL_GPT: ModelConfig = ModelConfig {
     family: nn::Family::Gpt2,
     layers: 4,
-    channels: 192,
-    heads: 6,
-    kv_heads: 6,
-    hidden: 768,
+    channels: 128,
+    heads: 4,
+    kv_heads: 4,
+    hidden: 512,
     context: 128,
     vocab: 256,
     tied: true,
@@ -40,9 +39,9 @@ const SMALL_GPT: ModelConfig = ModelConfig {
     rope_theta: 1e4,
 };
 /// Sequences of a step where neither the settings nor the memory say otherwise.
-const BATCH: usize = 16;
+const BATCH: usize = 8;
 /// Steps of a run that doesn't say how many.
-const STEPS: u64 = 600;
+const STEPS: u64 = 1600;
 /// Bytes of logits that exist at once where `memory.loss_chunk` is "auto"; rows come in multiples of 256,
 /// which sum in the same order.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -159,8 +158,13 @@ pub fn agrees(settings: &Settings, model: &ModelConfig, dir: &Path) -> Result<()
     ] {
         if let Some(asked) = asked.filter(|&asked| asked != found) {
             return Err(Failure::usage(
-                anyhow!("`model.{key}` is {asked}, and the model in `{}` has {found}", dir.display()),
-                format!("leave `model.{key}` out, or start a model of these sizes from random weights"),
+                anyhow!(
+                    "`model.{key}` is {asked}, and the model in `{}` has {found}",
+                    dir.display()
+                ),
+                format!(
+                    "leave `model.{key}` out, or start a model of these sizes from random weights"
+                ),
             ));
         }
     }
@@ -472,7 +476,8 @@ pub fn exact_bytes(bytes: u64) -> String {
 pub fn refused(error: nn::Error) -> Failure {
     match error {
         nn::Error::Setting { key, .. } => {
-            let help = format!("change `{key}`; `tightrope train --help` lists what each setting takes");
+            let help =
+                format!("change `{key}`; `tightrope train --help` lists what each setting takes");
             Failure::usage(error, help)
         }
         nn::Error::UnknownPreset { .. } => {

@@ -44,7 +44,8 @@ fn a_smaller_budget_never_takes_more() {
     let (mut before, mut slower) = (peak(&free), free["predicted_step_s"].as_f64().unwrap());
     for percent in [90, 75, 65] {
         let budget = peak(&free) * percent / 100;
-        let words = [&GPT2[..], &["--memory", &budget.to_string()]].concat();
+        let limit = budget.to_string();
+        let words = [&GPT2[..], &["--memory", &limit]].concat();
         let output = plan(&words);
         assert_eq!(output.status.code(), Some(0), "{percent}%");
         let object = object(&output);

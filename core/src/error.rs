@@ -43,7 +43,7 @@ pub enum Error {
     /// A tensor or program was named that the graph does not have.
     #[error("no {kind} `{name}` in this graph{}", near(.nearest))]
     Unknown {
-        /// "tensor" or "program".
+        /// "tensor", "activation" or "program".
         kind: &'static str,
         /// The name asked for.
         name: String,

@@ -15,6 +15,9 @@
 //! bit whatever the number of threads. f16 operands, and bf16 ones that meet another type, are widened
 //! to f32 while packing, which is exact.
 //!
+//! Accumulating to an f32 output without bias or scale goes on from what is there: a product cut along
+//! `k` into parts (of even depth, in bf16) has the bits of the whole. The portable path rounds each part.
+//!
 //! bf16 × bf16 uses `vdpbf16ps` where the CPU has AVX512-BF16. It differs from f32 arithmetic on the
 //! same numbers in two ways: two products are added per instruction (the odd `k` first, each by a fused
 //! multiply-add rounded to nearest even), and denormals, in operands and sums, count as zero whatever

@@ -65,8 +65,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
         text.push_str(piece);
         write(piece)
     };
-    let tokens =
-        sample::generate(&mut trainer, &tokenizer, &prompt, count, &sampling, &mut show)?;
+    let tokens = sample::generate(&mut trainer, &tokenizer, &prompt, count, &sampling, &mut show)?;
     write("\n");
     let seconds = started.elapsed().as_secs_f64();
     if args.json {

@@ -2,7 +2,7 @@
 //! allocated.
 
 mod chart;
-mod cost;
+pub mod cost;
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -37,8 +37,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
     let threads = settings.run.threads.unwrap_or_else(available_threads);
-    let summary =
-        Summary::new(&planned, &*device, threads, setup::budget(&settings), plan_s);
+    let summary = Summary::new(&planned, &*device, threads, setup::budget(&settings), plan_s);
     if args.json {
         return output::print_json(&summary.json());
     }
@@ -46,7 +45,8 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     output::print(&summary.text(width.min(WIDTHS.1)))
 }
 
-fn available_threads() -> usize {
+/// Threads that the process may use.
+pub fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 
@@ -55,6 +55,8 @@ struct Summary<'a> {
     planned: &'a Planned,
     report: Report,
     device: String,
+    rates: Rates,
+    threads: usize,
     budget: Option<u64>,
     estimate: Estimate,
     plan_s: f64,
@@ -72,7 +74,8 @@ impl<'a> Summary<'a> {
         let rates = Rates::of(&device);
         let accumulation = planned.config().accumulation();
         let estimate = Estimate::new(&planned.plan, accumulation, &rates, threads);
-        Self { planned, report: planned.plan.report(), device, budget, estimate, plan_s }
+        let report = planned.plan.report();
+        Self { planned, report, device, rates, threads, budget, estimate, plan_s }
     }
 
     fn config(&self) -> &TrainerConfig {
@@ -90,13 +93,15 @@ impl<'a> Summary<'a> {
         programs.filter(move |(_, program)| training(&program.name)).map(|(index, _)| index)
     }
 
-    /// Live bytes and phase of every step of an optimizer step, with one micro-step for all.
+    /// Estimated time, live bytes and phase of every op of an optimizer step, with one micro-step for
+    /// all.
     fn timeline(&self) -> Vec<Point> {
         let plan = &self.planned.plan;
         self.training()
             .flat_map(|index| {
                 let nodes = &plan.graph.programs[index].nodes;
                 nodes.iter().zip(&plan.programs[index].timeline).map(|(node, &live)| Point {
+                    seconds: self.rates.seconds(&plan.graph, node, self.threads),
                     live,
                     label: match node.phase {
                         Phase::Forward => "forward",
@@ -138,7 +143,12 @@ impl<'a> Summary<'a> {
         );
         line(
             "peak",
-            format!("{}, in `{}` at {}", exact(report.peak_bytes), report.peak_program, report.peak_op),
+            format!(
+                "{}, in `{}` at {}",
+                exact(report.peak_bytes),
+                report.peak_program,
+                report.peak_op
+            ),
         );
         line(
             "bound",
@@ -182,7 +192,7 @@ impl<'a> Summary<'a> {
             );
         }
         let micro = if config.accumulation() > 1 { ", one micro-step for all" } else { "" };
-        let _ = writeln!(text, "\nlive bytes through a step{micro}; ▒ is kept between steps");
+        let _ = writeln!(text, "\nlive bytes in estimated time{micro}; ▒ is kept between steps");
         text += &draw(&self.timeline(), self.planned.plan.persistent_bytes, width, ROWS);
         text
     }
@@ -288,6 +298,7 @@ pub fn choices(config: &TrainerConfig) -> Value {
 fn choices_text(config: &TrainerConfig) -> String {
     let rows = |chunk: usize, zero: &str| match chunk {
         0 => zero.to_owned(),
+        rows if rows >= config.micro_batch * config.time => "none".to_owned(),
         rows => format!("{rows} rows"),
     };
     format!(

@@ -1,7 +1,7 @@
 //! `tightrope train`: a run from its settings to its last checkpoint.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -33,28 +33,46 @@ use crate::tensorboard::EventWriter;
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::install()?;
-    train(args, &mut || interrupt.requested())
+    let progress = |steps, done| Progress::new(steps, done, args.json);
+    train(args, &mut || interrupt.requested(), &progress, &mut io::stdout().lock())
 }
 
-/// As [`run`], with `stop` asked before every micro-batch whether to end.
-fn train(args: &Train, stop: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
-    let Prepared { dir, settings, model, data, planned, from, notes } = prepare(args)?;
+/// As [`run`], with `stop` asked before every micro-batch whether to end, progress made from the run's
+/// steps and those done already, and results on `out`.
+fn train(
+    args: &Train,
+    stop: &mut dyn FnMut() -> bool,
+    progress: &dyn Fn(u64, u64) -> Progress,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let Prepared { resumed, mut settings, model, data, planned, from, notes } = prepare(args)?;
     let predicted = planned.plan.arena_bytes;
     let device = setup::device(&settings)?;
     let table = table(&settings, &model, &data, &planned, &device.name());
+    let plan = plan_json(&settings, &planned)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
     let done = from.fill(&mut trainer, &settings)?;
+    // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
+    let dir = match resumed {
+        Some(dir) => dir,
+        None => directory::create(settings.run.out.as_deref())?,
+    };
+    settings.run.out = Some(dir.clone());
+    settings
+        .write(&dir.join(RUN_SETTINGS))
+        .help("free some space, or give --out a directory that can be written")?;
+    directory::write(&dir.join("plan.json"), &format!("{plan:#}\n"))?;
     let steps = settings.train.steps.unwrap_or_default();
     let metrics = match done.steps {
         0 => MetricsFile::create(&dir)?,
         step => MetricsFile::resume(&dir, step)?,
     };
     let events = EventWriter::create(&dir)?;
-    let mut progress = Progress::new(steps, done.steps, args.json);
+    let mut progress = progress(steps, done.steps);
     for note in &notes {
         progress.note(&format!("note: {note}"));
     }
-    progress.note(&table);
+    progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
     let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data };
     let mut outputs = Outputs { metrics, events, progress };
     let mut run = Training::new(saved, &mut trainer, done)?;
@@ -62,7 +80,17 @@ fn train(args: &Train, stop: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
     let summary = run.summary();
     outputs.progress.finish();
     if ended == Ended::Interrupted {
-        say_how_to_resume(args.json, &dir, summary.done.steps, steps);
+        let done = summary.done.steps;
+        outputs.progress.note(&format!(
+            "stopped after step {done} of {steps}; its checkpoint is written\n\
+             continue with: tightrope train --resume {}",
+            dir.display()
+        ));
+        if args.json {
+            let object =
+                json!({ "interrupted": true, "steps": done, "run": dir, "exit_code": 130 });
+            print(out, &format!("{object}\n"));
+        }
         return Err(Failure::Interrupted);
     }
     let evaluation = evaluate::held_out(&mut trainer, &data.held_out, None)?;
@@ -87,16 +115,17 @@ fn train(args: &Train, stop: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
             "skipped_steps": summary.skipped,
             "run": dir,
         });
-        print_lossy(&format!("{object}\n"));
+        print(out, &format!("{object}\n"));
     } else {
-        print_lossy(&ending(&dir, evaluation.as_ref(), sample.as_deref(), &data));
+        print(out, &ending(&dir, evaluation.as_ref(), sample.as_deref(), &data));
     }
     Ok(())
 }
 
 /// A run that is ready to train, or to go on.
 struct Prepared {
-    dir: PathBuf,
+    /// The directory of a run that goes on.
+    resumed: Option<PathBuf>,
     settings: Settings,
     model: ModelConfig,
     data: Data,
@@ -140,7 +169,10 @@ impl From {
                 let steps = settings.train.steps.unwrap_or_default();
                 if done.steps > steps {
                     return Err(Failure::usage(
-                        anyhow!("the run has done {} steps, more than `train.steps` = {steps}", done.steps),
+                        anyhow!(
+                            "the run has done {} steps, more than `train.steps` = {steps}",
+                            done.steps
+                        ),
                         format!("give --steps {} or more", done.steps),
                     ));
                 }
@@ -150,11 +182,13 @@ impl From {
     }
 }
 
-/// Everything up to the first byte of the plan. The run directory is made last, so that a mistake leaves
-/// none behind.
+/// Everything up to the first byte of the plan. Writes nothing.
 fn prepare(args: &Train) -> Result<Prepared, Failure> {
     let Some(named) = &args.resume else {
         let mut settings = args.settings.load(None)?;
+        if let Some(out) = &settings.run.out {
+            directory::refuse_run(out)?;
+        }
         let from = match &settings.model.init {
             Some(init) => From::Model(Box::new(Source::open(init)?)),
             None => From::Seed,
@@ -163,20 +197,15 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
         settings = setup::filled(&settings, &model)?;
         let data = Data::open(&settings, corpus::tokenizer(&settings, model.vocab)?, model.vocab)?;
         let planned = plan_of(&mut settings, &model)?;
-        let dir = directory::create(settings.run.out.as_deref())?;
-        settings.run.out = Some(dir.clone());
         let notes = match &from {
             From::Model(source) => source.notes.clone(),
             _ => Vec::new(),
         };
-        let prepared = Prepared { dir, settings, model, data, planned, from, notes };
-        prepared.describe()?;
-        return Ok(prepared);
+        return Ok(Prepared { resumed: None, settings, model, data, planned, from, notes });
     };
     let out = args.settings.load(None)?.run.out;
     let dir = directory::existing(named.as_deref(), out.as_deref())?;
     let mut settings = args.settings.load(Some(&dir.join(RUN_SETTINGS)))?;
-    settings.run.out = Some(dir.clone());
     let mut notes = Vec::new();
     let (from, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
         notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
@@ -204,9 +233,7 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
         state::check_continues(checkpoint, &settings, &data)?;
     }
     let planned = plan_of(&mut settings, &model)?;
-    let prepared = Prepared { dir, settings, model, data, planned, from, notes };
-    prepared.describe()?;
-    Ok(prepared)
+    Ok(Prepared { resumed: Some(dir), settings, model, data, planned, from, notes })
 }
 
 /// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
@@ -233,17 +260,6 @@ fn plan_of(settings: &mut Settings, model: &ModelConfig) -> Result<Planned, Fail
         settings.memory.checkpoint = chosen;
     }
     Ok(planned)
-}
-
-impl Prepared {
-    /// Writes `run.toml` and `plan.json`.
-    fn describe(&self) -> Result<(), Failure> {
-        self.settings
-            .write(&self.dir.join(RUN_SETTINGS))
-            .help("free some space, or give --out a directory that can be written")?;
-        let plan = plan_json(&self.settings, &self.planned)?;
-        directory::write(&self.dir.join("plan.json"), &format!("{plan:#}\n"))
-    }
 }
 
 /// The plan's report, and the choices that made it.
@@ -309,27 +325,17 @@ fn table(
         .filter(|(_, bytes)| **bytes > 0)
         .map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes)))
         .collect();
-    line("memory", format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")));
+    line(
+        "memory",
+        format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")),
+    );
     line("device", format!("{device}, {:?}", config.precision).to_lowercase());
-    line("run", settings.run.out.as_deref().map_or(String::new(), |dir| dir.display().to_string()));
     text.truncate(text.trim_end().len());
     text
 }
 
 fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
-}
-
-fn say_how_to_resume(json: bool, dir: &Path, done: u64, steps: u64) {
-    let shown = dir.display();
-    eprintln!(
-        "stopped after step {done} of {steps}; a checkpoint is written\n\
-         continue with: tightrope train --resume {shown}"
-    );
-    if json {
-        let object = json!({ "interrupted": true, "steps": done, "run": dir, "exit_code": 130 });
-        print_lossy(&format!("{object}\n"));
-    }
 }
 
 /// What a run ends with on the terminal.
@@ -360,7 +366,10 @@ fn ending(
     text
 }
 
-/// A closed pipe leaves nobody to tell.
-fn print_lossy(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+/// Writes a result. A closed pipe leaves nobody to tell.
+fn print(out: &mut dyn Write, text: &str) {
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
+
+#[cfg(test)]
+mod tests;

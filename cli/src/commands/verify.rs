@@ -37,12 +37,12 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
     if verdicts.iter().all(|verdict| verdict.pass) {
         return if args.json { output::print_json(&report.json()) } else { Ok(()) };
     }
-    let worst = verdicts.iter().filter(|verdict| !verdict.pass).max_by(|a, b| {
-        a.worst.times_tolerance().total_cmp(&b.worst.times_tolerance())
-    });
-    let worst = worst.map_or_else(String::new, |verdict| {
-        format!("{}: {}", verdict.dir, verdict.worst.text())
-    });
+    let worst = verdicts
+        .iter()
+        .filter(|verdict| !verdict.pass)
+        .max_by(|a, b| a.worst.times_tolerance().total_cmp(&b.worst.times_tolerance()));
+    let worst = worst
+        .map_or_else(String::new, |verdict| format!("{}: {}", verdict.dir, verdict.worst.text()));
     let error = anyhow!("{name} is beyond the tolerances; worst is {worst}");
     let help = "train on another device meanwhile (--device), and report this one with the output of \
                 `tightrope doctor`; where the files were changed, record the case again";
@@ -119,7 +119,7 @@ impl Figure {
     }
 
     fn text(&self) -> String {
-        format!("{}, off by {:.1e} where {:.0e} is allowed", self.name, self.error, self.tolerance)
+        format!("{}, off by {:.1e} where {:e} is allowed", self.name, self.error, self.tolerance)
     }
 }
 

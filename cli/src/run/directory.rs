@@ -26,7 +26,9 @@ pub fn create(out: Option<&Path>) -> Result<PathBuf, Failure> {
             let shown = out.display();
             return Err(Failure::usage(
                 anyhow!("`{shown}` already holds a run"),
-                format!("continue it with `tightrope train --resume {shown}`, or give another --out"),
+                format!(
+                    "continue it with `tightrope train --resume {shown}`, or give another --out"
+                ),
             ));
         }
         fs::create_dir_all(out).with_context(|| cannot(out)).help(NEXT)?;
@@ -44,6 +46,21 @@ pub fn create(out: Option<&Path>) -> Result<PathBuf, Failure> {
             }
         }
     }
+}
+
+/// Refuses a directory that holds a run already.
+///
+/// # Errors
+/// Where it does.
+pub fn refuse_run(out: &Path) -> Result<(), Failure> {
+    if !is_run(out) {
+        return Ok(());
+    }
+    let shown = out.display();
+    Err(Failure::usage(
+        anyhow!("`{shown}` already holds a run"),
+        format!("continue it with `tightrope train --resume {shown}`, or give another --out"),
+    ))
 }
 
 /// The run to resume: `named`, else `out`, else the newest under `runs/`.
@@ -73,9 +90,7 @@ pub fn newest() -> Result<PathBuf, Failure> {
         fs::metadata(path.join(RUN_SETTINGS)).ok()?.modified().ok()
     };
     let runs = fs::read_dir(RUNS).into_iter().flatten().flatten();
-    let newest = runs
-        .filter_map(|entry| Some((started(&entry.path())?, entry.path())))
-        .max();
+    let newest = runs.filter_map(|entry| Some((started(&entry.path())?, entry.path()))).max();
     newest.map(|(_, path)| path).ok_or_else(|| {
         Failure::usage(
             anyhow!("there is no run under `{RUNS}/`"),

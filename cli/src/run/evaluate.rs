@@ -43,8 +43,7 @@ pub fn held_out(
     let config = trainer.config();
     let (batch, time) = (config.micro_batch, config.time);
     let batches = most.map(|most| (most / (batch * time)).max(1));
-    let windows =
-        Windows::new(tokens.clone(), batch, time, batches).help("check data.holdout")?;
+    let windows = Windows::new(tokens.clone(), batch, time, batches).help("check data.holdout")?;
     let (mut sum, mut counted) = (0.0, 0);
     for batch in windows {
         let batch = batch.help("restore the data")?;

@@ -42,7 +42,11 @@ impl Source {
             let (checkpoint, skipped) = checkpoint::latest_complete(path)
                 .help("name another model, or train the run further first")?;
             let note = |skipped: &checkpoint::Skipped| {
-                format!("{} is damaged and was passed over: {}", skipped.path.display(), skipped.reason)
+                format!(
+                    "{} is damaged and was passed over: {}",
+                    skipped.path.display(),
+                    skipped.reason
+                )
             };
             let notes = skipped.iter().map(note).collect();
             return Self::of_checkpoint(checkpoint, notes);
@@ -168,7 +172,9 @@ pub fn config_of(path: &Path) -> Result<ModelConfig, Failure> {
 fn read_config(dir: &Path) -> Result<ModelConfig, Failure> {
     let file = dir.join(CONFIG);
     let text = std::fs::read(&file)
-        .with_context(|| format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display()))
+        .with_context(|| {
+            format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
+        })
         .map_err(|error| Failure::usage(error, KINDS))?;
     let value = serde_json::from_slice(&text)
         .with_context(|| format!("`{}` is not JSON", file.display()))

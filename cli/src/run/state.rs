@@ -97,12 +97,24 @@ impl Saved<'_> {
     }
 }
 
-/// The settings that decide numbers: where a run lies and how often it reports are left out, so that equal
-/// runs have equal checkpoints.
+/// Settings that say where things lie and how often a run reports. The manifest leaves them out, so that
+/// equal runs have equal checkpoints.
+const PASSING: [(&str, &[&str]); 3] = [
+    ("model", &["init"]),
+    ("data", &["files", "tokenizer"]),
+    (
+        "run",
+        &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"],
+    ),
+];
+
+/// The settings that decide numbers.
 fn lasting(settings: &Settings) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(settings)?;
-    if let Some(run) = value.get_mut("run").and_then(Value::as_object_mut) {
-        run.retain(|key, _| matches!(key.as_str(), "device" | "precision"));
+    for (table, keys) in PASSING {
+        if let Some(table) = value.get_mut(table).and_then(Value::as_object_mut) {
+            table.retain(|key, _| !keys.contains(&key.as_str()));
+        }
     }
     Ok(value)
 }
@@ -144,8 +156,11 @@ pub fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Resu
 
 fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()> {
     let names = state_names(trainer);
-    if let Some(other) = checkpoint.optimizer.names().find(|name| !names.iter().any(|n| n == name)) {
-        return Err(anyhow!("it holds optimizer state `{other}`, which this optimizer doesn't keep"));
+    if let Some(other) = checkpoint.optimizer.names().find(|name| !names.iter().any(|n| n == name))
+    {
+        return Err(anyhow!(
+            "it holds optimizer state `{other}`, which this optimizer doesn't keep"
+        ));
     }
     for (index, name) in names.iter().enumerate() {
         let view = checkpoint.optimizer.require(name)?;

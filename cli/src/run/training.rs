@@ -214,14 +214,16 @@ impl<'a> Training<'a> {
         micro_batches: &[(&[i32], &[i32])],
     ) -> Result<Failure, Failure> {
         let done = self.summary.done.steps;
-        let found = block_on(self.trainer.explain(done, micro_batches))
-            .map_err(setup::train_failure)?;
+        let found =
+            block_on(self.trainer.explain(done, micro_batches)).map_err(setup::train_failure)?;
         let place = match found {
             Some(found) => format!(
                 "the first output that isn't finite is `{}`, element {}, of op {}",
                 found.tensor, found.element, found.op
             ),
-            None => "every op's output is finite, and the sum of squared gradients overflows".to_owned(),
+            None => {
+                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
+            }
         };
         let Outcome { loss, grad_norm, .. } = *outcome;
         self.checkpoint()?;
@@ -275,7 +277,8 @@ impl<'a> Training<'a> {
         let Saved { dir, settings, data, .. } = self.saved;
         let Run { eval_every, sample_every, checkpoint_every, .. } = settings.run;
         let due = |every: u64| every > 0 && step.is_multiple_of(every) && step < self.rate.steps;
-        let (evaluates, samples, saves) = (due(eval_every), due(sample_every), due(checkpoint_every));
+        let (evaluates, samples, saves) =
+            (due(eval_every), due(sample_every), due(checkpoint_every));
         if saves {
             self.checkpoint()?;
         }
@@ -285,7 +288,9 @@ impl<'a> Training<'a> {
         {
             outputs.evaluated(step, &evaluation)?;
             let Evaluation { loss, tokens } = evaluation;
-            outputs.progress.note(&format!("step {step}: held-out loss {loss:.4} ({tokens} tokens)"));
+            outputs
+                .progress
+                .note(&format!("step {step}: held-out loss {loss:.4} ({tokens} tokens)"));
         }
         if samples && let Some(text) = sample(self.trainer, data, settings, step)? {
             outputs.sampled(step, &text, dir)?;

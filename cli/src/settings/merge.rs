@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Settings::read(Path::new("no/such.toml")).unwrap_err();
+        let error = Merge::default().file(Path::new("no/such.toml")).unwrap_err();
         assert!(error.to_string().contains("`no/such.toml`"), "{error}");
     }
 

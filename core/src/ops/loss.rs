@@ -5,7 +5,7 @@
 //!   loss        = mean over rows with target ≥ 0 of  log Σᵥ exp(logits[r,v]) − logits[r,target[r]]
 //!
 //! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
-//! 2024 describe the saving); chunks that are multiples of 256 rows sum in the same order.
+//! 2024 describe the saving). The loss is summed apart from the chunks, in the order of the rows.
 
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit, whole,

@@ -24,13 +24,7 @@ pub struct Placement {
     pub bytes: u64,
 }
 
-/// In which order buffers are placed, and which gap each takes.
-#[derive(Clone, Copy, Debug)]
-struct Variant {
-    order: Order,
-    best_fit: bool,
-}
-
+/// In which order buffers are placed.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Size,
@@ -56,41 +50,79 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The best of the eight variants; stops at one that meets `lower_bound`.
+/// Rounds of the search that follows the greedy variants where they leave a gap; a fixed number, so that
+/// the same buffers always get the same places.
+const ROUNDS: usize = 60;
+
+/// The best of the eight variants, improved by a search where it's over `lower_bound`.
 pub fn place(buffers: &[Buffer], lower_bound: u64) -> Placement {
-    let mut best: Option<Placement> = None;
-    for order in [Order::Size, Order::Area, Order::Lifetime, Order::Birth] {
+    let mut best = Placement { offsets: vec![], bytes: u64::MAX };
+    let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
+    for order in orders {
         for best_fit in [false, true] {
-            let placed = greedy(buffers, Variant { order, best_fit });
-            if best.as_ref().is_none_or(|best| placed.bytes < best.bytes) {
-                best = Some(placed);
+            let placed = place_in(buffers, &order.sorted(buffers), best_fit);
+            if placed.bytes < best.bytes {
+                best = placed;
             }
-            if best.as_ref().is_some_and(|best| best.bytes <= lower_bound) {
-                break;
+            if best.bytes <= lower_bound {
+                return best;
             }
         }
     }
-    best.unwrap_or(Placement { offsets: vec![], bytes: 0 })
+    for order in orders {
+        improve(buffers, &mut best, order.sorted(buffers), lower_bound);
+    }
+    best
 }
 
-fn greedy(buffers: &[Buffer], variant: Variant) -> Placement {
-    let mut order: Vec<usize> = (0..buffers.len()).collect();
-    let length = |b: &Buffer| (b.death - b.birth + 1) as u64;
-    order.sort_by_key(|&index| {
-        let b = &buffers[index];
-        let first = match variant.order {
-            Order::Size => u64::MAX - b.bytes,
-            Order::Area => u64::MAX - b.bytes.saturating_mul(length(b)),
-            Order::Lifetime => u64::MAX - length(b),
-            Order::Birth => b.birth as u64,
-        };
-        (first, u64::MAX - b.bytes, b.birth, index)
-    });
+/// Buffers that are live at the fullest step come first, since together they leave no room there. Then,
+/// over and over, whatever ends highest is placed earlier the next time. The best is kept.
+fn improve(buffers: &[Buffer], best: &mut Placement, mut order: Vec<usize>, lower_bound: u64) {
+    let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
+    let live = live_bytes(buffers, steps);
+    let fullest = live.iter().rposition(|&bytes| bytes == lower_bound).unwrap_or(0);
+    order.sort_by_key(|&index| !(buffers[index].birth..=buffers[index].death).contains(&fullest));
+    for _ in 0..ROUNDS {
+        if best.bytes <= lower_bound {
+            return;
+        }
+        let placed = place_in(buffers, &order, false);
+        let ends = |index: usize| placed.offsets[index] + buffers[index].bytes;
+        let Some(at) = order.iter().position(|&index| ends(index) == placed.bytes) else { return };
+        let moved = order.remove(at);
+        // Half way forward: a large step for what came late, and in the end the front.
+        order.insert(at / 2, moved);
+        if placed.bytes < best.bytes {
+            *best = placed;
+        }
+    }
+}
+
+impl Order {
+    fn sorted(self, buffers: &[Buffer]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..buffers.len()).collect();
+        let length = |b: &Buffer| (b.death - b.birth + 1) as u64;
+        order.sort_by_key(|&index| {
+            let b = &buffers[index];
+            let first = match self {
+                Order::Size => u64::MAX - b.bytes,
+                Order::Area => u64::MAX - b.bytes.saturating_mul(length(b)),
+                Order::Lifetime => u64::MAX - length(b),
+                Order::Birth => b.birth as u64,
+            };
+            (first, u64::MAX - b.bytes, b.birth, index)
+        });
+        order
+    }
+}
+
+/// Places buffers one by one, each at the first or the tightest gap between those placed before.
+fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool) -> Placement {
     let mut offsets = vec![0; buffers.len()];
     // Placed buffers by rising offset, so that gaps are found in one sweep.
     let mut placed: Vec<(u64, usize)> = Vec::with_capacity(buffers.len());
     let mut end = 0;
-    for index in order {
+    for &index in order {
         let buffer = &buffers[index];
         let (mut cursor, mut chosen, mut tightest) = (0, None, u64::MAX);
         for &(offset, other) in &placed {
@@ -102,7 +134,7 @@ fn greedy(buffers: &[Buffer], variant: Variant) -> Placement {
             if gap >= buffer.bytes && gap < tightest {
                 chosen = Some(cursor);
                 tightest = gap;
-                if !variant.best_fit {
+                if !best_fit {
                     break;
                 }
             }

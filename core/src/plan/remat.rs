@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo, nearest};
 use crate::ops::Rule;
 
 /// Which activations are recomputed.
@@ -83,15 +83,15 @@ pub fn chosen(
         Checkpoint::Every(n) => *n,
         Checkpoint::Sqrt => (1..).find(|n| n * n >= blocks).unwrap_or(1),
         Checkpoint::Tensors(names) => {
+            let made = || forward().flat_map(|node| &node.outputs);
             for name in names {
-                let tensor = graph.find(name)?;
-                let made = forward().any(|node| node.outputs.contains(&tensor));
-                if !made {
-                    return Err(Error::Setting(format!(
-                        "`{name}` is not an activation of the forward pass that can be recomputed"
-                    )));
-                }
-                recompute[tensor.index()] = true;
+                let tensor = made().find(|&&t| graph.info(t).name == *name);
+                let tensor = tensor.ok_or_else(|| Error::Unknown {
+                    kind: "activation",
+                    name: name.clone(),
+                    nearest: nearest(name, made().map(|&t| graph.info(t).name.as_str())),
+                })?;
+                recompute[tensor.index()] = !program.results.contains(tensor);
             }
             return Ok(recompute);
         }

@@ -4,11 +4,11 @@
 //! pass by, each small enough for L1; every tile is finished (scaled, rounded, written) after the last
 //! slice. Until then its sums wait in scratch, in f32.
 
-use super::finish::{Sums, finish_avx2, prefetch};
+use super::finish::{Sums, finish_avx2, prefetch, start_from_output};
 use super::kernels::{Kernel, ROWS, Tile};
 use super::pack::{Block, Side, pack};
 use super::schedule::{ALIGN, Scratch, share, useful};
-use super::{Product, kernels};
+use super::{Element, Product, kernels};
 
 /// Most lanes in a slice: an lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
 const SLICE: usize = 384;
@@ -104,7 +104,12 @@ impl Layout {
 pub(super) unsafe fn run(kernel: &Kernel, product: &Product, threads: usize, scratch: &mut [u8]) {
     let layout = Layout::new(kernel, product.m, product.n, product.k, threads);
     let scratch = Scratch::new(scratch);
-    let job = Job { kernel, layout, product: Shared(product) };
+    // A plain sum goes on from what the output holds, so that a product taken in parts along k, with
+    // parts of whole lanes, has the bits of the whole.
+    let plain = product.bias.is_none() && product.scale == 1.0;
+    let goes_on = product.accumulate && plain && product.out.element == Element::F32;
+    let product = Product { accumulate: product.accumulate && !goes_on, ..*product };
+    let job = Job { kernel, layout, product: Shared(&product), goes_on };
     share(layout.workers, layout.row_blocks * layout.column_blocks, |worker, next| {
         // SAFETY: `scratch` has a part for each of the layout's workers, and each task is handed out once.
         unsafe { job.work(scratch.part(worker, layout.worker_bytes()), next) }
@@ -123,6 +128,8 @@ struct Job<'a> {
     kernel: &'a Kernel,
     layout: Layout,
     product: Shared<'a>,
+    /// Sums start from the output, which is f32.
+    goes_on: bool,
 }
 
 impl Job<'_> {
@@ -195,7 +202,7 @@ impl Job<'_> {
                         lhs: lhs.add(i * lanes),
                         rhs: rhs.add(j * lanes),
                         sums: sums.add(sums_at),
-                        resume: area.resume,
+                        resume: area.resume || self.goes_on,
                     };
                     let done = Sums {
                         ptr: tile.sums,
@@ -205,7 +212,9 @@ impl Job<'_> {
                         rows,
                         columns,
                     };
-                    if area.last {
+                    if self.goes_on && !area.resume {
+                        start_from_output(self.product.0, done, tile.sums);
+                    } else if area.last {
                         prefetch(self.product.0, done);
                     }
                     kernel.run(&tile);

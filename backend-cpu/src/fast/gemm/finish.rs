@@ -8,6 +8,8 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+use super::kernels::ROWS;
 use super::{Element, Product};
 
 /// Sums of a rectangle of the output.
@@ -48,6 +50,31 @@ pub(super) unsafe fn finish(product: &Product, sums: Sums) {
                     value += read(out, product.out.element);
                 }
                 write(out, product.out.element, value);
+            }
+        }
+    }
+}
+
+/// Sets the sums of a tile to the output's f32 elements, and to 0 where the tile is padded.
+///
+/// # Safety
+///
+/// As [`finish`]; `to` holds `ROWS` rows of `sums.stride`.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn start_from_output(product: &Product, sums: Sums, to: *mut f32) {
+    // SAFETY: elements inside the output and the tile, by the caller's promise.
+    unsafe {
+        to.write_bytes(0, ROWS * sums.stride);
+        for i in 0..sums.rows {
+            let row = to.add(i * sums.stride);
+            if product.out.col_stride == 1 {
+                let from = at(product, sums.row + i, sums.column).cast::<f32>();
+                // Bytes, as the output may be unaligned.
+                row.cast::<u8>().copy_from_nonoverlapping(from.cast(), 4 * sums.columns);
+                continue;
+            }
+            for j in 0..sums.columns {
+                *row.add(j) = read(at(product, sums.row + i, sums.column + j), Element::F32);
             }
         }
     }

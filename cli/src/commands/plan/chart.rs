@@ -1,4 +1,4 @@
-//! Live bytes over the steps of a program, drawn with block characters.
+//! Live bytes over the time of a step, drawn with block characters.
 
 use std::fmt::Write as _;
 
@@ -8,26 +8,36 @@ use crate::progress::human_bytes;
 const MARGIN: usize = 11;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One step of the timeline.
+/// One op of the timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Live bytes during the step.
+    /// Seconds it takes; its width.
+    pub seconds: f64,
+    /// Live bytes meanwhile; its height.
     pub live: u64,
-    /// What the step belongs to.
+    /// What the op belongs to.
     pub label: &'static str,
 }
 
 /// Draws `points` in `width` columns and `rows` rows above a line with the labels. What lies below
-/// `persistent` bytes is shaded. Where there are more steps than columns, a column shows its largest.
+/// `persistent` bytes is shaded. A column shows the largest of its ops.
 pub fn draw(points: &[Point], persistent: u64, width: usize, rows: usize) -> String {
     let columns = width.saturating_sub(MARGIN).max(1);
     let Some(peak) = points.iter().map(|point| point.live).max().filter(|&peak| peak > 0) else {
         return String::new();
     };
+    let total: f64 = points.iter().map(|point| point.seconds).sum();
+    let mut begins: Vec<f64> = vec![];
+    let mut time = 0.0;
+    for point in points {
+        begins.push(time / total * columns as f64);
+        time += point.seconds;
+    }
+    // The ops that begin in a column, and the one that runs when it begins.
     let of_column = |column: usize| {
-        let first = column * points.len() / columns;
-        let end = ((column + 1) * points.len() / columns).max(first + 1);
-        &points[first..end.min(points.len())]
+        let first = begins.partition_point(|&begin| begin <= column as f64).saturating_sub(1);
+        let end = begins.partition_point(|&begin| begin < (column + 1) as f64);
+        &points[first..end.max(first + 1)]
     };
     let heights: Vec<u64> = (0..columns)
         .map(|column| of_column(column).iter().map(|point| point.live).max().unwrap_or(0))
@@ -78,7 +88,11 @@ mod tests {
     fn points(live: &[u64]) -> Vec<Point> {
         let labels = ["forward", "backward"];
         let half = live.len().div_ceil(2);
-        let point = |(index, &live): (usize, &u64)| Point { live, label: labels[index / half] };
+        let point = |(index, &live): (usize, &u64)| Point {
+            seconds: 1.0,
+            live,
+            label: labels[index / half],
+        };
         live.iter().enumerate().map(point).collect()
     }
 
@@ -103,6 +117,15 @@ mod tests {
         let text = draw(&points(&live), 0, MARGIN + 10, 8);
         assert_eq!(text.lines().filter(|line| line.contains('█')).count(), 8);
         assert_eq!(text.chars().filter(|&c| c == '█').count(), 8 + 9);
+    }
+
+    #[test]
+    fn widths_are_times() {
+        let mut points = points(&[1, 2, 1, 1]);
+        points[1].seconds = 7.0;
+        let text = draw(&points, 0, MARGIN + 20, 2);
+        let top = text.lines().next().unwrap();
+        assert_eq!(top.chars().filter(|&c| c == '█').count(), 14, "{text}");
     }
 
     #[test]

@@ -38,15 +38,20 @@ impl Rates {
     }
 
     /// Seconds of one op on `threads` threads.
-    fn seconds(&self, graph: &Graph, node: &Node, threads: usize) -> f64 {
+    pub fn seconds(&self, graph: &Graph, node: &Node, threads: usize) -> f64 {
         let types = |tensors: &[tightrope_core::Tensor]| -> Vec<_> {
             tensors.iter().map(|&tensor| graph.ty(tensor)).collect()
         };
         let cost = node.op.cost(&types(&node.inputs), &types(&node.outputs));
-        let narrow = node.inputs.iter().any(|&t| matches!(graph.dtype(t), DType::BF16 | DType::F16));
+        let narrow =
+            node.inputs.iter().any(|&t| matches!(graph.dtype(t), DType::BF16 | DType::F16));
         let rate = match node.op {
             Op::MatMul(_) | Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => {
-                if narrow { self.matmul_16 } else { self.matmul }
+                if narrow {
+                    self.matmul_16
+                } else {
+                    self.matmul
+                }
             }
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => self.attention,
             _ => self.elementwise,

@@ -48,12 +48,27 @@ fn the_object_adds_up() {
         assert_eq!(live.len(), program["phases"].as_array().unwrap().len());
         for it in program["arena"].as_array().unwrap() {
             let end = it["offset"].as_u64().unwrap() + it["bytes"].as_u64().unwrap();
-            assert!(end <= plan.arena_bytes && it["birth"].as_u64() <= it["death"].as_u64(), "{it}");
+            assert!(
+                end <= plan.arena_bytes && it["birth"].as_u64() <= it["death"].as_u64(),
+                "{it}"
+            );
         }
         let kept: u64 =
             summary.persistent().iter().map(|tensor| tensor["bytes"].as_u64().unwrap()).sum();
         assert!(kept <= plan.persistent_bytes && kept + 64 * 64 > plan.persistent_bytes);
     });
+}
+
+#[test]
+fn what_is_planned_is_what_is_allocated() {
+    for micro_batch in [8, 2] {
+        let config = TrainerConfig { micro_batch, ..config() };
+        let device = Cpu::new(2).unwrap();
+        let planned = Planned::new(&config, &device).unwrap();
+        let predicted = planned.plan.arena_bytes;
+        let trainer = tightrope_nn::Trainer::new(planned, Box::new(device)).unwrap();
+        assert_eq!(trainer.allocated_bytes(), predicted);
+    }
 }
 
 #[test]
@@ -97,12 +112,12 @@ fn recomputation_is_counted() {
 
 #[test]
 fn faster_machines_are_estimated_faster() {
-    let names = ["cpu (2 threads, avx512)", "cpu (2 threads, avx2+fma)", "cpu (2 threads, portable)"];
+    let names =
+        ["cpu (2 threads, avx512)", "cpu (2 threads, avx2+fma)", "cpu (2 threads, portable)"];
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(&config(), &device).unwrap();
-    let seconds = |name: &str, threads| {
-        Estimate::new(&planned.plan, 1, &Rates::of(name), threads).step_s
-    };
+    let seconds =
+        |name: &str, threads| Estimate::new(&planned.plan, 1, &Rates::of(name), threads).step_s;
     let times = names.map(|name| seconds(name, 2));
     assert!(times.is_sorted() && times[0] > 0.0, "{times:?}");
     assert!(seconds(names[0], 4) < times[0]);

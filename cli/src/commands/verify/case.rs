@@ -119,9 +119,7 @@ impl Case {
         };
         parameters(&self.config)
             .iter()
-            .map(|parameter| {
-                import.read(parameter, &mut get).with_context(|| self.weights_place())
-            })
+            .map(|parameter| import.read(parameter, &mut get).with_context(|| self.weights_place()))
             .collect()
     }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tightrope_core::ops::Map;
 use tightrope_core::plan::{Options, Target};
-use tightrope_core::{
-    Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad,
-};
+use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
     BuildOptions, Exported, Inputs, Model, Parameter, Planned, Precision, Trainer, TrainerConfig,
     export, parameters, zero_gradient_rows,
@@ -72,9 +70,8 @@ pub fn measure(case: &Case, device: Devices<'_>) -> anyhow::Result<Errors> {
         let free = zero_gradient_rows(&case.config, &name);
         let columns: usize = shape[1..].iter().product();
         let free = free.start * columns..free.end * columns;
-        let (wandering, determined): (Vec<_>, Vec<_>) = pairs(&values, &expected)
-            .enumerate()
-            .partition(|(index, _)| free.contains(index));
+        let (wandering, determined): (Vec<_>, Vec<_>) =
+            pairs(&values, &expected).enumerate().partition(|(index, _)| free.contains(index));
         let moved = largest(wandering.into_iter().map(|(_, (a, b))| f64::from(a - b).abs()));
         let drift = if moved == 0.0 { 0.0 } else { moved / (case.steps as f64 * case.lr) };
         errors.free_weights_max_drift = largest([errors.free_weights_max_drift, drift]);
@@ -125,8 +122,8 @@ fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> 
     graph.result(loss);
     gradients.iter().for_each(|&gradient| graph.result(gradient));
     graph.begin("logits");
-    let logits = graph
-        .scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
+    let logits =
+        graph.scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
     graph.result(logits);
     let weights = model.weights().to_vec();
     let plan = Plan::new(graph, &Options::default(), target)?;
@@ -218,7 +215,9 @@ fn pairs<'a>(found: &'a [f32], expected: &'a [f32]) -> impl Iterator<Item = (f32
 
 /// The largest of some distances; NaN where one is.
 fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(0.0, |most, value| if value > most || value.is_nan() { value } else { most })
+    values
+        .into_iter()
+        .fold(0.0, |most, value| if value > most || value.is_nan() { value } else { most })
 }
 
 fn largest_difference(found: &[f32], expected: &[f32]) -> f64 {

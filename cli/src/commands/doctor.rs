@@ -1,0 +1,208 @@
+//! `tightrope doctor`: what this machine has, and the largest preset that fits it.
+
+mod machine;
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::json;
+use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
+use tightrope_core::Backend;
+use tightrope_nn::{Planned, Precision, TrainerConfig, presets};
+
+use crate::args::Doctor;
+use crate::error::Failure;
+use crate::progress::{human_bytes, human_count};
+use crate::settings::{MicroBatch, Settings};
+use crate::{output, setup};
+use machine::Machine;
+
+/// Devices that a build may leave out.
+const ABSENT: [(&str, &str); 2] = [
+    ("wgpu", "GPUs through Vulkan, Metal and DX12: not in this build"),
+    ("cuda", "NVIDIA GPUs: not in this build"),
+];
+
+/// Looks at the machine, plans every preset, and prints what was found.
+///
+/// # Errors
+/// When the CPU refuses its threads, or a preset can't be planned.
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let machine = Machine::look();
+    let device = setup::device(&Settings::default())?;
+    let fits = presets()
+        .iter()
+        .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
+        .collect::<Result<Vec<_>, _>>()?;
+    let found = Found { device: device.name(), machine, fits };
+    if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
+}
+
+/// Whether a preset can be trained, one sequence of its context at a time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Fit {
+    preset: &'static str,
+    parameters: u64,
+    /// Predicted peak with f32 storage: of the fastest plan that fits, else the smallest there is.
+    f32_bytes: u64,
+    /// As `f32_bytes`, with bf16 storage.
+    bf16_bytes: u64,
+    fits_f32: bool,
+    fits_bf16: bool,
+}
+
+impl Fit {
+    fn new(preset: &'static str, device: &dyn Backend, free: Option<u64>) -> Result<Self, Failure> {
+        let mut settings = Settings::default();
+        settings.model.preset = Some(preset.to_owned());
+        settings.train.batch = Some(1);
+        settings.train.micro_batch = MicroBatch::Size(1);
+        let config = setup::trainer_config(&settings)?;
+        let peak = |precision: Precision| {
+            let config = TrainerConfig { precision, ..config.clone() };
+            let (found, smallest) =
+                Planned::within(&config, free.unwrap_or(u64::MAX), false, device)
+                    .map_err(setup::refused)?;
+            let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.arena_bytes);
+            Ok::<_, Failure>((bytes, found.is_some()))
+        };
+        let (f32_bytes, fits_f32) = peak(Precision::F32)?;
+        let (bf16_bytes, fits_bf16) = peak(Precision::BF16)?;
+        let parameters = config.model.parameters();
+        Ok(Self { preset, parameters, f32_bytes, bf16_bytes, fits_f32, fits_bf16 })
+    }
+}
+
+/// Everything that is printed.
+struct Found {
+    device: String,
+    machine: Machine,
+    fits: Vec<Fit>,
+}
+
+impl Found {
+    /// The preset with the most parameters of those that fit.
+    fn largest(&self, fits: impl Fn(&Fit) -> bool) -> Option<&Fit> {
+        self.fits.iter().filter(|fit| fits(fit)).max_by_key(|fit| fit.parameters)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let name = |fit: Option<&Fit>| fit.map(|fit| fit.preset);
+        let mut cpu = json!(self.machine);
+        cpu["name"] = "cpu".into();
+        cpu["available"] = true.into();
+        cpu["description"] = self.device.as_str().into();
+        cpu["gemm_kernels"] = json!({
+            "f32": kernel_name(Element::F32, Element::F32),
+            "bf16": kernel_name(Element::Bf16, Element::Bf16),
+        });
+        cpu["largest_preset"] = json!({
+            "f32": name(self.largest(|fit| fit.fits_f32)),
+            "bf16": name(self.largest(|fit| fit.fits_bf16)),
+        });
+        cpu["presets"] = json!(self.fits);
+        let absent = ABSENT.map(|(name, reason)| {
+            json!({ "name": name, "available": false, "reason": reason })
+        });
+        let devices: Vec<_> = std::iter::once(cpu).chain(absent).collect();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
+    }
+
+    fn text(&self) -> String {
+        let Machine { model, cores, features, caches, memory_bytes, memory_free_bytes, .. } =
+            &self.machine;
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            // Writing to a String can't fail.
+            let _ = writeln!(text, "{name:<11}{value}");
+        };
+        let bytes = |bytes: &Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
+        line("cpu", &format!("{model}, {cores} cores"));
+        line("", &self.device);
+        line("", &features.join(" "));
+        let shown: Vec<_> = caches
+            .iter()
+            .map(|cache| format!("L{}{} {}", cache.level, cache.kind, human_bytes(cache.bytes)))
+            .collect();
+        if !shown.is_empty() {
+            line("caches", &shown.join(", "));
+        }
+        line("memory", &format!("{}, {} free", bytes(memory_bytes), bytes(memory_free_bytes)));
+        let kernel = |element| kernel_name(element, element);
+        line(
+            "kernels",
+            &format!(
+                "matrix products: f32 {}, bf16 {}",
+                kernel(Element::F32),
+                kernel(Element::Bf16)
+            ),
+        );
+        for (name, reason) in ABSENT {
+            line(name, reason);
+        }
+        let largest = |fit: Option<&Fit>| fit.map_or("none", |fit| fit.preset);
+        line(
+            "fits",
+            &format!(
+                "{} in f32, {} in bf16: the largest presets for the free memory, at batch 1",
+                largest(self.largest(|fit| fit.fits_f32)),
+                largest(self.largest(|fit| fit.fits_bf16))
+            ),
+        );
+        let _ = writeln!(
+            text,
+            "\n  {:<14}{:>10}  {:>12}  {:>12}",
+            "preset", "parameters", "peak, f32", "peak, bf16"
+        );
+        for fit in &self.fits {
+            let peak = |bytes: u64, fits: bool| {
+                format!("{}{}", human_bytes(bytes), if fits { "  " } else { " ✗" })
+            };
+            let line = format!(
+                "  {:<14}{:>10}  {:>12}  {:>12}",
+                fit.preset,
+                human_count(fit.parameters as f64),
+                peak(fit.f32_bytes, fit.fits_f32),
+                peak(fit.bf16_bytes, fit.fits_bf16)
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_that_fits_has_room() {
+        let device = setup::device(&Settings::default()).unwrap();
+        let fit = Fit::new("tiny", &*device, Some(1 << 30)).unwrap();
+        assert!(fit.fits_f32 && fit.fits_bf16 && fit.f32_bytes < 1 << 30);
+        let none = Fit::new("tiny", &*device, Some(1 << 20)).unwrap();
+        assert!(!none.fits_f32 && none.f32_bytes > 1 << 20 && none.f32_bytes <= fit.f32_bytes);
+    }
+
+    #[test]
+    fn the_largest_that_fits_is_named() {
+        let fit = |preset, parameters, fits_f32| Fit {
+            preset,
+            parameters,
+            f32_bytes: 8 * parameters,
+            bf16_bytes: 4 * parameters,
+            fits_f32,
+            fits_bf16: true,
+        };
+        let fits = vec![fit("a", 1, true), fit("c", 3, false), fit("b", 2, true)];
+        let found = Found { device: "cpu".to_owned(), machine: Machine::look(), fits };
+        let object = found.json();
+        let cpu = &object["devices"][0];
+        assert_eq!((&cpu["largest_preset"]["f32"], &cpu["largest_preset"]["bf16"]), (&"b".into(), &"c".into()));
+        assert_eq!(cpu["available"], true);
+        assert_eq!(object["devices"][2]["available"], false);
+        let text = found.text();
+        assert!(text.contains("b in f32, c in bf16"), "{text}");
+        assert_eq!(text.matches('✗').count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::Parser as _;
+
+use super::*;
+use crate::args::{Cli, Command};
+
+const STEPS: u64 = 20;
+
+/// A run of a model small enough for thousands of steps a second: 20 steps of 2 micro-batches, with
+/// dropout, over a text of some epochs. `stop` is the number of the micro-batch before which it ends.
+fn run(dir: &Path, words: &str, stop: Option<usize>) -> Result<(), Failure> {
+    let text = dir.join("text.txt");
+    if !text.exists() {
+        let lines: String = (0..60).map(|n| format!("{n} squared is {}\n", n * n)).collect();
+        fs::write(&text, lines).unwrap();
+    }
+    let (out, text) = (dir.join("run"), text.display().to_string());
+    let line = format!(
+        "tightrope train --layers 1 --channels 16 --heads 2 --context 8 --batch 4 --micro-batch 2 \
+         --steps {STEPS} --lr 1e-2 --set model.dropout=0.1 --data {text} --eval-every 7 \
+         --checkpoint-every 6 --json {words} {}",
+        out.display()
+    );
+    let Command::Train(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+        unreachable!()
+    };
+    let mut asked = 0;
+    let mut stop = || {
+        asked += 1;
+        stop == Some(asked - 1)
+    };
+    train(&args, &mut stop, &|steps, _| Progress::silent(steps), &mut io::sink())
+}
+
+/// The files of the last checkpoint and their bytes.
+fn last_checkpoint(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let folder = dir.join(format!("run/checkpoints/step-{STEPS}"));
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    files
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()))
+        .collect()
+}
+
+/// Stops before every micro-batch of a run in turn, goes on, and compares the last checkpoints.
+fn interrupted_runs_end_alike(words: &str) {
+    let whole = tempfile::tempdir().unwrap();
+    run(whole.path(), &format!("{words} --out"), None).unwrap();
+    let expected = last_checkpoint(whole.path());
+    assert!(expected.len() >= 4, "{:?}", expected.keys());
+    for micro_batch in 0..2 * STEPS as usize {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = run(dir.path(), &format!("{words} --out"), Some(micro_batch));
+        assert!(matches!(stopped, Err(Failure::Interrupted)), "{micro_batch}: {stopped:?}");
+        let newest = checkpoint::latest_complete(dir.path().join("run")).unwrap().0;
+        assert_eq!(newest.manifest.step, micro_batch as u64 / 2, "complete steps only");
+        run(dir.path(), &format!("{words} --resume"), None).unwrap();
+        let found = last_checkpoint(dir.path());
+        for (name, bytes) in &expected {
+            assert!(found[name] == *bytes, "{name} differs after a stop before {micro_batch}");
+        }
+        assert_eq!(found.len(), expected.len());
+        let metrics = fs::read_to_string(dir.path().join("run/metrics.jsonl")).unwrap();
+        assert_eq!(metrics.lines().count(), 3, "steps 1, 10 and 20: {metrics}");
+    }
+}
+
+#[test]
+fn stopped_anywhere_and_resumed_a_run_ends_with_the_same_bytes() {
+    interrupted_runs_end_alike("");
+}
+
+#[test]
+fn so_does_one_of_f16_with_its_loss_scale() {
+    interrupted_runs_end_alike("--precision f16 --optimizer lion");
+}
+
+#[test]
+fn and_one_of_bf16() {
+    interrupted_runs_end_alike("--precision bf16 --family llama --kv-heads 1 --optimizer sgd");
+}
+
+#[test]
+fn another_seed_gives_other_weights() {
+    let [a, b] = [1, 2].map(|seed| {
+        let dir = tempfile::tempdir().unwrap();
+        run(dir.path(), &format!("--seed {seed} --out"), None).unwrap();
+        last_checkpoint(dir.path()).remove("model.safetensors").unwrap()
+    });
+    assert!(a != b);
+}
+
+#[test]
+fn what_a_run_cannot_change_on_the_way_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let stopped = run(dir.path(), "--out", Some(9));
+    assert!(matches!(stopped, Err(Failure::Interrupted)));
+    for (words, complaint) in [
+        ("--seed 3", "`train.seed` was 1337"),
+        ("--layers 2", "`model.layers` is 2, and the model"),
+        ("--optimizer lion", "exp_avg_sq"),
+        ("--set data.holdout=0.2", "`data.holdout` was 0.1"),
+        ("--steps 2 --warmup 1", "more than `train.steps` = 2"),
+    ] {
+        let failure = run(dir.path(), &format!("{words} --resume"), None).unwrap_err();
+        let (Failure::Usage(report) | Failure::Failed(report)) = failure else { unreachable!() };
+        let message = format!("{:#}", report.error);
+        assert!(message.contains(complaint), "{words}: {message}");
+    }
+    fs::write(dir.path().join("text.txt"), "something else\n".repeat(99)).unwrap();
+    let failure = run(dir.path(), "--resume", None).unwrap_err();
+    let Failure::Usage(report) = failure else { unreachable!() };
+    assert!(report.error.to_string().contains("the data was"), "{}", report.error);
+}

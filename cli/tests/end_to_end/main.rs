@@ -1,0 +1,69 @@
+//! Training, generation and evaluation from outside: the built binary on tiny models.
+
+mod models;
+mod refusals;
+mod runs;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Words of a run of 12 steps that takes a moment.
+const TINY: &str =
+    "--layers 1 --channels 16 --heads 2 --context 16 --batch 4 --steps 12 --threads 1";
+
+/// A command in `dir`.
+fn command(dir: &Path, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
+    command.args(words.split_whitespace()).current_dir(dir);
+    command
+}
+
+fn run(dir: &Path, words: &str) -> Output {
+    command(dir, words).output().unwrap()
+}
+
+/// A run that must end well.
+fn ok(dir: &Path, words: &str) -> Output {
+    let output = run(dir, words);
+    assert!(output.status.success(), "`{words}`: {}", stderr(&output));
+    output
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The last line of stdout as JSON.
+fn json(output: &Output) -> Value {
+    let text = stdout(output);
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A folder with `text.txt`.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String =
+        (0..200).map(|n| format!("{n} and {} make {}\n", n + 1, 2 * n + 1)).collect();
+    fs::write(dir.path().join("text.txt"), text).unwrap();
+    dir
+}
+
+/// Exit code and message of a command that must fail. The message has a line of help.
+fn refused(dir: &Path, words: &str) -> (i32, String) {
+    let output = run(dir, words);
+    let message = stderr(&output);
+    assert!(!output.status.success(), "`{words}` succeeded: {}", stdout(&output));
+    assert!(message.contains("error: "), "`{words}`: {message}");
+    assert!(message.contains("\nhelp: "), "`{words}`: {message}");
+    assert!(!message.contains("panicked"), "`{words}`: {message}");
+    (output.status.code().unwrap(), message)
+}

@@ -1,0 +1,206 @@
+//! What a run leaves behind, and how it is stopped and resumed.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn files(checkpoint: PathBuf) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(&checkpoint).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .map(|path| (path.file_name().unwrap().display().to_string(), fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_run_directory_holds_what_it_should() {
+    let dir = folder();
+    let words = format!(
+        "train --data text.txt --out a {TINY} --log-every 4 --eval-every 6 --sample-every 5 \
+         --checkpoint-every 5"
+    );
+    let output = ok(dir.path(), &words);
+    let (out, err) = (stdout(&output), stderr(&output));
+    assert!(out.contains("held-out loss") && out.contains("sample:"), "{out}");
+    assert!(out.contains("tightrope generate a"), "{out}");
+    for word in ["parameters", "peak", "text.txt", "device", "cpu", "step 6: held-out loss"] {
+        assert!(err.contains(word), "{word}: {err}");
+    }
+    let a = dir.path().join("a");
+    for name in
+        ["run.toml", "plan.json", "metrics.jsonl", "samples/step-5.txt", "samples/step-12.txt"]
+    {
+        assert!(a.join(name).metadata().unwrap().len() > 0, "{name}");
+    }
+    let names = |path: PathBuf| -> Vec<String> {
+        let names = fs::read_dir(path).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    assert!(names(a.clone()).iter().any(|name| name.starts_with("events.out.tfevents.")));
+    let mut checkpoints = names(a.join("checkpoints"));
+    checkpoints.retain(|name| !name.starts_with('.'));
+    checkpoints.sort();
+    assert_eq!(checkpoints, ["step-10", "step-12"], "the oldest is pruned");
+    let metrics = fs::read_to_string(a.join("metrics.jsonl")).unwrap();
+    let lines: Vec<Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let steps: Vec<u64> = lines.iter().map(|line| line["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [1, 4, 8, 12]);
+    assert_eq!(lines[3]["tokens"], 12 * 64);
+    let plan: Value = serde_json::from_slice(&fs::read(a.join("plan.json")).unwrap()).unwrap();
+    assert_eq!(plan["choices"]["micro_batch"], 4);
+    assert!(plan["by_class"]["weight"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn the_object_of_a_run() {
+    let dir = folder();
+    let object = json(&ok(dir.path(), &format!("train --data text.txt --out a --json {TINY}")));
+    assert_eq!(object["steps"], 12);
+    assert_eq!(object["run"], "a");
+    assert_eq!(object["predicted_peak_bytes"], object["measured_peak_bytes"]);
+    let number = |key: &str| object[key].as_f64().unwrap_or_else(|| panic!("{key}: {object}"));
+    assert!((number("first_loss") - 256f64.ln()).abs() < 0.3);
+    assert!(number("last_loss") < number("first_loss"));
+    assert!(number("heldout_loss") > 0.0);
+    assert!(number("resident_peak_bytes") > number("measured_peak_bytes"));
+    assert!((number("tokens_per_s") * number("step_s") - 64.0).abs() < 1e-6);
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes_wherever_the_run_lies() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
+    ok(dir.path(), &format!("train --data text.txt --out b {TINY} --threads 2 --log-every 1"));
+    let of = |run: &str| files(dir.path().join(run).join("checkpoints/step-12"));
+    assert_eq!(of("a").len(), 4);
+    assert!(of("a") == of("b"));
+}
+
+/// Starts a long run, sends it a signal once it has trained some steps, and returns its exit code,
+/// stderr and the steps it said it had done.
+#[cfg(unix)]
+fn stopped_by(dir: &Path, signal: i32) -> (i32, String) {
+    let words = format!("train --data text.txt --out a {TINY} --steps 100000 --log-every 1");
+    let child = command(dir, &words).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let metrics = dir.join("a/metrics.jsonl");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::read_to_string(&metrics).map_or(0, |text| text.lines().count()) < 5 {
+        assert!(Instant::now() < deadline, "the run doesn't start");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap(), stderr(&output))
+}
+
+#[test]
+#[cfg(unix)]
+fn signals_write_a_checkpoint_and_the_run_goes_on() {
+    for signal in [2, 15] {
+        let dir = folder();
+        let (code, message) = stopped_by(dir.path(), signal);
+        assert_eq!(code, 130, "{message}");
+        assert!(message.contains("continue with: tightrope train --resume a"), "{message}");
+        let step: u64 = message
+            .split_once("stopped after step ")
+            .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
+            .unwrap();
+        assert!(dir.path().join(format!("a/checkpoints/step-{step}")).is_dir());
+        // The schedule depends on the number of steps, so the whole run has the same.
+        let end = step + 5;
+        let rest = "--set train.schedule=constant --warmup 0";
+        ok(dir.path(), &format!("train --resume a --steps {end} {rest}"));
+        let metrics = fs::read_to_string(dir.path().join("a/metrics.jsonl")).unwrap();
+        assert_eq!(metrics.lines().count() as u64, end, "a line a step, none twice");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --checkpoint-every 5"));
+    let step = |step: u64| dir.path().join(format!("a/checkpoints/step-{step}"));
+    let expected = files(step(12));
+    let model = step(12).join("model.safetensors");
+    let bytes = fs::read(&model).unwrap();
+    let mut flipped = bytes.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&bytes[..bytes.len() / 2], &flipped] {
+        fs::write(&model, damaged).unwrap();
+        let output = ok(dir.path(), "train --resume a");
+        let message = stderr(&output);
+        assert!(message.contains("step-12 is damaged and was passed over"), "{message}");
+        assert!(files(step(12)) == expected);
+    }
+    fs::write(step(10).join("model.safetensors"), "").unwrap();
+    fs::write(&model, "").unwrap();
+    let (code, message) = refused(dir.path(), "train --resume a");
+    assert_eq!(code, 1);
+    assert!(message.contains("step-10") && message.contains("step-12"), "{message}");
+}
+
+#[test]
+fn resume_finds_the_run() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt {TINY}"));
+    ok(dir.path(), "train --resume --steps 14");
+    assert!(dir.path().join("runs/1/checkpoints/step-14").is_dir());
+    ok(dir.path(), &format!("train --data text.txt {TINY}"));
+    assert!(dir.path().join("runs/2/checkpoints/step-12").is_dir());
+    ok(dir.path(), "train --out runs/1 --resume --steps 15");
+    assert!(dir.path().join("runs/1/checkpoints/step-15").is_dir());
+    // A run that was ended before its first checkpoint starts again.
+    fs::remove_dir_all(dir.path().join("runs/2/checkpoints")).unwrap();
+    let output = ok(dir.path(), "train --resume runs/2");
+    assert!(stderr(&output).contains("no checkpoint yet"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_full_disk_leaves_the_earlier_checkpoint() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
+    // Files of 8 KiB at most: the weights are larger.
+    let shell = "ulimit -f 16; trap '' XFSZ; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", shell, env!("CARGO_BIN_EXE_tightrope"), "train", "--resume", "a"])
+        .args(["--steps", "13"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("can't write the checkpoint of step 13"), "{message}");
+    assert!(
+        message.contains("model.safetensors") && message.contains("free some space"),
+        "{message}"
+    );
+    assert!(!dir.path().join("a/checkpoints/step-13").exists());
+    let object = json(&ok(dir.path(), "train --resume a --steps 13 --json"));
+    assert_eq!(object["steps"], 13);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_stops_the_run() {
+    let dir = folder();
+    let words = "--optimizer sgd --lr 1e18 --clip 0 --warmup 0 --schedule constant";
+    let (code, message) =
+        refused(dir.path(), &format!("train --data text.txt --out a {TINY} {words}"));
+    assert_eq!(code, 1);
+    assert!(message.contains("the first output that isn't finite is `"), "{message}");
+    let saved = tightrope_data::checkpoint::latest_complete(dir.path().join("a")).unwrap().0;
+    for tensor in saved.model.tensors() {
+        assert!(tensor.to_f32().unwrap().iter().all(|value| value.is_finite()), "{tensor:?}");
+    }
+    // f16 skips such steps until the scale is low enough.
+    let object = json(&ok(
+        dir.path(),
+        &format!("train --data text.txt --out b {TINY} --precision f16 --json"),
+    ));
+    assert_eq!(object["steps"], 12);
+}

@@ -1,0 +1,267 @@
+//! Memory knobs change memory and nothing else: whole training runs of small models on the CPU backend.
+
+use conformance::conformance::block_on;
+use conformance::values::uniform;
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::Backend;
+use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_nn::{
+    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, Trainer, TrainerConfig,
+};
+
+const STEPS: u64 = 20;
+
+fn model(family: Family) -> ModelConfig {
+    let mut model = tightrope_nn::preset("tiny").expect("a preset");
+    model.family = family;
+    (model.layers, model.channels, model.heads, model.kv_heads) = (5, 32, 4, 4);
+    (model.hidden, model.context, model.vocab) = (64, 128, 61);
+    if family == Family::Llama {
+        model.kv_heads = 2;
+    }
+    model
+}
+
+fn config(family: Family, precision: Precision) -> TrainerConfig {
+    TrainerConfig {
+        model: model(family),
+        precision,
+        batch: 8,
+        micro_batch: 8,
+        time: 128,
+        build: BuildOptions::default(),
+        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        weight_decay: 0.1,
+        clip: Some(1.0),
+        options: Options::default(),
+        seed: 7,
+        decode: 0,
+    }
+}
+
+/// Bits of loss and gradient norm of every step, and of all weights at the end.
+fn run(config: &TrainerConfig, threads: usize) -> Vec<u32> {
+    let cpu = Cpu::new(threads).expect("threads");
+    let planned = Planned::new(config, &cpu).expect("a plan");
+    let predicted = planned.plan.arena_bytes;
+    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    assert_eq!(trainer.allocated_bytes(), predicted);
+    trainer.initialise().expect("weights");
+    let count = config.micro_batch * config.time;
+    let mut bits = vec![];
+    for step in 0..STEPS {
+        let draw = |stream: u64, i: usize| {
+            let x = uniform(step * 97 + stream, i as u64) * config.model.vocab as f64;
+            x as i32
+        };
+        let batches: Vec<(Vec<i32>, Vec<i32>)> = (0..config.accumulation() as u64)
+            .map(|micro| {
+                let ids = |stream| (0..count).map(|i| draw(10 * micro + stream, i)).collect();
+                (ids(0), ids(1))
+            })
+            .collect();
+        let borrowed: Vec<(&[i32], &[i32])> =
+            batches.iter().map(|(x, y)| (&x[..], &y[..])).collect();
+        trainer.step(step, 1e-3, &borrowed).expect("a step");
+        let outcome = block_on(trainer.outcome()).expect("an outcome");
+        assert!(outcome.updated, "step {step} was skipped: {outcome:?}");
+        bits.extend([outcome.loss.to_bits(), outcome.grad_norm.to_bits()]);
+    }
+    for index in 0..trainer.parameters().len() {
+        let weight = block_on(trainer.weight(index)).expect("a weight");
+        bits.extend(weight.iter().map(|x| x.to_bits()));
+    }
+    bits
+}
+
+#[test]
+fn recomputation_changes_no_bit() {
+    for (family, dropout) in [(Family::Gpt2, 0.1), (Family::Llama, 0.0)] {
+        for precision in [Precision::F32, Precision::BF16] {
+            let mut base = config(family, precision);
+            base.model.dropout = dropout;
+            let kept = run(&base, 2);
+            let some = vec!["h.1.mlp.up".to_string(), "h.2.attn.qkv".into()];
+            for checkpoint in [
+                Checkpoint::Block,
+                Checkpoint::Every(2),
+                Checkpoint::Sqrt,
+                Checkpoint::Tensors(some),
+            ] {
+                let options = Options { checkpoint: checkpoint.clone(), ..Options::default() };
+                let other = run(&TrainerConfig { options, ..base.clone() }, 2);
+                assert!(kept == other, "{family:?} {precision:?} {checkpoint} differs");
+            }
+        }
+    }
+}
+
+#[test]
+fn loss_chunks_of_one_reduction_order_change_no_bit() {
+    for precision in [Precision::F32, Precision::BF16] {
+        let base = config(Family::Gpt2, precision);
+        let with = |loss_chunk| {
+            let build = BuildOptions { loss_chunk, attention_chunk: 0 };
+            run(&TrainerConfig { build, ..base.clone() }, 2)
+        };
+        let whole = with(0);
+        for chunk in [256, 512, 1024] {
+            assert!(whole == with(chunk), "{precision:?}: a loss chunk of {chunk} differs");
+        }
+    }
+}
+
+#[test]
+fn attention_chunks_threads_and_in_place_reuse_change_no_bit() {
+    let base = config(Family::Llama, Precision::F32);
+    let one = run(&base, 1);
+    assert!(one == run(&base, 2), "the number of threads changes results");
+    let build = BuildOptions { loss_chunk: 0, attention_chunk: 32 };
+    assert!(one == run(&TrainerConfig { build, ..base.clone() }, 2), "an attention chunk differs");
+    let options = Options { in_place: false, ..Options::default() };
+    assert!(one == run(&TrainerConfig { options, ..base }, 2), "in-place reuse changes results");
+}
+
+#[test]
+fn a_run_repeats_bit_for_bit() {
+    for precision in [Precision::F32, Precision::BF16, Precision::F16] {
+        let mut config = config(Family::Gpt2, precision);
+        (config.micro_batch, config.model.dropout) = (2, 0.2);
+        assert!(run(&config, 2) == run(&config, 2), "{precision:?} doesn't repeat");
+    }
+}
+
+#[test]
+fn accumulation_follows_the_whole_batch() {
+    let whole = config(Family::Gpt2, Precision::F32);
+    let mut split = whole.clone();
+    split.micro_batch = 2;
+    let loss_of = |config: &TrainerConfig, planned_batch: usize| {
+        let cpu = Cpu::new(2).expect("threads");
+        let planned = Planned::new(config, &cpu).expect("a plan");
+        let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+        trainer.initialise().expect("weights");
+        let count = planned_batch * config.time;
+        let id = |stream: u64| (0..count).map(move |i| (uniform(stream, i as u64) * 61.0) as i32);
+        let (x, y): (Vec<i32>, Vec<i32>) = (id(1).collect(), id(2).collect());
+        let part = config.micro_batch * config.time;
+        let batches: Vec<(&[i32], &[i32])> = x.chunks(part).zip(y.chunks(part)).collect();
+        for step in 0..STEPS {
+            trainer.step(step, 1e-3, &batches).expect("a step");
+        }
+        block_on(trainer.outcome()).expect("an outcome").loss
+    };
+    let (a, b) = (loss_of(&whole, 8), loss_of(&split, 8));
+    assert!((a - b).abs() < 1e-4, "{a} with one micro-batch, {b} with four");
+}
+
+#[test]
+fn every_arena_is_the_predicted_one() {
+    let mut tried = 0;
+    for draw in 0..260u64 {
+        let pick = |stream: u64, from: &[usize]| {
+            from[(uniform(1000 + stream, draw) * from.len() as f64) as usize]
+        };
+        let family = [Family::Gpt2, Family::Llama][pick(0, &[0, 1])];
+        let mut model = model(family);
+        model.layers = pick(1, &[1, 2, 3, 5]);
+        model.heads = pick(2, &[1, 2, 6]);
+        model.kv_heads = if family == Family::Llama && model.heads == 6 { 3 } else { model.heads };
+        model.channels = model.heads * pick(3, &[4, 8, 16]);
+        model.hidden = pick(4, &[8, 24, 40]);
+        if family == Family::Gpt2 {
+            model.hidden = 4 * model.channels;
+        }
+        model.vocab = pick(5, &[2, 61, 64, 257]);
+        model.tied = pick(6, &[0, 1]) == 1 || family == Family::Gpt2;
+        let precision = [Precision::F32, Precision::BF16, Precision::F16][pick(7, &[0, 1, 2])];
+        let micro_batch = pick(8, &[1, 2, 3]);
+        let checkpoint = match pick(9, &[0, 1, 2, 3]) {
+            0 => Checkpoint::None,
+            1 => Checkpoint::Block,
+            2 => Checkpoint::Sqrt,
+            _ => Checkpoint::Every(pick(10, &[1, 2, 3])),
+        };
+        let optimizer = match pick(11, &[0, 1, 2]) {
+            0 => Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+            1 => Optimizer::Sgd { momentum: 0.9 },
+            _ => Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
+        };
+        let config = TrainerConfig {
+            model,
+            precision,
+            batch: micro_batch * pick(12, &[1, 3]),
+            micro_batch,
+            time: pick(13, &[1, 7, 16, 33]),
+            build: BuildOptions {
+                loss_chunk: pick(14, &[0, 1, 16]),
+                attention_chunk: pick(15, &[0, 8]),
+            },
+            optimizer,
+            weight_decay: 0.1,
+            clip: Some(1.0),
+            options: Options {
+                checkpoint,
+                fusion: pick(16, &[0, 1]) == 1,
+                in_place: pick(17, &[0, 1]) == 1,
+            },
+            seed: draw,
+            decode: pick(18, &[0, 5]),
+        };
+        let cpu = Cpu::new(2).expect("threads");
+        let planned = Planned::new(&config, &cpu).expect("a plan");
+        let (predicted, bound) = (planned.plan.arena_bytes, planned.plan.lower_bound_bytes());
+        assert!(predicted >= bound, "{config:?}");
+        let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+        trainer.initialise().expect("weights");
+        let ids = vec![1; config.micro_batch * config.time];
+        let batches = vec![(&ids[..], &ids[..]); config.accumulation()];
+        trainer.step(0, 1e-3, &batches).expect("a step");
+        // f16 may skip its first steps, until the loss scale fits.
+        let updated = block_on(trainer.outcome()).expect("an outcome").updated;
+        assert!(updated || config.precision == Precision::F16, "{config:?}");
+        assert_eq!(trainer.allocated_bytes(), predicted, "{config:?}");
+        tried += 1;
+    }
+    assert!(tried >= 200);
+}
+
+#[test]
+fn plans_of_published_models_are_quick_and_tight() {
+    for (preset, milliseconds) in [("gpt2", 100.0), ("gpt2-xl", 1000.0)] {
+        let model = tightrope_nn::preset(preset).expect("a preset");
+        let config = TrainerConfig {
+            batch: 4,
+            micro_batch: 4,
+            time: 1024,
+            build: BuildOptions { loss_chunk: 512, attention_chunk: 0 },
+            model,
+            ..config(Family::Gpt2, Precision::F32)
+        };
+        let cpu = Cpu::new(2).expect("threads");
+        // The best of three: other work on the machine isn't the planner's.
+        let mut fastest = f64::INFINITY;
+        for _ in 0..3 {
+            let began = std::time::Instant::now();
+            let planned = Planned::new(&config, &cpu).expect("a plan");
+            fastest = fastest.min(began.elapsed().as_secs_f64() * 1e3);
+            let (arena, bound) = (planned.plan.arena_bytes, planned.plan.lower_bound_bytes());
+            let over = 100.0 * (arena - bound) as f64 / bound as f64;
+            assert!(over < 0.05, "{preset}: the arena is {over:.3} % over its lower bound");
+        }
+        println!("{preset}: planned in {fastest:.1} ms");
+        assert!(fastest < milliseconds, "{preset} took {fastest} ms");
+        assert_eq!(cpu.allocated_bytes(), 0, "planning allocates nothing on the device");
+    }
+}
+
+#[test]
+fn plans_are_deterministic() {
+    for checkpoint in [Checkpoint::None, Checkpoint::Sqrt] {
+        let options = Options { checkpoint, ..Options::default() };
+        let config = TrainerConfig { options, ..config(Family::Llama, Precision::BF16) };
+        let cpu = Cpu::new(2).expect("threads");
+        let dump = || Planned::new(&config, &cpu).expect("a plan").plan.dump();
+        assert_eq!(dump(), dump());
+    }
+}
