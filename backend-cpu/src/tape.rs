@@ -24,13 +24,46 @@ type Register = [f32; BLOCK];
 /// One instruction; operands and results are registers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Instruction {
-    Constant { to: usize, value: f32 },
-    Load { to: usize, input: usize },
-    Random { to: usize, stream: u32 },
-    Unary { function: Unary, to: usize, a: usize },
-    Binary { function: Binary, to: usize, a: usize, b: usize },
-    Select { to: usize, condition: usize, yes: usize, no: usize },
-    Store { output: usize, from: usize },
+    Constant {
+        to: usize,
+        value: f32,
+    },
+    Load {
+        to: usize,
+        input: usize,
+    },
+    Random {
+        to: usize,
+        stream: u32,
+    },
+    Unary {
+        function: Unary,
+        to: usize,
+        a: usize,
+    },
+    Binary {
+        function: Binary,
+        to: usize,
+        a: usize,
+        b: usize,
+    },
+    /// a · b + c
+    MulAdd {
+        to: usize,
+        a: usize,
+        b: usize,
+        c: usize,
+    },
+    Select {
+        to: usize,
+        condition: usize,
+        yes: usize,
+        no: usize,
+    },
+    Store {
+        output: usize,
+        from: usize,
+    },
 }
 
 /// A compiled map.
@@ -77,12 +110,39 @@ impl Compiler {
     }
 }
 
+/// Turns sums of a product that nothing else reads into one instruction, which rounds once where the CPU
+/// can; gives the products that are no longer computed.
+fn fuse_products(values: &mut [Instruction], results: &[usize]) -> Vec<bool> {
+    let mut readers = vec![0; values.len()];
+    let read = values.iter().flat_map(|instruction| instruction.operands());
+    read.chain(results.iter().copied()).for_each(|value| readers[value] += 1);
+    let mut fused = vec![false; values.len()];
+    for at in 0..values.len() {
+        let Instruction::Binary { function: Binary::Add, to, a: left, b: right } = values[at]
+        else {
+            continue;
+        };
+        for (product, c) in [(left, right), (right, left)] {
+            if let Instruction::Binary { function: Binary::Mul, a, b, .. } = values[product]
+                && readers[product] == 1
+                && left != right
+            {
+                values[at] = Instruction::MulAdd { to, a, b, c };
+                fused[product] = true;
+                break;
+            }
+        }
+    }
+    fused
+}
+
 impl Instruction {
     fn operands(self) -> Vec<usize> {
         match self {
             Self::Constant { .. } | Self::Load { .. } | Self::Random { .. } => vec![],
             Self::Unary { a, .. } => vec![a],
             Self::Binary { a, b, .. } => vec![a, b],
+            Self::MulAdd { a, b, c, .. } => vec![a, b, c],
             Self::Select { condition, yes, no, .. } => vec![condition, yes, no],
             Self::Store { from, .. } => vec![from],
         }
@@ -97,6 +157,9 @@ impl Instruction {
             Self::Unary { function, a, .. } => Self::Unary { function, to, a: register(a) },
             Self::Binary { function, a, b, .. } => {
                 Self::Binary { function, to, a: register(a), b: register(b) }
+            }
+            Self::MulAdd { a, b, c, .. } => {
+                Self::MulAdd { to, a: register(a), b: register(b), c: register(c) }
             }
             Self::Select { condition, yes, no, .. } => Self::Select {
                 to,
@@ -117,7 +180,8 @@ impl Tape {
         let mut compiler = Compiler::default();
         let results: Vec<usize> =
             map.formulas.iter().map(|formula| compiler.value(formula)).collect();
-        let values: Vec<Instruction> = compiler.values.iter().map(|&(_, i)| i).collect();
+        let mut values: Vec<Instruction> = compiler.values.iter().map(|&(_, i)| i).collect();
+        let products = fuse_products(&mut values, &results);
         let mut last_use: Vec<usize> = (0..values.len()).collect();
         for (at, instruction) in values.iter().enumerate() {
             instruction.operands().into_iter().for_each(|operand| last_use[operand] = at);
@@ -132,7 +196,8 @@ impl Tape {
             register[at] = free.pop()?;
             setup.push(values[at].assigned(register[at], &|value| register[value]));
         }
-        for (at, &instruction) in values.iter().enumerate().filter(|&(at, _)| !constant(at)) {
+        let computed = |at: usize| !constant(at) && !products[at];
+        for (at, &instruction) in values.iter().enumerate().filter(|&(at, _)| computed(at)) {
             // A result never shares a register with an operand: it's taken before they are given back.
             let to = free.pop()?;
             register[at] = to;
@@ -215,21 +280,23 @@ fn run_task<S: Simd>(
                     }
                 }
                 Instruction::Unary { function, to, a } => {
-                    let [to, a] = disjoint(&mut registers, [to, a]);
+                    let (to, [a]) = operands(&mut registers, to, [a]);
                     unary::<S>(function, a, to);
                 }
-                Instruction::Binary { function, to, a, b } if a == b => {
-                    let [to, a] = disjoint(&mut registers, [to, a]);
-                    binary::<S>(function, a, a, to);
-                }
                 Instruction::Binary { function, to, a, b } => {
-                    let [to, a, b] = disjoint(&mut registers, [to, a, b]);
+                    let (to, [a, b]) = operands(&mut registers, to, [a, b]);
                     binary::<S>(function, a, b, to);
                 }
+                Instruction::MulAdd { to, a, b, c } => {
+                    let (to, [a, b, c]) = operands(&mut registers, to, [a, b, c]);
+                    for (i, value) in to.iter_mut().enumerate() {
+                        *value = S::mul_add(a[i], b[i], c[i]);
+                    }
+                }
                 Instruction::Select { to, condition, yes, no } => {
-                    let (condition, yes, no) =
-                        (registers[condition], registers[yes], registers[no]);
-                    for (i, value) in registers[to].iter_mut().enumerate() {
+                    let (to, [condition, yes, no]) =
+                        operands(&mut registers, to, [condition, yes, no]);
+                    for (i, value) in to.iter_mut().enumerate() {
                         *value = if condition[i] != 0.0 { yes[i] } else { no[i] };
                     }
                 }
@@ -241,12 +308,20 @@ fn run_task<S: Simd>(
     }
 }
 
+/// The register of a result, and those of its operands, of which some may be one.
+///
+/// # Panics
+/// Where the result's is among the operands', which [`Tape::compile`] rules out.
 #[inline(always)]
-fn disjoint<const N: usize>(
+fn operands<const N: usize>(
     registers: &mut [Register; REGISTERS],
-    of: [usize; N],
-) -> [&mut Register; N] {
-    registers.get_disjoint_mut(of).expect("a result has a register of its own")
+    to: usize,
+    from: [usize; N],
+) -> (&mut Register, [&Register; N]) {
+    assert!(to < REGISTERS && from.iter().all(|&a| a < REGISTERS && a != to));
+    let start = registers.as_mut_ptr();
+    // SAFETY: in bounds, and the one that is written is none of those that are read.
+    unsafe { (&mut *start.add(to), from.map(|a| &*start.add(a))) }
 }
 
 #[inline(always)]

@@ -1,5 +1,6 @@
 //! Ops on the rows of a matrix: norms, softmax, sums, embeddings.
 
+use half::{bf16, f16};
 use tightrope_core::ops::{Axes, EmbeddingGrad, LayerNorm, Reduce, RmsNorm, SquareSum};
 use tightrope_core::{DType, Type};
 
@@ -7,7 +8,7 @@ use super::Scratch;
 use crate::arena::View;
 use crate::fast::norm::{self, ParameterGrads};
 use crate::fast::rows;
-use crate::fast::vmath::Storage;
+use crate::fast::vmath::{Storage, store_slice};
 
 /// # Safety
 /// As [`super::run`].
@@ -120,9 +121,10 @@ pub unsafe fn softmax_grad<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]
     true
 }
 
-/// Scratch of a sum, f32s.
+/// Scratch of a sum, f32s: the sums before they're rounded to a shorter type, and partial ones.
 pub fn reduce_scratch(op: &Reduce, x: &Type, out: &Type) -> usize {
-    match op.axes {
+    let sums = if out.dtype == DType::F32 { 0 } else { out.elements() };
+    sums + match op.axes {
         Axes::ToSuffix(_) => {
             rows::column_sums_scratch(x.elements() / out.elements().max(1), out.elements())
         }
@@ -138,19 +140,33 @@ pub unsafe fn reduce<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    if outputs[0].ty().dtype != DType::F32 {
-        return false;
-    }
+    let (view, scratch) = (outputs[0], scratch.floats());
     // SAFETY: passed on.
-    let (x, out) = unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<f32>()) };
+    unsafe {
+        let x = inputs[0].slice::<T>();
+        if view.ty().dtype == DType::F32 {
+            sum(op, x, view.slice_mut::<f32>(), scratch);
+            return true;
+        }
+        let (sums, scratch) = scratch.split_at_mut(view.ty().elements());
+        sum(op, x, sums, scratch);
+        match view.ty().dtype {
+            DType::BF16 => store_slice(sums, view.slice_mut::<bf16>()),
+            DType::F16 => store_slice(sums, view.slice_mut::<f16>()),
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn sum<T: Storage>(op: &Reduce, x: &[T], out: &mut [f32], scratch: &mut [f32]) {
     match op.axes {
-        Axes::ToSuffix(_) => rows::column_sums(x, out, false, scratch.floats()),
+        Axes::ToSuffix(_) => rows::column_sums(x, out, false, scratch),
         Axes::Last => rows::row_sums(x, out),
     }
     if op.scale != 1.0 {
         out.iter_mut().for_each(|sum| *sum *= op.scale as f32);
     }
-    true
 }
 
 /// # Safety

@@ -47,7 +47,13 @@ type Kernel = (fn(usize) -> f32, usize);
 
 /// Operations a second of `kernel` on all threads.
 fn operations(threads: usize, (run, each): Kernel) -> f64 {
-    let seconds = best(|| on_all(threads, |_| drop(black_box(run(black_box(ROUNDS))))));
+    let seconds = best(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| black_box(run(black_box(ROUNDS))));
+            }
+        });
+    });
     (threads * ROUNDS * CHAINS * each) as f64 / seconds
 }
 
@@ -65,15 +71,6 @@ fn copied(threads: usize) -> f64 {
     });
     black_box(&to);
     2.0 * BUFFER as f64 / seconds
-}
-
-fn on_all(threads: usize, work: impl Fn(usize) + Sync) {
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let work = &work;
-            scope.spawn(move || work(thread));
-        }
-    });
 }
 
 /// Seconds of the fastest of a few runs.
