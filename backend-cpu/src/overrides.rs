@@ -21,6 +21,10 @@ pub struct Scratch<'a> {
 impl<'a> Scratch<'a> {
     /// All of it as f32.
     fn floats(self) -> &'a mut [f32] {
+        if self.bytes.is_empty() {
+            // An empty slice may be aligned for bytes only.
+            return &mut [];
+        }
         let whole = self.bytes.len() / 4 * 4;
         bytemuck::cast_slice_mut(&mut self.bytes[..whole])
     }
