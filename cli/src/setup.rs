@@ -41,24 +41,16 @@ const SMALL_GPT: ModelConfig = ModelConfig {
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 const BATCH: usize = 8;
 /// Steps of a run that doesn't say how many.
-const STEPS: u64 = 1600;
+const STEPS: u64 = 2000;
 /// Bytes of logits that exist at once where `memory.loss_chunk` is "auto"; rows come in multiples of 256,
 /// which sum in the same order.
 const LOGITS_BYTES: usize = 64 << 20;
 
-/// The settings with every size, step count and rate filled in: from `model.init`, the preset, the
-/// tokenizer, or the defaults. Filling in twice changes nothing.
+/// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
+/// changes nothing.
 ///
 /// # Errors
-/// An unknown preset, a model directory that can't be read, and settings that don't fit each other.
-pub fn resolved(settings: &Settings) -> Result<Settings, Failure> {
-    filled(settings, &model_config(settings)?)
-}
-
-/// As [`resolved`], of a model that is known already.
-///
-/// # Errors
-/// Settings that don't fit each other.
+/// Settings that don't fit each other or the model.
 pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Failure> {
     let mut settings = settings.clone();
     let context = settings.model.context.unwrap_or(model.context);
@@ -93,7 +85,7 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
 /// may use fewer.
 ///
 /// # Errors
-/// As [`resolved`].
+/// An unknown preset, a model directory that can't be read, and sizes that don't fit each other.
 pub fn model_config(settings: &Settings) -> Result<ModelConfig, Failure> {
     let own = &settings.model;
     let base = match (&own.init, &own.preset) {
@@ -186,10 +178,10 @@ pub fn tokenizer(name: &str) -> Result<Tokenizer, Failure> {
     )
 }
 
-/// What the trainer is to do, before the planner's choices. Unset settings are [`resolved`] first.
+/// What the trainer is to do, before the planner's choices. Unset settings are [`filled`] first.
 ///
 /// # Errors
-/// As [`resolved`], and settings that this build has no means for.
+/// As [`model_config`] and [`filled`], and settings that this build has no means for.
 pub fn trainer_config(settings: &Settings) -> Result<TrainerConfig, Failure> {
     trainer_config_of(settings, model_config(settings)?)
 }

@@ -88,9 +88,11 @@ fn sums_into_producers(graph: &mut Graph, program: &mut Program) {
             }
             node.inputs.push(before);
             *node.outputs.last_mut().expect("an output") = sum.outputs[0];
-            let info = graph.info(before).clone();
+            let life = graph.info(before).life;
             let after = graph.info_mut(sum.outputs[0]);
-            (after.class, after.life, after.replaces) = (info.class, info.life, Some(before));
+            (after.life, after.replaces) = (life, Some(before));
+            // What is only there to be added to is of the sum's class.
+            graph.info_mut(before).class = graph.info(sum.outputs[0]).class;
         } else {
             index += 1;
         }

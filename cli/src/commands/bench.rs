@@ -57,7 +57,8 @@ fn ids(vocab: usize) -> impl FnMut() -> i32 {
     let mut state = 1u64;
     move || {
         // Constants of Knuth's MMIX generator, whose upper bits are the good ones.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) as usize % vocab) as i32
     }
 }
@@ -100,9 +101,8 @@ impl Step {
             if times.len() >= LEAST.1 && start.elapsed() >= LEAST.0 {
                 break;
             }
-            let mut ids = || -> Vec<i32> {
-                (0..config.micro_batch * config.time).map(|_| next()).collect()
-            };
+            let mut ids =
+                || -> Vec<i32> { (0..config.micro_batch * config.time).map(|_| next()).collect() };
             let batches: Vec<_> = (0..config.accumulation()).map(|_| (ids(), ids())).collect();
             let batches: Vec<(&[i32], &[i32])> =
                 batches.iter().map(|(tokens, targets)| (&**tokens, &**targets)).collect();
@@ -153,10 +153,9 @@ impl Found {
     fn text(&self) -> String {
         let Self { device, peaks, rows, step, .. } = self;
         let mut text = String::new();
-        let bf16 = peaks.flops_bf16.map_or_else(
-            || "none".to_owned(),
-            |flops| format!("{:.0} GFLOP/s", flops / 1e9),
-        );
+        let bf16 = peaks
+            .flops_bf16
+            .map_or_else(|| "none".to_owned(), |flops| format!("{:.0} GFLOP/s", flops / 1e9));
         // Writing to a String can't fail.
         let _ = writeln!(
             text,

@@ -101,9 +101,8 @@ impl Found {
             "bf16": name(self.largest(|fit| fit.fits_bf16)),
         });
         cpu["presets"] = json!(self.fits);
-        let absent = ABSENT.map(|(name, reason)| {
-            json!({ "name": name, "available": false, "reason": reason })
-        });
+        let absent = ABSENT
+            .map(|(name, reason)| json!({ "name": name, "available": false, "reason": reason }));
         let devices: Vec<_> = std::iter::once(cpu).chain(absent).collect();
         json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
     }
@@ -198,7 +197,10 @@ mod tests {
         let found = Found { device: "cpu".to_owned(), machine: Machine::look(), fits };
         let object = found.json();
         let cpu = &object["devices"][0];
-        assert_eq!((&cpu["largest_preset"]["f32"], &cpu["largest_preset"]["bf16"]), (&"b".into(), &"c".into()));
+        assert_eq!(
+            (&cpu["largest_preset"]["f32"], &cpu["largest_preset"]["bf16"]),
+            (&"b".into(), &"c".into())
+        );
         assert_eq!(cpu["available"], true);
         assert_eq!(object["devices"][2]["available"], false);
         let text = found.text();

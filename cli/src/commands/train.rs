@@ -52,6 +52,7 @@ fn train(
     let plan = plan_json(&settings, &planned)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
     let done = from.fill(&mut trainer, &settings)?;
+    let loader = training::loader(trainer.config(), &data, done.windows)?;
     // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
     let dir = match resumed {
         Some(dir) => dir,
@@ -75,7 +76,7 @@ fn train(
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
     let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data };
     let mut outputs = Outputs { metrics, events, progress };
-    let mut run = Training::new(saved, &mut trainer, done)?;
+    let mut run = Training::new(saved, &mut trainer, loader, done);
     let ended = run.train(&mut outputs, stop)?;
     let summary = run.summary();
     outputs.progress.finish();

@@ -102,10 +102,7 @@ impl Saved<'_> {
 const PASSING: [(&str, &[&str]); 3] = [
     ("model", &["init"]),
     ("data", &["files", "tokenizer"]),
-    (
-        "run",
-        &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"],
-    ),
+    ("run", &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"]),
 ];
 
 /// The settings that decide numbers.

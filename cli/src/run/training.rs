@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_data::{Loader, LoaderConfig};
-use tightrope_nn::{LearningRate, Outcome, Precision, Trainer};
+use tightrope_nn::{LearningRate, Outcome, Precision, Trainer, TrainerConfig};
 
 use super::corpus::Data;
 use super::evaluate::{self, Evaluation};
@@ -114,27 +114,18 @@ pub struct Training<'a> {
     loader: Loader,
     rate: LearningRate,
     summary: Summary,
-    /// Steps of the newest checkpoint of this session.
+    /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
 }
 
 impl<'a> Training<'a> {
-    /// Continues after what is `done`.
-    ///
-    /// # Errors
-    /// Data shorter than a window.
-    pub fn new(saved: Saved<'a>, trainer: &'a mut Trainer, done: Done) -> Result<Self, Failure> {
-        let config = trainer.config();
-        let order = LoaderConfig {
-            batch: config.batch,
-            context: config.time,
-            seed: saved.settings.train.seed,
-        };
-        let loader = Loader::new(saved.data.train.clone(), order, done.windows)
-            .help("give more --data, a shorter --context or a smaller data.holdout")?;
+    /// Continues after what is `done` with the batches of `loader`.
+    pub fn new(saved: Saved<'a>, trainer: &'a mut Trainer, loader: Loader, done: Done) -> Self {
         let rate = setup::learning_rate(saved.settings);
         let summary = Summary { done, ..Summary::default() };
-        Ok(Self { saved, trainer, loader, rate, summary, checkpointed: None })
+        // What was resumed from is still there.
+        let checkpointed = (done.steps > 0).then_some(done.steps);
+        Self { saved, trainer, loader, rate, summary, checkpointed }
     }
 
     /// What it came to so far.
@@ -306,6 +297,17 @@ impl<'a> Training<'a> {
         }
         Ok(())
     }
+}
+
+/// The batches of a run that has consumed `windows` windows.
+///
+/// # Errors
+/// Data shorter than a window.
+pub fn loader(config: &TrainerConfig, data: &Data, windows: u64) -> Result<Loader, Failure> {
+    let TrainerConfig { batch, time, seed, .. } = *config;
+    let order = LoaderConfig { batch, context: time, seed };
+    Loader::new(data.train.clone(), order, windows)
+        .help("give more --data, a shorter --context or a smaller data.holdout")
 }
 
 const DIVERGED: &str =

@@ -164,9 +164,9 @@ fn resume_finds_the_run() {
 #[test]
 fn a_full_disk_leaves_the_earlier_checkpoint() {
     let dir = folder();
-    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
-    // Files of 8 KiB at most: the weights are larger.
-    let shell = "ulimit -f 16; trap '' XFSZ; exec \"$0\" \"$@\"";
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --channels 96"));
+    // Files of 128 blocks at most, which are of 512 or of 1024 bytes: the weights are larger.
+    let shell = "ulimit -f 128; trap '' XFSZ; exec \"$0\" \"$@\"";
     let output = Command::new("sh")
         .args(["-c", shell, env!("CARGO_BIN_EXE_tightrope"), "train", "--resume", "a"])
         .args(["--steps", "13"])

@@ -133,7 +133,7 @@ fn portable() -> Kernel {
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use std::arch::x86_64::{
-        __m512bh, _mm256_fmadd_ps, _mm256_cvtss_f32, _mm256_set1_ps, _mm256_setzero_ps,
+        __m512bh, _mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps,
         _mm512_castsi512_ps, _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps,
         _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps,
     };

@@ -58,10 +58,8 @@ pub fn profile(
             _ => None,
         })
         .collect();
-    let mut times: Vec<Vec<Vec<f64>>> = programs
-        .iter()
-        .map(|&(index, _)| vec![vec![]; plan.programs[index].steps.len()])
-        .collect();
+    let mut times: Vec<Vec<Vec<f64>>> =
+        programs.iter().map(|&(index, _)| vec![vec![]; plan.programs[index].steps.len()]).collect();
     let start = Instant::now();
     let mut replays = 0;
     while replays < LEAST.1 || start.elapsed() < LEAST.0 {

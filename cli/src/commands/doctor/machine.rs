@@ -61,8 +61,19 @@ fn features() -> Vec<&'static str> {
         };
     }
     let known = detected!(
-        "sse4.2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512cd", "avx512dq",
-        "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16"
+        "sse4.2",
+        "avx",
+        "f16c",
+        "fma",
+        "avx2",
+        "avx512f",
+        "avx512bw",
+        "avx512cd",
+        "avx512dq",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16",
+        "avx512fp16"
     );
     known.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
 }
@@ -119,9 +130,11 @@ mod tests {
     #[test]
     fn caches_are_sorted_and_broken_ones_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        for (index, level, kind, size) in
-            [("index0", "3", "Unified", "32768K"), ("index1", "1", "Data", "48K"), ("index2", "x", "Data", "1K")]
-        {
+        for (index, level, kind, size) in [
+            ("index0", "3", "Unified", "32768K"),
+            ("index1", "1", "Data", "48K"),
+            ("index2", "x", "Data", "1K"),
+        ] {
             let path = dir.path().join(index);
             fs::create_dir(&path).unwrap();
             for (name, text) in [("level", level), ("type", kind), ("size", size)] {

@@ -1,0 +1,88 @@
+//! Losses of ten steps, recorded once: a change that moves them moves training.
+
+use conformance::conformance::block_on;
+use conformance::values::uniform;
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::plan::Options;
+use tightrope_nn::{BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig};
+
+/// Ten losses of a two-block model on a text that repeats with noise.
+fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -> Vec<f32> {
+    let mut model = tightrope_nn::preset("tiny").expect("a preset");
+    model.family = family;
+    (model.layers, model.channels, model.heads, model.kv_heads) = (2, 48, 3, 3);
+    (model.hidden, model.context, model.vocab) = (96, 32, 50);
+    if family == Family::Gpt2 {
+        model.hidden = 4 * model.channels;
+    }
+    let config = TrainerConfig {
+        model,
+        precision,
+        batch: 8,
+        micro_batch: 4,
+        time: 32,
+        build: BuildOptions { loss_chunk: 64, attention_chunk: 0 },
+        optimizer,
+        weight_decay: 0.1,
+        clip: Some(1.0),
+        options: Options::default(),
+        seed: 3,
+        decode: 0,
+    };
+    let cpu = Cpu::new(2).expect("threads");
+    let planned = Planned::new(&config, &cpu).expect("a plan");
+    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    trainer.initialise().expect("weights");
+    let token = |i: usize| {
+        let noisy = uniform(9, i as u64) < 0.1;
+        if noisy { (uniform(10, i as u64) * 50.0) as i32 } else { (i % 7 * 5) as i32 }
+    };
+    (0..10)
+        .map(|step| {
+            let text: Vec<i32> = (0..8 * 32 + 1).map(|i| token(step as usize * 256 + i)).collect();
+            let half = 4 * 32;
+            let batches =
+                [(&text[..half], &text[1..half + 1]), (&text[half..2 * half], &text[half + 1..])];
+            trainer.step(step, lr, &batches).expect("a step");
+            block_on(trainer.outcome()).expect("an outcome").loss
+        })
+        .collect()
+}
+
+fn check(name: &str, found: &[f32], golden: [f32; 10], tolerance: f32) {
+    let worst = found.iter().zip(golden).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst <= tolerance, "{name}: off by {worst}; now {found:?}");
+}
+
+const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+
+#[test]
+fn ten_losses_are_the_recorded_ones() {
+    let run = losses;
+    check("gpt2 f32", &run(Family::Gpt2, Precision::F32, ADAMW, 3e-3), GPT2, 1e-4);
+    check("gpt2 bf16", &run(Family::Gpt2, Precision::BF16, ADAMW, 3e-3), GPT2, 2e-2);
+    check("gpt2 f16", &run(Family::Gpt2, Precision::F16, ADAMW, 3e-3), GPT2, 5e-3);
+    check("llama f32", &run(Family::Llama, Precision::F32, ADAMW, 3e-3), LLAMA, 1e-4);
+    check("llama bf16", &run(Family::Llama, Precision::BF16, ADAMW, 3e-3), LLAMA, 2e-2);
+    let sgd = Optimizer::Sgd { momentum: 0.9 };
+    check("gpt2 sgd", &run(Family::Gpt2, Precision::F32, sgd, 3e-2), SGD, 1e-4);
+    let lion = Optimizer::Lion { beta1: 0.9, beta2: 0.99 };
+    check("gpt2 lion", &run(Family::Gpt2, Precision::F32, lion, 5e-4), LION, 1e-4);
+}
+
+const GPT2: [f32; 10] = [
+    3.955753, 3.5013037, 3.2886581, 3.1624432, 2.997797, 2.839085, 2.681781, 2.5880523, 2.4609249,
+    2.3099146,
+];
+const LLAMA: [f32; 10] = [
+    3.9560916, 3.6157184, 3.3814533, 3.2436094, 3.0473306, 2.9248939, 2.7311225, 2.6424456,
+    2.5155983, 2.3528557,
+];
+const SGD: [f32; 10] = [
+    3.955753, 3.8456516, 3.6607456, 3.53161, 3.3944921, 3.2381082, 3.0414097, 2.8989758, 2.707528,
+    2.5107563,
+];
+const LION: [f32; 10] = [
+    3.955753, 3.8065658, 3.6487556, 3.5600424, 3.4912748, 3.422918, 3.347709, 3.3032303, 3.24403,
+    3.1773946,
+];
