@@ -191,29 +191,30 @@ fn check_ids(
     inputs: &[View<'_>],
     name: impl Fn(usize) -> String,
 ) -> Result<(), DeviceError> {
-    let check = |index: usize, lowest: i64, end: usize| {
+    let check = |index: usize, end: usize, negative: bool| {
         // SAFETY: no step runs, so nothing writes.
         let ids = unsafe { inputs[index].slice::<i32>() };
-        let outside = |&id: &i32| i64::from(id) < lowest || i64::from(id) >= end as i64;
+        let outside = |&id: &i32| i64::from(id) >= end as i64 || (id < 0 && !negative);
         match ids.iter().position(outside) {
             None => Ok(()),
             Some(at) => Err(DeviceError::Input(format!(
-                "`{}` holds {} at position {at}; ids must be in {lowest}..{end}",
+                "`{}` holds {} at position {at}; ids must be below {end}{}",
                 name(index),
-                ids[at]
+                ids[at],
+                if negative { "" } else { " and not negative" }
             ))),
         }
     };
     match op {
-        Op::Embedding(_) => check(1, 0, inputs[0].ty().shape[0]),
-        Op::EmbeddingGrad(op) => check(0, 0, op.rows),
-        Op::LinearCrossEntropy(op) => check(2, i64::MIN, op.vocab),
-        Op::LinearCrossEntropyGrad(op) => check(2, i64::MIN, op.loss.vocab),
+        Op::Embedding(_) => check(1, inputs[0].ty().shape[0], false),
+        Op::EmbeddingGrad(op) => check(0, op.rows, false),
+        Op::LinearCrossEntropy(op) => check(2, op.vocab, true),
+        Op::LinearCrossEntropyGrad(op) => check(2, op.loss.vocab, true),
         Op::CachedAttention(_) => {
             let (new, capacity) = (inputs[0].ty().shape[1], inputs[1].ty().shape[1]);
-            check(3, 0, capacity + 1 - new)
+            check(3, capacity + 1 - new, false)
         }
-        Op::Rope(_) => check(1, 0, i32::MAX as usize),
+        Op::Rope(_) => check(1, i32::MAX as usize, false),
         _ => Ok(()),
     }
 }
