@@ -13,7 +13,7 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-const GPT2: [&str; 7] = ["--preset", "gpt2", "--batch", "8", "--context", "256", "--json"];
+const GPT2: [&str; 7] = ["--preset", "gpt2", "--batch", "16", "--context", "256", "--json"];
 
 #[test]
 fn a_model_larger_than_any_test_would_run() {

@@ -1,5 +1,6 @@
 //! A trainer to and from a checkpoint, bit for bit.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use pollster::block_on;
 use serde_json::{Value, json};
 use tightrope_core::{DType, Type};
 use tightrope_data::{Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
-use tightrope_nn::{ModelConfig, Trainer, export};
+use tightrope_nn::{ModelConfig, Parameter, Part, Trainer, export};
 
 use super::corpus::Data;
 use crate::error::{Failure, Help as _};
@@ -59,19 +60,6 @@ impl Saved<'_> {
     }
 
     fn write(&self, trainer: &mut Trainer, done: Done) -> anyhow::Result<PathBuf> {
-        let mut model = Vec::new();
-        for index in 0..trainer.parameters().len() {
-            let values = block_on(trainer.weight(index))?;
-            for tensor in export(&trainer.parameters()[index], &values) {
-                model.push(owned(tensor.name, tensor.shape, tensor.values));
-            }
-        }
-        let mut optimizer = Vec::new();
-        for (index, name) in state_names(trainer).into_iter().enumerate() {
-            let values = block_on(trainer.state(index))?;
-            let (parameter, _) = trainer.states()[index];
-            optimizer.push(owned(name, trainer.parameters()[parameter].shape.clone(), values));
-        }
         let mut extra = vec![(
             "config.json".to_owned(),
             (serde_json::to_string_pretty(&self.model.to_hf())? + "\n").into_bytes(),
@@ -92,7 +80,8 @@ impl Saved<'_> {
             model: serde_json::to_value(self.model)?,
             checksums: Default::default(),
         };
-        let contents = Contents { model, optimizer, extra };
+        let trainer = RefCell::new(trainer);
+        let contents = Contents { model: weights(&trainer), optimizer: states(&trainer), extra };
         Ok(checkpoint::save(self.dir, manifest, contents, KEPT)?)
     }
 }
@@ -116,11 +105,37 @@ fn lasting(settings: &Settings) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// A tensor that owns its values.
-fn owned(name: String, shape: Vec<usize>, values: Vec<f32>) -> Tensor<'static> {
-    Tensor::streamed(name, Type::new(DType::F32, shape), move |out: &mut dyn Write| {
-        write_values(out, &values)
-    })
+/// All weights under their Hugging Face names, each read back while its bytes are written, so that a
+/// checkpoint takes no second copy of the model.
+fn weights<'a>(trainer: &'a RefCell<&mut Trainer>) -> Vec<Tensor<'a>> {
+    let parameters = trainer.borrow().parameters().to_vec();
+    let of_parameter = |(index, parameter): (usize, Parameter)| {
+        let of_part = |(part, which): (usize, &Part)| {
+            let ty = Type::new(DType::F32, parameter.part_shape(which));
+            let parameter = parameter.clone();
+            Tensor::streamed(which.name.clone(), ty, move |out: &mut dyn Write| {
+                let values =
+                    block_on(trainer.borrow_mut().weight(index)).map_err(io::Error::other)?;
+                write_values(out, &export(&parameter, &values).swap_remove(part).values)
+            })
+        };
+        parameter.parts.iter().enumerate().map(of_part).collect::<Vec<_>>()
+    };
+    parameters.into_iter().enumerate().flat_map(of_parameter).collect()
+}
+
+/// All optimizer state, read back as [`weights`] are.
+fn states<'a>(trainer: &'a RefCell<&mut Trainer>) -> Vec<Tensor<'a>> {
+    let borrowed = trainer.borrow();
+    let names = state_names(&borrowed).into_iter().zip(borrowed.states());
+    let of_state = |(index, (name, (parameter, _))): (usize, (String, (usize, &str)))| {
+        let ty = Type::new(DType::F32, borrowed.parameters()[parameter].shape.clone());
+        Tensor::streamed(name, ty, move |out: &mut dyn Write| {
+            let values = block_on(trainer.borrow_mut().state(index)).map_err(io::Error::other)?;
+            write_values(out, &values)
+        })
+    };
+    names.enumerate().map(of_state).collect()
 }
 
 fn write_values(out: &mut dyn Write, values: &[f32]) -> io::Result<()> {

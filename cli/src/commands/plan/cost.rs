@@ -29,7 +29,7 @@ impl Rates {
     /// Default rates of a device by its name, which for a CPU says how wide its vectors are.
     pub fn of(device: &str) -> Self {
         if device.contains("avx512") {
-            Self { matmul: 90e9, matmul_16: 220e9, attention: 45e9, elementwise: 8e9, bytes: 8e9 }
+            Self { matmul: 90e9, matmul_16: 180e9, attention: 45e9, elementwise: 8e9, bytes: 10e9 }
         } else if device.contains("avx2") {
             Self { matmul: 55e9, matmul_16: 45e9, attention: 25e9, elementwise: 5e9, bytes: 8e9 }
         } else {
