@@ -1,17 +1,25 @@
-//! Developer tasks of the workspace: `cargo xtask test` and `cargo xtask bench`.
+//! Developer tasks of the workspace: `cargo xtask test`, `bench` and `picture`.
 
 mod bench;
+mod picture;
 mod test;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, ensure};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test                       format, lints, documentation and every test; the last line counts them
-  bench [--peer FILE] [--runs N] [--steps N] [--precision f32|bf16]...
-                             side by side with PyTorch, results in bench/results/
+  test      format, lints, documentation and every test; the last line counts them
+  bench     side by side with PyTorch, into bench/results/
+              --peer FILE              the script of the other side
+              --runs N                 runs of each side, which take turns (3)
+              --steps N                measured steps of a run (10)
+              --precision f32|bf16     only this one; may be repeated
+  picture   plans as pictures, into docs/plan.svg
 ";
 
 fn main() -> ExitCode {
@@ -19,6 +27,7 @@ fn main() -> ExitCode {
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("test", [])) => test::run(),
         Some(("bench", options)) => bench::run(options),
+        Some(("picture", [])) => picture::run(),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -43,4 +52,42 @@ fn root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();
     root
+}
+
+/// The cargo that runs this.
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Builds the optimised `tightrope` and gives its path.
+fn built() -> anyhow::Result<PathBuf> {
+    let words = ["build", "--release", "--locked", "--package", "tightrope"];
+    let words = [&words[..], &["--message-format", "json-render-diagnostics"]].concat();
+    let output = Command::new(cargo())
+        .args(words)
+        .current_dir(root())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("can't start cargo")?;
+    ensure!(output.status.success(), "tightrope doesn't build");
+    // Cargo says where the binary is, wherever the target directory may be.
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let path = messages.lines().rev().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    path.context("cargo names no binary; is the package still called `tightrope`?")
+}
+
+/// Runs a command and reads the last line of its stdout as an object.
+fn object_of(command: &mut Command) -> anyhow::Result<serde_json::Value> {
+    let shown = format!("{command:?}");
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("can't start {shown}"))?;
+    ensure!(output.status.success(), "{shown} failed with {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().unwrap_or_default();
+    serde_json::from_str(line).with_context(|| format!("{shown} printed no JSON: {line}"))
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::root;
+use crate::{cargo, root};
 
 /// One command of the checks.
 struct Stage {
@@ -78,8 +78,7 @@ pub fn run() -> anyhow::Result<bool> {
 
 /// Runs a stage, its output shown as it comes, and counts the tests it reports.
 fn run_stage(stage: &Stage) -> anyhow::Result<(bool, Counts)> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = Command::new(cargo());
     command.args(stage.words).current_dir(root()).stdout(Stdio::piped());
     if !stage.rustdoc.is_empty() {
         command.env("RUSTDOCFLAGS", stage.rustdoc);
