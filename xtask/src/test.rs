@@ -40,10 +40,7 @@ const STAGES: [Stage; 5] = [
     ),
     Stage {
         rustdoc: "-D warnings",
-        ..Stage::check(
-            "documentation",
-            &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"],
-        )
+        ..Stage::check("documentation", &["doc", "--workspace", "--no-deps", "--locked"])
     },
     // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
     Stage::tests("tests", &["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]),

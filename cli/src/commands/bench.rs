@@ -37,6 +37,9 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let mut device = setup::device(&settings)?;
     let threads = settings.run.threads.unwrap_or_else(super::plan::available_threads);
     let name = device.name();
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build, about half as fast as one made with --release");
+    }
     eprintln!("measuring the peak of {name}");
     let peaks = Peaks::measure(threads);
     let planned = setup::planned(&settings, &*device)?;
