@@ -41,7 +41,7 @@ const SMALL_GPT: ModelConfig = ModelConfig {
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 const BATCH: usize = 8;
 /// Steps of a run that doesn't say how many.
-const STEPS: u64 = 1200;
+const STEPS: u64 = 1600;
 /// Bytes of logits that exist at once where `memory.loss_chunk` is "auto"; rows come in multiples of 256,
 /// which sum in the same order.
 const LOGITS_BYTES: usize = 64 << 20;
