@@ -12,12 +12,14 @@ use crate::plan::{Plan, Target};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The device refused the arena.
-    #[error("out of memory: the plan needs {need} bytes on {device}, {have} are free")]
+    #[error("out of memory on {device}: the plan needs {need} bytes{}{}", free(*have), refused(tensor))]
     OutOfMemory {
         /// Bytes the plan needs.
         need: u64,
-        /// Bytes the device had.
-        have: u64,
+        /// Bytes the device had, where it says.
+        have: Option<u64>,
+        /// The largest tensor of the part that was refused, where that's known.
+        tensor: Option<String>,
         /// Name of the device.
         device: String,
     },
@@ -40,6 +42,15 @@ pub enum DeviceError {
     /// An input from outside broke a promise, such as a token id past the vocabulary.
     #[error("{0}")]
     Input(String),
+}
+
+fn free(have: Option<u64>) -> String {
+    have.map_or(String::new(), |bytes| format!(", {bytes} are free"))
+}
+
+fn refused(tensor: &Option<String>) -> String {
+    let Some(tensor) = tensor else { return String::new() };
+    format!("; there's no room for the part with `{tensor}`")
 }
 
 /// Bytes on their way from a device.
@@ -71,6 +82,6 @@ pub trait Backend: Target {
     /// [`DeviceError::Lost`] and [`DeviceError::Input`].
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError>;
 
-    /// Waits for everything before and reads bytes `range` of the arena.
-    fn read(&mut self, range: Range<u64>) -> Reading<'_>;
+    /// Waits for everything before and reads these byte ranges of the arena, one after the other.
+    fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_>;
 }

@@ -26,6 +26,89 @@ pub fn print(formulas: &[Expr], dialect: Dialect) -> (String, Vec<String>) {
     (printer.text, results)
 }
 
+/// How a map reads one input of its formulas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Its own element for each.
+    Each {
+        /// Formula input.
+        index: usize,
+    },
+    /// One for all.
+    One {
+        /// Formula input.
+        index: usize,
+    },
+    /// Again from the start after the last, `period{index}` elements; four at a time where `aligned`.
+    Repeated {
+        /// Formula input.
+        index: usize,
+        /// Whether the period is a multiple of four.
+        aligned: bool,
+    },
+    /// One for all, from a slot of `numbers`.
+    Collected {
+        /// Formula input.
+        index: usize,
+        /// Position in `numbers`.
+        slot: usize,
+    },
+}
+
+/// The part of a map kernel that is its own: the formulas of one element, and `tr_four(at)`, which applies
+/// them to the four from `at` on. Output `i` goes to the tensor named `writes[i]`.
+pub fn print_map(formulas: &[Expr], reads: &[Read], writes: &[String], dialect: Dialect) -> String {
+    debug_assert_eq!(dialect, Dialect::Wgsl, "the other language has no map kernel");
+    let (body, results) = print(formulas, dialect);
+    let random = formulas.iter().any(Expr::is_random);
+    let index_of = |read: &Read| match *read {
+        Read::Each { index }
+        | Read::One { index }
+        | Read::Repeated { index, .. }
+        | Read::Collected { index, .. } => index,
+    };
+    let names: Vec<String> = reads.iter().map(|read| format!("in{}", index_of(read))).collect();
+    let listed = |each: &dyn Fn(&String) -> String| -> String {
+        names.iter().map(each).collect::<Vec<_>>().join(", ")
+    };
+    let fields: Vec<String> = (0..results.len()).map(|i| format!("r{i}: f32")).collect();
+    let mut text = format!("struct Results {{ {} }}\n", fields.join(", "));
+    text += &format!("fn tr_formulas({}) -> Results {{\n", listed(&|name| format!("{name}: f32")));
+    body.lines().for_each(|line| text += &format!("    {line}\n"));
+    text += &format!("    return Results({});\n}}\n", results.join(", "));
+    text += "fn tr_four(at: u32, count: u32) {\n";
+    text += "    let first = params.first + at;\n";
+    for (read, name) in reads.iter().zip(&names) {
+        let value = match *read {
+            Read::Each { .. } => format!("load4_{name}(at)"),
+            Read::One { .. } => format!("vec4<f32>(load_{name}(0u))"),
+            Read::Collected { slot, .. } => format!("vec4<f32>(load_numbers({slot}u))"),
+            Read::Repeated { index, aligned: true } => {
+                format!("load4_{name}(first % params.period{index})")
+            }
+            Read::Repeated { index, aligned: false } => {
+                let lanes: Vec<String> = (0..4)
+                    .map(|lane| format!("load_{name}((first + {lane}u) % params.period{index})"))
+                    .collect();
+                format!("vec4<f32>({})", lanes.join(", "))
+            }
+        };
+        text += &format!("    let {name} = {value};\n");
+    }
+    for (lane, axis) in ["x", "y", "z", "w"].iter().enumerate() {
+        if random {
+            text += &format!("    tr_draw_for(first + {lane}u);\n");
+        }
+        let arguments = listed(&|name| format!("{name}.{axis}"));
+        text += &format!("    let lane{lane} = tr_formulas({arguments});\n");
+    }
+    for (index, name) in writes.iter().enumerate() {
+        let lanes: Vec<String> = (0..4).map(|lane| format!("lane{lane}.r{index}")).collect();
+        text += &format!("    store4_{name}(at, vec4<f32>({}), count);\n", lanes.join(", "));
+    }
+    text + "}\n"
+}
+
 struct Printer {
     dialect: Dialect,
     text: String,
@@ -80,7 +163,8 @@ impl Printer {
         }
         let bits = single.to_bits();
         match self.dialect {
-            Dialect::Wgsl => format!("bitcast<f32>(0x{bits:08x}u)"),
+            // A constant that isn't finite is refused; a call isn't constant.
+            Dialect::Wgsl => format!("tr_from_bits(0x{bits:08x}u)"),
             Dialect::Cuda => format!("__uint_as_float(0x{bits:08x}u)"),
         }
     }

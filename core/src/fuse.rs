@@ -12,13 +12,14 @@ use crate::expr::{Expr, input};
 use crate::graph::{Graph, Life, Node, Program, Tensor};
 use crate::ops::{Map, Op};
 
-/// Applies every rewrite to every program, in a fixed order.
-pub fn fuse(graph: &mut Graph) {
+/// Applies every rewrite to every program, in a fixed order. No map comes to read and write more than
+/// `operands` tensors.
+pub fn fuse(graph: &mut Graph, operands: usize) {
     for index in 0..graph.programs.len() {
         let mut program = graph.programs[index].clone();
         loss_with_gradient(graph, &mut program);
         sums_into_producers(graph, &mut program);
-        maps_into_readers(graph, &mut program);
+        maps_into_readers(graph, &mut program, operands);
         graph.programs[index] = program;
     }
 }
@@ -133,17 +134,24 @@ fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usi
 }
 
 /// A map with one output that only one other map of the same shape reads becomes part of that one.
-fn maps_into_readers(graph: &mut Graph, program: &mut Program) {
+fn maps_into_readers(graph: &mut Graph, program: &mut Program, operands: usize) {
     let mut index = 0;
     while index < program.nodes.len() {
         match only_map_reader(graph, program, index) {
-            Some(reader) => {
+            Some(reader) if fused_operands(program, index, reader) <= operands => {
                 let node = program.nodes.remove(index);
                 compose(&node, &mut program.nodes[reader - 1]);
             }
-            None => index += 1,
+            _ => index += 1,
         }
     }
+}
+
+/// Most tensors that the map at `reader` reads and writes once the one at `index` is part of it.
+fn fused_operands(program: &Program, index: usize, reader: usize) -> usize {
+    let (inner, outer) = (&program.nodes[index], &program.nodes[reader]);
+    let read: BTreeSet<Tensor> = inner.inputs.iter().chain(&outer.inputs).copied().collect();
+    read.len() - 1 + outer.outputs.len()
 }
 
 fn simple_map(node: &Node) -> Option<&Map> {

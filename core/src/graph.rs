@@ -303,6 +303,12 @@ impl Graph {
         &self.info(tensor).ty
     }
 
+    /// Types of a node's inputs and outputs.
+    pub fn types(&self, node: &Node) -> (Vec<&Type>, Vec<&Type>) {
+        let of = |tensors: &[Tensor]| tensors.iter().map(|&tensor| self.ty(tensor)).collect();
+        (of(&node.inputs), of(&node.outputs))
+    }
+
     /// Dtype of `tensor`.
     pub fn dtype(&self, tensor: Tensor) -> DType {
         self.ty(tensor).dtype

@@ -8,10 +8,9 @@
 //! | [`Graph`] | an SSA list of ops over typed tensors |
 //! | [`grad()`] | Graph → Graph: appends the backward pass |
 //! | [`Plan`] | a flat list of steps plus the arena offset of every tensor |
+//! | [`Launch`] | kernel name, grid, parameters |
 //! | [`Backend`] | prepares a plan and replays it |
 //! | [`Session`] | a plan, its buffers and the step counter |
-//!
-//! The ninth, Launch (kernel name, grid, parameters), belongs to devices that compile kernels.
 
 #![forbid(unsafe_code)]
 
@@ -22,8 +21,10 @@ pub mod expr;
 mod fuse;
 mod grad;
 pub mod graph;
+pub mod launch;
 pub mod ops;
 pub mod plan;
+mod random;
 mod session;
 mod types;
 
@@ -32,6 +33,7 @@ pub use error::{Error, Result};
 pub use expr::Expr;
 pub use grad::{Wanted, grad};
 pub use graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+pub use launch::Launch;
 pub use ops::{Op, Rule};
 pub use plan::Plan;
 pub use session::{NonFinite, Session, SessionError};

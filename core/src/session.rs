@@ -70,6 +70,11 @@ impl Session {
         &*self.backend
     }
 
+    /// Gives the device back, for another plan.
+    pub fn into_backend(self) -> Box<dyn Backend> {
+        self.backend
+    }
+
     fn range(&self, tensor: Tensor) -> Result<(u64, u64), SessionError> {
         let name = || self.plan.graph.info(tensor).name.clone();
         self.plan.range(tensor).ok_or_else(|| SessionError::NoPlace(name()))
@@ -133,7 +138,39 @@ impl Session {
     /// [`SessionError::NoPlace`] and those of the device.
     pub async fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, SessionError> {
         let (offset, bytes) = self.range(tensor)?;
-        Ok(self.backend.read(offset..offset + bytes).await?)
+        let range = offset..offset + bytes;
+        Ok(self.backend.read(std::slice::from_ref(&range)).await?)
+    }
+
+    /// The bytes of `tensors`, one after the other, in one wait for the device.
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub async fn read_all(&mut self, tensors: &[Tensor]) -> Result<Vec<u8>, SessionError> {
+        let range = |&tensor| self.range(tensor).map(|(offset, bytes)| offset..offset + bytes);
+        let ranges: Vec<_> = tensors.iter().map(range).collect::<Result<_, _>>()?;
+        Ok(self.backend.read(&ranges).await?)
+    }
+
+    /// The first element of each of `tensors`, as f32, in one wait for the device.
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub async fn read_scalars(&mut self, tensors: &[Tensor]) -> Result<Vec<f32>, SessionError> {
+        let dtypes: Vec<DType> = tensors.iter().map(|&t| self.plan.graph.dtype(t)).collect();
+        let mut ranges = vec![];
+        for (&tensor, dtype) in tensors.iter().zip(&dtypes) {
+            let (offset, _) = self.range(tensor)?;
+            ranges.push(offset..offset + dtype.size() as u64);
+        }
+        let bytes = self.backend.read(&ranges).await?;
+        let mut rest = &bytes[..];
+        let mut first = |dtype: &DType| {
+            let (element, after) = rest.split_at(dtype.size());
+            rest = after;
+            dtype.read(element) as f32
+        };
+        Ok(dtypes.iter().map(&mut first).collect())
     }
 
     /// A tensor's elements as f32.

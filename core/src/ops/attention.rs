@@ -8,9 +8,13 @@
 //! H queries, then G keys, then G values. Query head h reads key-value head ⌊h·G/H⌋. No backend may store
 //! more scores than one tile of queries against its keys (Dao et al. 2022).
 
-use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, typed, unit, whole};
+use super::layout::row_windows;
+use super::{
+    Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit, whole,
+};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Operand, Place};
 use crate::types::{DType, Type};
 
 /// Attention over whole sequences. Input: packed projections. Outputs: values (B, T, H·D) and the log of
@@ -101,6 +105,87 @@ impl Attention {
     }
 }
 
+/// Rows of a tile of scores, as many columns, and products of a thread along each.
+const TILE: u32 = 32;
+const PER_THREAD: u32 = 4;
+/// Threads of a workgroup where each makes rows of its own, on a processor that emulates a GPU: few, because all
+/// go on until the last has met the diagonal. And the rows that each makes.
+const STRIP: u32 = 8;
+const ROWS_PER_THREAD: u32 = 2;
+/// Most channels of a head that such a thread's registers hold.
+const MOST_IN_REGISTERS: usize = 128;
+/// Threads of a workgroup of any other entry.
+const THREADS: u32 = 64;
+
+/// Names that the kernel file has for tensors.
+const OPERANDS: [&str; 7] = ["qkv", "out", "dout", "statistics", "keys", "values", "position"];
+
+/// Sequences of one launch, their positions, and those that a cache has room for.
+#[derive(Clone, Copy)]
+struct Extents {
+    sequences: u64,
+    time: u64,
+    capacity: u64,
+}
+
+impl Attention {
+    /// A launch of `entry` that binds `operands`.
+    fn kernel(
+        &self,
+        (entry, threads, groups): (&'static str, u32, u64),
+        extents: Extents,
+        operands: &[(&'static str, Place)],
+        flops: u64,
+    ) -> Launch {
+        let mut launch = Launch::new("attention", entry, threads, groups)
+            .constant("HEADS", self.heads as u64)
+            .constant("KV_HEADS", self.kv_heads as u64)
+            .constant("HEAD_DIM", self.head_dim as u64)
+            .constant("ROWS", TILE)
+            .param("sequences", extents.sequences)
+            .param("time", extents.time)
+            .param("capacity", extents.capacity)
+            .real("scale", self.scale())
+            .real("scale2", self.scale() * std::f64::consts::LOG2_E);
+        let numbers = |name: &str| matches!(name, "statistics" | "position");
+        for &(name, place) in operands {
+            let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
+            launch = launch.bind_four(name, place, aligned);
+        }
+        launch = launch.costing(flops);
+        // What an entry doesn't name is bound as something it does, which takes no further binding.
+        for name in OPERANDS {
+            let bound = |wanted: &dyn Fn(&str) -> bool| {
+                launch.operands.iter().find(|operand| wanted(&operand.name)).cloned()
+            };
+            if bound(&|other| other == name).is_none() {
+                let like = bound(&|other| name != "statistics" || numbers(other));
+                launch.operands.extend(like.map(|like| Operand { name: name.into(), ..like }));
+            }
+        }
+        launch
+    }
+
+    /// Entry, threads and workgroups that make the rows of `heads` heads: in tiles, or where processors emulate a
+    /// GPU, in registers of one thread.
+    fn rows_of(
+        &self,
+        limits: &Limits,
+        [tiled, direct]: [&'static str; 2],
+        heads: usize,
+        extents: Extents,
+    ) -> (&'static str, u32, u64) {
+        let direct_pays = limits.tile.entry.starts_with("direct");
+        let (entry, threads, rows) = if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
+            (direct, STRIP, STRIP * ROWS_PER_THREAD)
+        } else {
+            (tiled, (TILE / PER_THREAD).pow(2), TILE)
+        };
+        let groups = extents.sequences * heads as u64 * extents.time.div_ceil(rows.into());
+        (entry, threads, groups)
+    }
+}
+
 /// Where a head's vectors start in the packed projections.
 struct Packed<'a> {
     op: &'a Attention,
@@ -163,6 +248,35 @@ impl Rule for Attention {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: Attention::cost(self, inputs[0], 2), bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let [qkv, lse] = [Place::input(0, inputs[0]), Place::output(1, outputs[1])];
+        let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
+        let [packed, columns, heads] =
+            [self.packed(), self.heads * self.head_dim, self.heads].map(|n| n as u64 * time);
+        let flops = Attention::cost(self, inputs[0], 2) / batch.max(1);
+        let mut launches = Launches::new();
+        let out = Place::output(0, outputs[0]);
+        launches.by_rows(limits, out, self.head_dim as u64, false, |launches, out| {
+            let tensors = [(qkv.dtype, packed), (out.dtype, columns), (lse.dtype, heads)];
+            for range in row_windows(limits, batch, &tensors) {
+                let window = |place: Place, n| place.window(range.start * n..range.end * n);
+                let extents = Extents { sequences: range.end - range.start, time, capacity: 0 };
+                let entries = ["forward", "forward_direct"];
+                launches.push(self.kernel(
+                    self.rows_of(limits, entries, self.heads, extents),
+                    extents,
+                    &[
+                        ("qkv", window(qkv, packed)),
+                        ("out", window(out, columns)),
+                        ("statistics", window(lse, heads)),
+                    ],
+                    flops * extents.sequences,
+                ));
+            }
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -229,6 +343,54 @@ impl Rule for AttentionGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: self.0.cost(inputs[0], 5), bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let op = &self.0;
+        let [qkv, out, lse, dout] = [0, 1, 2, 3].map(|index| Place::input(index, inputs[index]));
+        let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
+        let [packed, columns, heads] =
+            [op.packed(), op.heads * op.head_dim, op.heads].map(|n| n as u64 * time);
+        let flops = |products| op.cost(inputs[0], products) / batch.max(1);
+        let mut launches = Launches::new();
+        // The logs of normalisers, and after them what the gradients of scores subtract.
+        let statistics = launches.scratch(DType::F32, 2 * batch * heads);
+        let dqkv = Place::output(0, outputs[0]);
+        launches.by_rows(limits, dqkv, op.head_dim as u64, false, |launches, dqkv| {
+            let tensors = [(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
+            let tensors = [&tensors[..], &[(lse.dtype, 2 * heads)]].concat();
+            for range in row_windows(limits, batch, &tensors) {
+                let window = |place: Place, n| place.window(range.start * n..range.end * n);
+                let extents = Extents { sequences: range.end - range.start, time, capacity: 0 };
+                let rows = extents.sequences * heads;
+                let statistics = statistics.window(0..2 * rows);
+                launches.push(convert(limits, window(lse, heads), statistics.window(0..rows)));
+                let threads = THREADS.min(limits.workgroup);
+                let [qkv, out] = [("qkv", window(qkv, packed)), ("out", window(out, columns))];
+                let [dout, statistics] =
+                    [("dout", window(dout, columns)), ("statistics", statistics)];
+                let groups = rows.div_ceil(threads.into());
+                launches.push(op.kernel(
+                    ("grad_delta", threads, groups),
+                    extents,
+                    &[out, dout, statistics],
+                    2 * extents.sequences * columns,
+                ));
+                let dqkv = ("out", window(dqkv, packed));
+                for (entries, heads, products) in [
+                    (["grad_queries", "grad_queries_direct"], op.heads, 3),
+                    (["grad_keys", "grad_keys_direct"], op.kv_heads, 4),
+                ] {
+                    launches.push(op.kernel(
+                        op.rows_of(limits, entries, heads, extents),
+                        extents,
+                        &[qkv, dout, statistics, dqkv],
+                        flops(products) * extents.sequences,
+                    ));
+                }
+            }
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -315,6 +477,54 @@ impl Rule for CachedAttention {
         let (batch, new, time) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
         let flops = 4 * (batch * new * time * self.0.heads * self.0.head_dim) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let op = &self.0;
+        let [qkv, position] = [0, 3].map(|index| Place::input(index, inputs[index]));
+        let [out, keys, values] = [0, 1, 2].map(|index| Place::output(index, outputs[index]));
+        let (batch, new) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
+        let (capacity, row) = (inputs[1].shape[1] as u64, inputs[1].last() as u64);
+        let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * new);
+        let cache = row * capacity;
+        // A thread for every four channels, at least.
+        let fours = op.head_dim.div_ceil(4).next_power_of_two() as u32;
+        let threads = fours.max(THREADS).min(limits.workgroup);
+        if fours > threads {
+            return Err(format!("a workgroup is too small for heads of {} channels", op.head_dim));
+        }
+        let flops = self.cost(inputs, outputs).flops / batch.max(1);
+        let attend = |launches: &mut Launches, keys: Place, values: Place, out: Place| {
+            let tensors = [(qkv.dtype, packed), (keys.dtype, cache), (values.dtype, cache)];
+            let tensors = [&tensors[..], &[(out.dtype, columns)]].concat();
+            for range in row_windows(limits, batch, &tensors) {
+                let window = |place: Place, n| place.window(range.start * n..range.end * n);
+                let sequences = range.end - range.start;
+                let extents = Extents { sequences, time: new, capacity };
+                let operands = [
+                    ("qkv", window(qkv, packed)),
+                    ("keys", window(keys, cache)),
+                    ("values", window(values, cache)),
+                    ("position", position),
+                    ("out", window(out, columns)),
+                ];
+                let groups = (sequences * new * row.div_ceil(4)).div_ceil(threads.into());
+                let append = ("append", threads, groups);
+                launches.push(op.kernel(append, extents, &operands[..4], 0));
+                let cached = ("cached", threads, sequences * new * op.heads as u64);
+                launches.push(op.kernel(cached, extents, &operands, flops * sequences));
+            }
+        };
+        let mut launches = Launches::new();
+        launches.by_rows(limits, keys, row, true, |launches, keys| {
+            launches.by_rows(limits, values, row, true, |launches, values| {
+                let dim = op.head_dim as u64;
+                launches.by_rows(limits, out, dim, false, |launches, out| {
+                    attend(launches, keys, values, out);
+                });
+            });
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

@@ -2,9 +2,13 @@
 //!
 //!   out[r,:] = table[ids[r],:];   dtable[v,:] = Σ over r with ids[r] = v of dy[r,:], in the order of r
 
+use super::layout::{bits, part, row_windows, windows_beside};
+use super::reduce::{QUAD, THREADS};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
+use crate::ops::Map;
 use crate::types::{DType, Type};
 
 /// Gather. Inputs: table (V, C), ids (I32). Output: (ids…, C).
@@ -23,6 +27,68 @@ pub struct EmbeddingGrad {
 
 fn ids(ty: &Type) -> std::result::Result<(), String> {
     ensure(ty.dtype == DType::I32, || format!("ids must be i32, are {ty}"))
+}
+
+/// Pairs of an id and its position that a workgroup sorts at once, one a thread.
+const BLOCK: u32 = 128;
+
+/// Sorted pairs that a thread sums.
+const CHUNK: u64 = 32;
+
+/// Whole numbers up to this are exact in the f32 that kernels store them from.
+const LARGEST_INDEX: u64 = 1 << 24;
+
+/// What the launches of either op bind. What an op lacks is another of its tensors, which takes no further
+/// binding.
+#[derive(Clone, Copy)]
+struct Bound {
+    ids: Place,
+    /// Rows of the table that are bound, and where its window begins.
+    table: Place,
+    first_row: u64,
+    out: Place,
+    dy: Place,
+    /// Pairs of an id and its position: runs of `run` that are sorted, and these merged.
+    blocks: Place,
+    sorted: Place,
+    run: u64,
+    heads: Place,
+    /// Columns of the table.
+    columns: u64,
+}
+
+impl Bound {
+    /// A launch of this many threads, over a table of `table_rows` and `ids` from `first_id` on.
+    fn launch(
+        &self,
+        entry: &'static str,
+        (workgroup, threads): (u32, u64),
+        (first_id, count): (u64, u64),
+        table_rows: u64,
+    ) -> Launch {
+        let aligned = self.columns.is_multiple_of(QUAD);
+        // What pads the last four of an output by rows is its own.
+        let whole = aligned || self.out != self.table;
+        Launch::new("gather", entry, workgroup, threads.div_ceil(workgroup.into()))
+            .constant("COLUMNS", self.columns)
+            .constant("CLEAR", u64::from(self.first_row == 0))
+            .constant("CHUNK", CHUNK)
+            .bind("ids", self.ids)
+            .bind_four("table", self.table, aligned)
+            .bind_four("out", self.out, whole)
+            .bind_four("dy", self.dy, aligned)
+            .bind("blocks", self.blocks)
+            .bind("sorted", self.sorted)
+            .bind_four("heads", self.heads, aligned)
+            .param("elements", self.out.elements)
+            .param("run", self.run)
+            .param("first_id", first_id)
+            .param("count", count)
+            .param("first_row", self.first_row)
+            .param("rows", self.table.elements / self.columns.max(1))
+            .param("table_rows", table_rows)
+            .costing(count * self.columns)
+    }
 }
 
 impl Embedding {
@@ -70,6 +136,38 @@ impl Rule for Embedding {
         Cost { flops: 0, bytes: 2 * outputs[0].bytes() as u64 + inputs[1].bytes() as u64 }
     }
 
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (table, _) = bits(Place::input(0, inputs[0]))?;
+        let (out, _) = bits(Place::output(0, outputs[0]))?;
+        let ids = Place::input(1, inputs[1]);
+        let (rows, columns) = (inputs[0].shape[0] as u64, inputs[0].last() as u64);
+        let row = [(table.dtype, columns)];
+        for made in windows_beside(limits, ids.elements, &row, &[(ids.dtype, 1)]) {
+            let (ids, first_id) = part(limits, ids, made.clone());
+            let out = out.window(made.start * columns..made.end * columns);
+            let threads = (THREADS.min(limits.workgroup), out.elements.div_ceil(QUAD));
+            for window in row_windows(limits, rows, &row) {
+                let table = table.window(window.start * columns..window.end * columns);
+                let bound = Bound {
+                    ids,
+                    table,
+                    first_row: window.start,
+                    out,
+                    dy: table,
+                    blocks: ids,
+                    sorted: ids,
+                    run: 1,
+                    heads: table,
+                    columns,
+                };
+                let made = (first_id, made.end - made.start);
+                launches.push(bound.launch("embedding", threads, made, rows));
+            }
+        }
+        Ok(launches)
+    }
+
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (table, ids, out) = (inputs[0], inputs[1], outputs[0]);
         let columns = table.ty().last();
@@ -85,7 +183,7 @@ impl EmbeddingGrad {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for (rows, c, n) in [(1, 1, 3), (11, 7, 40), (64, 33, 17)] {
+        for (rows, c, n) in [(1, 1, 3), (11, 7, 40), (64, 33, 17), (5, 12, 401)] {
             for dtype in [DType::F32, DType::BF16] {
                 let mut inputs =
                     vec![whole(DType::I32, &[n], 0, rows as i64), unit(dtype, &[n, c])];
@@ -121,6 +219,62 @@ impl Rule for EmbeddingGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: inputs[1].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let (ids, dy) = (Place::input(0, inputs[0]), Place::input(1, inputs[1]));
+        let table = Place::output(0, outputs[0]);
+        let columns = inputs[1].last() as u64;
+        ensure(ids.elements.max(self.rows as u64) < LARGEST_INDEX, || {
+            format!("ids and rows of a table are sorted by f32, which counts to {LARGEST_INDEX}")
+        })?;
+        let mut launches = Launches::new();
+        if !self.accumulate {
+            launches.list = Map::fill(0.0, outputs[0]).launch(limits, &[], outputs)?.list;
+        }
+        let rows = self.rows as u64;
+        let windows =
+            windows_beside(limits, ids.elements, &[(dy.dtype, columns)], &[(ids.dtype, 1)]);
+        let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
+        let pairs = [(); 2].map(|()| launches.scratch(DType::I32, 2 * longest));
+        let heads = launches.scratch(DType::F32, longest.div_ceil(CHUNK) * columns);
+        let workgroup = THREADS.min(limits.workgroup);
+        for window in windows {
+            let count = window.end - window.start;
+            let (ids, first_id) = part(limits, ids, window.clone());
+            let made = (first_id, count);
+            let dy = dy.window(window.start * columns..window.end * columns);
+            let mut bound = Bound {
+                ids,
+                table: heads,
+                first_row: 0,
+                out: heads,
+                dy,
+                blocks: pairs[0],
+                sorted: pairs[1],
+                run: BLOCK.into(),
+                heads,
+                columns,
+            };
+            let sort = bound.launch("sort_block", (BLOCK, count), made, rows);
+            launches.push(sort.costing(count * u64::from(BLOCK)));
+            while bound.run < count {
+                let merge = bound.launch("merge_runs", (BLOCK, count), made, rows);
+                launches.push(merge.costing(count * u64::from(bound.run.ilog2())));
+                (bound.blocks, bound.sorted) = (bound.sorted, bound.blocks);
+                bound.run *= 2;
+            }
+            // What was merged last, or was one block from the start.
+            bound.sorted = bound.blocks;
+            let threads = (workgroup, count.div_ceil(CHUNK) * columns.div_ceil(QUAD));
+            launches.push(bound.launch("sum_heads", threads, made, rows));
+            for held in row_windows(limits, rows, &[(table.dtype, columns)]) {
+                let table = table.window(held.start * columns..held.end * columns);
+                let bound = Bound { table, out: table, first_row: held.start, ..bound };
+                launches.push(bound.launch("sum_runs", threads, made, rows));
+            }
+        }
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

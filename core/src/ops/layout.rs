@@ -1,8 +1,11 @@
 //! Moving elements without changing them: permute, slice, place into zeros, concatenate.
 
-use super::{Array, Case, Inferred, Rule, arity, ensure, unit};
+use std::ops::Range;
+
+use super::{Array, Case, Inferred, Rule, arity, ensure, unit, whole};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{BINDING_ALIGNMENT, Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Reorders axes: axis i of the output is axis `axes[i]` of the input. The identity copies.
@@ -52,9 +55,184 @@ fn resized(ty: &Type, axis: usize, extent: usize) -> Type {
     Type::new(ty.dtype, shape)
 }
 
+/// Threads of a workgroup, and neighbours that each makes: whole words, whatever the dtype.
+const THREADS: u32 = 64;
+const PER_THREAD: u64 = 4;
+
+/// Most axes of a permutation, not counting those that stay together: the kernel's source names each.
+const AXES: usize = 6;
+const EXTENTS: [&str; AXES] = ["EXTENT0", "EXTENT1", "EXTENT2", "EXTENT3", "EXTENT4", "EXTENT5"];
+const STRIDES: [&str; AXES] = ["STRIDE0", "STRIDE1", "STRIDE2", "STRIDE3", "STRIDE4", "STRIDE5"];
+
+/// A tensor's bits as values that a kernel can't change, and how many of them make an element: f32 as it is,
+/// anything else as whole numbers of 16 or 8 bits, which f32 holds exactly.
+pub(super) fn bits(place: Place) -> std::result::Result<(Place, u64), String> {
+    let (dtype, factor) = match place.dtype {
+        DType::F32 => (DType::F32, 1),
+        DType::I32 | DType::U32 => (DType::I16, 2),
+        DType::BF16 | DType::F16 | DType::I16 => (DType::I16, 1),
+        DType::I8 | DType::U8 => (DType::I8, 1),
+        DType::F64 => return Err("no device stores f64".into()),
+    };
+    let (first, elements) = (place.first * factor, place.elements * factor);
+    Ok((Place { dtype, first, elements, ..place }, factor))
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Ranges of `rows` that a device can bind of tensors with this many elements a row, each beginning where a
+/// window of every one of them may start. All rows where they fit.
+pub(super) fn row_windows(limits: &Limits, rows: u64, tensors: &[(DType, u64)]) -> Vec<Range<u64>> {
+    windows_beside(limits, rows, tensors, &[])
+}
+
+/// As [`row_windows`], beside `vectors` that have little a row: all of one is bound where it fits, as by
+/// [`part`].
+pub(super) fn windows_beside(
+    limits: &Limits,
+    rows: u64,
+    matrices: &[(DType, u64)],
+    vectors: &[(DType, u64)],
+) -> Vec<Range<u64>> {
+    let row_bytes = |&(dtype, columns): &(DType, u64)| dtype.size() as u64 * columns;
+    let large = vectors.iter().filter(|&vector| rows * row_bytes(vector) > limits.binding_bytes);
+    let bytes: Vec<u64> = matrices.iter().chain(large).map(row_bytes).collect();
+    let widest = bytes.iter().copied().max().unwrap_or(0).max(1);
+    // Each divides the alignment, a power of two, so the largest is a multiple of all.
+    let granules = bytes.iter().map(|&row| BINDING_ALIGNMENT / gcd(BINDING_ALIGNMENT, row));
+    let granule = granules.max().unwrap_or(1);
+    let mut step = rows.max(1);
+    if step * widest > limits.binding_bytes {
+        step = (limits.binding_bytes / widest / granule).max(1) * granule;
+    }
+    (0..rows.div_ceil(step)).map(|i| i * step..((i + 1) * step).min(rows)).collect()
+}
+
+/// What is bound of a vector for its elements `range`, and where they begin in it: all of it where that fits.
+pub(super) fn part(limits: &Limits, vector: Place, range: Range<u64>) -> (Place, u64) {
+    if vector.bytes().1 <= limits.binding_bytes {
+        return (vector, range.start);
+    }
+    (vector.window(range), 0)
+}
+
+/// What a launch moves, in values of the bound dtype.
+struct Move {
+    /// Extents of the output and strides of the input, outermost first.
+    axes: [(u64, u64); AXES],
+    /// Columns along the output's last axis that receive something.
+    columns: Range<u64>,
+    /// The input's element that belongs at the first of them.
+    first: u64,
+    /// Whether the other columns become zero instead of staying.
+    clear: bool,
+}
+
+impl Move {
+    /// All of a permutation; `axes` are at most as many as a kernel takes.
+    fn permuted(axes: &[(u64, u64)]) -> Self {
+        let mut all = [(1, 0); AXES];
+        all[AXES - axes.len()..].copy_from_slice(axes);
+        Self { columns: 0..all[AXES - 1].0, axes: all, first: 0, clear: false }
+    }
+
+    fn launch(&self, limits: &Limits, x: Place, out: Place) -> Launch {
+        let (last, outer) = self.axes.split_last().expect("a kernel takes at least one axis");
+        let fours = |n: u64| n.is_multiple_of(PER_THREAD);
+        let aligned = last.1 == 1
+            && [last.0, self.columns.start, self.columns.end, self.first].into_iter().all(fours)
+            && outer.iter().all(|&(_, stride)| fours(stride));
+        let workgroup = THREADS.min(limits.workgroup);
+        let groups = out.elements.div_ceil(PER_THREAD * u64::from(workgroup));
+        let mut launch = Launch::new("layout", "strided", workgroup, groups)
+            .constant("ALIGNED", u64::from(aligned))
+            .constant("CLEAR", u64::from(self.clear))
+            .bind_four("x", x, aligned)
+            // What pads the last four is the tensor's own.
+            .bind_four("out", out, true)
+            .param("elements", out.elements)
+            .param("start", self.columns.start)
+            .param("len", self.columns.end - self.columns.start)
+            .param("first", self.first);
+        for (axis, &(extent, stride)) in self.axes.iter().enumerate() {
+            launch = launch.constant(EXTENTS[axis], extent).constant(STRIDES[axis], stride);
+        }
+        launch.costing(out.elements)
+    }
+}
+
+/// Columns of the rows of one tensor that go to columns of the rows of another, in elements.
+struct Block {
+    rows: u64,
+    len: u64,
+    /// Elements of a row of the input, and where the columns are.
+    from: (u64, u64),
+    /// Elements of a row of the output, and where the columns go.
+    to: (u64, u64),
+    /// Whether the other columns of the output become zero instead of staying.
+    clear: bool,
+}
+
+impl Block {
+    /// Appends launches that move the block, a range of rows at a time.
+    fn push(
+        &self,
+        limits: &Limits,
+        launches: &mut Launches,
+        x: Place,
+        out: Place,
+    ) -> std::result::Result<(), String> {
+        let ((x, factor), (out, _)) = (bits(x)?, bits(out)?);
+        let [len, from, first, to, start] =
+            [self.len, self.from.0, self.from.1, self.to.0, self.to.1].map(|n| n * factor);
+        for rows in row_windows(limits, self.rows, &[(x.dtype, from), (out.dtype, to)]) {
+            let part = Move {
+                columns: start..start + len,
+                first,
+                clear: self.clear,
+                ..Move::permuted(&[(rows.end - rows.start, from), (to, 1)])
+            };
+            let window = |place: Place, width| place.window(rows.start * width..rows.end * width);
+            launches.push(part.launch(limits, window(x, from), window(out, to)));
+        }
+        Ok(())
+    }
+}
+
 impl Permute {
+    /// Extents of the output and the input's stride along each, in `factor` values an element, with axes of
+    /// one left out and axes that stay together joined.
+    fn joined(&self, x: &Type, factor: u64) -> Vec<(u64, u64)> {
+        let stride =
+            |axis: usize| x.shape[axis + 1..].iter().map(|&n| n as u64).product::<u64>() * factor;
+        let own = self.axes.iter().map(|&axis| (x.shape[axis] as u64, stride(axis)));
+        let mut axes: Vec<(u64, u64)> =
+            own.chain([(factor, 1)]).filter(|&(extent, _)| extent != 1).collect();
+        axes.dedup_by(|inner, outer| {
+            let together = outer.1 == inner.0 * inner.1;
+            if together {
+                *outer = (outer.0 * inner.0, inner.1);
+            }
+            together
+        });
+        axes
+    }
+
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
+        // Every bit of an integer counts: over all of each dtype's range.
+        let samples = |shape: &[usize]| {
+            [
+                unit(DType::F32, shape),
+                unit(DType::BF16, shape),
+                whole(DType::I32, shape, i32::MIN.into(), 1 << 31),
+                whole(DType::U32, shape, 0, 1 << 32),
+                whole(DType::I16, shape, i16::MIN.into(), 1 << 15),
+                whole(DType::I8, shape, i8::MIN.into(), 1 << 7),
+            ]
+        };
         [
             (vec![5], vec![0]),
             (vec![3, 7], vec![1, 0]),
@@ -62,9 +240,8 @@ impl Permute {
             (vec![2, 3, 5], vec![2, 0, 1]),
         ]
         .into_iter()
-        .flat_map(|(shape, axes)| {
-            [DType::F32, DType::BF16]
-                .map(|dtype| Case::new(Self { axes: axes.clone() }, vec![unit(dtype, &shape)]))
+        .flat_map(|(shape, axes): (Vec<usize>, Vec<usize>)| {
+            samples(&shape).map(|sample| Case::new(Self { axes: axes.clone() }, vec![sample]))
         })
         .collect()
     }
@@ -98,6 +275,27 @@ impl Rule for Permute {
         self.axes.iter().enumerate().for_each(|(to, &from)| axes[from] = to);
         let name = format!("grad.{}", graph.info(node.inputs[0]).name);
         Ok(vec![Some(graph.one(Self { axes }, &[dy], &name)?)])
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (x, factor) = bits(Place::input(0, inputs[0]))?;
+        let (out, _) = bits(Place::output(0, outputs[0]))?;
+        let axes = self.joined(inputs[0], factor);
+        ensure(axes.len() <= AXES, || {
+            format!("{:?} moves more than {AXES} axes of {}", self.axes, inputs[0])
+        })?;
+        if axes.len() > 1 {
+            launches.push(Move::permuted(&axes).launch(limits, x, out));
+            return Ok(launches);
+        }
+        for range in row_windows(limits, out.elements, &[(out.dtype, 1)]) {
+            // Rounded up, since what pads both tensors may be copied along.
+            let count = (range.end - range.start).next_multiple_of(PER_THREAD);
+            let (x, out) = (x.window(range.clone()), out.window(range));
+            launches.push(Move::permuted(&[(count, 1)]).launch(limits, x, out));
+        }
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -156,6 +354,18 @@ impl Rule for Slice {
         Ok(vec![Some(graph.one(op, &[dy], &name)?)])
     }
 
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (rows, inner) = around(&inputs[0].shape, self.axis);
+        let [width, start, len] =
+            [inputs[0].shape[self.axis], self.start, self.len].map(|n| (n * inner) as u64);
+        let block =
+            Block { rows: rows as u64, len, from: (width, start), to: (len, 0), clear: false };
+        let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
+        block.push(limits, &mut launches, x, out)?;
+        Ok(launches)
+    }
+
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, out) = (inputs[0], outputs[0]);
         let (outer, inner) = around(&x.ty().shape, self.axis);
@@ -205,6 +415,18 @@ impl Rule for SliceGrad {
         let op = Slice { axis: self.axis, start: self.start, len };
         let name = format!("grad.{}", graph.info(node.inputs[0]).name);
         Ok(vec![Some(graph.one(op, &[dy], &name)?)])
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (rows, inner) = around(&inputs[0].shape, self.axis);
+        let [width, start, len] =
+            [self.extent, self.start, inputs[0].shape[self.axis]].map(|n| (n * inner) as u64);
+        let block =
+            Block { rows: rows as u64, len, from: (len, 0), to: (width, start), clear: true };
+        let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
+        block.push(limits, &mut launches, x, out)?;
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -277,6 +499,22 @@ impl Rule for Concat {
             start += len;
         }
         Ok(grads)
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (rows, inner) = around(&outputs[0].shape, self.axis);
+        let width = (outputs[0].shape[self.axis] * inner) as u64;
+        let out = Place::output(0, outputs[0]);
+        let mut start = 0;
+        for (index, &part) in inputs.iter().enumerate() {
+            let len = (part.shape[self.axis] * inner) as u64;
+            let block =
+                Block { rows: rows as u64, len, from: (len, 0), to: (width, start), clear: false };
+            block.push(limits, &mut launches, Place::input(index, part), out)?;
+            start += len;
+        }
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

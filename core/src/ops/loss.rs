@@ -7,11 +7,14 @@
 //! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
 //! 2024 describe the saving). The loss is summed apart from the chunks, in the order of the rows.
 
+use super::matmul::{Product, Stored};
 use super::{
-    Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit, whole,
+    Array, Case, Cost, Inferred, Matrices, Rule, arity, ensure, float, range, traffic, typed, unit,
+    whole,
 };
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Loss alone. Inputs: x (…, C), w (V, C), targets (I32, one a row). Output: loss (1).
@@ -93,6 +96,152 @@ impl LinearCrossEntropy {
     }
 }
 
+/// Threads of a workgroup that goes over a row of logits, by the row's length, and of the one that counts and sums.
+const SHORT_ROW: u64 = 4096;
+const SHORT_ROW_THREADS: u32 = 64;
+const THREADS: u32 = 256;
+
+/// Rows of a chunk are a multiple of this, so that sums over rows group them in the same way whatever the chunk.
+const CHUNK_GRANULE: u64 = 4;
+
+/// Launches of a loss, with or without gradients.
+struct Chunks<'a> {
+    limits: &'a Limits,
+    vocab: u64,
+    x: Place,
+    w: Place,
+    targets: Place,
+    loss: Place,
+    /// Gradient of the loss, dx, dw, and whether dw is added to.
+    grad: Option<(Place, Place, Place, bool)>,
+    rows: u64,
+    columns: u64,
+    padded: u64,
+    chunk: u64,
+}
+
+impl<'a> Chunks<'a> {
+    fn new(
+        loss: &LinearCrossEntropy,
+        limits: &'a Limits,
+        inputs: &[&Type],
+        outputs: &[&Type],
+    ) -> Self {
+        let (x, w) = (inputs[0], inputs[1]);
+        let padded = w.shape[0] as u64;
+        let held = limits.binding_bytes / (padded * DType::F32.size() as u64);
+        let whole = held / CHUNK_GRANULE * CHUNK_GRANULE;
+        let most = if whole > 0 { whole } else { held.max(1) };
+        Self {
+            limits,
+            vocab: loss.vocab as u64,
+            x: Place::input(0, x),
+            w: Place::input(1, w),
+            targets: Place::input(2, inputs[2]),
+            loss: Place::output(0, outputs[0]),
+            grad: None,
+            rows: x.rows() as u64,
+            columns: x.last() as u64,
+            padded,
+            chunk: (loss.chunk as u64).next_multiple_of(CHUNK_GRANULE).min(most),
+        }
+    }
+
+    fn threads(&self) -> u32 {
+        let threads = if self.padded <= SHORT_ROW { SHORT_ROW_THREADS } else { THREADS };
+        threads.min(self.limits.workgroup)
+    }
+
+    fn append(&self, launches: &mut Launches) {
+        let threads = THREADS.min(self.limits.workgroup);
+        // The number of rows that count, and the gradient of each one's loss.
+        let scale = launches.scratch(DType::F32, 2);
+        let losses = launches.scratch(DType::F32, self.rows);
+        let chunk = self.chunk.min(self.rows);
+        let logits = launches.scratch(DType::F32, chunk * self.padded);
+        // What an entry doesn't read is bound as something it does, which takes no further binding.
+        let dloss = self.grad.map_or(scale, |(dloss, ..)| dloss);
+        let bound = |entry, threads, groups, flops: u64| {
+            Launch::new("cross_entropy", entry, threads, groups)
+                .constant("GRADIENT", self.grad.is_some())
+                .param("vocab", self.vocab)
+                .param("padded", self.padded)
+                .bind("targets", self.targets)
+                .bind("scale", scale)
+                .bind("losses", losses)
+                .bind_four("logits", logits, self.padded.is_multiple_of(4))
+                .bind("dloss", dloss)
+                .bind("loss", self.loss)
+                .costing(flops)
+        };
+        let count = bound("count", threads, 1, self.rows);
+        launches.push(count.param("first", 0u32).param("rows", self.rows));
+        let mut start = 0;
+        while start < self.rows {
+            let rows = chunk.min(self.rows - start);
+            self.logits(start, rows, logits, launches);
+            let normalise = bound("normalise", self.threads(), rows, 10 * rows * self.padded);
+            launches.push(normalise.param("first", start).param("rows", rows));
+            self.gradients(start, rows, logits, launches);
+            start += rows;
+        }
+        let total = bound("total", threads, 1, self.rows);
+        launches.push(total.param("first", 0u32).param("rows", self.rows));
+    }
+
+    /// Matrices with rows of `columns` elements, from row `start` on.
+    fn stored(place: Place, columns: u64, start: u64) -> Stored {
+        Stored::stack(place, 1, columns as usize).from(start * columns)
+    }
+
+    fn extents(m: u64, n: u64, k: u64) -> Matrices {
+        Matrices { batch: 1, m: m as usize, n: n as usize, k: k as usize }
+    }
+
+    /// logits = x · wᵀ for some rows.
+    fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
+        let product = Product {
+            lhs: Self::stored(self.x, self.columns, start),
+            rhs: Self::stored(self.w, self.columns, 0).transposed(true),
+            out: Self::stored(logits, self.padded, 0),
+            bias: None,
+            extents: Self::extents(rows, self.padded, self.columns),
+            accumulate: false,
+            sliced: false,
+        };
+        product.push(self.limits, launches);
+    }
+
+    /// dx = dlogits · w, where dx holds all rows.
+    fn dx(&self, dx: Place, start: u64, rows: u64, logits: Place) -> Product {
+        Product {
+            lhs: Self::stored(logits, self.padded, 0),
+            rhs: Self::stored(self.w, self.columns, 0),
+            out: Self::stored(dx, self.columns, start),
+            bias: None,
+            extents: Self::extents(rows, self.columns, self.padded),
+            accumulate: false,
+            sliced: false,
+        }
+    }
+
+    /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.
+    fn gradients(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
+        let Some((_, dx, dw, accumulate)) = self.grad else { return };
+        self.dx(dx, start, rows, logits).push(self.limits, launches);
+        let product = Product {
+            lhs: Self::stored(logits, self.padded, 0).transposed(true),
+            rhs: Self::stored(self.x, self.columns, start),
+            out: Self::stored(dw, self.columns, 0),
+            bias: None,
+            extents: Self::extents(self.padded, self.columns, rows),
+            accumulate: accumulate || start > 0,
+            sliced: false,
+        };
+        product.push(self.limits, launches);
+    }
+}
+
 /// Rows that count.
 fn counted(targets: &Array<'_>) -> f64 {
     (0..targets.len()).filter(|&r| targets.index(r) >= 0).count().max(1) as f64
@@ -127,6 +276,12 @@ impl Rule for LinearCrossEntropy {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let flops = 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        Chunks::new(self, limits, inputs, outputs).append(&mut launches);
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -181,6 +336,21 @@ impl Rule for LinearCrossEntropyGrad {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let flops = 6 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let chunks = Chunks::new(&self.loss, limits, inputs, outputs);
+        let (dloss, dx) = (Place::input(3, inputs[3]), Place::output(1, outputs[1]));
+        let dw = Place::output(2, outputs[2]);
+        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+        let cut = chunks.dx(dx, 0, chunks.rows, chunks.x).cuts_sum(limits);
+        let columns = if cut { 1 } else { chunks.columns };
+        let mut launches = Launches::new();
+        launches.by_rows(limits, dx, columns, false, |launches, dx| {
+            let chunks = Chunks { grad: Some((dloss, dx, dw, self.accumulate)), ..chunks };
+            chunks.append(launches);
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

@@ -5,11 +5,17 @@
 //! An input with fewer elements repeats along the leading axes (its shape is a suffix of the output's).
 //! A map of several segments applies one formula to several groups of tensors in one launch.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, range, traffic, unit, whole};
+use crate::dialect::{self, Read};
 use crate::error::Result;
 use crate::expr::{Expr, constant, input, random};
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::Reduce;
+use crate::random::{RandomKey, uniform};
 use crate::types::{DType, Type};
 
 /// One formula an output, over every element.
@@ -28,9 +34,6 @@ pub struct Map {
     /// Outputs written over a formula input of the same segment, as (output, formula input).
     pub in_place: Vec<(usize, usize)>,
 }
-
-/// The four words that key random numbers: seed (low, high), step, micro-step.
-pub type RandomKey = [u32; 4];
 
 impl Map {
     /// One output over one group of inputs.
@@ -224,8 +227,7 @@ impl Rule for Map {
         if self.segments > 1 || !self.in_place.is_empty() {
             return vec![];
         }
-        let inputs =
-            self.formulas.iter().flat_map(Expr::inputs).collect::<std::collections::BTreeSet<_>>();
+        let inputs = self.formulas.iter().flat_map(Expr::inputs).collect::<BTreeSet<_>>();
         (0..self.formulas.len()).flat_map(|o| inputs.iter().map(move |&i| (o, i))).collect()
     }
 
@@ -303,6 +305,45 @@ impl Rule for Map {
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
 
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let per_segment = self.inputs_per_segment(inputs.len());
+        let mut used: BTreeSet<usize> = self.formulas.iter().flat_map(Expr::inputs).collect();
+        used.extend(self.in_place.iter().map(|&(_, index)| index));
+        let key =
+            self.is_random().then(|| Place::input(inputs.len() - 1, inputs[inputs.len() - 1]));
+        let own = self.formulas.len() - self.in_place.len() + usize::from(key.is_some());
+        // Numbers that all elements read share a binding where there are too many tensors.
+        let shared: Vec<usize> = used
+            .iter()
+            .copied()
+            .filter(|&i| i < self.shared && inputs[i].elements() == 1)
+            .collect();
+        let collected = (used.len() + own > limits.bindings).then(|| {
+            let numbers = launches.scratch(DType::F32, shared.len() as u64);
+            for (slot, &index) in shared.iter().enumerate() {
+                let number = Place::input(index, inputs[index]);
+                let launch = Launch::new("collect", "collect", 1, 1).param("slot", slot as u64);
+                launches.push(launch.bind("number", number).bind("numbers", numbers));
+            }
+            numbers
+        });
+        for segment in 0..self.segments {
+            let first = segment * self.formulas.len();
+            let outputs: Vec<Place> = (first..first + self.formulas.len())
+                .map(|index| Place::output(index, outputs[index]))
+                .collect();
+            let inputs = used.iter().map(|&index| {
+                let position = self.position(segment, index, per_segment);
+                let slot = shared.iter().position(|&i| i == index).filter(|_| collected.is_some());
+                (index, Place::input(position, inputs[position]), slot)
+            });
+            let frame = Frame { map: self, inputs: inputs.collect(), outputs, key, collected };
+            frame.push(limits, &mut launches);
+        }
+        Ok(launches)
+    }
+
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let per_segment = self.inputs_per_segment(inputs.len());
         let key: RandomKey = match inputs.last() {
@@ -341,7 +382,7 @@ impl Map {
         let used: Vec<usize> = slopes
             .iter()
             .flat_map(|(_, slope, _)| slope.inputs())
-            .collect::<std::collections::BTreeSet<_>>()
+            .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
         let own = node.inputs.len() - usize::from(key.is_some());
@@ -369,57 +410,109 @@ impl Map {
     }
 }
 
+/// One segment of a map with its tensors.
+struct Frame<'a> {
+    map: &'a Map,
+    /// Formula input, its tensor, and its slot among the collected numbers.
+    inputs: Vec<(usize, Place, Option<usize>)>,
+    outputs: Vec<Place>,
+    key: Option<Place>,
+    collected: Option<Place>,
+}
+
+/// Threads of a workgroup where the device takes as many, and elements that each makes.
+const THREADS: u32 = 64;
+const PER_THREAD: u64 = 4;
+
+impl Frame<'_> {
+    /// Appends launches over ranges of elements that a binding can hold.
+    fn push(&self, limits: &Limits, launches: &mut Launches) {
+        let elements = self.outputs[0].elements;
+        let places = || self.inputs.iter().map(|(_, place, _)| place).chain(&self.outputs);
+        let granule = places().map(Place::granule).max().unwrap_or(1);
+        let widest = places().map(|place| place.dtype.size()).max().unwrap_or(1) as u64;
+        let step = (limits.binding_bytes / widest / granule).max(1) * granule;
+        let mut start = 0;
+        while start < elements {
+            let end = (start + step).min(elements);
+            launches.push(self.launch(limits, start..end));
+            start = end;
+        }
+    }
+
+    fn launch(&self, limits: &Limits, range: Range<u64>) -> Launch {
+        let (map, elements) = (self.map, self.outputs[0].elements);
+        let workgroup = THREADS.min(limits.workgroup);
+        let count = range.end - range.start;
+        let groups = count.div_ceil(PER_THREAD * u64::from(workgroup));
+        let mut launch = Launch::new("map", "elements", workgroup, groups)
+            .param("elements", count)
+            .param("first", range.start);
+        let mut reads = vec![];
+        for &(index, place, slot) in &self.inputs {
+            let name = format!("in{index}");
+            let read = match slot {
+                Some(slot) => Read::Collected { index, slot },
+                None if place.elements == elements => {
+                    launch = launch.bind_four(name, place.window(range.clone()), true);
+                    Read::Each { index }
+                }
+                None if place.elements == 1 => {
+                    launch = launch.bind(name, place);
+                    Read::One { index }
+                }
+                None => {
+                    let aligned = place.elements.is_multiple_of(PER_THREAD);
+                    launch = launch
+                        .bind_four(name, place, aligned)
+                        .param(format!("period{index}"), place.elements);
+                    Read::Repeated { index, aligned }
+                }
+            };
+            reads.push(read);
+        }
+        let mut writes = vec![];
+        for (index, place) in self.outputs.iter().enumerate() {
+            let replaced = map.in_place.iter().find(|&&(output, _)| output == index);
+            let name = match replaced {
+                Some((_, input)) => format!("in{input}"),
+                None => format!("out{index}"),
+            };
+            if replaced.is_none() {
+                launch = launch.bind_four(name.clone(), place.window(range.clone()), true);
+            }
+            writes.push(name);
+        }
+        if let Some(numbers) = self.collected {
+            launch = launch.bind("numbers", numbers);
+        }
+        if let Some(key) = self.key {
+            launch = launch.bind("key", key);
+        }
+        let steps: u64 = map.formulas.iter().map(|formula| formula.steps() as u64).sum();
+        let mut launch = launch.costing(steps * count);
+        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, limits.dialect);
+        launch
+    }
+}
+
+/// A launch that writes the elements of one place to another of as many, rounded to its dtype.
+pub(crate) fn convert(limits: &Limits, from: Place, to: Place) -> Launch {
+    let map = Map::cast(to.dtype);
+    let frame = Frame {
+        map: &map,
+        inputs: vec![(0, from, None)],
+        outputs: vec![to],
+        key: None,
+        collected: None,
+    };
+    frame.launch(limits, 0..to.elements)
+}
+
 /// Sums `dy` over the leading axes that `tensor` was repeated along.
 fn sum_to(graph: &mut Graph, dy: Tensor, tensor: Tensor) -> Result<Tensor> {
     let shape = graph.ty(tensor).shape.clone();
     let name = format!("grad.{}", graph.info(tensor).name);
     let dtype = graph.grad_dtype(tensor);
     graph.one(Reduce::to_suffix(shape, dtype), &[dy], &name)
-}
-
-/// Uniform number in [0, 1) with 24 random bits for one element: word `element mod 4` of Philox4x32-10
-/// (Salmon et al. 2011) at counter (element / 4, stream, step, micro-step) under the seed.
-pub fn uniform(key: RandomKey, stream: u32, element: u64) -> f64 {
-    let [seed_low, seed_high, step, micro] = key;
-    let words = philox([(element / 4) as u32, stream, step, micro], [seed_low, seed_high]);
-    f64::from(words[(element % 4) as usize] >> 8) / f64::from(1 << 24)
-}
-
-/// Philox4x32 with ten rounds.
-fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    for _ in 0..10 {
-        let a = u64::from(counter[0]) * 0xD251_1F53;
-        let b = u64::from(counter[2]) * 0xCD9E_8D57;
-        counter = [
-            (b >> 32) as u32 ^ counter[1] ^ key[0],
-            b as u32,
-            (a >> 32) as u32 ^ counter[3] ^ key[1],
-            a as u32,
-        ];
-        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
-    }
-    counter
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Known answers from the Random123 distribution.
-    #[test]
-    fn philox_known_answers() {
-        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(
-            philox([u32::MAX; 4], [u32::MAX; 2]),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
-        );
-    }
-
-    #[test]
-    fn uniform_fills_the_interval() {
-        let draws: Vec<f64> = (0..10_000).map(|i| uniform([1, 2, 3, 4], 5, i)).collect();
-        let mean = draws.iter().sum::<f64>() / 1e4;
-        assert!((mean - 0.5).abs() < 0.01, "{mean}");
-        assert!(draws.iter().all(|x| (0.0..1.0).contains(x)));
-    }
 }

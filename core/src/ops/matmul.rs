@@ -8,8 +8,13 @@
 use super::{Array, Case, Cost, Inferred, Rule, ensure, float, shaped, traffic, unit};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::Reduce;
 use crate::types::{DType, Type};
+
+mod product;
+
+pub(crate) use product::{Product, Stored};
 
 /// Product of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
 /// add to where `accumulate`.
@@ -196,6 +201,17 @@ impl Rule for MatMul {
             batch: self.batch,
             ..Self::new(dtype)
         };
+        // That of rhs first: where rhs is a weight, it's the last to read lhs, whose place the large gradient of
+        // lhs can then take.
+        if wanted[1] {
+            let dtype = graph.grad_dtype(rhs);
+            let label = name(graph, rhs);
+            grads[1] = Some(if self.transpose_rhs {
+                graph.one(product(true, self.transpose_lhs, dtype), &[dy, lhs], &label)?
+            } else {
+                graph.one(product(!self.transpose_lhs, false, dtype), &[lhs, dy], &label)?
+            });
+        }
         if wanted[0] {
             let dtype = graph.grad_dtype(lhs);
             let label = name(graph, lhs);
@@ -204,15 +220,6 @@ impl Rule for MatMul {
                 graph.one(product(self.transpose_rhs, true, dtype), &[rhs, dy], &label)?
             } else {
                 graph.one(product(false, !self.transpose_rhs, dtype), &[dy, rhs], &label)?
-            });
-        }
-        if wanted[1] {
-            let dtype = graph.grad_dtype(rhs);
-            let label = name(graph, rhs);
-            grads[1] = Some(if self.transpose_rhs {
-                graph.one(product(true, self.transpose_lhs, dtype), &[dy, lhs], &label)?
-            } else {
-                graph.one(product(!self.transpose_lhs, false, dtype), &[lhs, dy], &label)?
             });
         }
         if self.bias && wanted[2] {
@@ -227,6 +234,30 @@ impl Rule for MatMul {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let Matrices { batch, m, n, k } = self.matrices(inputs[0], inputs[1]);
         Cost { flops: 2 * (batch * m * n * k) as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let extents = self.matrices(inputs[0], inputs[1]);
+        let Matrices { batch, n, .. } = extents;
+        let product = |out| Product {
+            lhs: Stored::stack(Place::input(0, inputs[0]), batch, inputs[0].last())
+                .transposed(self.transpose_lhs),
+            rhs: Stored::stack(Place::input(1, inputs[1]), batch, inputs[1].last())
+                .transposed(self.transpose_rhs),
+            out: Stored::stack(out, batch, n),
+            bias: self.bias.then(|| Place::input(2, inputs[2])),
+            extents,
+            accumulate: self.accumulate,
+            sliced: true,
+        };
+        let mut launches = Launches::new();
+        let out = Place::output(0, outputs[0]);
+        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+        let columns = if product(out).cuts_sum(limits) { 1 } else { n as u64 };
+        launches.by_rows(limits, out, columns, self.accumulate, |launches, out| {
+            product(out).push(limits, launches);
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

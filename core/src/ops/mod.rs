@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launched, Limits};
 use crate::types::{DType, Type};
 
 mod attention;
@@ -22,13 +23,16 @@ pub use attention::{Attention, AttentionGrad, CachedAttention};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Permute, Slice, SliceGrad};
 pub use loss::{LinearCrossEntropy, LinearCrossEntropyGrad};
-pub use map::{Map, RandomKey, uniform};
+pub use map::Map;
+pub(crate) use map::convert;
 pub use matmul::{MatMul, Matrices};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 pub use quant::{Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};
 pub use rope::Rope;
 pub use softmax::{Softmax, SoftmaxGrad};
+
+pub use crate::random::{RandomKey, uniform};
 
 /// Output types, or a sentence on what doesn't fit; the graph adds the op, the name and all types.
 pub type Inferred = std::result::Result<Vec<Type>, String>;
@@ -82,6 +86,15 @@ pub trait Rule {
     /// Arithmetic and traffic of one run.
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: 0, bytes: traffic(inputs, outputs) }
+    }
+
+    /// What a device with these limits runs for it.
+    ///
+    /// # Errors
+    /// In words, where there's no kernel for these types.
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let _ = (limits, inputs, outputs);
+        Err(format!("{} has no kernel", self.name()))
     }
 
     /// What the op means: plain loops in f64, rounded once where an output is stored.
@@ -257,6 +270,9 @@ impl Rule for Op {
     }
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         self.rule().cost(inputs, outputs)
+    }
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        self.rule().launch(limits, inputs, outputs)?.fit(limits)
     }
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         self.rule().reference(inputs, outputs);

@@ -4,11 +4,16 @@
 //!          y[r,c] = (x[r,c] − mean[r])·rstd[r]·w[c] + b[c]            (Ba et al. 2016)
 //!   RMS:   rstd[r] = 1/√(Σ x[r,c]²/C + eps), y[r,c] = x[r,c]·rstd[r]·w[c]   (Zhang and Sennrich 2019)
 
+use std::ops::Range;
+
+use super::layout::{part, windows_beside};
+use super::reduce::{QUAD, Strips, THREADS, lanes, sum_columns};
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, typed, unit,
 };
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Layer norm. Inputs: x (…, C), w (C), b (C). Outputs: y like x, mean (R), rstd (R).
@@ -33,8 +38,8 @@ pub struct RmsNorm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormGrad;
 
-fn sizes() -> [[usize; 2]; 5] {
-    [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31]]
+fn sizes() -> [[usize; 2]; 6] {
+    [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31], [131, 12]]
 }
 
 fn statistics(x: &Type) -> Type {
@@ -56,6 +61,128 @@ fn check_grad(x: &Type, w: &Type, dy: &Type, stats: &[&Type]) -> std::result::Re
     typed("dy", dy, x)?;
     stats.iter().try_for_each(|ty| typed("a statistic", ty, &statistics(x)))
 }
+
+/// What a norm's launches read. What an op lacks is another of its tensors, which takes no further binding.
+struct Operands {
+    /// (R, C), bound a window at a time.
+    x: Place,
+    dy: Place,
+    /// (C).
+    w: Place,
+    b: Place,
+    /// (R).
+    mean: Place,
+    rstd: Place,
+}
+
+/// Rows of C elements and the windows in which they are bound.
+struct Rows<'a> {
+    limits: &'a Limits,
+    columns: u64,
+    windows: Vec<Range<u64>>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(limits: &'a Limits, x: &Type) -> Self {
+        let (all, columns) = (x.rows() as u64, x.last() as u64);
+        // Rows of 16 bits that share words are written as f32.
+        let widest = if columns.is_multiple_of(2) { x.dtype } else { DType::F32 };
+        let windows = windows_beside(
+            limits,
+            all,
+            &[(x.dtype, columns), (widest, columns)],
+            &[(x.dtype.statistics(), 1)],
+        );
+        Self { limits, columns, windows }
+    }
+
+    fn aligned(&self) -> bool {
+        self.columns.is_multiple_of(QUAD)
+    }
+
+    fn elements(&self, rows: &Range<u64>) -> Range<u64> {
+        rows.start * self.columns..rows.end * self.columns
+    }
+
+    /// Binds what a launch over the rows `window` reads.
+    fn bind(&self, launch: Launch, window: &Range<u64>, operands: &Operands, out: Place) -> Launch {
+        let rows = |place: Place| place.window(self.elements(window));
+        let (mean, first_row) = part(self.limits, operands.mean, window.clone());
+        let (rstd, _) = part(self.limits, operands.rstd, window.clone());
+        launch
+            .bind_four("x", rows(operands.x), self.aligned())
+            .bind_four("dy", rows(operands.dy), self.aligned())
+            .bind_four("w", operands.w, self.aligned())
+            .bind_four("b", operands.b, self.aligned())
+            .bind("mean", mean)
+            .bind("rstd", rstd)
+            .bind_four("out", out, self.aligned())
+            .param("rows", window.end - window.start)
+            .param("first_row", first_row)
+            .costing(FLOPS * (window.end - window.start) * self.columns)
+    }
+
+    /// Appends launches of threads that own rows and write those of `out`.
+    fn push(
+        &self,
+        launches: &mut Launches,
+        entry: &'static str,
+        eps: f64,
+        operands: &Operands,
+        out: Place,
+    ) {
+        let workgroup = THREADS.min(self.limits.workgroup);
+        let lanes = lanes(self.columns, workgroup);
+        launches.by_rows(self.limits, out, self.columns, false, |launches, out| {
+            for window in &self.windows {
+                let groups = ((window.end - window.start) * lanes).div_ceil(workgroup.into());
+                let launch = Launch::new("norm", entry, workgroup, groups)
+                    .constant("COLUMNS", self.columns)
+                    .constant("LANES", lanes)
+                    .constant("STRIP", UNUSED)
+                    .constant("QUADS", UNUSED)
+                    .param("first_bias", UNUSED)
+                    .real("eps", eps);
+                let out = out.window(self.elements(window));
+                launches.push(self.bind(launch, window, operands, out));
+            }
+        });
+    }
+
+    /// Appends launches that sum over rows into `dw` and, where a norm has one, `db`.
+    fn push_weights(
+        &self,
+        launches: &mut Launches,
+        entry: &'static str,
+        operands: &Operands,
+        dw: Place,
+        db: Option<Place>,
+    ) {
+        for window in &self.windows {
+            let strips = Strips::of(window.end - window.start, self.columns, self.limits);
+            let elements = strips.count * self.columns;
+            let padded = elements.next_multiple_of(dw.granule());
+            let outputs: Vec<Place> = [Some(dw), db].into_iter().flatten().collect();
+            let partials = launches.scratch(DType::F32, padded * outputs.len() as u64);
+            let launch = strips
+                .launch("norm", entry, self.columns)
+                .constant("LANES", UNUSED)
+                .param("first_bias", padded)
+                .real("eps", 0.0);
+            launches.push(self.bind(launch, window, operands, partials));
+            for (first, out) in (0..).step_by(padded as usize).zip(outputs) {
+                let matrix = (partials.window(first..first + elements), strips.count, self.columns);
+                sum_columns(self.limits, launches, matrix, 1.0, out, window.start > 0);
+            }
+        }
+    }
+}
+
+/// Arithmetic of an element in one launch, about.
+const FLOPS: u64 = 8;
+
+/// A constant that only the kernel file's other entries read.
+const UNUSED: u32 = 1;
 
 impl LayerNorm {
     /// Cases of this family.
@@ -97,6 +224,17 @@ impl Rule for LayerNorm {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: 8 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let input = |index: usize| Place::input(index, inputs[index]);
+        let output = |index: usize| Place::output(index, outputs[index]);
+        let (x, rstd) = (input(0), output(2));
+        let operands = Operands { x, dy: x, w: input(1), b: input(2), mean: output(1), rstd };
+        let rows = Rows::new(limits, inputs[0]);
+        rows.push(&mut launches, "layer_forward", self.eps, &operands, output(0));
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -151,6 +289,20 @@ impl Rule for LayerNormGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: 14 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let input = |index: usize| Place::input(index, inputs[index]);
+        let output = |index: usize| Place::output(index, outputs[index]);
+        let (x, w, mean, rstd, dy) = (input(0), input(1), input(2), input(3), input(4));
+        let operands = Operands { x, dy, w, b: w, mean, rstd };
+        let rows = Rows::new(limits, inputs[0]);
+        // First, since dx may overwrite dy.
+        let (dw, db) = (output(1), Some(output(2)));
+        rows.push_weights(&mut launches, "layer_weights", &operands, dw, db);
+        rows.push(&mut launches, "layer_backward", 0.0, &operands, output(0));
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -220,6 +372,17 @@ impl Rule for RmsNorm {
         Cost { flops: 4 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
     }
 
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let input = |index: usize| Place::input(index, inputs[index]);
+        let output = |index: usize| Place::output(index, outputs[index]);
+        let (x, w, rstd) = (input(0), input(1), output(1));
+        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd };
+        let rows = Rows::new(limits, inputs[0]);
+        rows.push(&mut launches, "rms_forward", self.eps, &operands, output(0));
+        Ok(launches)
+    }
+
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let [x, w] = [inputs[0], inputs[1]];
         let columns = x.ty().last();
@@ -267,6 +430,19 @@ impl Rule for RmsNormGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: 10 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let input = |index: usize| Place::input(index, inputs[index]);
+        let output = |index: usize| Place::output(index, outputs[index]);
+        let (x, w, rstd, dy) = (input(0), input(1), input(2), input(3));
+        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd };
+        let rows = Rows::new(limits, inputs[0]);
+        // First, since dx may overwrite dy.
+        rows.push_weights(&mut launches, "rms_weights", &operands, output(1), None);
+        rows.push(&mut launches, "rms_backward", 0.0, &operands, output(0));
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

@@ -4,7 +4,12 @@
 //!
 //! A block of zeros has scale 0 and codes 0. Rounding is to nearest, ties to even.
 
+use std::ops::Range;
+
+use super::layout::{part, windows_beside};
+use super::reduce::{QUAD, THREADS, lanes};
 use super::{Array, Case, Inferred, Rule, arity, ensure, float, range, unit, whole};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Values to codes. Input: x. Outputs: codes (I8, like x), scales (one f32 a block).
@@ -24,6 +29,57 @@ pub struct Dequantize {
 }
 
 const LARGEST_CODE: f64 = 127.0;
+
+/// The tensors of an op, in blocks of `block` elements.
+struct Blocks<'a> {
+    limits: &'a Limits,
+    block: u64,
+    x: Place,
+    codes: Place,
+    scales: Place,
+}
+
+impl Blocks<'_> {
+    /// Ranges of blocks that are bound at once.
+    fn windows(&self) -> Vec<Range<u64>> {
+        let elements = [(self.x.dtype, self.block), (self.codes.dtype, self.block)];
+        let blocks = self.x.elements.div_ceil(self.block);
+        windows_beside(self.limits, blocks, &elements, &[(self.scales.dtype, 1)])
+    }
+
+    /// Elements of a range of blocks.
+    fn elements(&self, blocks: &Range<u64>) -> Range<u64> {
+        blocks.start * self.block..(blocks.end * self.block).min(self.x.elements)
+    }
+
+    /// Threads that own a block.
+    fn lanes(&self) -> u64 {
+        lanes(self.block, THREADS.min(self.limits.workgroup))
+    }
+
+    /// A launch of this many threads over a range of blocks.
+    fn launch(&self, entry: &'static str, blocks: &Range<u64>, threads: u64) -> Launch {
+        let elements = self.elements(blocks);
+        let count = elements.end - elements.start;
+        let (scales, first_block) = part(self.limits, self.scales, blocks.clone());
+        let workgroup = THREADS.min(self.limits.workgroup);
+        Launch::new("quant", entry, workgroup, threads.div_ceil(workgroup.into()))
+            .constant("BLOCK", self.block)
+            .constant("LANES", self.lanes())
+            .bind_four("x", self.x.window(elements.clone()), self.block.is_multiple_of(QUAD))
+            .bind_four("code", self.codes.window(elements), true)
+            .bind("scale", scales)
+            .param("elements", count)
+            .param("first_block", first_block)
+            .costing(count)
+    }
+
+    /// A launch of threads that make four neighbours each.
+    fn elementwise(&self, entry: &'static str, blocks: &Range<u64>) -> Launch {
+        let elements = self.elements(blocks);
+        self.launch(entry, blocks, (elements.end - elements.start).div_ceil(QUAD))
+    }
+}
 
 impl Quantize {
     /// Cases of this family.
@@ -46,6 +102,22 @@ impl Rule for Quantize {
         ensure(self.block > 0, || "a block needs at least one element".into())?;
         let scales = Type::new(x.dtype.statistics(), [x.elements().div_ceil(self.block)]);
         Ok(vec![x.with_dtype(DType::I8), scales])
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let [x, codes, scales] = [
+            Place::input(0, inputs[0]),
+            Place::output(0, outputs[0]),
+            Place::output(1, outputs[1]),
+        ];
+        let blocks = Blocks { limits, block: self.block as u64, x, codes, scales };
+        for window in blocks.windows() {
+            let threads = (window.end - window.start) * blocks.lanes();
+            launches.push(blocks.launch("scales", &window, threads));
+            launches.push(blocks.elementwise("codes", &window));
+        }
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -86,11 +158,23 @@ impl Rule for Dequantize {
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [codes, scales] = arity(inputs)?;
+        ensure(self.block > 0, || "a block needs at least one element".into())?;
         ensure(codes.dtype == DType::I8, || format!("codes must be i8, are {codes}"))?;
         float("scales", scales)?;
-        let blocks = codes.elements().div_ceil(self.block.max(1));
+        let blocks = codes.elements().div_ceil(self.block);
         ensure(scales.elements() == blocks, || format!("needs {blocks} scales, got {scales}"))?;
         Ok(vec![codes.with_dtype(self.dtype)])
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let [codes, scales, x] =
+            [Place::input(0, inputs[0]), Place::input(1, inputs[1]), Place::output(0, outputs[0])];
+        let blocks = Blocks { limits, block: self.block as u64, x, codes, scales };
+        for window in blocks.windows() {
+            launches.push(blocks.elementwise("values", &window));
+        }
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

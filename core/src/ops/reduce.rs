@@ -4,9 +4,11 @@
 //!   last:   out[r] = scale · Σ_c x[r,c]
 //!   squares: out[slot] = Σ x², the rest of out unchanged        (global gradient norm)
 
+use super::layout::{part, row_windows, windows_beside};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Map, MatMul};
 use crate::types::{DType, Type};
 
@@ -35,6 +37,162 @@ pub struct Reduce {
 pub struct SquareSum {
     /// Index of the sum.
     pub slot: usize,
+}
+
+/// Neighbours that a thread reads at once.
+pub(super) const QUAD: u64 = 4;
+
+/// Threads that own a row of `columns` elements, a power of two: few enough for each to have work of its own
+/// between barriers, and enough for neighbours to read whole cache lines.
+pub(super) fn lanes(columns: u64, workgroup: u32) -> u64 {
+    const QUADS_A_LANE: u64 = 16;
+    const LINE_QUADS: u64 = 8;
+    let quads = columns.div_ceil(QUAD);
+    let busy = quads.div_ceil(QUADS_A_LANE).next_power_of_two();
+    busy.max(LINE_QUADS).min(quads.next_power_of_two()).min(workgroup.into())
+}
+
+/// How a sum over the rows of a matrix is cut into strips of rows and blocks of columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strips {
+    /// Rows of a strip; the last may have fewer.
+    pub rows: u64,
+    /// Number of strips.
+    pub count: u64,
+    /// Threads of a workgroup, and how many of them own a quad of columns of one row.
+    pub workgroup: u32,
+    pub quads: u64,
+    /// Workgroups across the columns.
+    pub blocks: u64,
+}
+
+impl Strips {
+    /// How `rows` of `columns` elements are cut. Depends on the shape and nothing else.
+    pub fn of(rows: u64, columns: u64, limits: &Limits) -> Self {
+        const SHORTEST: u64 = 64;
+        const MOST: u64 = 128;
+        const QUADS: u64 = 16;
+        let workgroup = THREADS.min(limits.workgroup);
+        let all = columns.div_ceil(QUAD).max(1);
+        let quads = all.next_power_of_two().min(QUADS).min(workgroup.into());
+        let strip = if rows <= MOST { rows.max(1) } else { rows.div_ceil(MOST).max(SHORTEST) };
+        let (count, blocks) = (rows.div_ceil(strip).max(1), all.div_ceil(quads));
+        Self { rows: strip, count, workgroup, quads, blocks }
+    }
+
+    /// A launch over all strips.
+    pub fn launch(&self, kernel: &'static str, entry: &'static str, columns: u64) -> Launch {
+        Launch::new(kernel, entry, self.workgroup, self.count * self.blocks)
+            .constant("COLUMNS", columns)
+            .constant("STRIP", self.rows)
+            .constant("QUADS", self.quads)
+    }
+}
+
+/// What the kernel file's other entry is told; each entry declares all names of the file.
+const UNUSED: u32 = 1;
+
+/// Threads of a workgroup where the device takes as many.
+pub(super) const THREADS: u32 = 64;
+
+/// Appends launches that leave scale · Σ over the rows of `x` in `out`, or add it to what is there.
+pub(super) fn sum_columns(
+    limits: &Limits,
+    launches: &mut Launches,
+    (x, rows, columns): (Place, u64, u64),
+    scale: f64,
+    out: Place,
+    add: bool,
+) {
+    let windows = row_windows(limits, rows, &[(x.dtype, columns)]);
+    if windows.len() > 1 && out.dtype != DType::F32 {
+        let wide = launches.scratch(DType::F32, columns);
+        sum_columns(limits, launches, (x, rows, columns), scale, wide, false);
+        launches.push(super::convert(limits, wide, out));
+        return;
+    }
+    for window in windows {
+        let rows = window.end - window.start;
+        let add = add || window.start > 0;
+        let x = x.window(window.start * columns..window.end * columns);
+        let strips = Strips::of(rows, columns, limits);
+        let last = strips.count == 1;
+        let to = if last { out } else { launches.scratch(DType::F32, strips.count * columns) };
+        let aligned = columns.is_multiple_of(QUAD);
+        let launch = strips
+            .launch("reduce", "sum_columns", columns)
+            .constant("ADD", u64::from(add && last))
+            .constant("LANES", UNUSED)
+            .constant("SEGMENT", UNUSED)
+            .constant("SEGMENTS", UNUSED)
+            .constant("SQUARE", UNUSED)
+            .bind_four("x", x, aligned)
+            // A single row of the output ends in padding of its own.
+            .bind_four("out", to, aligned || last)
+            .param("rows", rows)
+            .param("columns", columns)
+            .param("segments", UNUSED)
+            .param("slot", UNUSED)
+            .real("scale", if last { scale } else { 1.0 });
+        launches.push(launch.costing(rows * columns));
+        if !last {
+            sum_columns(limits, launches, (to, strips.count, columns), scale, out, add);
+        }
+    }
+}
+
+/// Appends launches that leave scale · Σ over each row of `x`, of its elements or of their squares, in
+/// elements `slot..` of `out`, f32.
+pub(super) fn sum_rows(
+    limits: &Limits,
+    launches: &mut Launches,
+    (x, rows, columns): (Place, u64, u64),
+    squares: bool,
+    scale: f64,
+    (out, slot): (Place, u64),
+) {
+    const SEGMENT: u64 = 4096;
+    let largest = (limits.binding_bytes / x.dtype.size() as u64).max(x.granule());
+    // A power of two, so that windows of a single row begin where a segment does.
+    let segment = SEGMENT.min(1 << largest.ilog2());
+    let segments = columns.div_ceil(segment).max(1);
+    let last = segments == 1;
+    let (to, slot_there) =
+        if last { (out, slot) } else { (launches.scratch(DType::F32, rows * segments), 0) };
+    let workgroup = THREADS.min(limits.workgroup);
+    let lanes = lanes(segment.min(columns), workgroup);
+    let teams = u64::from(workgroup) / lanes;
+    // Windows are whole rows, or segments of the only one.
+    let (pieces, width, sums) =
+        if rows == 1 { (segments, segment, 1) } else { (rows, columns, segments) };
+    for window in windows_beside(limits, pieces, &[(x.dtype, width)], &[(DType::F32, sums)]) {
+        let range = window.start * width..(window.end * width).min(rows * columns);
+        let elements = range.end - range.start;
+        let made = slot_there + window.start * sums..slot_there + window.end * sums;
+        let count = made.end - made.start;
+        let (to, first) = part(limits, to, made);
+        let row = if rows == 1 { elements } else { columns };
+        let launch = Launch::new("reduce", "sum_rows", workgroup, count.div_ceil(teams))
+            .constant("LANES", lanes)
+            .constant("SEGMENT", segment)
+            .constant("SEGMENTS", row.div_ceil(segment).max(1))
+            .constant("SQUARE", u64::from(squares))
+            .constant("COLUMNS", UNUSED)
+            .constant("STRIP", UNUSED)
+            .constant("QUADS", UNUSED)
+            .constant("ADD", UNUSED)
+            .bind_four("x", x.window(range), rows == 1 || columns.is_multiple_of(QUAD))
+            .bind("out", to)
+            .param("rows", UNUSED)
+            .param("columns", row)
+            .param("segments", count)
+            .param("slot", first)
+            .real("scale", if last { scale } else { 1.0 });
+        launches.push(launch.costing(2 * elements));
+    }
+    if !last {
+        sum_rows(limits, launches, (to, rows, segments), false, scale, (out, slot));
+    }
 }
 
 impl Reduce {
@@ -127,6 +285,23 @@ impl Rule for Reduce {
         Cost { flops: inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
     }
 
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
+        let left = out.elements.max(1);
+        let summed = x.elements / left;
+        match self.axes {
+            Axes::ToSuffix(_) if left > 1 => {
+                sum_columns(limits, &mut launches, (x, summed, left), self.scale, out, false);
+            }
+            // A sum of everything is that of a single row.
+            _ => launches.by_rows(limits, out, 1, false, |launches, out| {
+                sum_rows(limits, launches, (x, left, summed), false, self.scale, (out, 0));
+            }),
+        }
+        Ok(launches)
+    }
+
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, out) = (inputs[0], outputs[0]);
         let groups = out.len();
@@ -177,6 +352,14 @@ impl Rule for SquareSum {
 
     fn cost(&self, inputs: &[&Type], _outputs: &[&Type]) -> Cost {
         Cost { flops: 2 * inputs[0].elements() as u64, bytes: inputs[0].bytes() as u64 }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let (x, sums) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
+        let whole = (x, 1, x.elements);
+        sum_rows(limits, &mut launches, whole, true, 1.0, (sums, self.slot as u64));
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

@@ -3,9 +3,11 @@
 //!   For the first `rotated` heads of (B, T, N·D), pair (x[d], x[d + D/2]) at position p turns by the angle
 //!   p·theta^(−2d/D). The other heads pass unchanged, so that packed projections rotate in one pass.
 
+use super::layout::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Rotation by position. Inputs: x (B, T, N·D), position of the first row (I32, 1). Output: like x.
@@ -20,6 +22,10 @@ pub struct Rope {
     /// Turn back, as the gradient does.
     pub inverse: bool,
 }
+
+/// Threads of a workgroup, and operations of an element.
+const THREADS: u32 = 64;
+const FLOPS: u64 = 6;
 
 impl Rope {
     /// Cases of this family.
@@ -77,7 +83,42 @@ impl Rule for Rope {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: 6 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+        Cost { flops: FLOPS * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let (x, start) = (Place::input(0, inputs[0]), Place::input(1, inputs[1]));
+        let (rows, columns) = (inputs[0].rows() as u64, inputs[0].last() as u64);
+        let half = self.head_dim as u64 / 2;
+        let turning = self.rotated as u64 * half.div_ceil(4);
+        let rest = columns - (self.rotated * self.head_dim) as u64;
+        let aligned = half.is_multiple_of(4) && columns.is_multiple_of(4);
+        // A 32-bit word of the output must lie within a half of a head.
+        let even = half.is_multiple_of(2) && columns.is_multiple_of(2);
+        let mut launches = Launches::new();
+        let y = Place::output(0, outputs[0]);
+        launches.by_rows(limits, y, if even { 2 } else { 1 }, false, |launches, y| {
+            for range in row_windows(limits, rows, &[(x.dtype, columns), (y.dtype, columns)]) {
+                let count = range.end - range.start;
+                let threads = THREADS.min(limits.workgroup);
+                let groups = (count * (turning + rest.div_ceil(4))).div_ceil(threads.into());
+                let elements = range.start * columns..range.end * columns;
+                let launch = Launch::new("rope", "rotate", threads, groups)
+                    .constant("ROTATED", self.rotated as u64)
+                    .constant("HEAD_DIM", self.head_dim as u64)
+                    .param("rows", count)
+                    .param("first_row", range.start)
+                    .param("time", inputs[0].shape[1] as u64)
+                    .param("columns", columns)
+                    .real("log2_step", -2.0 * self.theta.log2() / self.head_dim as f64)
+                    .real("direction", if self.inverse { -1.0 } else { 1.0 })
+                    .bind_four("x", x.window(elements.clone()), aligned)
+                    .bind("start", start)
+                    .bind_four("y", y.window(elements), aligned);
+                launches.push(launch.costing(FLOPS * count * columns));
+            }
+        });
+        Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

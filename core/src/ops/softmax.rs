@@ -2,9 +2,11 @@
 //!
 //!   y[r,c] = exp(x[r,c] − max) / Σ exp(x[r,·] − max);   dx = y·(dy − Σ y·dy)
 
+use super::layout::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit};
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 /// Softmax. Input: (…, C). Output: like it.
@@ -14,6 +16,42 @@ pub struct Softmax;
 /// Gradient of [`Softmax`]. Inputs: y, dy. Output: dx.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftmaxGrad;
+
+/// Operations of an element, for the cost.
+const SOFTMAX_FLOPS: u64 = 5;
+const GRADIENT_FLOPS: u64 = 4;
+
+/// Threads that make a row.
+const THREADS: u32 = 64;
+
+/// Launches of `entry` over the rows of x and, in the gradient, dy. One workgroup a row.
+fn by_row(
+    limits: &Limits,
+    entry: &'static str,
+    inputs: &[&Type],
+    output: &Type,
+    flops: u64,
+) -> Launches {
+    let (rows, columns) = (output.rows() as u64, output.last() as u64);
+    let x = Place::input(0, inputs[0]);
+    // Softmax has no dy: another name for x takes no further binding.
+    let dy = inputs.get(1).map_or(x, |ty| Place::input(1, ty));
+    let mut launches = Launches::new();
+    launches.by_rows(limits, Place::output(0, output), columns, false, |launches, out| {
+        for range in row_windows(limits, rows, &[(x.dtype, columns), (out.dtype, columns)]) {
+            let count = range.end - range.start;
+            let window = |place: Place| place.window(range.start * columns..range.end * columns);
+            let aligned = columns.is_multiple_of(4);
+            let launch = Launch::new("softmax", entry, THREADS.min(limits.workgroup), count)
+                .param("columns", columns)
+                .bind_four("x", window(x), aligned)
+                .bind_four("dy", window(dy), aligned)
+                .bind_four("out", window(out), aligned);
+            launches.push(launch.costing(flops * count * columns));
+        }
+    });
+    launches
+}
 
 const SIZES: [[usize; 2]; 4] = [[1, 1], [3, 5], [7, 257], [64, 33]];
 
@@ -58,7 +96,12 @@ impl Rule for Softmax {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: 5 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+        let flops = SOFTMAX_FLOPS * inputs[0].elements() as u64;
+        Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        Ok(by_row(limits, "softmax", inputs, outputs[0], SOFTMAX_FLOPS))
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
@@ -107,7 +150,12 @@ impl Rule for SoftmaxGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: 4 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+        let flops = GRADIENT_FLOPS * inputs[0].elements() as u64;
+        Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        Ok(by_row(limits, "gradient", inputs, outputs[0], GRADIENT_FLOPS))
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {

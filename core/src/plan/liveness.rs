@@ -3,7 +3,6 @@
 use super::{Buffer, Target};
 use crate::graph::{Graph, Life, Program, Tensor};
 use crate::ops::Rule;
-use crate::types::Type;
 
 /// Buffers of one program's transients and scratch.
 pub struct Live {
@@ -79,9 +78,8 @@ pub fn analyse(graph: &Graph, program: &Program, in_place: bool, target: &dyn Ta
             buffer_of[tensor.index()] = Some(buffer);
             live.tensors.push((tensor, buffer, step));
         }
-        let types =
-            |tensors: &[Tensor]| -> Vec<&Type> { tensors.iter().map(|&t| graph.ty(t)).collect() };
-        let bytes = target.workspace(&node.op, &types(&node.inputs), &types(&node.outputs));
+        let (inputs, outputs) = graph.types(node);
+        let bytes = target.workspace(&node.op, &inputs, &outputs);
         live.workspaces.push((bytes > 0).then(|| {
             let bytes = bytes.next_multiple_of(target.alignment());
             live.buffers.push(Buffer { bytes, birth: step, death: step });

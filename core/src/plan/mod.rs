@@ -12,10 +12,12 @@ use crate::types::Type;
 
 mod liveness;
 mod offsets;
+mod pages;
 mod remat;
 mod report;
 
-pub use offsets::{Buffer, Placement, live_bytes, place};
+pub use offsets::{Buffer, Page, Placement, live_bytes, place};
+use pages::Pages;
 pub use remat::Checkpoint;
 pub use report::{Alive, ByClass, Report};
 
@@ -29,6 +31,28 @@ pub trait Target {
 
     /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`] allows it.
     fn in_place(&self, op: &Op) -> bool;
+
+    /// Bytes that the device keeps for one use of `op` from the start to the end of a run, besides tensors:
+    /// the parameters of its launches.
+    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        let _ = (op, inputs, outputs);
+        0
+    }
+
+    /// Bytes that the device keeps for moving data to and from it.
+    fn staging(&self) -> u64 {
+        0
+    }
+
+    /// Most bytes of one allocation. Where the arena is larger, no tensor lies across a multiple of it.
+    fn buffer_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Most tensors that one map may read and write; fusion keeps to it.
+    fn operands(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Choices of the planner that change memory and time, and no number.
@@ -102,8 +126,10 @@ pub struct Plan {
     pub offsets: Vec<Option<u64>>,
     /// Bytes of all persistent tensors, as placed.
     pub persistent_bytes: u64,
-    /// Bytes of the arena: the predicted peak.
+    /// Bytes of the arena.
     pub arena_bytes: u64,
+    /// Bytes the device keeps besides: parameters of launches, staging.
+    pub fixed_bytes: u64,
 }
 
 impl Plan {
@@ -115,7 +141,7 @@ impl Plan {
     pub fn new(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
         graph.check_in_place()?;
         if options.fusion {
-            fuse(&mut graph);
+            fuse(&mut graph, target.operands());
             graph.check_in_place()?;
         }
         if options.checkpoint == Checkpoint::None {
@@ -124,25 +150,26 @@ impl Plan {
         // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
         let dropped = Self::place(recompute(&graph, options, false)?, options, target);
         let kept = Self::place(recompute(&graph, options, true)?, options, target);
-        Ok(if kept.arena_bytes <= dropped.arena_bytes { kept } else { dropped })
+        Ok(if kept.peak_bytes() <= dropped.peak_bytes() { kept } else { dropped })
     }
 
     fn place(graph: Graph, options: &Options, target: &dyn Target) -> Self {
         let align = |bytes: u64| bytes.next_multiple_of(target.alignment());
         let mut offsets = vec![None; graph.tensors.len()];
-        let mut persistent_bytes = 0;
+        let mut pages = Pages::new(target.buffer_bytes());
         for (index, info) in graph.tensors.iter().enumerate() {
             if info.life == Life::Persistent && info.replaces.is_none() {
-                offsets[index] = Some(persistent_bytes);
-                persistent_bytes += align(info.ty.bytes() as u64);
+                offsets[index] = Some(pages.append(align(info.ty.bytes() as u64)));
             }
         }
+        let persistent_bytes = pages.end();
+        let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
         let mut programs = vec![];
         for program in &graph.programs {
             let live = liveness::analyse(&graph, program, options.in_place, target);
             let timeline = live_bytes(&live.buffers, program.nodes.len());
             let lower_bound = timeline.iter().copied().max().unwrap_or(0);
-            let placement = place(&live.buffers, lower_bound);
+            let placement = place(&live.buffers, lower_bound, page);
             let mut residents: Vec<Resident> = live
                 .buffers
                 .iter()
@@ -182,7 +209,13 @@ impl Plan {
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
         let options = options.clone();
         let arena_bytes = persistent_bytes + transient;
-        Self { graph, options, programs, offsets, persistent_bytes, arena_bytes }
+        let fixed_bytes = target.staging() + parameter_bytes(&graph, target);
+        Self { graph, options, programs, offsets, persistent_bytes, arena_bytes, fixed_bytes }
+    }
+
+    /// All bytes that a device allocates for this plan: the predicted peak.
+    pub fn peak_bytes(&self) -> u64 {
+        self.arena_bytes + self.fixed_bytes
     }
 
     /// Arena offset and bytes of `tensor`; `None` where no program uses it.
@@ -191,10 +224,11 @@ impl Plan {
         Some((offset, self.graph.ty(tensor).bytes() as u64))
     }
 
-    /// Largest sum of live bytes of any step: no arena for these programs can be smaller.
+    /// Largest sum of live bytes of any step, and what is kept besides: no arena for these programs can be
+    /// smaller.
     pub fn lower_bound_bytes(&self) -> u64 {
         let bound = self.programs.iter().map(|program| program.lower_bound).max().unwrap_or(0);
-        self.persistent_bytes + bound
+        self.persistent_bytes + bound + self.fixed_bytes
     }
 }
 
@@ -211,11 +245,20 @@ fn recompute(graph: &Graph, options: &Options, keep_last: bool) -> Result<Graph>
     Ok(graph)
 }
 
+fn parameter_bytes(graph: &Graph, target: &dyn Target) -> u64 {
+    let nodes = graph.programs.iter().flat_map(|program| &program.nodes);
+    nodes
+        .map(|node| {
+            let (inputs, outputs) = graph.types(node);
+            target.parameters(&node.op, &inputs, &outputs)
+        })
+        .sum()
+}
+
 fn cost(graph: &Graph, program: &Program) -> Cost {
     let mut sum = Cost::default();
     for node in &program.nodes {
-        let inputs: Vec<&Type> = node.inputs.iter().map(|&t| graph.ty(t)).collect();
-        let outputs: Vec<&Type> = node.outputs.iter().map(|&t| graph.ty(t)).collect();
+        let (inputs, outputs) = graph.types(node);
         let cost = node.op.cost(&inputs, &outputs);
         sum.flops += cost.flops;
         sum.bytes += cost.bytes;

@@ -24,6 +24,32 @@ pub struct Placement {
     pub bytes: u64,
 }
 
+/// Cuts that no buffer may lie across: multiples of `bytes` in an arena that these buffers follow `base`
+/// bytes into.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Arena offset of the first buffer.
+    pub base: u64,
+    /// Bytes between two cuts.
+    pub bytes: u64,
+}
+
+impl Page {
+    /// No cuts.
+    pub const UNCUT: Self = Self { base: 0, bytes: u64::MAX };
+
+    /// The first offset from `offset` on at which `size` bytes lie across no cut; buffers larger than a page
+    /// lie across some whatever their offset, and start at one.
+    fn fit(self, offset: u64, size: u64) -> u64 {
+        let (start, last) = (self.base + offset, self.base + offset + size.saturating_sub(1));
+        if start / self.bytes == last / self.bytes {
+            offset
+        } else {
+            start.next_multiple_of(self.bytes) - self.base
+        }
+    }
+}
+
 /// In which order buffers are placed.
 #[derive(Clone, Copy, Debug)]
 enum Order {
@@ -55,12 +81,12 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 const ROUNDS: usize = 60;
 
 /// The best of the eight variants, improved by a search where it's over `lower_bound`.
-pub fn place(buffers: &[Buffer], lower_bound: u64) -> Placement {
+pub fn place(buffers: &[Buffer], lower_bound: u64, page: Page) -> Placement {
     let mut best = Placement { offsets: vec![], bytes: u64::MAX };
     let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
     for order in orders {
         for best_fit in [false, true] {
-            let placed = place_in(buffers, &order.sorted(buffers), best_fit);
+            let placed = place_in(buffers, &order.sorted(buffers), best_fit, page);
             if placed.bytes < best.bytes {
                 best = placed;
             }
@@ -70,14 +96,20 @@ pub fn place(buffers: &[Buffer], lower_bound: u64) -> Placement {
         }
     }
     for order in orders {
-        improve(buffers, &mut best, order.sorted(buffers), lower_bound);
+        improve(buffers, &mut best, order.sorted(buffers), lower_bound, page);
     }
     best
 }
 
 /// Buffers that are live at the fullest step come first, since together they leave no room there. Then,
 /// over and over, whatever ends highest is placed earlier the next time. The best is kept.
-fn improve(buffers: &[Buffer], best: &mut Placement, mut order: Vec<usize>, lower_bound: u64) {
+fn improve(
+    buffers: &[Buffer],
+    best: &mut Placement,
+    mut order: Vec<usize>,
+    lower_bound: u64,
+    page: Page,
+) {
     let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
     let live = live_bytes(buffers, steps);
     let fullest = live.iter().rposition(|&bytes| bytes == lower_bound).unwrap_or(0);
@@ -86,7 +118,7 @@ fn improve(buffers: &[Buffer], best: &mut Placement, mut order: Vec<usize>, lowe
         if best.bytes <= lower_bound {
             return;
         }
-        let placed = place_in(buffers, &order, false);
+        let placed = place_in(buffers, &order, false, page);
         let ends = |index: usize| placed.offsets[index] + buffers[index].bytes;
         let Some(at) = order.iter().position(|&index| ends(index) == placed.bytes) else { return };
         let moved = order.remove(at);
@@ -117,7 +149,7 @@ impl Order {
 }
 
 /// Places buffers one by one, each at the first or the tightest gap between those placed before.
-fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool) -> Placement {
+fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool, page: Page) -> Placement {
     let mut offsets = vec![0; buffers.len()];
     // Placed buffers by rising offset, so that gaps are found in one sweep.
     let mut placed: Vec<(u64, usize)> = Vec::with_capacity(buffers.len());
@@ -130,9 +162,10 @@ fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool) -> Placement {
             if other.death < buffer.birth || buffer.death < other.birth {
                 continue;
             }
-            let gap = offset.saturating_sub(cursor);
+            let start = page.fit(cursor, buffer.bytes);
+            let gap = offset.saturating_sub(start);
             if gap >= buffer.bytes && gap < tightest {
-                chosen = Some(cursor);
+                chosen = Some(start);
                 tightest = gap;
                 if !best_fit {
                     break;
@@ -140,7 +173,7 @@ fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool) -> Placement {
             }
             cursor = cursor.max(offset + other.bytes);
         }
-        let offset = chosen.unwrap_or(cursor);
+        let offset = chosen.unwrap_or_else(|| page.fit(cursor, buffer.bytes));
         offsets[index] = offset;
         end = end.max(offset + buffer.bytes);
         let at = placed.partition_point(|&(other, _)| other <= offset);
@@ -173,7 +206,7 @@ mod tests {
         for seed in 0..50 {
             let buffers = random_buffers(seed, 120, 60);
             let bound = live_bytes(&buffers, 60).into_iter().max().unwrap_or(0);
-            let placement = place(&buffers, bound);
+            let placement = place(&buffers, bound, Page::UNCUT);
             assert!(placement.bytes >= bound);
             assert!(placement.bytes as f64 <= bound as f64 * 1.15, "far from the bound");
             for (i, a) in buffers.iter().enumerate() {
@@ -190,8 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn no_buffer_lies_across_a_cut() {
+        let page = Page { base: 256 * 5, bytes: 256 * 70 };
+        for seed in 0..50 {
+            let buffers = random_buffers(seed, 120, 60);
+            let bound = live_bytes(&buffers, 60).into_iter().max().unwrap_or(0);
+            for (buffer, offset) in buffers.iter().zip(place(&buffers, bound, page).offsets) {
+                let (start, end) = (page.base + offset, page.base + offset + buffer.bytes);
+                assert_eq!(start / page.bytes, (end - 1) / page.bytes);
+            }
+        }
+    }
+
+    #[test]
     fn nothing_to_place_needs_nothing() {
-        assert_eq!(place(&[], 0).bytes, 0);
+        assert_eq!(place(&[], 0, Page::UNCUT).bytes, 0);
     }
 
     #[test]

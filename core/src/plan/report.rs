@@ -28,7 +28,7 @@ pub struct Alive {
 /// Where the memory of a plan goes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Bytes of the arena: the predicted peak.
+    /// Bytes the device allocates: the predicted peak.
     pub peak_bytes: u64,
     /// No arena for these programs can be smaller.
     pub lower_bound_bytes: u64,
@@ -69,7 +69,7 @@ impl Plan {
         let peak_node = self.graph.programs.get(program).and_then(|p| p.nodes.get(step));
         let flops = self.graph.programs.iter().zip(&self.programs);
         Report {
-            peak_bytes: self.arena_bytes,
+            peak_bytes: self.peak_bytes(),
             lower_bound_bytes: self.lower_bound_bytes(),
             by_class,
             peak_program: self
@@ -107,6 +107,14 @@ impl Plan {
             })
             .map(of)
             .collect();
+        if self.fixed_bytes > 0 {
+            alive.push(Alive {
+                name: "parameters of launches and staging".into(),
+                ty: format!("u8[{}]", self.fixed_bytes),
+                class: Class::Workspace.name(),
+                bytes: self.fixed_bytes,
+            });
+        }
         let Some(plan) = self.programs.get(program) else { return alive };
         for resident in plan.residents.iter().filter(|r| r.birth <= step && step <= r.death) {
             // The newest tensor in a storage stands for it.

@@ -1,0 +1,366 @@
+//! `Launch`: kernel name, grid, parameters: what a device that compiles kernels is told of an op.
+//!
+//! An op becomes a list of launches. Each names a kernel file and an entry, the tensors it binds and the
+//! numbers it reads. Constants are known to the kernel's compiler, so that equal shapes share a kernel;
+//! parameters are read when it runs. A backend turns the names into declarations that it puts before the
+//! kernel's text, and the number of workgroups into a dispatch.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::dialect::Dialect;
+use crate::ops::Cost;
+use crate::types::{DType, Type};
+
+/// What a device can do: launches are made for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Language of the kernels.
+    pub dialect: Dialect,
+    /// Most threads of a workgroup; a power of two.
+    pub workgroup: u32,
+    /// Bytes of memory that a workgroup shares.
+    pub shared_bytes: u64,
+    /// Most tensors that a launch binds.
+    pub bindings: usize,
+    /// Most bytes of one binding.
+    pub binding_bytes: u64,
+    /// Most operations of one launch, so that none runs too long; see [`operations`].
+    pub work: u64,
+    /// Shape of a matrix product's tiles.
+    pub tile: Tile,
+}
+
+/// How a matrix product is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Entry of the kernel.
+    pub entry: &'static str,
+    /// Rows of the output that a workgroup makes.
+    pub m: u32,
+    /// Columns of the output that a workgroup makes.
+    pub n: u32,
+    /// Summed extent that a workgroup holds at a time.
+    pub k: u32,
+    /// Rows that a thread makes; divides `m`.
+    pub thread_m: u32,
+    /// Columns that a thread makes; divides `n`.
+    pub thread_n: u32,
+}
+
+impl Tile {
+    /// Threads of a workgroup.
+    pub fn threads(&self) -> u32 {
+        (self.m / self.thread_m) * (self.n / self.thread_n)
+    }
+}
+
+/// Which tensor of the op an operand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// An input, by position.
+    Input(usize),
+    /// An output, by position.
+    Output(usize),
+    /// The op's scratch.
+    Scratch,
+}
+
+/// A range of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The tensor.
+    pub source: Source,
+    /// Storage of the elements.
+    pub dtype: DType,
+    /// First element.
+    pub first: u64,
+    /// Number of elements.
+    pub elements: u64,
+}
+
+/// Alignment of what a launch binds, bytes: the least that every WebGPU adapter takes.
+pub const BINDING_ALIGNMENT: u64 = 256;
+
+impl Place {
+    /// All of input `index`.
+    pub fn input(index: usize, ty: &Type) -> Self {
+        Self::whole(Source::Input(index), ty)
+    }
+
+    /// All of output `index`.
+    pub fn output(index: usize, ty: &Type) -> Self {
+        Self::whole(Source::Output(index), ty)
+    }
+
+    fn whole(source: Source, ty: &Type) -> Self {
+        Self { source, dtype: ty.dtype, first: 0, elements: ty.elements() as u64 }
+    }
+
+    /// Elements `range` of this place. Its start must be a multiple of [`Place::granule`].
+    pub fn window(&self, range: Range<u64>) -> Self {
+        debug_assert!(range.start.is_multiple_of(self.granule()) && range.end <= self.elements);
+        Self { first: self.first + range.start, elements: range.end - range.start, ..*self }
+    }
+
+    /// Elements between two places where a window may start.
+    pub fn granule(&self) -> u64 {
+        BINDING_ALIGNMENT / self.dtype.size() as u64
+    }
+
+    /// Offset of the first byte in the tensor, and the bytes.
+    pub fn bytes(&self) -> (u64, u64) {
+        let size = self.dtype.size() as u64;
+        (self.first * size, self.elements * size)
+    }
+}
+
+/// A place under the name that the kernel has for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// The kernel reads it as `load_NAME` and writes it as `store_NAME`.
+    pub name: Cow<'static, str>,
+    /// What is bound.
+    pub place: Place,
+    /// Elements that the kernel reads or writes at once, 1 or 4; 4 needs indices that are multiples of 4.
+    pub width: u32,
+}
+
+/// A number that a kernel reads when it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Word {
+    /// Unsigned.
+    U32(u32),
+    /// Real.
+    F32(f32),
+}
+
+/// One dispatch of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Stem of the kernel's file.
+    pub kernel: &'static str,
+    /// Entry point in it.
+    pub entry: &'static str,
+    /// Threads of a workgroup.
+    pub workgroup: u32,
+    /// Numbers known to the compiler.
+    pub constants: Vec<(&'static str, u32)>,
+    /// Generated declarations that go before the kernel's text; empty for most.
+    pub generated: String,
+    /// Tensors, in the order of their bindings.
+    pub operands: Vec<Operand>,
+    /// Numbers read when the kernel runs, after the range of workgroups.
+    pub params: Vec<(Cow<'static, str>, Word)>,
+    /// Workgroups, numbered along one axis.
+    pub groups: Range<u64>,
+    /// Arithmetic and traffic of all workgroups together.
+    pub cost: Cost,
+}
+
+impl Launch {
+    /// `groups` workgroups of `workgroup` threads of an entry of a kernel file.
+    pub fn new(kernel: &'static str, entry: &'static str, workgroup: u32, groups: u64) -> Self {
+        Self {
+            kernel,
+            entry,
+            workgroup,
+            constants: vec![],
+            generated: String::new(),
+            operands: vec![],
+            params: vec![],
+            groups: 0..groups,
+            cost: Cost::default(),
+        }
+    }
+
+    /// Adds a number known to the compiler.
+    pub fn constant(mut self, name: &'static str, value: impl Into<u64>) -> Self {
+        self.constants.push((name, word(value.into())));
+        self
+    }
+
+    /// Adds a whole number that is read when the kernel runs.
+    pub fn param(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<u64>) -> Self {
+        self.params.push((name.into(), Word::U32(word(value.into()))));
+        self
+    }
+
+    /// Adds a real number that is read when the kernel runs.
+    pub fn real(mut self, name: &'static str, value: f64) -> Self {
+        self.params.push((name.into(), Word::F32(value as f32)));
+        self
+    }
+
+    /// Binds a tensor that is read and written element by element.
+    pub fn bind(self, name: impl Into<Cow<'static, str>>, place: Place) -> Self {
+        self.bind_width(name, place, 1)
+    }
+
+    /// Binds a tensor that is read and written four elements at a time where `aligned`.
+    pub fn bind_four(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        place: Place,
+        aligned: bool,
+    ) -> Self {
+        self.bind_width(name, place, if aligned { 4 } else { 1 })
+    }
+
+    fn bind_width(mut self, name: impl Into<Cow<'static, str>>, place: Place, width: u32) -> Self {
+        self.operands.push(Operand { name: name.into(), place, width });
+        self
+    }
+
+    /// Sets what it costs, for splitting what would run too long.
+    pub fn costing(mut self, flops: u64) -> Self {
+        let bytes = self.operands.iter().map(|operand| operand.place.bytes().1).sum();
+        self.cost = Cost { flops, bytes };
+        self
+    }
+}
+
+/// Every size was checked when the graph was built: no tensor of a device with 32-bit indices has more
+/// elements than they count.
+fn word(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// The launches of one op, in order, and the scratch they share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Launches {
+    /// Each sees what the ones before wrote.
+    pub list: Vec<Launch>,
+    /// Bytes of scratch.
+    pub scratch_bytes: u64,
+}
+
+/// The launches, or why the device has no kernel for the op.
+pub type Launched = Result<Launches, String>;
+
+impl Launches {
+    /// No launches.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a launch.
+    pub fn push(&mut self, launch: Launch) {
+        self.list.push(launch);
+    }
+
+    /// New scratch for `elements` elements.
+    pub fn scratch(&mut self, dtype: DType, elements: u64) -> Place {
+        let size = dtype.size() as u64;
+        let first = self.scratch_bytes / size;
+        self.scratch_bytes =
+            (self.scratch_bytes + elements * size).next_multiple_of(BINDING_ALIGNMENT);
+        Place { source: Source::Scratch, dtype, first, elements }
+    }
+
+    /// Lets `make` write to `place` in rows of `columns` elements. Where two rows share a 32-bit word, it
+    /// writes to f32 scratch instead (which starts as a copy of `place` where `load`), and that is rounded
+    /// into `place` afterwards.
+    pub fn by_rows(
+        &mut self,
+        limits: &Limits,
+        place: Place,
+        columns: u64,
+        load: bool,
+        make: impl FnOnce(&mut Self, Place),
+    ) {
+        if (columns * place.dtype.size() as u64).is_multiple_of(4) {
+            return make(self, place);
+        }
+        let wide = self.scratch(DType::F32, place.elements);
+        if load {
+            self.push(crate::ops::convert(limits, place, wide));
+        }
+        make(self, wide);
+        self.push(crate::ops::convert(limits, wide, place));
+    }
+
+    /// Cuts launches with more work than a device may take at once into ranges of workgroups, and holds
+    /// that each fits the device.
+    ///
+    /// # Errors
+    /// In words, where a launch binds more or larger tensors than the device takes.
+    pub fn fit(mut self, limits: &Limits) -> Launched {
+        let mut list = Vec::with_capacity(self.list.len());
+        for launch in self.list {
+            let entry = format!("{}.{}", launch.kernel, launch.entry);
+            if launch.operands.len() > limits.bindings {
+                return Err(format!(
+                    "{entry} binds {} tensors, the device takes {}",
+                    launch.operands.len(),
+                    limits.bindings
+                ));
+            }
+            let largest = launch.operands.iter().max_by_key(|operand| operand.place.bytes().1);
+            if let Some(operand) =
+                largest.filter(|operand| operand.place.bytes().1 > limits.binding_bytes)
+            {
+                return Err(format!(
+                    "{entry} binds {} bytes as `{}`, the device takes {}",
+                    operand.place.bytes().1,
+                    operand.name,
+                    limits.binding_bytes
+                ));
+            }
+            if launch.workgroup > limits.workgroup {
+                return Err(format!(
+                    "{entry} has workgroups of {} threads, the device takes {}",
+                    launch.workgroup, limits.workgroup
+                ));
+            }
+            split(launch, limits.work, &mut list);
+        }
+        self.list = list;
+        Ok(self)
+    }
+}
+
+/// Operations that a launch counts as: its arithmetic, or its traffic where that takes longer. Few devices do
+/// less arithmetic than this in the time that a byte takes.
+pub fn operations(cost: Cost) -> u64 {
+    const PER_BYTE: u64 = 4;
+    cost.flops.max(cost.bytes.saturating_mul(PER_BYTE))
+}
+
+/// Ranges of workgroups of equal size, none with more than `work`, unless a single one has.
+fn split(launch: Launch, work: u64, list: &mut Vec<Launch>) {
+    let Range { start, end } = launch.groups;
+    let groups = end - start;
+    let parts = operations(launch.cost).div_ceil(work.max(1)).clamp(1, groups.max(1));
+    for part in 0..parts {
+        let range = start + groups * part / parts..start + groups * (part + 1) / parts;
+        let cost = Cost { flops: launch.cost.flops / parts, bytes: launch.cost.bytes / parts };
+        list.push(Launch { groups: range, cost, ..launch.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_launches_are_cut_and_cover_every_workgroup_once() {
+        let launch = Launch { cost: Cost { flops: 1000, bytes: 0 }, ..Launch::new("k", "e", 1, 7) };
+        let mut list = vec![];
+        split(launch.clone(), 300, &mut list);
+        let ranges: Vec<_> = list.iter().map(|part| part.groups.clone()).collect();
+        assert_eq!(ranges, [0..1, 1..3, 3..5, 5..7]);
+        list.clear();
+        split(launch, 10, &mut list);
+        assert_eq!(list.len(), 7, "a workgroup can't be cut");
+    }
+
+    #[test]
+    fn scratch_is_aligned() {
+        let mut launches = Launches::new();
+        let first = launches.scratch(DType::F32, 3);
+        let second = launches.scratch(DType::BF16, 200);
+        assert_eq!((first.bytes(), second.bytes()), ((0, 12), (256, 400)));
+        assert_eq!(launches.scratch_bytes, 256 + 512);
+    }
+}

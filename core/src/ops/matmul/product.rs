@@ -1,0 +1,308 @@
+//! Launches of matrix products: the part that every family with a product in it shares.
+
+use std::ops::Range;
+
+use super::Matrices;
+use crate::launch::{Launch, Launches, Limits, Place};
+use crate::types::DType;
+
+/// A matrix, or a stack of them, in a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    /// The tensor.
+    pub place: Place,
+    /// First element of the first matrix.
+    pub first: u64,
+    /// Elements from one stored row to the next.
+    pub row: u64,
+    /// Elements from one matrix to the next.
+    pub stride: u64,
+    /// Stored rows are columns of the matrix.
+    pub transposed: bool,
+}
+
+impl Stored {
+    /// `batch` matrices with rows of `columns` elements that fill a place.
+    pub fn stack(place: Place, batch: usize, columns: usize) -> Self {
+        let stride = place.elements / (batch as u64).max(1);
+        Self { place, first: 0, row: columns as u64, stride, transposed: false }
+    }
+
+    /// Whether stored rows are columns.
+    pub fn transposed(self, transposed: bool) -> Self {
+        Self { transposed, ..self }
+    }
+
+    /// From element `first` on.
+    pub fn from(self, first: u64) -> Self {
+        Self { first: self.first + first, ..self }
+    }
+
+    fn fits(&self, limits: &Limits) -> bool {
+        self.place.bytes().1 <= limits.binding_bytes
+    }
+
+    /// Stored rows that a binding holds, wherever it starts.
+    fn rows_bound(&self, limits: &Limits) -> u64 {
+        if self.fits(limits) {
+            return u64::MAX;
+        }
+        let elements = limits.binding_bytes / self.place.dtype.size() as u64;
+        (elements.saturating_sub(self.place.granule()) / self.row).max(1)
+    }
+
+    /// Stored rows `rows` alone; what is bound is cut down to them where it's too large.
+    fn rows(&self, rows: Range<u64>, limits: &Limits) -> Self {
+        let start = self.first + rows.start * self.row;
+        if self.fits(limits) {
+            return Self { first: start, ..*self };
+        }
+        let aligned = start / self.place.granule() * self.place.granule();
+        let end = (self.first + rows.end * self.row).min(self.place.elements);
+        Self { place: self.place.window(aligned..end), first: start - aligned, ..*self }
+    }
+
+    /// Whether all stored rows begin at multiples of four elements.
+    fn in_fours(&self) -> bool {
+        [self.first, self.row, self.stride].iter().all(|offset| offset.is_multiple_of(4))
+    }
+}
+
+/// `out = lhs · rhs (+ bias) (+ out)`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    /// (M, K).
+    pub lhs: Stored,
+    /// (K, N).
+    pub rhs: Stored,
+    /// (M, N). Where two elements share a word, rows have an even number of them.
+    pub out: Stored,
+    /// (N).
+    pub bias: Option<Place>,
+    /// Extents.
+    pub extents: Matrices,
+    /// The product is added to what `out` holds.
+    pub accumulate: bool,
+    /// Slices of K may be summed apart, and those sums added. Otherwise a sum goes on from what `out` holds, so
+    /// that several products over parts of K, each a multiple of four, give the bits of one.
+    pub sliced: bool,
+}
+
+/// Ranges of `step` indices that cover an axis.
+fn ranges(extent: usize, step: u64) -> impl Iterator<Item = Range<u64>> {
+    let extent = extent as u64;
+    let step = step.min(extent).max(1);
+    (0..extent.div_ceil(step)).map(move |i| i * step..((i + 1) * step).min(extent))
+}
+
+/// Edge of the blocks that kernels compute with.
+const BLOCK: u64 = 4;
+
+/// Rows up to which reading rhs takes longest, and the shape of a workgroup's part then.
+const NARROW_ROWS: usize = 4;
+const NARROW_COLUMNS: u32 = 32;
+const NARROW_THREADS: u32 = 64;
+
+/// Workgroups that keep a GPU busy, the least extent of K worth a slice, and the most bytes that slices may take.
+const ENOUGH_GROUPS: u64 = 256;
+const SMALLEST_SLICE: u64 = 512;
+const SLICE_BYTES: u64 = 16 << 20;
+
+/// Threads of a workgroup that adds slices.
+const ADD_THREADS: u32 = 64;
+
+impl Product {
+    /// Indices of K that a launch sums.
+    fn step_k(&self, limits: &Limits) -> u64 {
+        let lhs = if self.lhs.transposed { self.lhs.rows_bound(limits) } else { u64::MAX };
+        let rhs = if self.rhs.transposed { u64::MAX } else { self.rhs.rows_bound(limits) };
+        let step = lhs.min(rhs);
+        if step > BLOCK { step / BLOCK * BLOCK } else { step }
+    }
+
+    /// Whether several launches add to the same sums.
+    pub fn cuts_sum(&self, limits: &Limits) -> bool {
+        self.out.place.dtype != DType::F32 && self.step_k(limits) < self.extents.k as u64
+    }
+
+    /// Appends the launches.
+    pub fn push(&self, limits: &Limits, launches: &mut Launches) {
+        let Matrices { batch, m, n, k } = self.extents;
+        let stored = [&self.lhs, &self.rhs, &self.out];
+        if batch > 1 && !stored.iter().all(|stored| stored.fits(limits)) {
+            for matrix in 0..batch as u64 {
+                let one = |stored: Stored| stored.from(matrix * stored.stride);
+                let (lhs, rhs, out) = (one(self.lhs), one(self.rhs), one(self.out));
+                let extents = Matrices { batch: 1, ..self.extents };
+                Self { lhs, rhs, out, extents, ..*self }.push(limits, launches);
+            }
+            return;
+        }
+        let rows_of_lhs = if self.lhs.transposed { u64::MAX } else { self.lhs.rows_bound(limits) };
+        let step_m = self.out.rows_bound(limits).min(rows_of_lhs);
+        let step_n = if self.rhs.transposed { self.rhs.rows_bound(limits) } else { u64::MAX };
+        let step_n = if step_n > BLOCK { step_n / BLOCK * BLOCK } else { step_n };
+        for columns in ranges(n, step_n) {
+            for rows in ranges(m, step_m) {
+                for sum in ranges(k, self.step_k(limits)) {
+                    self.part(&rows, &columns, &sum, limits).push_whole(limits, launches);
+                }
+                if k == 0 {
+                    self.part(&rows, &columns, &(0..0), limits).push_whole(limits, launches);
+                }
+            }
+        }
+    }
+
+    /// The product of some rows, columns and summed indices.
+    fn part(
+        &self,
+        rows: &Range<u64>,
+        columns: &Range<u64>,
+        sum: &Range<u64>,
+        limits: &Limits,
+    ) -> Part {
+        let cut = |stored: &Stored, down: &Range<u64>, across: &Range<u64>| {
+            let (kept, inner) = if stored.transposed { (across, down) } else { (down, across) };
+            stored.rows(kept.clone(), limits).from(inner.start)
+        };
+        let len = |range: &Range<u64>| (range.end - range.start) as usize;
+        let extents = Matrices { m: len(rows), n: len(columns), k: len(sum), ..self.extents };
+        Part {
+            product: Self {
+                lhs: cut(&self.lhs, rows, sum),
+                rhs: cut(&self.rhs, sum, columns),
+                out: cut(&self.out, rows, columns),
+                bias: self.bias.filter(|_| sum.end == self.extents.k as u64),
+                extents,
+                accumulate: self.accumulate || sum.start > 0,
+                ..*self
+            },
+            first_column: columns.start,
+        }
+    }
+}
+
+/// A product whose operands all fit a binding.
+struct Part {
+    product: Product,
+    /// Its first column among those of the bias.
+    first_column: u64,
+}
+
+/// A kernel and the shape of its tiles.
+struct Shape {
+    entry: &'static str,
+    threads: u32,
+    tile: [u32; 3],
+    own: [u32; 2],
+}
+
+impl Shape {
+    fn new(limits: &Limits, m: usize) -> Self {
+        let tile = limits.tile;
+        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup {
+            return Self {
+                entry: "narrow",
+                threads: NARROW_THREADS,
+                tile: [BLOCK as u32, NARROW_COLUMNS, BLOCK as u32],
+                own: [BLOCK as u32; 2],
+            };
+        }
+        Self {
+            entry: tile.entry,
+            threads: tile.threads(),
+            tile: [tile.m, tile.n, tile.k],
+            own: [tile.thread_m, tile.thread_n],
+        }
+    }
+}
+
+impl Part {
+    fn push_whole(&self, limits: &Limits, launches: &mut Launches) {
+        let Matrices { batch, m, n, k } = self.product.extents;
+        let shape = Shape::new(limits, m);
+        let outputs = (batch * m * n) as u64;
+        let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
+        let slices = if shape.entry == "tiled" && self.product.sliced {
+            let room = SLICE_BYTES.min(limits.binding_bytes) / (outputs * 4).max(1);
+            (ENOUGH_GROUPS / (tiles as u64).max(1)).min(k as u64 / SMALLEST_SLICE).min(room)
+        } else {
+            1
+        };
+        if slices < 2 {
+            return launches.push(self.launch(&shape, k as u64, 1));
+        }
+        let slice = (k as u64).div_ceil(slices).next_multiple_of(shape.tile[2].into());
+        let slices = (k as u64).div_ceil(slice);
+        let sums = Stored::stack(
+            launches.scratch(DType::F32, slices * outputs),
+            slices as usize * batch,
+            n,
+        );
+        let apart = Product { out: sums, bias: None, accumulate: false, ..self.product };
+        let apart = Self { product: apart, first_column: 0 };
+        launches.push(apart.launch(&shape, slice, slices));
+        let added = Product { lhs: sums, rhs: sums, ..self.product };
+        let blocks = (batch * m) as u64 * (n as u64).div_ceil(BLOCK);
+        let threads = ADD_THREADS.min(limits.workgroup);
+        let adds = Shape { entry: "add_slices", threads, ..shape };
+        let groups = blocks.div_ceil(threads.into());
+        let added = Self { product: added, first_column: self.first_column };
+        launches.push(added.with_groups(&adds, groups, slices).costing(slices * outputs));
+    }
+
+    /// One launch, that sums `slice` of K a workgroup.
+    fn launch(&self, shape: &Shape, slice: u64, slices: u64) -> Launch {
+        let Matrices { batch, m, n, k } = self.product.extents;
+        let tiles_m = m.div_ceil(shape.tile[0] as usize) as u64;
+        let tiles_n = n.div_ceil(shape.tile[1] as usize) as u64;
+        let groups = tiles_m * tiles_n * batch as u64 * slices;
+        let launch = self.with_groups(shape, groups, slice);
+        launch.costing(2 * (batch * m * n * k) as u64)
+    }
+
+    fn with_groups(&self, shape: &Shape, groups: u64, slice: u64) -> Launch {
+        let Product { lhs, rhs, out, bias, extents, accumulate, .. } = self.product;
+        let Matrices { batch, m, n, k } = extents;
+        let whole_columns = n.is_multiple_of(BLOCK as usize);
+        let bias_in_fours = whole_columns && self.first_column.is_multiple_of(BLOCK);
+        // What a kernel names and doesn't read is bound as rhs, which takes no further binding.
+        let (bias_place, bias_fours) =
+            bias.map_or((rhs.place, rhs.in_fours()), |place| (place, bias_in_fours));
+        Launch::new("matmul", shape.entry, shape.threads, groups)
+            .constant("TILE_M", shape.tile[0])
+            .constant("TILE_N", shape.tile[1])
+            .constant("TILE_K", shape.tile[2])
+            .constant("THREAD_M", shape.own[0])
+            .constant("THREAD_N", shape.own[1])
+            .constant("LHS_TRANSPOSED", lhs.transposed)
+            .constant("RHS_TRANSPOSED", rhs.transposed)
+            .constant("LHS_FOUR", lhs.in_fours())
+            .constant("RHS_FOUR", rhs.in_fours())
+            .constant("WHOLE_K", k.is_multiple_of(BLOCK as usize))
+            .constant("BIAS", bias.is_some())
+            .constant("ACCUMULATE", accumulate)
+            .param("batch", batch as u64)
+            .param("m", m as u64)
+            .param("n", n as u64)
+            .param("k", k as u64)
+            .param("slice", slice)
+            .param("tiles_m", m.div_ceil(shape.tile[0] as usize) as u64)
+            .param("tiles_n", n.div_ceil(shape.tile[1] as usize) as u64)
+            .param("lhs_first", lhs.first)
+            .param("lhs_row", lhs.row)
+            .param("lhs_stride", lhs.stride)
+            .param("rhs_first", rhs.first)
+            .param("rhs_row", rhs.row)
+            .param("rhs_stride", rhs.stride)
+            .param("out_first", out.first)
+            .param("out_row", out.row)
+            .param("out_stride", out.stride)
+            .param("bias_first", self.first_column)
+            .bind_four("lhs", lhs.place, lhs.in_fours())
+            .bind_four("rhs", rhs.place, rhs.in_fours())
+            .bind_four("bias", bias_place, bias_fours)
+            .bind_four("out", out.place, out.in_fours() && whole_columns)
+    }
+}

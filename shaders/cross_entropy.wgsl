@@ -1,0 +1,132 @@
+// Cross-entropy of rows of logits, of which a chunk is held at a time.   V real columns of `padded`
+//
+//   losses[r]   = log Σᵥ exp(logits[r,v]) − logits[r,target[r]],  0 where target[r] < 0
+//   logits[r,v] = (exp(logits[r,v]) / Σᵤ exp(logits[r,u]) − [v = target[r]]) · dloss / rows that count
+//   loss        = Σᵣ losses[r] / rows that count
+//
+// A workgroup goes over a row twice, limited by bytes: first the largest logit and the sum of exponentials, kept
+// together as in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place.
+
+var<workgroup> maxima: array<f32, WORKGROUP>;
+var<workgroup> sums: array<f32, WORKGROUP>;
+
+// No literal stands for minus infinity; nothing that is finite lies below this.
+const LOWEST: f32 = -3.4e38;
+
+// Adds up `sums` into its first element. Every thread of the workgroup calls it.
+fn add_up(thread: u32) {
+    workgroupBarrier();
+    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
+        if (thread < half) {
+            sums[thread] += sums[thread + half];
+        }
+        workgroupBarrier();
+    }
+}
+
+// scale = rows that count, and the gradient of one row's loss. Numbers of rows are exact in f32 up to 2^24.
+@compute @workgroup_size(WORKGROUP)
+fn count(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if (tr_outside(id, grid)) {
+        return;
+    }
+    var counted = 0.0;
+    for (var row = thread; row < params.rows; row += WORKGROUP) {
+        counted += select(0.0, 1.0, index_targets(row) >= 0);
+    }
+    sums[thread] = counted;
+    add_up(thread);
+    if (thread == 0u) {
+        let rows = max(sums[0], 1.0);
+        store_scale(0u, rows);
+        if (GRADIENT == 1u) {
+            store_scale(1u, load_dloss(0u) / rows);
+        }
+    }
+}
+
+// Which of four columns are real.
+fn real(column: u32) -> vec4<bool> {
+    return vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.vocab);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn normalise(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if (tr_outside(id, grid)) {
+        return;
+    }
+    let row = tr_group(id, grid);
+    let first = row * params.padded;
+    let target_index = index_targets(params.first + row);
+    var largest = LOWEST;
+    var sum = 0.0;
+    for (var column = 4u * thread; column < params.vocab; column += 4u * WORKGROUP) {
+        let exists = real(column);
+        let four = select(vec4<f32>(LOWEST), load4_logits(first + column), exists);
+        let next = max(max(largest, max(four.x, four.y)), max(four.z, four.w));
+        let powers = select(vec4<f32>(), exp(four - vec4<f32>(next)), exists);
+        sum = sum * exp(largest - next) + (powers.x + powers.y + powers.z + powers.w);
+        largest = next;
+    }
+    maxima[thread] = largest;
+    sums[thread] = sum;
+    workgroupBarrier();
+    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
+        if (thread < half) {
+            let other = maxima[thread + half];
+            let next = max(maxima[thread], other);
+            sums[thread] = sums[thread] * exp(maxima[thread] - next) + sums[thread + half] * exp(other - next);
+            maxima[thread] = next;
+        }
+        workgroupBarrier();
+    }
+    let total = sums[0];
+    let top = maxima[0];
+    let counts = target_index >= 0;
+    if (thread == 0u) {
+        // A target out of range reads some logit and writes nothing else.
+        let logit = load_logits(first + min(u32(max(target_index, 0)), params.vocab - 1u));
+        store_losses(params.first + row, select(0.0, log(total) + top - logit, counts));
+    }
+    if (GRADIENT == 1u) {
+        // The target's logit is read before any is overwritten.
+        storageBarrier();
+        let slope = load_scale(1u);
+        for (var column = 4u * thread; column < params.padded; column += 4u * WORKGROUP) {
+            let at = vec4<i32>(i32(column)) + vec4<i32>(0, 1, 2, 3);
+            let hit = select(vec4<f32>(), vec4<f32>(1.0), at == vec4<i32>(target_index));
+            let powers = exp(load4_logits(first + column) - vec4<f32>(top)) / total;
+            let gradient = select(vec4<f32>(), (powers - hit) * slope, real(column) & vec4<bool>(counts));
+            store4_logits(first + column, gradient, params.padded - column);
+        }
+    }
+}
+
+// Rows are added in an order that depends on their number alone.
+@compute @workgroup_size(WORKGROUP)
+fn total(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if (tr_outside(id, grid)) {
+        return;
+    }
+    var sum = 0.0;
+    for (var row = thread; row < params.rows; row += WORKGROUP) {
+        sum += load_losses(row);
+    }
+    sums[thread] = sum;
+    add_up(thread);
+    if (thread == 0u) {
+        store_loss(0u, sums[0] / load_scale(0u));
+    }
+}
