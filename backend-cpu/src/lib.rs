@@ -28,7 +28,8 @@ use tape::Tape;
 
 /// The processor as a device.
 pub struct Cpu {
-    pool: rayon::ThreadPool,
+    /// `None` where the system has no threads: all work stays on the caller's.
+    pool: Option<rayon::ThreadPool>,
     loaded: Option<Loaded>,
     references: bool,
 }
@@ -47,15 +48,18 @@ impl Cpu {
     /// # Errors
     /// [`DeviceError::Lost`] where the system refuses the threads.
     pub fn new(threads: usize) -> Result<Self, DeviceError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("cpu-{index}"))
-            .build()
-            .map_err(|error| DeviceError::Lost {
-                device: "cpu".into(),
-                reason: error.to_string(),
-            })?;
-        Ok(Self { pool, loaded: None, references: false })
+        let pool = || {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(|index| format!("cpu-{index}"))
+                .build()
+                .map_err(|error| DeviceError::Lost {
+                    device: "cpu".into(),
+                    reason: error.to_string(),
+                })
+        };
+        let threaded = cfg!(not(target_family = "wasm"));
+        Ok(Self { pool: threaded.then(pool).transpose()?, loaded: None, references: false })
     }
 
     /// The same device without fast paths: every op runs core's reference. To bisect a wrong number.
@@ -66,7 +70,7 @@ impl Cpu {
 
     /// Threads of the pool.
     pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
+        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
     fn loaded(&self) -> &Loaded {
@@ -100,8 +104,12 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
-        let refused =
-            || DeviceError::OutOfMemory { need: plan.arena_bytes, have: 0, device: "cpu".into() };
+        let refused = || DeviceError::OutOfMemory {
+            need: plan.arena_bytes,
+            have: None,
+            tensor: None,
+            device: "cpu".into(),
+        };
         let arena = Arena::new(plan.arena_bytes).ok_or_else(refused)?;
         let tapes = plan
             .graph
@@ -137,7 +145,7 @@ impl Backend for Cpu {
             let (offset, _) = plan.range(tensor).expect("tensors of a program have a place");
             arena.view(offset, plan.graph.ty(tensor))
         };
-        self.pool.install(|| {
+        let replay = || {
             for step in &plan.programs[program].steps[steps] {
                 let node = &nodes[step.node];
                 let inputs: Vec<View<'_>> = node.inputs.iter().map(|&t| view(t)).collect();
@@ -164,13 +172,21 @@ impl Backend for Cpu {
                 }
             }
             Ok(())
-        })
+        };
+        match &self.pool {
+            Some(pool) => pool.install(replay),
+            None => replay(),
+        }
     }
 
-    fn read(&mut self, range: Range<u64>) -> Reading<'_> {
+    fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
         let arena = &self.loaded().arena;
-        // SAFETY: `self` is borrowed mutably, so nothing runs.
-        let bytes = unsafe { arena.scratch(range.start, range.end - range.start) }.to_vec();
+        let mut bytes = vec![];
+        for range in ranges {
+            // SAFETY: `self` is borrowed mutably, so nothing runs.
+            let part = unsafe { arena.scratch(range.start, range.end - range.start) };
+            bytes.extend_from_slice(part);
+        }
         Box::pin(std::future::ready(Ok(bytes)))
     }
 }

@@ -123,8 +123,8 @@ async fn on_device(backend: &mut dyn Backend, case: &Case, lone: Lone, mode: Mod
         Err(error @ DeviceError::Compile { .. }) => return Outcome::Unsupported(error.to_string()),
         Err(error) => return Outcome::Fail(error.to_string()),
     }
-    if backend.allocated_bytes() != plan.arena_bytes {
-        let (allocated, planned) = (backend.allocated_bytes(), plan.arena_bytes);
+    if backend.allocated_bytes() != plan.peak_bytes() {
+        let (allocated, planned) = (backend.allocated_bytes(), plan.peak_bytes());
         return Outcome::Fail(format!("allocated {allocated} bytes, the plan has {planned}"));
     }
     if mode == Mode::Support {
@@ -169,11 +169,11 @@ async fn replay(
     backend.run(0, 0..plan.programs[0].steps.len()).map_err(device)?;
     let mut read = vec![];
     for &output in outputs {
-        read.push(backend.read(place(output)?).await.map_err(device)?);
+        read.push(backend.read(&[place(output)?]).await.map_err(device)?);
     }
     let taken_over = |tensor| outputs.iter().any(|&output| plan.graph.storage(output) == tensor);
     for (index, (&tensor, bytes)) in tensors.iter().zip(inputs).enumerate() {
-        if !taken_over(tensor) && backend.read(place(tensor)?).await.map_err(device)? != *bytes {
+        if !taken_over(tensor) && backend.read(&[place(tensor)?]).await.map_err(device)? != *bytes {
             return Err(format!("input {index} was written to"));
         }
     }

@@ -73,8 +73,8 @@ impl Backend for Oracle {
         Ok(())
     }
 
-    fn read(&mut self, range: Range<u64>) -> Reading<'_> {
-        let cells = &self.arena[range.start as usize..range.end as usize];
-        Box::pin(ready(Ok(cells.iter().map(Cell::get).collect())))
+    fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
+        let cells = ranges.iter().flat_map(|r| &self.arena[r.start as usize..r.end as usize]);
+        Box::pin(ready(Ok(cells.map(Cell::get).collect())))
     }
 }

@@ -75,6 +75,10 @@ pub unsafe fn matmul(
     true
 }
 
+/// Most rows of a loss at a time, whatever its chunk: bounds the logits. Even, so that the packed kernels' sums
+/// of gradients have the bits of one product over all rows.
+const LOSS_ROWS: usize = 1024;
+
 /// Sizes of a loss over chunks of rows.
 struct Chunks {
     rows: usize,
@@ -91,7 +95,7 @@ impl Chunks {
             rows: x.rows(),
             columns: x.last(),
             padded: w.shape[0],
-            chunk: op.chunk.min(x.rows()),
+            chunk: op.chunk.min(x.rows()).min(LOSS_ROWS),
             element: element(x.dtype).filter(|_| same)?,
         })
     }

@@ -1,0 +1,66 @@
+//! Validates every kernel with naga, as each test case of the core launches it, and holds its bindings against
+//! the launch. A shader that a browser would refuse fails the build.
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use tightrope_core::dialect::Dialect;
+use tightrope_core::launch::{Launch, Limits};
+use tightrope_core::ops::Case;
+use tightrope_core::{Op, Rule, Type};
+
+#[path = "src/source.rs"]
+mod source;
+#[path = "src/tiles.rs"]
+mod tiles;
+
+fn main() {
+    println!("cargo::rerun-if-changed=../shaders");
+    println!("cargo::rerun-if-changed=src/source.rs");
+    let mut seen = std::collections::HashSet::new();
+    for tile in tiles::CANDIDATES {
+        let limits = Limits { tile: *tile, ..tiles::smallest_limits(Dialect::Wgsl) };
+        for case in Op::all_cases() {
+            for launch in launches(&case, &limits) {
+                // In the worst case every operand has a binding of its own.
+                let bindings: Vec<usize> = (0..launch.operands.len()).collect();
+                let text = source::assemble(&launch, &bindings).unwrap_or_else(|e| panic!("{e}"));
+                if seen.insert(text.clone()) {
+                    validate(&launch, &text);
+                }
+            }
+        }
+    }
+}
+
+fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
+    let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
+    let Ok(outputs) = case.op.infer(&inputs) else { return vec![] };
+    let outputs: Vec<&Type> = outputs.iter().collect();
+    // What has no kernel is for the conformance tests to say.
+    case.op.launch(limits, &inputs, &outputs).map_or(vec![], |launches| launches.list)
+}
+
+fn validate(launch: &Launch, text: &str) {
+    let place = format!("{}.wgsl, {}", launch.kernel, launch.entry);
+    let module = naga::front::wgsl::parse_str(text)
+        .unwrap_or_else(|error| panic!("{place}: {}", error.emit_to_string(text)));
+    // WebGPU has the functions that convert two halves of a word; only some of naga's other targets lack them.
+    Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32)
+        .validate(&module)
+        .unwrap_or_else(|error| panic!("{place}: {}", error.emit_to_string(text)));
+    assert!(
+        module.entry_points.iter().any(|entry| entry.name == launch.entry),
+        "{place}: there's no such entry"
+    );
+    let storage = module
+        .global_variables
+        .iter()
+        .filter(|(_, variable)| matches!(variable.space, naga::AddressSpace::Storage { .. }))
+        .count();
+    assert_eq!(storage, launch.operands.len(), "{place}: binds {storage} tensors");
+    let words = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));
+    let Some((_, naga::Type { inner: naga::TypeInner::Struct { span, .. }, .. })) = words else {
+        panic!("{place}: has no parameters");
+    };
+    let bytes = source::parameters(launch).len();
+    assert_eq!(*span as usize, bytes, "{place}: the parameters have {span} bytes");
+}

@@ -1,0 +1,290 @@
+//! A plan as pipelines, bind groups and dispatches.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use tightrope_core::launch::{Launch, Limits, Source};
+use tightrope_core::ops::Cost;
+use tightrope_core::{DeviceError, Node, Plan, Rule};
+
+use crate::arena::Arena;
+use crate::device::Device;
+use crate::source;
+
+/// Bytes between the parameters of two launches: a uniform's alignment that every adapter takes.
+pub const PARAMETER_STRIDE: u64 = 256;
+
+/// Workgroups along one axis of a grid (gpuweb specification, maxComputeWorkgroupsPerDimension).
+const LARGEST_AXIS: u64 = 65_535;
+
+/// A dispatch, ready to be encoded.
+pub struct Dispatch {
+    pipeline: wgpu::ComputePipeline,
+    bindings: wgpu::BindGroup,
+    grid: [u32; 2],
+    /// What it takes.
+    pub cost: Cost,
+}
+
+impl Dispatch {
+    /// Appends it to a pass.
+    pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
+        let [x, y] = self.grid;
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &self.bindings, &[]);
+        pass.dispatch_workgroups(x, y, 1);
+    }
+}
+
+/// All dispatches of a plan.
+#[derive(Default)]
+pub struct Recording {
+    /// By program and step.
+    pub steps: Vec<Vec<Vec<Dispatch>>>,
+    parameters: Option<wgpu::Buffer>,
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.parameters.iter().for_each(wgpu::Buffer::destroy);
+    }
+}
+
+/// Pipelines and layouts, kept across plans: the same text is compiled once a device.
+#[derive(Default)]
+pub struct Compiled {
+    layouts: HashMap<usize, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>,
+    pipelines: HashMap<(String, &'static str), wgpu::ComputePipeline>,
+}
+
+impl Compiled {
+    fn layout(
+        &mut self,
+        device: &Device,
+        tensors: usize,
+    ) -> &(wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+        self.layouts.entry(tensors).or_insert_with(|| {
+            let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..=tensors)
+                .map(|binding| wgpu::BindGroupLayoutEntry {
+                    binding: binding as u32,
+                    visibility: wgpu::ShaderStages::COMPUTE,
+                    ty: wgpu::BindingType::Buffer {
+                        ty: if binding < tensors {
+                            wgpu::BufferBindingType::Storage { read_only: false }
+                        } else {
+                            wgpu::BufferBindingType::Uniform
+                        },
+                        has_dynamic_offset: false,
+                        min_binding_size: None,
+                    },
+                    count: None,
+                })
+                .collect();
+            let group = device.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &entries,
+            });
+            let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&group)],
+                ..Default::default()
+            });
+            (group, layout)
+        })
+    }
+
+    fn pipeline(
+        &mut self,
+        device: &Device,
+        launch: &Launch,
+        bindings: &[usize],
+        tensors: usize,
+    ) -> Result<wgpu::ComputePipeline, DeviceError> {
+        let label = format!("{}.{}", launch.kernel, launch.entry);
+        let text = source::assemble(launch, bindings)
+            .map_err(|log| DeviceError::Compile { kernel: label.clone(), log })?;
+        if let Some(pipeline) = self.pipelines.get(&(text.clone(), launch.entry)) {
+            return Ok(pipeline.clone());
+        }
+        let module = device.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(&label),
+            source: wgpu::ShaderSource::Wgsl(text.as_str().into()),
+        });
+        let layout = self.layout(device, tensors).1.clone();
+        let pipeline = device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some(launch.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // Every kernel writes what it shares before it reads it.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        self.pipelines.insert((text, launch.entry), pipeline.clone());
+        Ok(pipeline)
+    }
+}
+
+/// Bytes that a use of these launches keeps for its parameters.
+pub fn parameter_bytes(launches: usize) -> u64 {
+    launches as u64 * PARAMETER_STRIDE
+}
+
+impl Recording {
+    /// Compiles and binds every launch of `plan`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Compile`] where an op has no kernel.
+    pub fn new(
+        device: &Device,
+        compiled: &mut Compiled,
+        plan: &Plan,
+        arena: &Arena,
+    ) -> Result<Self, DeviceError> {
+        let mut listed = vec![];
+        for program in &plan.graph.programs {
+            for node in &program.nodes {
+                listed.push(launches(plan, node, &device.limits)?);
+            }
+        }
+        let count = listed.iter().map(Vec::len).sum();
+        let parameters = (count > 0).then(|| upload(device, listed.iter().flatten(), count));
+        let mut rest = listed.into_iter();
+        let mut slot = 0;
+        let mut steps = vec![];
+        for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
+            let mut of_program = vec![];
+            for (node, step) in program.nodes.iter().zip(&planned.steps) {
+                let scratch = step.workspace.map_or(0, |(offset, _)| offset);
+                let mut dispatches = vec![];
+                for launch in rest.next().unwrap_or_default() {
+                    let parameters =
+                        parameters.as_ref().map(|buffer| (buffer, slot * PARAMETER_STRIDE));
+                    slot += 1;
+                    let bound = Bound { plan, node, scratch, arena };
+                    dispatches.push(bound.dispatch(device, compiled, &launch, parameters)?);
+                }
+                of_program.push(dispatches);
+            }
+            steps.push(of_program);
+        }
+        Ok(Self { steps, parameters })
+    }
+
+    /// Bytes of the parameters.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.parameters.as_ref().map_or(0, wgpu::Buffer::size)
+    }
+}
+
+fn launches(plan: &Plan, node: &Node, limits: &Limits) -> Result<Vec<Launch>, DeviceError> {
+    let (inputs, outputs) = plan.graph.types(node);
+    let launched = node.op.launch(limits, &inputs, &outputs);
+    let launches =
+        launched.map_err(|log| DeviceError::Compile { kernel: node.op.name().into(), log })?;
+    Ok(launches.list)
+}
+
+/// The parameters of all launches, each at its slot.
+fn upload<'a>(
+    device: &Device,
+    launches: impl Iterator<Item = &'a Launch>,
+    count: usize,
+) -> wgpu::Buffer {
+    let buffer = device.device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("parameters"),
+        size: parameter_bytes(count),
+        usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut bytes = vec![];
+    for (slot, launch) in launches.enumerate() {
+        bytes.resize(slot * PARAMETER_STRIDE as usize, 0);
+        bytes.extend(source::parameters(launch));
+    }
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    device.queue.write_buffer(&buffer, 0, &bytes);
+    buffer
+}
+
+/// A node with everything its launches are bound to.
+struct Bound<'a> {
+    plan: &'a Plan,
+    node: &'a Node,
+    scratch: u64,
+    arena: &'a Arena,
+}
+
+impl Bound<'_> {
+    /// Arena range of each operand of a launch.
+    fn ranges(&self, launch: &Launch) -> Vec<Range<u64>> {
+        let offset = |tensor| self.plan.range(tensor).map_or(0, |(offset, _)| offset);
+        let range = |place: &tightrope_core::launch::Place| {
+            let base = match place.source {
+                Source::Input(index) => offset(self.node.inputs[index]),
+                Source::Output(index) => offset(self.node.outputs[index]),
+                Source::Scratch => self.scratch,
+            };
+            let (first, len) = place.bytes();
+            base + first..base + first + len
+        };
+        launch.operands.iter().map(|operand| range(&operand.place)).collect()
+    }
+
+    fn dispatch(
+        &self,
+        device: &Device,
+        compiled: &mut Compiled,
+        launch: &Launch,
+        parameters: Option<(&wgpu::Buffer, u64)>,
+    ) -> Result<Dispatch, DeviceError> {
+        // A range may be bound once, whatever names it goes by.
+        let ranges = self.ranges(launch);
+        let mut distinct: Vec<&Range<u64>> = vec![];
+        let numbers: Vec<usize> = ranges
+            .iter()
+            .map(|range| {
+                distinct.iter().position(|other| *other == range).unwrap_or_else(|| {
+                    distinct.push(range);
+                    distinct.len() - 1
+                })
+            })
+            .collect();
+        let pipeline = compiled.pipeline(device, launch, &numbers, distinct.len())?;
+        let mut entries: Vec<wgpu::BindGroupEntry<'_>> = distinct
+            .iter()
+            .enumerate()
+            .map(|(binding, range)| wgpu::BindGroupEntry {
+                binding: binding as u32,
+                resource: wgpu::BindingResource::Buffer(
+                    self.arena.binding(range.start, range.end - range.start),
+                ),
+            })
+            .collect();
+        if let Some((buffer, offset)) = parameters {
+            let size =
+                wgpu::BufferSize::new(source::parameters(launch).len().next_multiple_of(16) as u64);
+            entries.push(wgpu::BindGroupEntry {
+                binding: distinct.len() as u32,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset,
+                    size,
+                }),
+            });
+        }
+        let layout = &compiled.layout(device, distinct.len()).0;
+        let bindings = device.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout,
+            entries: &entries,
+        });
+        let groups = launch.groups.end - launch.groups.start;
+        let rows = groups.div_ceil(LARGEST_AXIS).max(1);
+        let grid = [groups.div_ceil(rows) as u32, rows as u32];
+        Ok(Dispatch { pipeline, bindings, grid, cost: launch.cost })
+    }
+}

@@ -1,0 +1,31 @@
+//! The conformance cases as a module that a browser runs; `cargo xtask web --test` loads it.
+
+#![cfg(target_arch = "wasm32")]
+
+use conformance::cases;
+use conformance::conformance::{Mode, run};
+use serde_json::json;
+use tightrope_backend_wgpu::{Options, Wgpu};
+use tightrope_core::Backend;
+use wasm_bindgen::prelude::*;
+
+/// Every case on the browser's adapter, with its own limits or with those that every adapter has. `unsupported`
+/// is the checked-in list of what may have no kernel. Gives JSON: the device, the table of families, the cases
+/// that passed, and what is wrong.
+///
+/// # Errors
+/// Where the browser has no adapter.
+#[wasm_bindgen]
+pub async fn check(default_limits: bool, unsupported: String) -> Result<String, JsError> {
+    let options = Options { default_limits, ..Options::default() };
+    let mut backend = Wgpu::open(&options).await?;
+    let report = run(&mut backend, &cases::all(), Mode::Check).await;
+    let passed: usize = report.lines.values().map(|line| line.passed).sum();
+    let result = json!({
+        "device": backend.name(),
+        "table": report.to_string(),
+        "passed": passed,
+        "problems": report.problems(&unsupported),
+    });
+    Ok(result.to_string())
+}

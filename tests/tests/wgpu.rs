@@ -1,0 +1,254 @@
+//! The GPU that wgpu finds: every case with the adapter's limits, with those that every adapter has, and with
+//! limits so small that every tensor and launch is cut; memory; submissions; a lost device.
+
+use conformance::cases;
+use conformance::conformance::{Mode, Report, block_on, run, unsupported};
+use tightrope_backend_wgpu::{Options, Wgpu};
+use tightrope_core::expr::{constant, input};
+use tightrope_core::launch::Limits;
+use tightrope_core::ops::{
+    Case, Embedding, EmbeddingGrad, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, Map, MatMul,
+    Sample, SquareSum,
+};
+use tightrope_core::plan::{self, Target};
+use tightrope_core::{
+    Backend, Class, DType, DeviceError, Graph, Plan, Session, SessionError, Type,
+};
+
+fn open(options: &Options) -> Wgpu {
+    block_on(Wgpu::open(options)).expect("an adapter: install mesa-vulkan-drivers")
+}
+
+fn check(mut backend: Wgpu, expected: impl Fn(&Report) -> Vec<String>) {
+    let report = block_on(run(&mut backend, &cases::all(), Mode::Check));
+    println!("{}\n{report}", backend.name());
+    let problems = expected(&report);
+    let (count, name) = (problems.len(), backend.name());
+    assert!(problems.is_empty(), "{count} on {name}:\n{}", problems.join("\n"));
+}
+
+fn listed(report: &Report) -> Vec<String> {
+    report.problems(&unsupported("wgpu").expect("a readable list"))
+}
+
+#[test]
+fn kernels_match_the_references_with_the_adapters_limits() {
+    check(open(&Options::default()), listed);
+}
+
+#[test]
+fn kernels_match_the_references_with_default_limits() {
+    check(open(&Options { default_limits: true, ..Options::default() }), listed);
+}
+
+/// Every tile that a device may choose, and work so small that each workgroup is a launch of its own.
+#[test]
+fn kernels_match_the_references_with_every_tile_and_cut_to_pieces() {
+    for &tile in tightrope_backend_wgpu::tiles::CANDIDATES {
+        let mut backend = open(&Options::default());
+        backend.restrict(|limits: &mut Limits| {
+            limits.tile = tile;
+            limits.work = 1 << 14;
+        });
+        check(backend, listed);
+    }
+}
+
+fn float(dtype: DType, shape: &[usize]) -> Sample {
+    Sample { ty: Type::new(dtype, shape), fill: Fill::Uniform(-1.0, 1.0) }
+}
+
+fn ids(shape: &[usize], end: i64) -> Sample {
+    Sample { ty: Type::new(DType::I32, shape), fill: Fill::Whole(0, end) }
+}
+
+/// Bytes of a binding in which the tables below don't fit.
+const SMALL_BINDING: u64 = 32 << 10;
+
+/// What works on tensors of vocabulary size, which no adapter is sure to bind whole.
+#[test]
+fn tensors_larger_than_a_binding_are_bound_in_windows() {
+    let (vocab, columns, rows) = (320, 64, 9);
+    let mut cases = vec![];
+    for dtype in [DType::F32, DType::BF16] {
+        // 2 or 4 windows of whole rows; 16-bit tables need twice the rows to be too large.
+        let vocab = vocab * 4 / dtype.size();
+        let (table, sums) = (float(dtype, &[vocab, columns]), float(DType::F32, &[vocab, columns]));
+        let x = float(dtype, &[rows, columns]);
+        let targets = ids(&[rows], vocab as i64);
+        cases.push(Case::new(Embedding, vec![table.clone(), ids(&[rows], vocab as i64)]));
+        for accumulate in [false, true] {
+            let op = EmbeddingGrad { rows: vocab, accumulate };
+            let mut inputs = vec![targets.clone(), x.clone()];
+            inputs.extend(accumulate.then(|| sums.clone()));
+            cases.push(Case::new(op, inputs));
+            let loss = LinearCrossEntropy { vocab: vocab - 3, chunk: 4 };
+            let mut inputs = vec![
+                x.clone(),
+                table.clone(),
+                ids(&[rows], vocab as i64 - 3),
+                float(DType::F32, &[1]),
+            ];
+            inputs.extend(accumulate.then(|| sums.clone()));
+            cases.push(Case::new(LinearCrossEntropyGrad { loss, accumulate }, inputs));
+        }
+        let loss = LinearCrossEntropy { vocab, chunk: 100 };
+        cases.push(Case::new(loss, vec![x.clone(), table.clone(), targets]));
+        cases.push(Case::new(MatMul::linear(false, DType::F32), vec![x, table.clone()]));
+        cases.push(Case::new(SquareSum { slot: 1 }, vec![table.clone(), float(DType::F32, &[3])]));
+        let update = Map {
+            in_place: vec![(0, 1)],
+            shared: 1,
+            ..Map::new(input(1) - input(0) * input(2), DType::F32)
+        };
+        cases.push(Case::new(update, vec![float(DType::F32, &[1]), sums.clone(), table]));
+    }
+    let mut backend = open(&Options::default());
+    backend.restrict(|limits| limits.binding_bytes = SMALL_BINDING);
+    let report = block_on(run(&mut backend, &cases, Mode::Check));
+    println!("{report}");
+    for ((family, dtype), line) in &report.lines {
+        let problems = [&line.failed[..], &line.unsupported[..]].concat();
+        assert!(problems.is_empty(), "{family} {dtype}:\n{}", problems.join("\n"));
+    }
+}
+
+/// A plan of some ten tensors of 16 KiB, most of them alive at once.
+fn chain(target: &dyn Target) -> (Plan, Vec<tightrope_core::Tensor>) {
+    let mut graph = Graph::new();
+    let ty = Type::new(DType::F32, [64, 64]);
+    let first = graph.persistent("first", ty.clone(), Class::Weight);
+    let second = graph.persistent("second", ty, Class::Weight);
+    graph.begin("chain");
+    let mut made = vec![first, second];
+    for index in 0..8 {
+        let [.., before, last] = made[..] else { unreachable!("two to begin with") };
+        let sum = Map::new(input(0) * constant(0.5) + input(1), DType::F32);
+        made.push(graph.one(sum, &[before, last], &format!("sum.{index}")).unwrap());
+    }
+    for &tensor in &made[2..] {
+        graph.result(tensor);
+    }
+    (Plan::new(graph, &plan::Options::default(), target).unwrap(), made)
+}
+
+fn run_chain(backend: Wgpu) -> Vec<Vec<f32>> {
+    let (plan, tensors) = chain(&backend);
+    let (arena, peak) = (plan.arena_bytes, plan.peak_bytes());
+    let mut session = Session::new(plan, Box::new(backend)).unwrap();
+    assert_eq!(session.backend().allocated_bytes(), peak);
+    assert!(arena >= 10 * 16 << 10);
+    let values: Vec<f32> = (0..64 * 64).map(|i| i as f32).collect();
+    session.write_values(tensors[0], &values).unwrap();
+    session.write_values(tensors[1], &values).unwrap();
+    session.run("chain").unwrap();
+    tensors[2..].iter().map(|&t| block_on(session.read_values(t)).unwrap()).collect()
+}
+
+#[test]
+fn an_arena_in_many_buffers_computes_the_same() {
+    let whole = run_chain(open(&Options::default()));
+    let mut cut = open(&Options::default());
+    // Two tensors and a half: the planner has to leave gaps at the cuts.
+    cut.restrict_buffers(40 << 10);
+    assert_eq!(run_chain(cut), whole);
+}
+
+#[test]
+fn a_lost_device_is_an_error_and_another_can_be_opened() {
+    for moment in 0..3 {
+        let backend = open(&Options::default());
+        let (plan, tensors) = chain(&backend);
+        let lose = backend.loser();
+        let mut session = Session::new(plan, Box::new(backend)).unwrap();
+        let mut use_it = || -> Result<(), SessionError> {
+            if moment == 0 {
+                lose();
+            }
+            session.write_values(tensors[0], &vec![1.0; 64 * 64])?;
+            if moment == 1 {
+                lose();
+            }
+            session.run("chain")?;
+            if moment == 2 {
+                lose();
+            }
+            block_on(session.read_values(tensors[2])).map(|_| ())
+        };
+        let error = use_it().expect_err("the device is gone");
+        assert!(matches!(error, SessionError::Device(DeviceError::Lost { .. })), "{error}");
+    }
+    run_chain(open(&Options::default()));
+}
+
+/// Set in the process that has less memory than the plan needs.
+const LIMITED: &str = "TIGHTROPE_LIMITED";
+
+/// A machine takes more than it has on trust, so the test runs once more in a process that may not.
+#[test]
+fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
+    if std::env::var_os(LIMITED).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let test = "a_plan_that_does_not_fit_is_refused_with_the_tensor";
+        let limited = std::process::Command::new("sh")
+            .args(["-c", "ulimit -v 8388608 && exec \"$0\" --exact \"$1\""])
+            .arg(own)
+            .arg(test)
+            .env(LIMITED, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&limited.stdout);
+        assert!(limited.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let mut backend = open(&Options::default());
+    let mut graph = Graph::new();
+    let large = Type::new(DType::F32, [128 << 10, 1 << 10]);
+    let tensors: Vec<_> = (0..32)
+        .map(|index| graph.persistent(&format!("large.{index}"), large.clone(), Class::Weight))
+        .collect();
+    graph.begin("touch");
+    let slots = graph.persistent("slots", Type::new(DType::F32, [1]), Class::Workspace);
+    graph.push(SquareSum { slot: 0 }, &[tensors[0], slots], "slots").unwrap();
+    let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
+    let need = plan.peak_bytes();
+    match backend.prepare(std::sync::Arc::new(plan)) {
+        Err(DeviceError::OutOfMemory { need: told, tensor: Some(tensor), .. }) => {
+            assert_eq!(told, need);
+            assert!(tensor.starts_with("large."), "{tensor}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The device goes on with what fits.
+    run_chain(backend);
+}
+
+#[test]
+fn submissions_are_short() {
+    let mut backend = open(&Options::default());
+    if !backend.time_submissions() {
+        panic!("{} has no clock; lavapipe has", backend.name());
+    }
+    let mut graph = Graph::new();
+    let matrix = Type::new(DType::F32, [1024, 1024]);
+    let mut matrices = vec![graph.persistent("m", matrix, Class::Weight)];
+    graph.begin("products");
+    for index in 0..4 {
+        let operands = [matrices[0], matrices[index]];
+        matrices
+            .push(graph.one(MatMul::new(DType::F32), &operands, &format!("m.{index}")).unwrap());
+    }
+    graph.result(matrices[4]);
+    let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
+    let end = plan.arena_bytes;
+    backend.prepare(std::sync::Arc::new(plan)).unwrap();
+    for _ in 0..2 {
+        backend.run(0, 0..4).unwrap();
+        block_on(backend.read(&[end - 4..end])).unwrap();
+    }
+    let seconds = block_on(backend.submission_seconds()).unwrap();
+    let longest = seconds.iter().copied().fold(0.0, f64::max);
+    println!("{} submissions, the longest {:.0} ms", seconds.len(), longest * 1e3);
+    assert!(seconds.len() > 4, "8.6 GFLOP in {} submissions", seconds.len());
+    assert!(longest < 0.1, "one took {longest} s");
+}
