@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// What counts as text of the project.
 const EXTENSIONS: [&str; 8] = ["cu", "cuh", "md", "py", "rs", "toml", "ts", "wgsl"];
 /// Folders of build outputs, runs and tools.
-const SKIPPED: [&str; 4] = ["node_modules", "pkg", "runs", "target"];
+const SKIPPED: [&str; 6] = ["dist", "node_modules", "pkg", "runs", "target", "wasm"];
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);

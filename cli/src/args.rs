@@ -75,13 +75,18 @@ impl Command {
 #[command(after_long_help = "Examples:
   tightrope train --data book.txt --preset gpt2 --memory 8GiB --steps 2000
   tightrope train --config runs/a/run.toml --lr 1e-3 --set train.beta2=0.99
-  tightrope train --resume runs/a")]
+  tightrope train --resume runs/a
+  tightrope train --resume from-the-browser.tar --out runs/b
+
+For the browser, pack a checkpoint into one file:
+  tar -cf run.tar -C runs/a/checkpoints/step-1000 .")]
 pub struct Train {
     /// Settings.
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// Continue a run from its newest complete checkpoint; without DIR, the run of --out
-    #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = ValueHint::DirPath)]
+    /// Continue a run from its newest complete checkpoint; without DIR, the run of --out. A checkpoint
+    /// alone, also as an archive (.tar), goes on as a new run
+    #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = ValueHint::AnyPath)]
     pub resume: Option<Option<PathBuf>>,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
@@ -108,8 +113,8 @@ pub struct Plan {
   tightrope generate runs/a --prompt 'Once upon a time' --max-tokens 200
   tightrope generate models/gpt2 --prompt Hello --temperature 0")]
 pub struct Generate {
-    /// Run, checkpoint or Hugging Face directory; without it, the newest run
-    #[arg(value_hint = ValueHint::DirPath)]
+    /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
     /// Text to continue
     #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
@@ -140,8 +145,8 @@ pub struct Generate {
   tightrope eval runs/a
   tightrope eval runs/a --data other.txt --set data.holdout=0.5")]
 pub struct Eval {
-    /// Run, checkpoint or Hugging Face directory; without it, the newest run
-    #[arg(value_hint = ValueHint::DirPath)]
+    /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
@@ -159,7 +164,7 @@ pub struct Verify {
     /// Directories with config.json, model.safetensors and case.safetensors
     #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cases: Vec<PathBuf>,
-    /// auto, cpu, wgpu, cuda or cuda:N
+    /// auto, cpu, wgpu, cuda, or wgpu:N and cuda:N
     #[arg(long, default_value = "auto")]
     pub device: Device,
     /// Print the results as one JSON object on stdout
@@ -225,7 +230,18 @@ impl SettingArgs {
     /// When a file can't be read, or a setting is unknown, unfit, or at odds with another.
     pub fn load(&self, base: Option<&Path>) -> Result<Settings, SettingsError> {
         let mut merge = Merge::default();
-        for file in base.into_iter().chain(self.config.as_deref()) {
+        if let Some(file) = base {
+            merge.file(file)?;
+        }
+        self.over(merge)
+    }
+
+    /// As [`SettingArgs::load`], over what was gathered already.
+    ///
+    /// # Errors
+    /// As [`SettingArgs::load`].
+    pub fn over(&self, mut merge: Merge) -> Result<Settings, SettingsError> {
+        if let Some(file) = &self.config {
             merge.file(file)?;
         }
         for (key, values) in &self.flags {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use tightrope_nn::defaults;
 
 pub use check::Conflict;
 pub use diagnostic::{Place, SettingsError};
@@ -117,12 +118,12 @@ impl Default for Train {
             min_lr: None,
             warmup: None,
             schedule: Schedule::Cosine,
-            weight_decay: 0.1,
-            beta1: 0.9,
-            beta2: 0.95,
-            eps: 1e-8,
-            clip: 1.0,
-            seed: 1337,
+            weight_decay: defaults::WEIGHT_DECAY,
+            beta1: defaults::BETA1,
+            beta2: defaults::BETA2,
+            eps: defaults::EPS,
+            clip: defaults::CLIP,
+            seed: defaults::SEED,
         }
     }
 }
@@ -135,8 +136,8 @@ impl Train {
         self.batch.get_or_insert(batch);
         let steps = *self.steps.get_or_insert(steps);
         let lr = *self.lr.get_or_insert(lr);
-        self.min_lr.get_or_insert(lr / 10.0);
-        self.warmup.get_or_insert(steps / 20);
+        self.min_lr.get_or_insert(defaults::min_lr(lr));
+        self.warmup.get_or_insert(defaults::warmup(steps));
     }
 }
 
@@ -188,7 +189,7 @@ pub struct Data {
 
 impl Default for Data {
     fn default() -> Self {
-        Self { files: Vec::new(), tokenizer: None, holdout: 0.1 }
+        Self { files: Vec::new(), tokenizer: None, holdout: defaults::HOLDOUT }
     }
 }
 

@@ -6,10 +6,13 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
+use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
 use tightrope_core::plan::{self, Options, Target};
 use tightrope_core::{Backend, DeviceError, Phase, SessionError};
 use tightrope_data::Tokenizer;
+use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
     self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, TrainError,
     TrainerConfig, preset,
@@ -21,30 +24,6 @@ use crate::run::source::config_of;
 use crate::settings::{
     self, Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Settings,
 };
-
-/// The model of a run that names no preset, no family and no `init`: small enough to train within
-/// minutes on two cores.
-const SMALL_GPT: ModelConfig = ModelConfig {
-    family: nn::Family::Gpt2,
-    layers: 4,
-    channels: 128,
-    heads: 4,
-    kv_heads: 4,
-    hidden: 512,
-    context: 128,
-    vocab: 256,
-    tied: true,
-    dropout: 0.0,
-    norm_eps: 1e-5,
-    rope_theta: 1e4,
-};
-/// Sequences of a step where neither the settings nor the memory say otherwise.
-const BATCH: usize = 8;
-/// Steps of a run that doesn't say how many.
-const STEPS: u64 = 1600;
-/// Bytes of logits that exist at once where `memory.loss_chunk` is "auto"; rows come in multiples of 256,
-/// which sum in the same order.
-const LOGITS_BYTES: usize = 64 << 20;
 
 /// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
 /// changes nothing.
@@ -74,9 +53,7 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
     own.vocab = Some(model.vocab);
     own.tied = Some(model.tied);
     own.dropout = Some(model.dropout);
-    // Narrow models bear higher rates: 1e-3 for 384 channels, as nanoGPT's, and inversely to the width.
-    let lr = (0.384 / model.channels as f64).min(3e-3);
-    settings.train.fill(BATCH, STEPS, lr);
+    settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
     settings.check()?;
     Ok(settings)
 }
@@ -92,39 +69,31 @@ pub fn model_config(settings: &Settings) -> Result<ModelConfig, Failure> {
         (Some(init), _) => config_of(init)?,
         (None, Some(name)) => preset(name).map_err(refused)?,
         (None, None) if own.family == Some(Family::Llama) => {
-            preset("llama-small").map_err(refused)?
+            preset(defaults::LLAMA).map_err(refused)?
         }
-        (None, None) => SMALL_GPT,
+        (None, None) => defaults::MODEL,
     };
-    let mut config = base.clone();
-    if let Some(family) = own.family {
-        config.family = match family {
+    let vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
+        (None, Some(name), None) => Some(tokenizer(name)?.vocab_size()),
+        (vocab, _, _) => vocab,
+    };
+    let sizes = Sizes {
+        family: own.family.map(|family| match family {
             Family::Gpt2 => nn::Family::Gpt2,
             Family::Llama => nn::Family::Llama,
-        };
-    }
-    config.layers = own.layers.unwrap_or(base.layers);
-    config.channels = own.channels.unwrap_or(base.channels);
-    config.heads = own.heads.unwrap_or(base.heads);
-    // Where the preset's head count is left behind, its grouping is too.
-    let kv_heads = if config.heads == base.heads && config.family == base.family {
-        base.kv_heads
-    } else {
-        config.heads
+        }),
+        layers: own.layers,
+        channels: own.channels,
+        heads: own.heads,
+        kv_heads: own.kv_heads,
+        hidden: own.hidden,
+        // A model on disk keeps its positions, of which a run may use fewer.
+        context: own.context.filter(|_| own.init.is_none()),
+        vocab,
+        tied: own.tied,
+        dropout: own.dropout,
     };
-    config.kv_heads = own.kv_heads.unwrap_or(kv_heads);
-    let hidden = base.hidden * config.channels / base.channels.max(1);
-    config.hidden = own.hidden.unwrap_or(hidden.max(1));
-    config.vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
-        (Some(vocab), _, _) => vocab,
-        (None, Some(name), None) => tokenizer(name)?.vocab_size(),
-        (None, _, _) => base.vocab,
-    };
-    config.tied = own.tied.unwrap_or(base.tied);
-    config.dropout = own.dropout.unwrap_or(base.dropout);
-    if let (Some(context), None) = (own.context, &own.init) {
-        config.context = context;
-    }
+    let config = sizes.over(&base);
     config.check().map_err(refused)?;
     if let Some(init) = &own.init {
         agrees(settings, &base, init)?;
@@ -218,12 +187,11 @@ pub fn trainer_config_of(
     optimizer.check().map_err(refused)?;
     learning_rate(&settings).check().map_err(refused)?;
     let time = settings.model.context.unwrap_or(model.context);
-    let batch = train.batch.unwrap_or(BATCH);
-    let row = 4 * model.padded_vocab();
+    let batch = train.batch.unwrap_or(defaults::BATCH);
     let loss_chunk = match memory.loss_chunk {
         Chunk::Rows(rows) => rows,
         Chunk::None => 0,
-        Chunk::Auto => (LOGITS_BYTES / row / 256).max(1) * 256,
+        Chunk::Auto => defaults::loss_chunk(&model),
     };
     let attention_chunk = match memory.attention_chunk {
         Chunk::Rows(rows) => rows,
@@ -272,9 +240,9 @@ pub fn learning_rate(settings: &Settings) -> LearningRate {
             settings::Schedule::Constant => nn::Schedule::Constant,
         },
         lr,
-        min_lr: train.min_lr.unwrap_or(lr / 10.0),
+        min_lr: train.min_lr.unwrap_or_else(|| defaults::min_lr(lr)),
         warmup: train.warmup.unwrap_or(0),
-        steps: train.steps.unwrap_or(STEPS),
+        steps: train.steps.unwrap_or(defaults::STEPS),
     }
 }
 
@@ -284,28 +252,40 @@ pub fn learning_rate(settings: &Settings) -> LearningRate {
 /// One that this build or this machine doesn't have.
 pub fn device(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
     match settings.run.device {
-        Device::Auto | Device::Cpu => {
-            let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
-                .help("lower run.threads, or leave it out to use every core")?;
-            Ok(Box::new(cpu))
-        }
-        Device::Wgpu | Device::Cuda(_) => {
-            let asked = settings.run.device;
-            let found = Cpu::new(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
-            Err(Failure::failed(
-                anyhow!("no device `{asked}`: this build has no {} backend", backend_of(asked)),
-                format!("found: {found}; use --device cpu or --device auto"),
-            ))
-        }
+        Device::Auto => match open_gpu(&Adapter { hardware: true, ..Adapter::default() }) {
+            Ok(gpu) => Ok(gpu),
+            Err(_) => cpu(settings),
+        },
+        Device::Cpu => cpu(settings),
+        Device::Wgpu(adapter) => open_gpu(&Adapter { adapter, ..Adapter::default() })
+            .help("use --device cpu or --device auto"),
+        Device::Cuda(_) => Err(Failure::failed(
+            anyhow!("no device `{}`: this build has no CUDA backend", settings.run.device),
+            format!("found: {}; use --device with one of these, or auto", found()),
+        )),
     }
 }
 
-fn backend_of(device: Device) -> &'static str {
-    match device {
-        Device::Auto | Device::Cpu => "cpu",
-        Device::Wgpu => "wgpu",
-        Device::Cuda(_) => "CUDA",
-    }
+/// The processor as a device.
+///
+/// # Errors
+/// When the system refuses its threads.
+pub fn cpu(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
+    let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
+        .help("lower run.threads, or leave it out to use every core")?;
+    Ok(Box::new(cpu))
+}
+
+fn open_gpu(options: &Adapter) -> Result<Box<dyn Backend>, DeviceError> {
+    Ok(Box::new(block_on(Wgpu::open(options))?))
+}
+
+/// The devices of this machine, for a message.
+fn found() -> String {
+    let cpu = Cpu::new(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
+    let gpus = block_on(adapters()).into_iter().enumerate();
+    let gpus = gpus.map(|(index, gpu)| format!("wgpu:{index} ({})", gpu.name));
+    std::iter::once(cpu).chain(gpus).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes that a plan may take: `memory.budget`, else what the machine has free; `None` where neither
@@ -376,8 +356,8 @@ fn fit(
             config.options.checkpoint = all_but(names, &config, target)?;
         }
         let planned = Planned::new(&config, target).map_err(refused)?;
-        smallest = smallest.min(planned.plan.arena_bytes);
-        if planned.plan.arena_bytes <= budget {
+        smallest = smallest.min(planned.plan.peak_bytes());
+        if planned.plan.peak_bytes() <= budget {
             return Ok((Some(planned), smallest));
         }
     }

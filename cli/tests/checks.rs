@@ -90,7 +90,8 @@ fn the_machine() {
     let object = object(&output);
     let devices = object["devices"].as_array().unwrap();
     let names: Vec<&str> = devices.iter().map(|device| device["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["cpu", "wgpu", "cuda"]);
+    assert_eq!((names[0], names[names.len() - 1]), ("cpu", "cuda"));
+    assert!(names[1].starts_with("wgpu"), "{names:?}");
     assert!(devices[0]["cores"].as_u64().unwrap() > 0);
     assert!(devices[0]["presets"].as_array().unwrap().len() > 10);
     let text = tightrope(&["doctor"]);

@@ -1,9 +1,10 @@
-//! Read-only bytes: a mapped file, a buffer, or text embedded in the binary.
+//! Read-only bytes: a mapped file, a buffer, part of either, or text embedded in the binary.
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
@@ -17,6 +18,8 @@ pub(crate) enum Bytes {
     Owned(Vec<u8>),
     /// Part of the program.
     Static(&'static [u8]),
+    /// A file inside an archive; the range is within the whole.
+    Part { whole: Arc<Self>, range: Range<usize> },
 }
 
 impl Bytes {
@@ -40,6 +43,9 @@ impl Bytes {
 
     /// Errors where the mapped file is now shorter than its map. One system call.
     pub fn check_length(&self, name: &str) -> Result<()> {
+        if let Self::Part { whole, .. } = self {
+            return whole.check_length(name);
+        }
         if let Self::Map { map, file } = self {
             let found = file.metadata().map_err(Error::io("inspect", name))?.len();
             let expected = map.len() as u64;
@@ -59,6 +65,7 @@ impl Deref for Bytes {
             Self::Map { map, .. } => map,
             Self::Owned(bytes) => bytes,
             Self::Static(bytes) => bytes,
+            Self::Part { whole, range } => &whole[range.clone()],
         }
     }
 }

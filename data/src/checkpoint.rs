@@ -1,7 +1,8 @@
 //! Checkpoints: folders `checkpoints/step-N` of a run, each complete or not there at all.
 //!
 //! A checkpoint is written to `.tmp-step-N`, every file and the folder are flushed to disk, and
-//! the folder is renamed. Whatever moment a process dies at, the newest `step-N` is complete. What
+//! the folder is renamed. One file, a tar archive of the folder, holds the same where there are no folders.
+//! Whatever moment a process dies at, the newest `step-N` is complete. What
 //! dies later on the disk itself is found by checksums, which cover every byte.
 
 use std::collections::BTreeMap;
@@ -13,13 +14,16 @@ use serde_json::Value;
 
 use crate::corpus::{Source, fingerprint};
 use crate::safetensors::{SafeTensors, Tensor};
-use crate::{Error, Result};
+use crate::{Error, Result, Toy};
 
+mod archive;
+mod fill;
 mod manifest;
 mod save;
 mod verify;
 
-pub use save::save;
+pub use archive::to_archive;
+pub use save::{save, unpack};
 
 /// Layout of the folder and of the manifest.
 pub const FORMAT: u32 = 1;
@@ -75,6 +79,12 @@ pub struct DataState {
 }
 
 impl DataState {
+    /// The task it's a position in, where it's none of files.
+    pub fn toy(&self) -> Option<Toy> {
+        let [Source { name, .. }] = self.files.as_slice() else { return None };
+        Toy::ALL.into_iter().find(|toy| toy.source() == *name)
+    }
+
     /// The state after `position` windows of these files.
     pub fn new(position: u64, files: &[Source], tokenizer: &str, holdout: f64) -> Self {
         Self {
@@ -101,7 +111,7 @@ pub struct Contents<'a> {
 /// A verified checkpoint.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// Its folder.
+    /// Its folder, or the archive of one.
     pub path: PathBuf,
     /// Its manifest.
     pub manifest: Manifest,
@@ -109,6 +119,13 @@ pub struct Checkpoint {
     pub model: SafeTensors,
     /// Its optimizer state, mapped.
     pub optimizer: SafeTensors,
+    files: verify::Files,
+}
+
+/// Name of the file in a checkpoint that holds the text of the source `name`, for runs whose text is nowhere
+/// else.
+pub fn text_file(name: &str) -> String {
+    format!("data-{name}")
 }
 
 /// A checkpoint that was passed over.

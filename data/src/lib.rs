@@ -31,6 +31,7 @@ mod permutation;
 pub mod safetensors;
 mod tokenizer;
 mod tokens;
+mod toy;
 
 pub use checkpoint::{Checkpoint, Contents, DataState, Manifest, Skipped};
 pub use corpus::{Corpus, Source, fingerprint};
@@ -41,3 +42,4 @@ pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights};
 pub use tokenizer::HuggingFace;
 pub use tokenizer::Tokenizer;
 pub use tokens::Tokens;
+pub use toy::{Problem, Toy, ToyTask};

@@ -21,8 +21,8 @@ mod write;
 
 pub use sharded::Weights;
 pub(crate) use sharded::is_file_name;
-pub(crate) use write::write_file;
 pub use write::{Payload, Stream, Tensor, to_bytes, write};
+pub(crate) use write::{to_file, write_to};
 
 /// Longest header, as in the reference implementation.
 const MAX_HEADER: u64 = 100_000_000;
@@ -83,7 +83,7 @@ impl SafeTensors {
         Self::parse(name.into(), bytes.into())
     }
 
-    fn parse(path: PathBuf, bytes: Bytes) -> Result<Self> {
+    pub(crate) fn parse(path: PathBuf, bytes: Bytes) -> Result<Self> {
         let file = |problem: String| Error::SafeTensors { path: path.clone(), problem };
         let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
             return Err(file(format!("it has {} bytes; fetch it again", bytes.len())));
@@ -223,6 +223,14 @@ impl TensorView<'_> {
             "F16" => self.map(|b| f16::from_le_bytes(b).to_f32()),
             _ => return Err(self.error(format!("it holds {}, not floats", self.dtype))),
         })
+    }
+
+    /// Shape, and the elements of a float tensor as f32.
+    ///
+    /// # Errors
+    /// As [`TensorView::to_f32`].
+    pub fn to_values(&self) -> Result<(Vec<usize>, Vec<f32>)> {
+        Ok((self.shape.to_vec(), self.to_f32()?))
     }
 
     /// The elements of an integer tensor as i32.

@@ -30,8 +30,17 @@ impl Tokenizer {
         let json = crate::bytes::Bytes::open(path)?;
         let config = std::fs::read(path.with_file_name(huggingface::CONFIG)).ok();
         let name = path.display().to_string();
-        let tokenizer = HuggingFace::parse(&name, &json, config.as_deref())?;
-        Ok(Self::HuggingFace(Box::new(tokenizer)))
+        Self::parse(&name, &json, config.as_deref())
+    }
+
+    /// Reads the bytes of a `tokenizer.json`, and of the `tokenizer_config.json` that lies beside it; `name`
+    /// is for messages.
+    ///
+    /// # Errors
+    /// What the library refuses or panics on.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn parse(name: &str, json: &[u8], config: Option<&[u8]>) -> Result<Self> {
+        Ok(Self::HuggingFace(Box::new(HuggingFace::parse(name, json, config)?)))
     }
 
     /// Always an error: the browser build has the byte tokenizer only.

@@ -17,6 +17,8 @@
 
 pub mod activation;
 mod config;
+mod cost;
+pub mod defaults;
 mod error;
 mod gpt2;
 mod huggingface;
@@ -28,10 +30,13 @@ mod optim;
 mod params;
 mod presets;
 mod programs;
+mod sample;
+mod saved;
 mod schedule;
 mod trainer;
 
 pub use config::{Family, ModelConfig};
+pub use cost::{Estimate, Rates};
 pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
@@ -43,5 +48,7 @@ pub use params::{
 };
 pub use presets::{Preset, preset, presets};
 pub use programs::{Planned, TrainerConfig};
+pub use sample::{SampleError, SampleTokens, Sampling, generate};
+pub use saved::{SavedTensor, Snapshot};
 pub use schedule::{LearningRate, Schedule};
 pub use trainer::{Outcome, TrainError, Trainer};

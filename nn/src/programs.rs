@@ -166,8 +166,8 @@ impl Planned {
                 let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
                 let planned =
                     Self::new(&TrainerConfig { micro_batch, options, ..config.clone() }, target)?;
-                smallest = smallest.min(planned.plan.arena_bytes);
-                if planned.plan.arena_bytes <= budget {
+                smallest = smallest.min(planned.plan.peak_bytes());
+                if planned.plan.peak_bytes() <= budget {
                     return Ok((Some(planned), smallest));
                 }
             }

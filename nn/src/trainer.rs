@@ -1,6 +1,6 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
-use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError};
+use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
 
 use crate::programs::{Handles, Planned, TrainerConfig};
 use crate::{LossScale, Model, Parameter, Precision, fill_initial};
@@ -30,14 +30,17 @@ pub enum TrainError {
         /// What was given.
         got: String,
     },
+    /// Saved tensors that don't fit.
+    #[error(transparent)]
+    Saved(#[from] crate::Error),
 }
 
 /// A planned training step on a device.
 pub struct Trainer {
-    session: Session,
+    pub(crate) session: Session,
     config: TrainerConfig,
-    model: Model,
-    handles: Handles,
+    pub(crate) model: Model,
+    pub(crate) handles: Handles,
 }
 
 impl Trainer {
@@ -148,6 +151,11 @@ impl Trainer {
     /// [`SessionError::Length`] and those of the device.
     pub fn set_state(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
         Ok(self.session.write_values(self.handles.update.state[index].tensor, values)?)
+    }
+
+    /// Gives the device back, for another plan.
+    pub fn into_backend(self) -> Box<dyn Backend> {
+        self.session.into_backend()
     }
 
     /// Loss scale and steps since its last change, of f16 training.
@@ -268,10 +276,9 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn outcome(&mut self) -> Result<Outcome, TrainError> {
-        let loss = self.session.read_values(self.handles.loss).await?[0];
-        let grad_norm = self.session.read_values(self.handles.update.grad_norm).await?[0];
-        let updated = self.session.read_values(self.handles.update.ok).await?[0] != 0.0;
-        Ok(Outcome { loss, grad_norm, updated })
+        let Handles { loss, ref update, .. } = self.handles;
+        let scalars = self.session.read_scalars(&[loss, update.grad_norm, update.ok]).await?;
+        Ok(Outcome { loss: scalars[0], grad_norm: scalars[1], updated: scalars[2] != 0.0 })
     }
 
     /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
@@ -318,6 +325,15 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
     pub async fn decode(&mut self, token: i32, position: usize) -> Result<Vec<f32>, TrainError> {
+        let logits = self.feed(token, position)?;
+        let mut logits = self.session.read_values(logits).await?;
+        logits.truncate(self.config.model.vocab);
+        Ok(logits)
+    }
+
+    /// As [`Trainer::decode`], for a token whose logits nobody needs: doesn't wait for the device. Gives the
+    /// tensor of the logits.
+    pub(crate) fn feed(&mut self, token: i32, position: usize) -> Result<Tensor, TrainError> {
         let Some((inputs, logits)) = self.handles.decode.filter(|_| position < self.config.decode)
         else {
             return Err(TrainError::Batch {
@@ -329,8 +345,6 @@ impl Trainer {
         self.session.write_ids(inputs.start, &[position as i32])?;
         self.session.write_ids(inputs.positions, &[position as i32])?;
         self.session.run("decode")?;
-        let mut logits = self.session.read_values(logits).await?;
-        logits.truncate(self.config.model.vocab);
         Ok(logits)
     }
 

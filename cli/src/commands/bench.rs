@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use tightrope_nn::{Planned, Precision, Trainer};
+use tightrope_nn::{Estimate, Planned, Precision, Rates, Trainer};
 
 use super::plan::choices;
-use super::plan::cost::{Estimate, Rates};
 use crate::args::Bench;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};

@@ -4,9 +4,11 @@ mod machine;
 
 use std::fmt::Write as _;
 
+use pollster::block_on;
 use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
+use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, Precision, TrainerConfig, presets};
 
@@ -17,11 +19,10 @@ use crate::settings::{MicroBatch, Settings};
 use crate::{output, setup};
 use machine::Machine;
 
-/// Devices that a build may leave out.
-const ABSENT: [(&str, &str); 2] = [
-    ("wgpu", "GPUs through Vulkan, Metal and DX12: not in this build"),
-    ("cuda", "NVIDIA GPUs: not in this build"),
-];
+/// Devices that this build leaves out.
+const ABSENT: [(&str, &str); 1] = [("cuda", "NVIDIA GPUs: not in this build")];
+/// What to do where there's no GPU.
+const NO_ADAPTER: &str = "no GPU through Vulkan, Metal or DX12; on Debian, mesa-vulkan-drivers and libvulkan1 bring drivers";
 
 /// Looks at the machine, plans every preset, and prints what was found.
 ///
@@ -29,12 +30,13 @@ const ABSENT: [(&str, &str); 2] = [
 /// When the CPU refuses its threads, or a preset can't be planned.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let machine = Machine::look();
-    let device = setup::device(&Settings::default())?;
+    let device = setup::cpu(&Settings::default())?;
     let fits = presets()
         .iter()
         .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
         .collect::<Result<Vec<_>, _>>()?;
-    let found = Found { device: device.name(), machine, fits };
+    let gpus = block_on(adapters());
+    let found = Found { device: device.name(), machine, gpus, fits };
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
 }
 
@@ -63,7 +65,7 @@ impl Fit {
             let (found, smallest) =
                 Planned::within(&config, free.unwrap_or(u64::MAX), false, device)
                     .map_err(setup::refused)?;
-            let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.arena_bytes);
+            let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
             Ok::<_, Failure>((bytes, found.is_some()))
         };
         let (f32_bytes, fits_f32) = peak(Precision::F32)?;
@@ -77,6 +79,7 @@ impl Fit {
 struct Found {
     device: String,
     machine: Machine,
+    gpus: Vec<Description>,
     fits: Vec<Fit>,
 }
 
@@ -103,8 +106,22 @@ impl Found {
         cpu["presets"] = json!(self.fits);
         let absent = ABSENT
             .map(|(name, reason)| json!({ "name": name, "available": false, "reason": reason }));
-        let devices: Vec<_> = std::iter::once(cpu).chain(absent).collect();
+        let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain(absent).collect();
         json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
+    }
+
+    /// The adapters, or one entry that says what to install.
+    fn gpus_json(&self) -> Vec<serde_json::Value> {
+        if self.gpus.is_empty() {
+            return vec![json!({ "name": "wgpu", "available": false, "reason": NO_ADAPTER })];
+        }
+        let of = |(index, gpu): (usize, &Description)| {
+            let mut device = json!({ "name": format!("wgpu:{index}"), "available": true });
+            device["description"] = gpu.name.as_str().into();
+            device["limits"] = json!(gpu);
+            device
+        };
+        self.gpus.iter().enumerate().map(of).collect()
     }
 
     fn text(&self) -> String {
@@ -136,6 +153,14 @@ impl Found {
                 kernel(Element::Bf16)
             ),
         );
+        for (index, gpu) in self.gpus.iter().enumerate() {
+            line(&format!("wgpu:{index}"), &format!("{}, {}, {}", gpu.name, gpu.backend, gpu.kind));
+            let (buffer, binding) = (human_bytes(gpu.buffer_bytes), human_bytes(gpu.binding_bytes));
+            line("", &format!("buffers of {buffer}, bindings of {binding}"));
+        }
+        if self.gpus.is_empty() {
+            line("wgpu", NO_ADAPTER);
+        }
         for (name, reason) in ABSENT {
             line(name, reason);
         }
@@ -176,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_preset_that_fits_has_room() {
-        let device = setup::device(&Settings::default()).unwrap();
+        let device = setup::cpu(&Settings::default()).unwrap();
         let fit = Fit::new("tiny", &*device, Some(1 << 30)).unwrap();
         assert!(fit.fits_f32 && fit.fits_bf16 && fit.f32_bytes < 1 << 30);
         let none = Fit::new("tiny", &*device, Some(1 << 20)).unwrap();
@@ -194,7 +219,8 @@ mod tests {
             fits_bf16: true,
         };
         let fits = vec![fit("a", 1, true), fit("c", 3, false), fit("b", 2, true)];
-        let found = Found { device: "cpu".to_owned(), machine: Machine::look(), fits };
+        let found =
+            Found { device: "cpu".to_owned(), machine: Machine::look(), gpus: vec![], fits };
         let object = found.json();
         let cpu = &object["devices"][0];
         assert_eq!(

@@ -24,9 +24,9 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     for note in &source.notes {
         eprintln!("note: {note}");
     }
-    let settings = args.settings.load(source.run_settings().as_deref())?;
+    let settings = source.settings(&args.settings)?;
     let tokenizer = source.tokenizer(&settings)?;
-    let data = Data::open(&settings, tokenizer, source.config.vocab)?;
+    let data = Data::open(&settings, tokenizer, source.config.vocab, source.own_texts(&settings)?)?;
     let config = setup::trainer_config_of(&settings, source.config.clone())?;
     let device = setup::device(&settings)?;
     // Nothing is trained, so no optimizer state is kept.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use serde_json::json;
-use tightrope_nn::{Optimizer, Planned, Trainer, TrainerConfig};
+use tightrope_nn::{Optimizer, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::args::Generate;
 use crate::error::{Failure, Help as _};
@@ -24,7 +24,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
     for note in &source.notes {
         eprintln!("note: {note}");
     }
-    let settings = args.settings.load(source.run_settings().as_deref())?;
+    let settings = source.settings(&args.settings)?;
     let tokenizer = source.tokenizer(&settings)?;
     let config = setup::trainer_config_of(&settings, source.config.clone())?;
     let device = setup::device(&settings)?;
@@ -46,7 +46,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
             "give --prompt some text to continue, or leave it out",
         ));
     }
-    let sampling = sample::Sampling {
+    let sampling = Sampling {
         temperature: args.temperature,
         top_k: args.top_k,
         top_p: args.top_p,

@@ -2,7 +2,6 @@
 //! allocated.
 
 mod chart;
-pub mod cost;
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -10,14 +9,13 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tightrope_core::plan::{Report, Resident};
 use tightrope_core::{Backend, Class, Life, Phase};
-use tightrope_nn::{ModelConfig, Planned, TrainerConfig};
+use tightrope_nn::{Estimate, ModelConfig, Planned, Rates, TrainerConfig};
 
 use crate::args::Plan;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
 use crate::{output, setup};
 use chart::{Point, draw};
-use cost::{Estimate, Rates};
 
 /// Tensors listed.
 const LISTED: usize = 12;

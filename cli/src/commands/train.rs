@@ -17,7 +17,7 @@ use crate::progress::{Progress, human_bytes, human_count};
 use crate::run::corpus::{self, Data};
 use crate::run::evaluate::{self, Evaluation};
 use crate::run::figures::resident_peak;
-use crate::run::source::{RUN_SETTINGS, Source};
+use crate::run::source::{self, RUN_SETTINGS, Source};
 use crate::run::state::{self, Done, Saved};
 use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
@@ -46,7 +46,7 @@ fn train(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let Prepared { resumed, mut settings, model, data, planned, from, notes } = prepare(args)?;
-    let predicted = planned.plan.arena_bytes;
+    let predicted = planned.plan.peak_bytes();
     let device = setup::device(&settings)?;
     let table = table(&settings, &model, &data, &planned, &device.name());
     let plan = plan_json(&settings, &planned)?;
@@ -56,13 +56,13 @@ fn train(
     // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
     let dir = match resumed {
         Some(dir) => dir,
-        None => directory::create(settings.run.out.as_deref())?,
+        None => begin(&mut settings, &from)?,
     };
     settings.run.out = Some(dir.clone());
     settings
         .write(&dir.join(RUN_SETTINGS))
         .help("free some space, or give --out a directory that can be written")?;
-    directory::write(&dir.join("plan.json"), &format!("{plan:#}\n"))?;
+    directory::write(&dir.join("plan.json"), format!("{plan:#}\n").as_bytes())?;
     let steps = settings.train.steps.unwrap_or_default();
     let metrics = match done.steps {
         0 => MetricsFile::create(&dir)?,
@@ -196,7 +196,8 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
         };
         let model = setup::model_config(&settings)?;
         settings = setup::filled(&settings, &model)?;
-        let data = Data::open(&settings, corpus::tokenizer(&settings, model.vocab)?, model.vocab)?;
+        let tokenizer = corpus::tokenizer(&settings, model.vocab)?;
+        let data = Data::open(&settings, tokenizer, model.vocab, Vec::new())?;
         let planned = plan_of(&mut settings, &model)?;
         let notes = match &from {
             From::Model(source) => source.notes.clone(),
@@ -204,6 +205,9 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
         };
         return Ok(Prepared { resumed: None, settings, model, data, planned, from, notes });
     };
+    if let Some(path) = named.as_deref().filter(|path| source::is_checkpoint(path)) {
+        return prepare_checkpoint(args, path);
+    }
     let out = args.settings.load(None)?.run.out;
     let dir = directory::existing(named.as_deref(), out.as_deref())?;
     let mut settings = args.settings.load(Some(&dir.join(RUN_SETTINGS)))?;
@@ -227,7 +231,11 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
         From::Checkpoint(source) => source.own_tokenizer(&settings)?,
         _ => corpus::tokenizer(&settings, model.vocab)?,
     };
-    let data = Data::open(&settings, tokenizer, model.vocab)?;
+    let texts = match &from {
+        From::Checkpoint(source) => source.own_texts(&settings)?,
+        _ => Vec::new(),
+    };
+    let data = Data::open(&settings, tokenizer, model.vocab, texts)?;
     if let From::Checkpoint(source) = &from
         && let Some(checkpoint) = &source.checkpoint
     {
@@ -235,6 +243,42 @@ fn prepare(args: &Train) -> Result<Prepared, Failure> {
     }
     let planned = plan_of(&mut settings, &model)?;
     Ok(Prepared { resumed: Some(dir), settings, model, data, planned, from, notes })
+}
+
+/// As [`prepare`], of a new run that goes on from a checkpoint.
+fn prepare_checkpoint(args: &Train, path: &Path) -> Result<Prepared, Failure> {
+    let source = Source::open(path)?;
+    let mut settings = source.settings(&args.settings)?;
+    if let Some(out) = &settings.run.out {
+        directory::refuse_run(out)?;
+    }
+    let model = source.config.clone();
+    setup::agrees(&settings, &model, &source.dir)?;
+    settings = setup::filled(&settings, &model)?;
+    let tokenizer = source.own_tokenizer(&settings)?;
+    let data = Data::open(&settings, tokenizer, model.vocab, source.own_texts(&settings)?)?;
+    if let Some(checkpoint) = &source.checkpoint {
+        state::check_continues(checkpoint, &settings, &data)?;
+    }
+    let planned = plan_of(&mut settings, &model)?;
+    let from = From::Checkpoint(Box::new(source));
+    Ok(Prepared { resumed: None, settings, model, data, planned, from, notes: Vec::new() })
+}
+
+/// Makes the directory of a new run. One that goes on from a checkpoint begins with a copy of it, and of the
+/// text it brought along.
+fn begin(settings: &mut Settings, from: &From) -> Result<PathBuf, Failure> {
+    let dir = directory::create(settings.run.out.as_deref())?;
+    let From::Checkpoint(source) = from else { return Ok(dir) };
+    let Some(checkpoint) = &source.checkpoint else { return Ok(dir) };
+    for (name, text) in source.own_texts(settings)? {
+        let file = dir.join(directory::DATA).join(name);
+        directory::write(&file, &text)?;
+        settings.data.files.push(file);
+    }
+    checkpoint::unpack(checkpoint, &dir)
+        .help("free some space, or give --out a directory on another disk")?;
+    Ok(dir)
 }
 
 /// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them

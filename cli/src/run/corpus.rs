@@ -24,23 +24,33 @@ pub struct Data {
     pub held_out: Tokens,
     /// Whether its tokens can be shown as text: it isn't shards of ids whose tokenizer isn't known.
     pub is_text: bool,
+    /// Whether it's text that a checkpoint brought along.
+    brought: bool,
     sources: Vec<Source>,
     holdout: f64,
 }
 
 impl Data {
     /// Opens the data that the settings name with the tokenizer that belongs to it, for a model of
-    /// `vocab` tokens.
+    /// `vocab` tokens; where they name none, these `texts` by name, or else the built-in text.
     ///
     /// # Errors
     /// Files that are missing, empty or malformed, and token ids that the model doesn't know.
-    pub fn open(settings: &Settings, tokenizer: Tokenizer, vocab: usize) -> Result<Self, Failure> {
+    pub fn open(
+        settings: &Settings,
+        tokenizer: Tokenizer,
+        vocab: usize,
+        texts: Vec<(String, Vec<u8>)>,
+    ) -> Result<Self, Failure> {
         let files = &settings.data.files;
-        let corpus = if files.is_empty() {
+        let brought = !texts.is_empty();
+        let corpus = if !files.is_empty() {
+            Corpus::open(files, &tokenizer)
+        } else if brought {
+            Corpus::from_documents(texts, &tokenizer)
+        } else {
             let documents = BUILT_IN.iter().map(|(name, text)| (*name, text.as_bytes()));
             Corpus::from_documents(documents, &tokenizer)
-        } else {
-            Corpus::open(files, &tokenizer)
         };
         let corpus = corpus.help("check --data")?;
         corpus.check_vocab(vocab).help("check --data and --vocab")?;
@@ -48,7 +58,7 @@ impl Data {
         let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
         let sources = corpus.sources().to_vec();
         let is_text = !only_shards(settings) || tokenizer.vocab_size() == vocab;
-        Ok(Self { tokenizer, train, held_out, is_text, sources, holdout })
+        Ok(Self { tokenizer, train, held_out, is_text, brought, sources, holdout })
     }
 
     /// What a checkpoint remembers after `position` windows.
@@ -59,6 +69,7 @@ impl Data {
     /// What it is, in a few words.
     pub fn describe(&self, settings: &Settings) -> String {
         let origin = match settings.data.files.as_slice() {
+            [] if self.brought => "the checkpoint's own text".to_owned(),
             [] => "Tightrope's own source".to_owned(),
             [file] => file.display().to_string(),
             files => format!("{} files", files.len()),
@@ -116,7 +127,7 @@ mod tests {
         assert!(!names.iter().any(|name| name.contains("target/") || name.contains(".git/")));
         let bytes: usize = BUILT_IN.iter().map(|(_, text)| text.len()).sum();
         assert!(bytes > 100_000, "{bytes}");
-        let data = Data::open(&Settings::default(), Tokenizer::Byte, 256).unwrap();
+        let data = Data::open(&Settings::default(), Tokenizer::Byte, 256, Vec::new()).unwrap();
         assert_eq!(data.train.len() + data.held_out.len(), bytes);
     }
 }

@@ -11,6 +11,8 @@ use anyhow::{Context as _, anyhow};
 use super::source::{RUN_SETTINGS, is_run};
 use crate::error::{Failure, Help as _};
 
+/// Where in its directory a run keeps the text that a checkpoint brought along.
+pub const DATA: &str = "data";
 /// Parent of the directories of runs that name none.
 const RUNS: &str = "runs";
 
@@ -103,7 +105,7 @@ pub fn newest() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// When it can't be written.
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
     parent
         .and_then(|()| fs::write(path, text))

@@ -1,28 +1,30 @@
-//! Model directories: one of Hugging Face's, a checkpoint, or a run, of which the newest complete
-//! checkpoint counts.
+//! Models on disk: a directory of Hugging Face's, a checkpoint or an archive of one, or a run, of which the
+//! newest complete checkpoint counts.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use tightrope_data::{Checkpoint, Tokenizer, Weights, checkpoint};
-use tightrope_nn::{Import, ModelConfig, Trainer};
+use tightrope_nn::{ModelConfig, Trainer};
 
+use crate::args::SettingArgs;
 use crate::error::{Failure, Help as _};
-use crate::settings::Settings;
+use crate::settings::{Merge, Settings};
 use crate::setup;
 
 const CONFIG: &str = "config.json";
 const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The settings of a run, in its directory.
 pub const RUN_SETTINGS: &str = "run.toml";
 
-const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), or a Hugging Face \
-                     directory with config.json and model.safetensors";
+const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), an archive of one (.tar), \
+                     or a Hugging Face directory with config.json and model.safetensors";
 
 /// A model on disk.
 pub struct Source {
-    /// The directory with the weights.
+    /// The directory with the weights, or the archive.
     pub dir: PathBuf,
     /// What the weights are of.
     pub config: ModelConfig,
@@ -33,7 +35,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a model directory; a checkpoint's bytes are verified.
+    /// Opens a model directory or an archive; a checkpoint's bytes are verified.
     ///
     /// # Errors
     /// A directory without a model, or with a damaged one.
@@ -51,7 +53,7 @@ impl Source {
             let notes = skipped.iter().map(note).collect();
             return Self::of_checkpoint(checkpoint, notes);
         }
-        if path.join(MANIFEST).exists() {
+        if path.is_file() || path.join(MANIFEST).exists() {
             let checkpoint = Checkpoint::open(path)
                 .help("name the run directory to use its newest complete checkpoint")?;
             return Self::of_checkpoint(checkpoint, Vec::new());
@@ -81,17 +83,14 @@ impl Source {
     }
 
     fn load_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
-        let weights = Weights::open(&self.dir)?;
-        let import = Import::new(&self.config, weights.names())?;
-        for index in 0..trainer.parameters().len() {
-            let parameter = trainer.parameters()[index].clone();
-            let values = import.read(&parameter, &mut |name| {
-                let view = weights.require(name)?;
-                Ok((view.shape.to_vec(), view.to_f32()?))
-            })?;
-            trainer.set_weight(index, &values)?;
+        if let Some(checkpoint) = &self.checkpoint {
+            let weights = &checkpoint.model;
+            let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+            return Ok(trainer.load_weights(weights.names(), &mut get)?);
         }
-        Ok(())
+        let weights = Weights::open(&self.dir)?;
+        let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+        Ok(trainer.load_weights(weights.names(), &mut get)?)
     }
 
     /// The tokenizer: the settings', else the one beside the weights, else bytes where the vocabulary is
@@ -100,11 +99,10 @@ impl Source {
     /// # Errors
     /// A broken file, and no tokenizer to be found.
     pub fn tokenizer(&self, settings: &Settings) -> Result<Tokenizer, Failure> {
-        let file = self.dir.join(TOKENIZER);
         let tokenizer = match &settings.data.tokenizer {
             Some(name) => setup::tokenizer(name)?,
-            None if file.exists() => {
-                Tokenizer::open(&file).help("name another one with --tokenizer")?
+            None if self.has_tokenizer() => {
+                self.beside_the_weights().help("name another one with --tokenizer")?
             }
             None if self.reads_bytes() => Tokenizer::Byte,
             None => {
@@ -130,12 +128,31 @@ impl Source {
     /// # Errors
     /// As [`Source::tokenizer`].
     pub fn own_tokenizer(&self, settings: &Settings) -> Result<Tokenizer, Failure> {
-        if self.dir.join(TOKENIZER).exists() || self.reads_bytes() {
+        if self.has_tokenizer() || self.reads_bytes() {
             let mut settings = settings.clone();
             settings.data.tokenizer = None;
             return self.tokenizer(&settings);
         }
         self.tokenizer(settings)
+    }
+
+    fn has_tokenizer(&self) -> bool {
+        match &self.checkpoint {
+            Some(checkpoint) if !checkpoint.is_folder() => checkpoint.has(TOKENIZER),
+            _ => self.dir.join(TOKENIZER).exists(),
+        }
+    }
+
+    fn beside_the_weights(&self) -> tightrope_data::Result<Tokenizer> {
+        match &self.checkpoint {
+            Some(checkpoint) if !checkpoint.is_folder() => {
+                let json = checkpoint.extra(TOKENIZER)?;
+                let config = checkpoint.extra(TOKENIZER_CONFIG).ok();
+                let name = self.dir.join(TOKENIZER).display().to_string();
+                Tokenizer::parse(&name, &json, config.as_deref())
+            }
+            _ => Tokenizer::open(self.dir.join(TOKENIZER)),
+        }
     }
 
     fn reads_bytes(&self) -> bool {
@@ -145,12 +162,53 @@ impl Source {
         }
     }
 
-    /// The settings file of the run that the model belongs to.
-    pub fn run_settings(&self) -> Option<PathBuf> {
-        let run = self.checkpoint.as_ref()?.path.parent()?.parent()?;
-        let file = run.join(RUN_SETTINGS);
-        file.is_file().then_some(file)
+    /// The settings that `args` gives over those of the run that the model belongs to: of its directory, or
+    /// else of the checkpoint.
+    ///
+    /// # Errors
+    /// Settings that can't be read or don't hold together.
+    pub fn settings(&self, args: &SettingArgs) -> Result<Settings, Failure> {
+        let Some(checkpoint) = &self.checkpoint else { return Ok(args.load(None)?) };
+        let run = checkpoint.path.parent().and_then(Path::parent);
+        let file = run.map(|run| run.join(RUN_SETTINGS)).filter(|file| file.is_file());
+        if checkpoint.is_folder() && file.is_some() {
+            return Ok(args.load(file.as_deref())?);
+        }
+        let name = self.dir.join(MANIFEST).display().to_string();
+        let settings: Settings = serde_json::from_value(checkpoint.manifest.settings.clone())
+            .with_context(|| format!("the settings in `{name}` can't be read"))
+            .help("use the version of tightrope that wrote this checkpoint")?;
+        let mut merge = Merge::default();
+        merge.text(&name, &settings.to_toml()?)?;
+        Ok(args.over(merge)?)
     }
+
+    /// Names and texts of the data that a checkpoint brings along, where the settings name no other.
+    ///
+    /// # Errors
+    /// A file that can't be read, and a task whose problems only the page makes.
+    pub fn own_texts(&self, settings: &Settings) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| settings.data.files.is_empty())
+        else {
+            return Ok(Vec::new());
+        };
+        if let Some(toy) = checkpoint.manifest.data.toy() {
+            let (name, shown) = (toy.name(), self.dir.display());
+            return Err(Failure::usage(
+                anyhow!("`{shown}` was trained on the task `{name}`, which only the page has"),
+                "continue it in the page, or name a text with --data: `train --init` starts a run \
+                 from these weights",
+            ));
+        }
+        let texts =
+            checkpoint.texts().help("copy the checkpoint again, or name the text with --data")?;
+        Ok(texts.unwrap_or_default())
+    }
+}
+
+/// Whether `path` is a checkpoint by itself: an archive, or a directory that isn't a run's.
+pub fn is_checkpoint(path: &Path) -> bool {
+    path.is_file() || (path.join(MANIFEST).is_file() && !is_run(path))
 }
 
 /// Whether `path` is the directory of a run.
@@ -163,7 +221,7 @@ pub fn is_run(path: &Path) -> bool {
 /// # Errors
 /// A directory without a readable `config.json`.
 pub fn config_of(path: &Path) -> Result<ModelConfig, Failure> {
-    if is_run(path) || path.join(MANIFEST).exists() {
+    if is_run(path) || path.is_file() || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
     read_config(path)

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use pollster::block_on;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tightrope_core::{DType, Type};
 use tightrope_data::{Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
-use tightrope_nn::{ModelConfig, Parameter, Part, Trainer, export};
+use tightrope_nn::{ModelConfig, SavedTensor, Trainer};
 
 use super::corpus::Data;
 use crate::error::{Failure, Help as _};
@@ -18,8 +18,6 @@ use crate::setup;
 
 /// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
 const KEPT: usize = 2;
-/// Key of f16 training's loss scale in the manifest.
-const LOSS_SCALE: &str = "loss_scale";
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,10 +63,7 @@ impl Saved<'_> {
             (serde_json::to_string_pretty(&self.model.to_hf())? + "\n").into_bytes(),
         )];
         extra.extend(self.data.tokenizer.files());
-        let mut schedule = serde_json::to_value(setup::learning_rate(self.settings))?;
-        if let Some(scale) = block_on(trainer.loss_scale())? {
-            schedule[LOSS_SCALE] = json!(scale);
-        }
+        let schedule = block_on(trainer.saved_schedule(&setup::learning_rate(self.settings)))?;
         let manifest = Manifest {
             format: checkpoint::FORMAT,
             step: done.steps,
@@ -80,8 +75,10 @@ impl Saved<'_> {
             model: serde_json::to_value(self.model)?,
             checksums: Default::default(),
         };
+        let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
         let trainer = RefCell::new(trainer);
-        let contents = Contents { model: weights(&trainer), optimizer: states(&trainer), extra };
+        let (model, optimizer) = (tensors(&trainer, model), tensors(&trainer, optimizer));
+        let contents = Contents { model, optimizer, extra };
         Ok(checkpoint::save(self.dir, manifest, contents, KEPT)?)
     }
 }
@@ -105,37 +102,17 @@ fn lasting(settings: &Settings) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// All weights under their Hugging Face names, each read back while its bytes are written, so that a
-/// checkpoint takes no second copy of the model.
-fn weights<'a>(trainer: &'a RefCell<&mut Trainer>) -> Vec<Tensor<'a>> {
-    let parameters = trainer.borrow().parameters().to_vec();
-    let of_parameter = |(index, parameter): (usize, Parameter)| {
-        let of_part = |(part, which): (usize, &Part)| {
-            let ty = Type::new(DType::F32, parameter.part_shape(which));
-            let parameter = parameter.clone();
-            Tensor::streamed(which.name.clone(), ty, move |out: &mut dyn Write| {
-                let values =
-                    block_on(trainer.borrow_mut().weight(index)).map_err(io::Error::other)?;
-                write_values(out, &export(&parameter, &values).swap_remove(part).values)
-            })
-        };
-        parameter.parts.iter().enumerate().map(of_part).collect::<Vec<_>>()
-    };
-    parameters.into_iter().enumerate().flat_map(of_parameter).collect()
-}
-
-/// All optimizer state, read back as [`weights`] are.
-fn states<'a>(trainer: &'a RefCell<&mut Trainer>) -> Vec<Tensor<'a>> {
-    let borrowed = trainer.borrow();
-    let names = state_names(&borrowed).into_iter().zip(borrowed.states());
-    let of_state = |(index, (name, (parameter, _))): (usize, (String, (usize, &str)))| {
-        let ty = Type::new(DType::F32, borrowed.parameters()[parameter].shape.clone());
-        Tensor::streamed(name, ty, move |out: &mut dyn Write| {
-            let values = block_on(trainer.borrow_mut().state(index)).map_err(io::Error::other)?;
-            write_values(out, &values)
+/// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
+/// of the model.
+fn tensors<'a>(trainer: &'a RefCell<&mut Trainer>, saved: Vec<SavedTensor>) -> Vec<Tensor<'a>> {
+    let tensor = |saved: SavedTensor| {
+        let ty = Type::new(DType::F32, saved.shape.clone());
+        Tensor::streamed(saved.name.clone(), ty, move |out: &mut dyn Write| {
+            let values = block_on(trainer.borrow_mut().saved_values(&saved));
+            write_values(out, &values.map_err(io::Error::other)?)
         })
     };
-    names.enumerate().map(of_state).collect()
+    saved.into_iter().map(tensor).collect()
 }
 
 fn write_values(out: &mut dyn Write, values: &[f32]) -> io::Result<()> {
@@ -146,14 +123,6 @@ fn write_values(out: &mut dyn Write, values: &[f32]) -> io::Result<()> {
         out.write_all(&bytes)?;
     }
     Ok(())
-}
-
-/// Names of the optimizer's state tensors: of the parameter and the slot.
-fn state_names(trainer: &Trainer) -> Vec<String> {
-    let name = |(parameter, slot): (usize, &str)| {
-        format!("{}.{slot}", trainer.parameters()[parameter].name)
-    };
-    trainer.states().into_iter().map(name).collect()
 }
 
 /// Sets optimizer state and loss scale to those of a checkpoint.
@@ -167,27 +136,9 @@ pub fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Resu
 }
 
 fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()> {
-    let names = state_names(trainer);
-    if let Some(other) = checkpoint.optimizer.names().find(|name| !names.iter().any(|n| n == name))
-    {
-        return Err(anyhow!(
-            "it holds optimizer state `{other}`, which this optimizer doesn't keep"
-        ));
-    }
-    for (index, name) in names.iter().enumerate() {
-        let view = checkpoint.optimizer.require(name)?;
-        let (parameter, _) = trainer.states()[index];
-        let expected = &trainer.parameters()[parameter].shape;
-        if view.shape != expected {
-            return Err(anyhow!("state `{name}` has shape {:?}, not {expected:?}", view.shape));
-        }
-        trainer.set_state(index, &view.to_f32()?)?;
-    }
-    if let Some(scale) = checkpoint.manifest.schedule.get(LOSS_SCALE) {
-        let scale: [f32; 2] = serde_json::from_value(scale.clone())?;
-        trainer.set_loss_scale(scale)?;
-    }
-    Ok(())
+    let state = &checkpoint.optimizer;
+    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_values()?))?;
+    Ok(trainer.load_schedule(&checkpoint.manifest.schedule)?)
 }
 
 /// Whether a checkpoint continues in these settings and this data.

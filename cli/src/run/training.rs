@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_data::{Loader, LoaderConfig};
-use tightrope_nn::{LearningRate, Outcome, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{LearningRate, Outcome, Precision, Sampling, Trainer, TrainerConfig};
 
 use super::corpus::Data;
 use super::evaluate::{self, Evaluation};
@@ -67,7 +67,7 @@ impl Outputs {
     }
 
     fn sampled(&mut self, step: u64, text: &str, dir: &Path) -> Result<(), Failure> {
-        directory::write(&dir.join("samples").join(format!("step-{step}.txt")), text)?;
+        directory::write(&dir.join("samples").join(format!("step-{step}.txt")), text.as_bytes())?;
         // Indented, it's code to Markdown, and shown as it is.
         let code: String = text.lines().map(|line| format!("    {line}\n")).collect();
         self.events.text("sample", step, &code)?;
@@ -330,13 +330,8 @@ pub fn sample(
         Some(end) => vec![end],
         None => data.tokenizer.encode("\n").help("give another --tokenizer")?,
     };
-    let sampling = sample::Sampling {
-        temperature: 0.8,
-        top_k: 0,
-        top_p: 1.0,
-        seed: settings.train.seed,
-        draw: step,
-    };
+    let sampling =
+        Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: settings.train.seed, draw: step };
     let mut text = String::new();
     let mut show = |piece: &str| {
         text.push_str(piece);

@@ -60,7 +60,10 @@ impl Merge {
     }
 
     /// Adds `text`, the content of a settings file of this name.
-    pub(super) fn text(&mut self, file: &str, text: &str) -> Result<(), SettingsError> {
+    ///
+    /// # Errors
+    /// As [`Merge::file`].
+    pub fn text(&mut self, file: &str, text: &str) -> Result<(), SettingsError> {
         let source = Source { file: Some(file), text };
         let tables = DeTable::parse(text).map_err(|error| source.syntax(&error, 0))?.into_inner();
         for (table, keys) in in_order(tables) {

@@ -362,12 +362,12 @@ fn flag_wrong() {
     expect(
         from_flag("run.device", "gpu"),
         r#"
-error: `run.device` must be "auto", "cpu", "wgpu", "cuda" or "cuda:N", not the text "gpu"
+error: `run.device` must be "auto", "cpu", "wgpu", "cuda", or "wgpu:N" and "cuda:N", not the text "gpu"
  --> command line
  |
  | --device gpu
  |          ^^^
-help: run.device: auto, cpu, wgpu, cuda or cuda:N [default: auto]
+help: run.device: auto, cpu, wgpu, cuda, or wgpu:N and cuda:N [default: auto]
 "#,
     );
 }

@@ -131,7 +131,7 @@ pub static KEYS: [Key; 44] = [
     key("data.holdout", Kind::Number(Range::Fraction), None, "PART", "Part of the data kept for evaluation", ""),
 
     key("run.out", Kind::Path, Some("out"), "DIR", "Run directory", "a new one under runs/"),
-    key("run.device", own::<Device>(), Some("device"), "DEVICE", "auto, cpu, wgpu, cuda or cuda:N", ""),
+    key("run.device", own::<Device>(), Some("device"), "DEVICE", "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", ""),
     key("run.precision", Kind::Word(words::<Precision>), Some("precision"), "TYPE", "Storage of weights and activations", ""),
     key("run.threads", SIZE, Some("threads"), "N", "CPU threads", "every core"),
     key("run.log_every", SIZE, Some("log-every"), "STEPS", "Steps between logged losses", ""),

@@ -306,22 +306,27 @@ pub enum Device {
     Auto,
     /// The processor.
     Cpu,
-    /// A GPU through Vulkan, Metal or DX12.
-    Wgpu,
+    /// The GPU of this index through Vulkan, Metal or DX12; 0 is the fastest.
+    Wgpu(usize),
     /// The NVIDIA GPU of this index.
     Cuda(usize),
 }
 
 impl Written for Device {
-    const EXPECTED: &'static str = "\"auto\", \"cpu\", \"wgpu\", \"cuda\" or \"cuda:N\"";
+    const EXPECTED: &'static str =
+        "\"auto\", \"cpu\", \"wgpu\", \"cuda\", or \"wgpu:N\" and \"cuda:N\"";
 
     fn from_value(value: &Value) -> Option<Self> {
         match value.as_str()? {
             "auto" => Some(Self::Auto),
             "cpu" => Some(Self::Cpu),
-            "wgpu" => Some(Self::Wgpu),
+            "wgpu" => Some(Self::Wgpu(0)),
             "cuda" => Some(Self::Cuda(0)),
-            word => word.strip_prefix("cuda:")?.parse().ok().map(Self::Cuda),
+            word => match word.split_once(':')? {
+                ("wgpu", index) => index.parse().ok().map(Self::Wgpu),
+                ("cuda", index) => index.parse().ok().map(Self::Cuda),
+                _ => None,
+            },
         }
     }
 }
@@ -331,7 +336,8 @@ impl fmt::Display for Device {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
-            Self::Wgpu => f.write_str("wgpu"),
+            Self::Wgpu(0) => f.write_str("wgpu"),
+            Self::Wgpu(index) => write!(f, "wgpu:{index}"),
             Self::Cuda(index) => write!(f, "cuda:{index}"),
         }
     }

@@ -1,5 +1,6 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
+mod archives;
 mod models;
 mod refusals;
 mod runs;

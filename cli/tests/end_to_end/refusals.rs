@@ -49,7 +49,7 @@ fn settings() {
         ("--set memory.offload=optimizer", 2, "`memory.offload`"),
         ("--set memory.optimizer_bits=8", 2, "`memory.optimizer_bits` is 8"),
         ("--device cuda", 1, "no device `cuda"),
-        ("--device wgpu", 1, "no wgpu backend"),
+        ("--device wgpu:99", 1, "none is number 99"),
         ("--checkpoint [\"h.9.attn\"]", 1, "no tensor `h.9.attn`"),
     ] {
         let (found, message) =

@@ -1,18 +1,15 @@
 //! Writing a checkpoint so that it appears whole.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::manifest::hex;
+use super::fill::{Sink, fill, small};
 use super::{
-    Contents, FOLDER, FORMAT, LOCK, MANIFEST, MODEL, Manifest, OPTIMIZER, REPLACED, STEP,
-    TEMPORARY, entries, list, parse_step,
+    Checkpoint, Contents, FOLDER, LOCK, Manifest, REPLACED, STEP, TEMPORARY, entries, list,
+    parse_step,
 };
-use crate::safetensors::{Tensor, is_file_name, write_file};
+use crate::safetensors::to_file;
 use crate::{Error, Result};
 
 /// Writes `checkpoints/step-N` under the run folder `root`, N being `manifest.step`, then removes
@@ -26,27 +23,59 @@ use crate::{Error, Result};
 /// unfinished folder is then removed, and earlier checkpoints are as they were.
 pub fn save(
     root: impl AsRef<Path>,
-    mut manifest: Manifest,
+    manifest: Manifest,
     contents: Contents<'_>,
     keep: usize,
 ) -> Result<PathBuf> {
-    let folder = root.as_ref().join(FOLDER);
+    let root = root.as_ref();
+    let step = manifest.step;
+    appear(
+        root,
+        step,
+        |path| fill(&mut Folder, path, manifest, contents),
+        |folder| prune(folder, root, step, keep),
+    )
+}
+
+/// Writes a copy of an opened checkpoint, byte for byte, as `checkpoints/step-N` under the run folder `root`.
+/// Returns its path.
+///
+/// # Errors
+/// As [`save`].
+pub fn unpack(checkpoint: &Checkpoint, root: impl AsRef<Path>) -> Result<PathBuf> {
+    let copy = |path: &Path| {
+        let mut files = checkpoint.file_names();
+        files.try_for_each(|name| small(&mut Folder, path, name, &checkpoint.file(name)?))
+    };
+    appear(root.as_ref(), checkpoint.manifest.step, copy, |_| Ok(()))
+}
+
+/// Makes the folder of `step` appear with what `write` writes into it, then runs `after` on the folder of
+/// all checkpoints, while no other process saves there.
+fn appear(
+    root: &Path,
+    step: u64,
+    write: impl FnOnce(&Path) -> Result<()>,
+    after: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-    sync_folder(root.as_ref())?;
+    sync_folder(root)?;
     let _lock = lock(&folder)?;
     clean_up(&folder)?;
-    let step = manifest.step;
     let temporary = temporary(&folder, step);
     let complete = folder.join(format!("{STEP}{step}"));
-    manifest.format = FORMAT;
-    let result = fill(&temporary, manifest, contents)
+    let result = fs::create_dir(&temporary)
+        .map_err(Error::io("create", &temporary))
+        .and_then(|()| write(&temporary))
+        .and_then(|()| sync_folder(&temporary))
         .and_then(|()| publish(&folder, &temporary, &complete, step));
     if let Err(error) = result {
         // The first error is the one that matters; the next save tries again.
         let _ = fs::remove_dir_all(&temporary);
         return Err(error);
     }
-    prune(&folder, root.as_ref(), step, keep)?;
+    after(&folder)?;
     Ok(complete)
 }
 
@@ -66,49 +95,18 @@ fn lock(folder: &Path) -> Result<File> {
     }
 }
 
-/// Writes all files into a new folder and flushes them and it to disk.
-fn fill(path: &Path, mut manifest: Manifest, contents: Contents<'_>) -> Result<()> {
-    fs::create_dir(path).map_err(Error::io("create", path))?;
-    let Contents { model, optimizer, extra } = contents;
-    let mut checksums = BTreeMap::new();
-    tensors(path, MODEL, model, &mut checksums)?;
-    tensors(path, OPTIMIZER, optimizer, &mut checksums)?;
-    for (name, bytes) in extra {
-        let reserved = name == MANIFEST || checksums.contains_key(&name);
-        if reserved || !is_file_name(&name) {
-            let problem = if reserved { "is there already" } else { "is not a plain file name" };
-            return Err(Error::Checkpoint {
-                path: path.to_owned(),
-                problem: format!("the extra file \"{name}\" {problem}; rename it"),
-            });
-        }
-        write_synced(&path.join(&name), &bytes)?;
-        checksums.insert(name, hex(xxh3_64(&bytes)));
-    }
-    manifest.checksums = checksums;
-    let manifest_path = path.join(MANIFEST);
-    write_synced(&manifest_path, manifest.to_text(&manifest_path)?.as_bytes())?;
-    sync_folder(path)
-}
+/// A folder on a disk.
+struct Folder;
 
-fn tensors(
-    path: &Path,
-    file: &str,
-    tensors: Vec<Tensor<'_>>,
-    checksums: &mut BTreeMap<String, String>,
-) -> Result<()> {
-    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
-    let written = write_file(&path.join(file), tensors, &metadata)?;
-    checksums.insert(file.to_owned(), hex(written.header));
-    for (tensor, hash) in written.tensors {
-        checksums.insert(format!("{file}/{tensor}"), hex(hash));
+impl Sink for Folder {
+    fn file<T>(
+        &mut self,
+        path: &Path,
+        _name: &str,
+        write: impl FnOnce(&mut dyn Write) -> Result<T>,
+    ) -> Result<T> {
+        to_file(path, write)
     }
-    Ok(())
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = File::create(path).map_err(Error::io("create", path))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io("write", path))
 }
 
 /// Gives the finished folder its name. A folder cannot be renamed over another that has files, so a

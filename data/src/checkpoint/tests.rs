@@ -23,19 +23,26 @@ fn manifest(step: u64) -> Manifest {
     }
 }
 
+/// Elements that hold the step number.
+fn elements(step: u64) -> Vec<u8> {
+    (0..16).flat_map(|i| (step as f32 + i as f32).to_le_bytes()).collect()
+}
+
+fn contents(bytes: &[u8]) -> Contents<'_> {
+    let ty = Type::new(DType::F32, [4, 4]);
+    Contents {
+        model: vec![
+            Tensor::new("wte.weight", ty.clone(), bytes),
+            Tensor::new("wpe.weight", ty.clone(), bytes),
+        ],
+        optimizer: vec![Tensor::new("wte.weight.m", ty, bytes)],
+        extra: vec![("config.json".into(), b"{\"model_type\": \"gpt2\"}\n".to_vec())],
+    }
+}
+
 /// Saves a checkpoint whose tensors hold the step number.
 fn save_step(root: &Path, step: u64, keep: usize) -> Result<PathBuf> {
-    let bytes: Vec<u8> = (0..16).flat_map(|i| (step as f32 + i as f32).to_le_bytes()).collect();
-    let ty = Type::new(DType::F32, [4, 4]);
-    let contents = Contents {
-        model: vec![
-            Tensor::new("wte.weight", ty.clone(), &bytes),
-            Tensor::new("wpe.weight", ty.clone(), &bytes),
-        ],
-        optimizer: vec![Tensor::new("wte.weight.m", ty, &bytes)],
-        extra: vec![("config.json".into(), b"{\"model_type\": \"gpt2\"}\n".to_vec())],
-    };
-    save(root, manifest(step), contents, keep)
+    save(root, manifest(step), contents(&elements(step)), keep)
 }
 
 fn steps(root: &TempDir) -> Vec<u64> {
@@ -224,4 +231,38 @@ fn a_failed_write_leaves_the_earlier_checkpoint_and_nothing_else() {
     }
     let short = vec![Tensor::new("w", ty(), &[0; 3])];
     assert!(fails(Contents { model: short, ..Contents::default() }).contains("payload has 3"));
+}
+
+#[test]
+fn an_archive_is_the_folder_in_one_file() {
+    let bytes = to_archive(manifest(7), contents(&elements(7))).unwrap();
+    assert_eq!(bytes, to_archive(manifest(7), contents(&elements(7))).unwrap());
+    let checkpoint = Checkpoint::from_archive("x.tar", bytes.clone()).unwrap();
+    let (unpacked, saved) = (tempdir().unwrap(), tempdir().unwrap());
+    let unpacked = unpack(&checkpoint, unpacked.path()).unwrap();
+    let saved = save_step(saved.path(), 7, 1).unwrap();
+    for name in [MANIFEST, MODEL, OPTIMIZER, "config.json"] {
+        assert_eq!(fs::read(unpacked.join(name)).unwrap(), fs::read(saved.join(name)).unwrap());
+    }
+    let file = tempdir().unwrap();
+    let path = file.path().join("x.tar");
+    fs::write(&path, &bytes).unwrap();
+    let opened = Checkpoint::open(&path).unwrap();
+    assert_eq!(opened.manifest, checkpoint.manifest);
+    assert_eq!(opened.extra("config.json").unwrap(), checkpoint.extra("config.json").unwrap());
+    assert!(!opened.is_folder() && Checkpoint::open(&saved).unwrap().is_folder());
+}
+
+#[test]
+fn every_flipped_byte_of_an_archive_is_found_or_means_nothing() {
+    let bytes = to_archive(manifest(7), contents(&elements(7))).unwrap();
+    let sound = Checkpoint::from_archive("x.tar", bytes.clone()).unwrap();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x11;
+        // The space behind a file's end is nobody's.
+        if let Ok(checkpoint) = Checkpoint::from_archive("x.tar", damaged) {
+            assert_eq!(checkpoint.manifest, sound.manifest, "byte {at}");
+        }
+    }
 }

@@ -1,41 +1,90 @@
 //! Opening a checkpoint: every byte of it against the manifest.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::archive::Archive;
 use super::manifest::hex;
-use super::{Checkpoint, MANIFEST, MODEL, Manifest, OPTIMIZER};
+use super::{Checkpoint, MANIFEST, MODEL, Manifest, OPTIMIZER, text_file};
 use crate::bytes::Bytes;
 use crate::safetensors::{SafeTensors, is_file_name};
 use crate::{Error, Result};
 
+/// Where the files of a checkpoint are.
+pub(super) enum Files {
+    /// In a folder.
+    Folder,
+    /// In one file.
+    Archive(Archive),
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Folder => "Folder",
+            Self::Archive(_) => "Archive",
+        })
+    }
+}
+
+impl Files {
+    /// The bytes of the file `name` of the checkpoint at `path`.
+    fn open(&self, path: &Path, name: &str) -> Result<Bytes> {
+        match self {
+            Self::Folder => Bytes::open(&path.join(name)),
+            Self::Archive(archive) => archive.get(name).ok_or_else(|| Error::Checkpoint {
+                path: path.to_owned(),
+                problem: format!("it lacks \"{name}\"; pack the checkpoint's whole folder"),
+            }),
+        }
+    }
+}
+
 impl Checkpoint {
-    /// Opens the checkpoint in a folder, reading all of it once to verify it.
+    /// Opens the checkpoint in a folder, or in an archive of one, reading all of it once to verify it.
     ///
     /// # Errors
     /// A missing, cut or altered file, naming the file and the tensor.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        let files = if path.is_file() {
+            Files::Archive(Archive::read(path, Bytes::open(path)?)?)
+        } else {
+            Files::Folder
+        };
+        Self::verified(path, files)
+    }
+
+    /// Opens an archive in memory; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_archive(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<Self> {
+        let name = name.as_ref();
+        Self::verified(name, Files::Archive(Archive::read(name, bytes.into())?))
+    }
+
+    fn verified(path: &Path, files: Files) -> Result<Self> {
         let manifest_path = path.join(MANIFEST);
-        let manifest = Manifest::from_text(&manifest_path, &Bytes::open(&manifest_path)?)?;
+        let manifest = Manifest::from_text(&manifest_path, &files.open(path, MANIFEST)?)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();
-        let model = verify_tensors(path, MODEL, &manifest, &mut unseen)?;
-        let optimizer = verify_tensors(path, OPTIMIZER, &manifest, &mut unseen)?;
+        let model = verify_tensors(path, &files, MODEL, &manifest, &mut unseen)?;
+        let optimizer = verify_tensors(path, &files, OPTIMIZER, &manifest, &mut unseen)?;
         for name in unseen {
-            let file = path.join(name);
             if !is_file_name(name) {
                 return Err(Error::Checkpoint {
                     path: manifest_path,
                     problem: format!("it lists \"{name}\", which is not in the checkpoint"),
                 });
             }
-            if hex(xxh3_64(&Bytes::open(&file)?)) != manifest.checksums[name] {
-                return Err(altered(file));
+            if hex(xxh3_64(&files.open(path, name)?)) != manifest.checksums[name] {
+                return Err(altered(path.join(name)));
             }
         }
-        Ok(Self { path: path.to_owned(), manifest, model, optimizer })
+        Ok(Self { path: path.to_owned(), manifest, model, optimizer, files })
     }
 
     /// The bytes of another file in it, such as `config.json`.
@@ -43,25 +92,61 @@ impl Checkpoint {
     /// # Errors
     /// A file that the manifest doesn't list, or that can't be read.
     pub fn extra(&self, name: &str) -> Result<Vec<u8>> {
-        let file = self.path.join(name);
-        if !is_file_name(name) || !self.manifest.checksums.contains_key(name) {
+        if !self.has(name) {
             return Err(Error::Checkpoint {
                 path: self.path.clone(),
                 problem: format!("it has no file \"{name}\""),
             });
         }
-        std::fs::read(&file).map_err(Error::io("read", file))
+        Ok(self.file(name)?.to_vec())
+    }
+
+    /// Names and texts of its data, where the checkpoint holds them itself; see [`text_file`].
+    ///
+    /// # Errors
+    /// A file that can't be read.
+    pub fn texts(&self) -> Result<Option<Vec<(String, Vec<u8>)>>> {
+        let files = &self.manifest.data.files;
+        if files.is_empty() || !files.iter().all(|file| self.has(&text_file(&file.name))) {
+            return Ok(None);
+        }
+        let texts =
+            files.iter().map(|file| Ok((file.name.clone(), self.extra(&text_file(&file.name))?)));
+        texts.collect::<Result<_>>().map(Some)
+    }
+
+    /// Whether the manifest lists the file `name`.
+    pub fn has(&self, name: &str) -> bool {
+        is_file_name(name) && self.manifest.checksums.contains_key(name)
+    }
+
+    /// Whether it lies in a folder, and not in one file.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.files, Files::Folder)
+    }
+
+    /// Names of all its files.
+    pub(super) fn file_names(&self) -> impl Iterator<Item = &str> {
+        let listed = self.manifest.checksums.keys().map(String::as_str);
+        // The other keys are of tensors, whose file they name before a slash.
+        listed.filter(|name| is_file_name(name)).chain([MANIFEST])
+    }
+
+    /// The bytes of one of [`Checkpoint::file_names`].
+    pub(super) fn file(&self, name: &str) -> Result<Bytes> {
+        self.files.open(&self.path, name)
     }
 }
 
 /// Opens `file` of the checkpoint and strikes what it verifies off `unseen`.
 fn verify_tensors(
     path: &Path,
+    files: &Files,
     file: &str,
     manifest: &Manifest,
     unseen: &mut BTreeSet<&str>,
 ) -> Result<SafeTensors> {
-    let tensors = SafeTensors::open(path.join(file))?;
+    let tensors = SafeTensors::parse(path.join(file), files.open(path, file)?)?;
     let mut matches = |key: &str, hash: u64| {
         unseen.remove(key) && manifest.checksums.get(key).is_some_and(|sum| *sum == hex(hash))
     };

@@ -74,7 +74,8 @@ pub fn write<'a>(
     tensors: impl IntoIterator<Item = Tensor<'a>>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
-    write_file(path.as_ref(), tensors.into_iter().collect(), metadata).map(drop)
+    let (path, tensors) = (path.as_ref(), tensors.into_iter().collect());
+    to_file(path, |out| write_to(out, path, tensors, metadata)).map(drop)
 }
 
 /// The bytes [`write()`] would write, for where there are no files.
@@ -98,23 +99,19 @@ pub(crate) struct Written {
     pub tensors: Vec<(String, u64)>,
 }
 
-/// [`write()`], with the hashes.
-pub(crate) fn write_file(
-    path: &Path,
-    tensors: Vec<Tensor<'_>>,
-    metadata: &BTreeMap<String, String>,
-) -> Result<Written> {
+/// Makes a file of what `fill` writes, and flushes it to disk.
+pub(crate) fn to_file<T>(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
     let failed = |source| Error::Io { action: "write", path: path.to_owned(), source };
     let file = File::create(path).map_err(failed)?;
     let mut file = BufWriter::with_capacity(BUFFER, file);
-    let written = write_to(&mut file, path, tensors, metadata)?;
+    let result = fill(&mut file)?;
     let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
     file.sync_all().map_err(failed)?;
-    Ok(written)
+    Ok(result)
 }
 
 /// Writes a whole file to `out`; `path` is for messages.
-fn write_to(
+pub(crate) fn write_to(
     out: &mut dyn Write,
     path: &Path,
     tensors: Vec<Tensor<'_>>,

@@ -18,6 +18,8 @@ pub struct Rates {
     elementwise: f64,
     /// Memory.
     bytes: f64,
+    /// These are the rates of a whole device, whatever threads the processor has.
+    whole: bool,
 }
 
 /// Threads that a socket's memory keeps busy.
@@ -28,13 +30,18 @@ const DISPATCH: f64 = 4e-6;
 impl Rates {
     /// Default rates of a device by its name, which for a CPU says how wide its vectors are.
     pub fn of(device: &str) -> Self {
-        if device.contains("avx512") {
-            Self { matmul: 90e9, matmul_16: 180e9, attention: 45e9, elementwise: 8e9, bytes: 10e9 }
+        let [matmul, matmul_16, attention, elementwise, bytes] = if device.starts_with("wgpu") {
+            // A small GPU: what a page may meet.
+            [600e9, 600e9, 200e9, 60e9, 60e9]
+        } else if device.contains("avx512") {
+            [90e9, 180e9, 45e9, 8e9, 10e9]
         } else if device.contains("avx2") {
-            Self { matmul: 55e9, matmul_16: 45e9, attention: 25e9, elementwise: 5e9, bytes: 8e9 }
+            [55e9, 45e9, 25e9, 5e9, 8e9]
         } else {
-            Self { matmul: 6e9, matmul_16: 4e9, attention: 4e9, elementwise: 1e9, bytes: 6e9 }
-        }
+            [6e9, 4e9, 4e9, 1e9, 6e9]
+        };
+        let whole = device.starts_with("wgpu");
+        Self { matmul, matmul_16, attention, elementwise, bytes, whole }
     }
 
     /// Seconds of one op on `threads` threads.
@@ -56,6 +63,7 @@ impl Rates {
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => self.attention,
             _ => self.elementwise,
         };
+        let threads = if self.whole { 1 } else { threads };
         let arithmetic = cost.flops as f64 / (rate * threads as f64);
         let traffic = cost.bytes as f64 / (self.bytes * threads.min(MEMORY_THREADS) as f64);
         arithmetic.max(traffic) + DISPATCH

@@ -1,0 +1,116 @@
+//! What a run takes where it doesn't say otherwise, on the command line and in the browser.
+
+use crate::{Family, ModelConfig};
+
+/// The model of a run that names none: small enough to train within minutes on two cores.
+pub const MODEL: ModelConfig = ModelConfig {
+    family: Family::Gpt2,
+    layers: 4,
+    channels: 128,
+    heads: 4,
+    kv_heads: 4,
+    hidden: 512,
+    context: 128,
+    vocab: 256,
+    tied: true,
+    dropout: 0.0,
+    norm_eps: 1e-5,
+    rope_theta: 1e4,
+};
+/// Preset of a run that names the family Llama alone.
+pub const LLAMA: &str = "llama-small";
+/// Sequences of a step where neither the settings nor the memory say otherwise.
+pub const BATCH: usize = 8;
+/// Steps of a run that doesn't say how many.
+pub const STEPS: u64 = 1600;
+/// Decoupled decay of matrices.
+pub const WEIGHT_DECAY: f64 = 0.1;
+/// Decay of the first moment.
+pub const BETA1: f64 = 0.9;
+/// Decay of the second moment.
+pub const BETA2: f64 = 0.95;
+/// Term in Adam's denominator.
+pub const EPS: f64 = 1e-8;
+/// Largest gradient norm.
+pub const CLIP: f64 = 1.0;
+/// Seed of weights, dropout, data order and samples.
+pub const SEED: u64 = 1337;
+/// Part of the data kept for evaluation.
+pub const HOLDOUT: f64 = 0.1;
+/// Bytes of logits that exist at once; rows come in multiples of [`LOSS_ROWS`], which sum in the same order.
+const LOGITS_BYTES: usize = 64 << 20;
+/// Rows of logits come in multiples of this.
+const LOSS_ROWS: usize = 256;
+
+/// Learning rate of a model: narrow ones bear higher rates. 1e-3 for 384 channels, as nanoGPT's, and inversely
+/// to the width.
+pub fn lr(model: &ModelConfig) -> f64 {
+    (0.384 / model.channels as f64).min(3e-3)
+}
+
+/// Learning rate that a schedule from `lr` ends at.
+pub fn min_lr(lr: f64) -> f64 {
+    lr / 10.0
+}
+
+/// Steps of warm-up of a run of `steps`.
+pub fn warmup(steps: u64) -> u64 {
+    steps / 20
+}
+
+/// Rows of logits that exist at once.
+pub fn loss_chunk(model: &ModelConfig) -> usize {
+    let row = size_of::<f32>() * model.padded_vocab();
+    (LOGITS_BYTES / row / LOSS_ROWS).max(1) * LOSS_ROWS
+}
+
+/// The sizes of a model that settings name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// Architecture.
+    pub family: Option<Family>,
+    /// Blocks.
+    pub layers: Option<usize>,
+    /// Width of the residual stream.
+    pub channels: Option<usize>,
+    /// Query heads.
+    pub heads: Option<usize>,
+    /// Key-value heads.
+    pub kv_heads: Option<usize>,
+    /// Width inside the feed-forward layers.
+    pub hidden: Option<usize>,
+    /// Longest sequence.
+    pub context: Option<usize>,
+    /// Tokens.
+    pub vocab: Option<usize>,
+    /// Whether the output head is the embedding.
+    pub tied: Option<bool>,
+    /// Chance of dropping an activation.
+    pub dropout: Option<f64>,
+}
+
+impl Sizes {
+    /// The model of these sizes, with those of `base` for the rest. Unchecked.
+    pub fn over(&self, base: &ModelConfig) -> ModelConfig {
+        let family = self.family.unwrap_or(base.family);
+        let channels = self.channels.unwrap_or(base.channels);
+        let heads = self.heads.unwrap_or(base.heads);
+        // Where the base's head count is left behind, its grouping is too.
+        let grouped = heads == base.heads && family == base.family;
+        let hidden = base.hidden.saturating_mul(channels) / base.channels.max(1);
+        ModelConfig {
+            family,
+            layers: self.layers.unwrap_or(base.layers),
+            channels,
+            heads,
+            kv_heads: self.kv_heads.unwrap_or(if grouped { base.kv_heads } else { heads }),
+            hidden: self.hidden.unwrap_or(hidden.max(1)),
+            context: self.context.unwrap_or(base.context),
+            vocab: self.vocab.unwrap_or(base.vocab),
+            tied: self.tied.unwrap_or(base.tied),
+            dropout: self.dropout.unwrap_or(base.dropout),
+            norm_eps: base.norm_eps,
+            rope_theta: base.rope_theta,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a trainer keeps of itself: the tensors of a checkpoint, and a copy of the device's memory.
+
+use serde_json::{Value, json};
+use tightrope_core::{SessionError, Tensor};
+
+use crate::params::Get;
+use crate::programs::Handles;
+use crate::trainer::{TrainError, Trainer};
+use crate::{Error, Import, LearningRate, export};
+
+/// Key of f16 training's loss scale in a checkpoint's schedule.
+const LOSS_SCALE: &str = "loss_scale";
+
+/// A tensor of a checkpoint: f32, by its name in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedTensor {
+    /// Name in the file.
+    pub name: String,
+    /// Extents in the file.
+    pub shape: Vec<usize>,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Weight { parameter: usize, part: usize },
+    State(usize),
+}
+
+/// A copy of everything that steps change, bit for bit: weights, their remainders, optimizer state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot(Vec<u8>);
+
+impl Snapshot {
+    /// Bytes of host memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.0.capacity() as u64
+    }
+}
+
+/// Bytes of a snapshot that are read at once: what the device stages is as large at most.
+const PIECE: usize = 16 << 20;
+
+impl Trainer {
+    /// The weights of a checkpoint: all parts of all parameters, under their Hugging Face names.
+    pub fn saved_weights(&self) -> Vec<SavedTensor> {
+        let parameters = self.parameters().iter().enumerate();
+        let of_parameter = parameters.flat_map(|(parameter, description)| {
+            description.parts.iter().enumerate().map(move |(part, which)| SavedTensor {
+                name: which.name.clone(),
+                shape: description.part_shape(which),
+                place: Place::Weight { parameter, part },
+            })
+        });
+        of_parameter.collect()
+    }
+
+    /// The optimizer state of a checkpoint.
+    pub fn saved_states(&self) -> Vec<SavedTensor> {
+        let state = |(index, (parameter, slot)): (usize, (usize, &str))| {
+            let parameter = &self.parameters()[parameter];
+            SavedTensor {
+                name: format!("{}.{slot}", parameter.name),
+                shape: parameter.shape.clone(),
+                place: Place::State(index),
+            }
+        };
+        self.states().into_iter().enumerate().map(state).collect()
+    }
+
+    /// The values of one of these tensors.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn saved_values(&mut self, saved: &SavedTensor) -> Result<Vec<f32>, TrainError> {
+        match saved.place {
+            Place::Weight { parameter, part } => {
+                let values = self.weight(parameter).await?;
+                Ok(export(&self.parameters()[parameter], &values).swap_remove(part).values)
+            }
+            Place::State(index) => self.state(index).await,
+        }
+    }
+
+    /// Sets every weight from a file with tensors of these names.
+    ///
+    /// # Errors
+    /// As [`Import::new`] and [`Import::read`], and those of the device.
+    pub fn load_weights<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let import = Import::new(&self.config().model, names)?;
+        for index in 0..self.parameters().len() {
+            let parameter = self.parameters()[index].clone();
+            let values = import.read(&parameter, get)?;
+            self.set_weight(index, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Sets all optimizer state from a file with tensors of these names.
+    ///
+    /// # Errors
+    /// State of another optimizer or model, and those of the device.
+    pub fn load_states<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let own = self.saved_states();
+        for name in names {
+            if !own.iter().any(|state| state.name == name.as_ref()) {
+                return Err(TrainError::Saved(Error::UnexpectedTensor {
+                    name: name.as_ref().to_owned(),
+                    problem: "is state that this optimizer doesn't keep",
+                    nearest: None,
+                }));
+            }
+        }
+        for (index, SavedTensor { name, shape: expected, .. }) in own.into_iter().enumerate() {
+            let read = get(&name).map_err(|source| Error::Read { name: name.clone(), source });
+            let (found, values) = read?;
+            if found != expected {
+                return Err(TrainError::Saved(Error::TensorShape { name, found, expected }));
+            }
+            self.set_state(index, &values)?;
+        }
+        Ok(())
+    }
+
+    /// The learning rate's schedule as a checkpoint keeps it, with the loss scale of f16 training.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn saved_schedule(&mut self, rate: &LearningRate) -> Result<Value, TrainError> {
+        let LearningRate { schedule, lr, min_lr, warmup, steps } = rate;
+        let mut value = json!({
+            "schedule": schedule, "lr": lr, "min_lr": min_lr, "warmup": warmup, "steps": steps
+        });
+        if let Some(scale) = self.loss_scale().await? {
+            value[LOSS_SCALE] = json!(scale);
+        }
+        Ok(value)
+    }
+
+    /// Sets the loss scale that [`Trainer::saved_schedule`] put there, if any.
+    ///
+    /// # Errors
+    /// A scale that isn't one, and those of the device.
+    pub fn load_schedule(&mut self, schedule: &Value) -> Result<(), TrainError> {
+        let Some(scale) = schedule.get(LOSS_SCALE) else { return Ok(()) };
+        let broken = |source: serde_json::Error| Error::Read {
+            name: LOSS_SCALE.to_owned(),
+            source: source.into(),
+        };
+        let scale = <[f32; 2] as serde::Deserialize>::deserialize(scale).map_err(broken)?;
+        self.set_loss_scale(scale)
+    }
+
+    /// The tensors of a [`Snapshot`], with their bytes.
+    fn changed_by_steps(&self) -> Vec<(Tensor, usize)> {
+        let Handles { low, update, loss_scale, .. } = &self.handles;
+        let state = update.state.iter().map(|state| state.tensor);
+        let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
+        let tensors = self.model.weights().iter().chain(low).copied().chain(state).chain(scale);
+        let graph = &self.session.plan().graph;
+        tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
+    }
+
+    /// Copies everything that steps change into `snapshot`, whose memory is used again. `false` where the
+    /// host has no memory for it; where a read fails, what it held before is lost.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn snapshot(&mut self, snapshot: &mut Snapshot) -> Result<bool, TrainError> {
+        let tensors = self.changed_by_steps();
+        let total = tensors.iter().map(|&(_, bytes)| bytes).sum();
+        snapshot.0.clear();
+        if snapshot.0.try_reserve_exact(total).is_err() {
+            return Ok(false);
+        }
+        let mut rest = &tensors[..];
+        while !rest.is_empty() {
+            let (mut count, mut bytes) = (1, rest[0].1);
+            while count < rest.len() && bytes + rest[count].1 <= PIECE {
+                bytes += rest[count].1;
+                count += 1;
+            }
+            let (piece, after) = rest.split_at(count);
+            let piece: Vec<Tensor> = piece.iter().map(|&(tensor, _)| tensor).collect();
+            snapshot.0.extend_from_slice(&self.session.read_all(&piece).await?);
+            rest = after;
+        }
+        Ok(true)
+    }
+
+    /// Sets everything that steps change to what `snapshot` holds, which is one of the same model, precision
+    /// and optimizer.
+    ///
+    /// # Errors
+    /// [`SessionError::Length`] for another model's, and those of the device.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), TrainError> {
+        let mut rest = &snapshot.0[..];
+        for (tensor, expected) in self.changed_by_steps() {
+            let Some((bytes, after)) = rest.split_at_checked(expected) else {
+                let tensor = self.session.plan().graph.info(tensor).name.clone();
+                return Err(SessionError::Length { tensor, expected, got: rest.len() }.into());
+            };
+            self.session.write(tensor, bytes)?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
