@@ -1,8 +1,9 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `bench` and `picture`.
+//! Developer tasks of the workspace: `cargo xtask test`, `bench`, `picture` and `web`.
 
 mod bench;
 mod picture;
 mod test;
+mod web;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ usage: cargo xtask TASK
               --steps N                measured steps of a run (10)
               --precision f32|bf16     only this one; may be repeated
   picture   plans as pictures, into docs/plan.svg
+  web       the engine as WebAssembly and the page, into web/page/dist
+              --serve [PORT]           and serve it (8080)
 ";
 
 fn main() -> ExitCode {
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         Some(("test", [])) => test::run(),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),
+        Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -1,0 +1,192 @@
+// What the wasm module takes and gives, and what the page and its worker say to each other.
+
+import type { Setup } from "../setup";
+
+export type DeviceChoice = "auto" | "webgpu" | "cpu";
+
+export const CLASSES = [
+  "weight",
+  "optimizer",
+  "gradient",
+  "activation",
+  "workspace",
+  "input",
+] as const;
+export type TensorClass = (typeof CLASSES)[number];
+
+/** The class that the wasm module exports. Every text is JSON. */
+export interface Engine {
+  info(): string;
+  plan(setup: string): string;
+  /** The setup that continues a checkpoint. */
+  setup_of(checkpoint: Uint8Array): string;
+  start(setup: string, text?: Uint8Array, checkpoint?: Uint8Array): Promise<string>;
+  step(count: number): Promise<string>;
+  evaluate(): Promise<number>;
+  accuracy(): Promise<number>;
+  sample(prompt: string, tokens: number, temperature: number, seed: number): Promise<string>;
+  checkpoint(): Promise<Uint8Array>;
+  memory(): string;
+  lose_device(at: string): void;
+  recoveries(): number;
+  close(): void;
+}
+
+export interface EngineClass {
+  open(device: DeviceChoice, defaultLimits: boolean): Promise<Engine>;
+}
+
+export interface Info {
+  device: "webgpu" | "cpu";
+  name: string;
+  /** Why it isn't WebGPU. */
+  reason: string | null;
+  presets: { name: string; setup: unknown }[];
+  largest_fitting_preset: string | null;
+}
+
+export type Phase = "forward" | "backward" | "recompute" | "update";
+
+export interface PlanStep {
+  op: string;
+  name: string;
+  phase: Phase;
+  flops: number;
+}
+
+export interface PlanTensor {
+  name: string;
+  type: string;
+  class: TensorClass;
+  offset: number;
+  bytes: number;
+  birth: number;
+  /** The last step that reads it. */
+  death: number;
+  persistent: boolean;
+  made_by: number | null;
+  read_by: number[];
+  recompute_flops: number | null;
+}
+
+export interface Planned {
+  peak_bytes: number;
+  lower_bound_bytes: number;
+  persistent_bytes: number;
+  by_class: Record<TensorClass, number>;
+  plan_ms: number;
+  predicted_step_s: number;
+  parameters: number;
+  choices: {
+    micro_batch: number;
+    accumulation: number;
+    checkpoint: string;
+    /** Rows of logits at once; 0 is all. */
+    loss_chunk: number;
+  };
+  fits: boolean;
+  smallest_bytes: number;
+  nearest: unknown;
+  program: string;
+  steps: PlanStep[];
+  timeline: number[];
+  tensors: PlanTensor[];
+}
+
+export interface Started {
+  step: number;
+  predicted_bytes: number;
+  allocated_bytes: number;
+  vocab: number;
+  tokens_in_data: number;
+  heldout_tokens: number;
+}
+
+export interface StepRecord {
+  step: number;
+  loss: number;
+  lr: number;
+  grad_norm: number;
+  tokens: number;
+  step_s: number;
+  tokens_per_s: number;
+  updated: boolean;
+}
+
+export interface Memory {
+  predicted_bytes: number;
+  allocated_bytes: number;
+  wasm_heap_bytes: number;
+  host_copy_bytes: number;
+}
+
+/** Why a run was refused. */
+export interface Refusal {
+  what: string;
+  smallest_bytes: number;
+  nearest: unknown;
+}
+
+/** Points of the curves and the newest samples, kept beside a saved checkpoint. */
+export interface History {
+  losses: [step: number, loss: number][];
+  heldout: [step: number, loss: number][];
+  samples: [step: number, text: string][];
+}
+
+/** What lies in the browser's private file system. */
+export interface SavedRun {
+  step: number;
+  setup: Setup;
+  bytes: number;
+  /** Milliseconds since 1970. */
+  at: number;
+  history: History;
+}
+
+export interface StartRequest {
+  setup: Setup;
+  text: Uint8Array | null;
+  /** "saved" is the run in the browser's private file system, "current" the one in progress. */
+  checkpoint: Uint8Array | "saved" | "current" | null;
+}
+
+/** What the page may ask of the worker. */
+export interface Methods {
+  open(device: DeviceChoice, defaultLimits: boolean): Promise<Info>;
+  plan(setup: Setup): Promise<Planned>;
+  setupOf(checkpoint: Uint8Array): Promise<unknown>;
+  start(request: StartRequest): Promise<Started & { history: History }>;
+  run(): Promise<void>;
+  pause(): Promise<void>;
+  stop(): Promise<void>;
+  single(): Promise<void>;
+  save(): Promise<void>;
+  download(): Promise<Uint8Array>;
+  saved(): Promise<SavedRun | null>;
+  discard(): Promise<void>;
+  autosave(seconds: number): Promise<void>;
+  lose(at: string): Promise<void>;
+}
+
+export type Method = keyof Methods;
+
+/** What the worker says unasked. */
+export type Event =
+  | { event: "steps"; records: StepRecord[]; memory: Memory; recoveries: number }
+  | { event: "heldout"; step: number; loss: number; accuracy: number | null }
+  | { event: "sample"; step: number; text: string }
+  | { event: "saved"; step: number; bytes: number; at: number }
+  | { event: "unsaved"; message: string }
+  | { event: "stopped"; reason: "paused" | "done" }
+  | { event: "failed"; message: string };
+
+export interface Call {
+  id: number;
+  method: Method;
+  args: unknown[];
+}
+
+export type Reply =
+  | { id: number; ok: true; value: unknown }
+  | { id: number; ok: false; message: string };

@@ -1,0 +1,361 @@
+// The page from end to end, in a real browser.
+//
+//   node tests/e2e.mjs [--screenshot FILE] [--dist FOLDER] [--device webgpu|cpu]
+//
+// TIGHTROPE_BINARY, where it's set, loads the checkpoint that the page gives.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { launch } from "./browser.mjs";
+import { Runner } from "./harness.mjs";
+import { serve } from "./serve.mjs";
+
+const { values: options } = parseArgs({
+  options: {
+    screenshot: { type: "string" },
+    dist: { type: "string" },
+    device: { type: "string" },
+  },
+});
+const dist = resolve(options.dist ?? fileURLToPath(new URL("../dist", import.meta.url)));
+
+/** Largest tolerated seconds from opening to the first loss. */
+const FIRST_LOSS_S = 10;
+const LEAST_FRAMES_PER_S = 30;
+/** A model of bytes knows nothing at ln 256 = 5.55; this one must have learnt which bytes are frequent. */
+const LOSS_BOUND = 3.3;
+const TRAIN_MS = 240_000;
+const WAIT_MS = 60_000;
+/** A model that takes moments, for what isn't about learning. */
+const QUICK = {
+  model: { layers: 2, channels: 32, heads: 2, context: 32 },
+  train: { batch: 8, steps: 4000 },
+};
+
+const fragment = (setup) => `#setup=${Buffer.from(JSON.stringify(setup)).toString("base64url")}`;
+const figures = [];
+const runner = new Runner();
+const folder = mkdtempSync(join(tmpdir(), "tightrope-page-"));
+const server = await serve(dist);
+const isolated = await serve(dist, { isIsolated: true });
+const browser = await launch();
+
+/** A page with storage of its own, that keeps a list of whatever goes wrong in it. */
+async function open(path, { viewport = { width: 1440, height: 1000 }, origin = server.origin } = {}) {
+  const context = await browser.newContext({ viewport });
+  context.setDefaultTimeout(WAIT_MS);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error") wrong.push(message.text());
+  });
+  page.on("request", (request) => {
+    const { protocol, origin: to } = new URL(request.url());
+    if (to !== origin && protocol !== "blob:") wrong.push(`asked for ${request.url()}`);
+  });
+  const url = new URL(path, origin);
+  if (options.device) url.searchParams.set("device", options.device);
+  await page.goto(url.href);
+  return { context, page, wrong };
+}
+
+const text = (page, id) => page.locator(`#${id}`).innerText();
+const step = async (page) => Number.parseInt(await text(page, "read-step"), 10);
+const primary = (page, name) => page.getByRole("button", { name, exact: true });
+
+async function untilStep(page, least) {
+  await page.waitForFunction(
+    (least) => Number.parseInt(document.querySelector("#read-step").textContent, 10) >= least,
+    least,
+    { timeout: TRAIN_MS },
+  );
+}
+
+async function pause(page) {
+  await primary(page, "Pause").click();
+  await primary(page, "Continue").waitFor();
+}
+
+/** Bytes of a figure of the memory panel, whose small print is exact. */
+async function exactBytes(page, name) {
+  const small = await page.locator(`[data-figure="${name}"] small`).innerText();
+  return Number(small.replaceAll(/\D/g, ""));
+}
+
+const opened = performance.now();
+const main = await open("/");
+
+await runner.test("the_first_loss_is_on_screen_in_time", async () => {
+  await primary(main.page, "Start training").click({ timeout: WAIT_MS });
+  await main.page.waitForFunction(() => document.querySelector("#read-loss").textContent !== "–");
+  const seconds = (performance.now() - opened) / 1000;
+  figures.push(`first loss after ${seconds.toFixed(1)} s on ${await text(main.page, "device")}`);
+  assert.ok(seconds < FIRST_LOSS_S, `it took ${seconds.toFixed(1)} s`);
+});
+
+await runner.test("the_page_keeps_its_frame_rate_while_it_trains", async () => {
+  const rate = await main.page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const start = performance.now();
+        let frames = 0;
+        const count = (now) => {
+          frames += 1;
+          if (now - start < 3000) requestAnimationFrame(count);
+          else resolve((1000 * frames) / (now - start));
+        };
+        requestAnimationFrame(count);
+      }),
+  );
+  figures.push(`${rate.toFixed(0)} frames/s while training`);
+  assert.ok(rate >= LEAST_FRAMES_PER_S, `${rate.toFixed(1)} frames/s`);
+});
+
+await runner.test("it_trains_to_a_loss_bound", async () => {
+  await main.page.waitForFunction(
+    (bound) => Number(document.querySelector("#read-heldout").textContent) < bound,
+    LOSS_BOUND,
+    { timeout: TRAIN_MS },
+  );
+  await main.page.locator(".sample").first().waitFor();
+  figures.push(
+    `held-out loss ${await text(main.page, "read-heldout")} at step ${await step(main.page)}, ` +
+      `${await text(main.page, "read-speed")} tokens/s`,
+  );
+});
+
+if (options.screenshot) {
+  await runner.test("a_screenshot_is_taken", async () => {
+    const { page } = main;
+    const before = page.viewportSize();
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    await page.setViewportSize({ ...before, height });
+    const box = await page.locator("#arena").boundingBox();
+    await page.mouse.move(box.x + box.width * 0.36, box.y + box.height * 0.42);
+    await page.locator("#detail h3").waitFor();
+    await page.screenshot({ path: options.screenshot });
+    await page.setViewportSize(before);
+  });
+}
+
+await runner.test("what_was_predicted_is_what_was_allocated", async () => {
+  const measured = main.page.locator('[data-figure="Measured peak"] small');
+  assert.equal(await measured.innerText(), "0 B off the prediction");
+});
+
+await runner.test("pause_holds_and_a_single_step_is_one", async () => {
+  await pause(main.page);
+  const before = await step(main.page);
+  await main.page.waitForTimeout(700);
+  assert.equal(await step(main.page), before);
+  await main.page.getByRole("button", { name: "Step", exact: true }).click();
+  await primary(main.page, "Continue").waitFor();
+  assert.equal(await step(main.page), before + 1);
+});
+
+await runner.test("the_slider_plans_again_and_the_peak_follows", async () => {
+  const { page } = main;
+  const before = await exactBytes(page, "Predicted peak");
+  const start = performance.now();
+  await page.locator("#budget").fill("60");
+  await page.waitForFunction((before) => {
+    const small = document.querySelector('[data-figure="Predicted peak"] small');
+    return Number(small.textContent.replaceAll(/\D/g, "")) < before;
+  }, before);
+  figures.push(`a move of the slider was on screen after ${(performance.now() - start).toFixed(0)} ms`);
+  assert.match(await text(page, "plan-note"), /planned in/);
+  await page.getByRole("button", { name: "Go on with it" }).waitFor();
+});
+
+await runner.test("a_run_goes_on_in_a_smaller_plan", async () => {
+  const { page } = main;
+  const before = await step(page);
+  await page.getByRole("button", { name: "Go on with it" }).click();
+  await untilStep(page, before + 2);
+  await pause(page);
+  const loss = Number(await text(page, "read-loss"));
+  assert.ok(loss < LOSS_BOUND + 0.7, `loss ${loss} after step ${before}`);
+  const measured = page.locator('[data-figure="Measured peak"] small');
+  assert.equal(await measured.innerText(), "0 B off the prediction");
+});
+
+await runner.test("the_map_can_be_walked_with_the_keyboard", async () => {
+  const { page } = main;
+  await page.locator("#budget").focus();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "arena");
+  const name = page.locator("#detail h3");
+  const first = await name.innerText();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+  assert.notEqual(await name.innerText(), first);
+  assert.match(await page.locator("#detail").innerText(), /Recomputing/);
+  await page.locator("#peak-table summary").click();
+  await page.locator("#peak-table tbody tr").nth(3).waitFor();
+  await page.locator("#peak-table summary").click();
+});
+
+await runner.test("a_reload_resumes_where_it_was_saved", async () => {
+  const { page } = main;
+  await page.getByRole("button", { name: "Save now" }).click();
+  const at = await step(page);
+  await page.locator("#saved", { hasText: `Step ${at},` }).waitFor();
+  const loss = Number(await text(page, "read-loss"));
+  await page.reload();
+  await primary(page, `Resume at step ${at}`).click();
+  await untilStep(page, at + 1);
+  const after = Number(await text(page, "read-loss"));
+  assert.ok(Math.abs(after - loss) < 0.8, `${loss} before, ${after} after`);
+  await pause(page);
+});
+
+const checkpoint = join(folder, "checkpoint.tar");
+let downloadedAt = 0;
+
+await runner.test("a_checkpoint_is_downloaded", async () => {
+  const { page } = main;
+  downloadedAt = await step(page);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download .tar" }).click(),
+  ]);
+  assert.equal(download.suggestedFilename(), `tightrope-step-${downloadedAt}.tar`);
+  await download.saveAs(checkpoint);
+});
+
+const binary = process.env.TIGHTROPE_BINARY;
+if (binary) {
+  await runner.test("the_native_program_reads_the_download", () => {
+    const words = ["generate", checkpoint, "--max-tokens", "8"];
+    const out = execFileSync(binary, words, { encoding: "utf8" });
+    assert.ok(out.length > 0);
+  });
+}
+
+await runner.test("nothing_went_wrong_and_nothing_was_sent", () => {
+  assert.deepEqual(main.wrong, []);
+});
+
+await main.context.close();
+
+await runner.test("a_dropped_checkpoint_goes_on", async () => {
+  const { context, page, wrong } = await open("/");
+  await primary(page, "Start training").waitFor();
+  await page.locator("#open-file").setInputFiles(checkpoint);
+  await primary(page, "Continue").waitFor();
+  assert.equal(await step(page), downloadedAt);
+  await primary(page, "Continue").click();
+  await untilStep(page, downloadedAt + 1);
+  assert.ok(Number(await text(page, "read-loss")) < LOSS_BOUND + 0.7);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("a_link_carries_the_setup", async () => {
+  const { context, page, wrong } = await open(`/${fragment(QUICK)}`);
+  await page.locator("#set-train-lr").fill("0.0005");
+  await page.getByRole("button", { name: "Copy link to this setup" }).click();
+  const other = await open(`/${new URL(page.url()).hash}`);
+  assert.equal(await other.page.locator("#set-train-lr").inputValue(), "0.0005");
+  assert.equal(await other.page.locator("#set-model-channels").inputValue(), "32");
+  assert.deepEqual([...wrong, ...other.wrong], []);
+  await context.close();
+  await other.context.close();
+});
+
+await runner.test("a_damaged_link_is_named_and_passed_over", async () => {
+  const { context, page } = await open(`/${fragment({ model: { layers: "<img src=x>" } })}`);
+  await page.locator(".notice.wrong", { hasText: "model.layers must be" }).waitFor();
+  assert.equal(await page.locator("#set-model-layers").inputValue(), "4");
+  await context.close();
+});
+
+await runner.test("what_does_not_fit_is_refused_with_the_nearest_that_does", async () => {
+  const setup = {
+    model: { ...QUICK.model, context: 64 },
+    train: { ...QUICK.train, batch: 32, micro_batch: 32 },
+    memory: { budget: 3 << 20, checkpoint: "none" },
+  };
+  const { context, page } = await open(`/${fragment(setup)}`);
+  const nearest = page.getByRole("button", { name: "Take the nearest that fits" });
+  await nearest.waitFor();
+  assert.ok(await primary(page, "Start training").isDisabled());
+  await nearest.click();
+  await page.locator("#refusal").waitFor({ state: "hidden" });
+  await page.locator("#primary:enabled").click();
+  await untilStep(page, 1);
+  await context.close();
+});
+
+await runner.test("a_toy_task_shows_exact_answers", async () => {
+  const setup = { ...QUICK, data: { kind: "sort" } };
+  const { context, page, wrong } = await open(`/?start${fragment(setup)}`);
+  await page.waitForFunction(() => /%/.test(document.querySelector("#read-accuracy").textContent));
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("a_text_of_ones_own_is_trained_on", async () => {
+  const { context, page, wrong } = await open(`/${fragment(QUICK)}`);
+  await page.locator(".data-kinds label", { hasText: "Your text" }).click();
+  await page.locator("#own-text").fill("She sells sea shells by the sea shore.\n".repeat(300));
+  await page.locator("#primary:enabled").click();
+  await untilStep(page, 20);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("everything_has_a_name_and_fits_a_phone", async () => {
+  const viewport = { width: 390, height: 844 };
+  const { context, page } = await open(`/?start${fragment(QUICK)}`, { viewport });
+  await untilStep(page, 3);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), viewport.width);
+  const nameless = await page.evaluate(() =>
+    [...document.querySelectorAll("button, input, select, textarea, summary")]
+      .filter((e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length))
+      .map((e) => e.outerHTML),
+  );
+  assert.deepEqual(nameless, []);
+  await context.close();
+});
+
+await runner.test("it_opens_under_cross_origin_isolation", async () => {
+  const { context, page, wrong } = await open(`/${fragment(QUICK)}`, { origin: isolated.origin });
+  await page.locator("#primary:enabled").waitFor();
+  assert.equal(await page.evaluate(() => crossOriginIsolated), true);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("a_lost_device_is_replaced_without_a_reload", async () => {
+  const { context, page } = await open(`/?start&test${fragment(QUICK)}`);
+  await untilStep(page, 5);
+  await page.evaluate(() => globalThis.tightrope.call("lose", "backward"));
+  await page.locator('[data-notice="recovered"]').waitFor();
+  const before = await step(page);
+  await untilStep(page, before + 5);
+  await context.close();
+});
+
+await browser.close();
+
+await runner.test("without_webgpu_it_says_so_and_trains_on_the_cpu", async () => {
+  const plain = await launch({ hasWebGpu: false });
+  const page = await plain.newPage();
+  await page.goto(`${server.origin}/?start${fragment(QUICK)}`);
+  await page.locator('[data-notice="device"]', { hasText: "Safari from 26" }).waitFor();
+  await untilStep(page, 3);
+  assert.match(await text(page, "device"), /CPU/);
+  await plain.close();
+});
+
+server.close();
+isolated.close();
+rmSync(folder, { recursive: true });
+for (const figure of figures) console.log(figure);
+process.exitCode = runner.finish();

@@ -1,0 +1,183 @@
+//! The engine behind the page, natively: plans, runs, checkpoints.
+
+mod common;
+
+use common::{engine, json, setup, start, train};
+use pollster::block_on;
+use serde_json::json;
+
+#[test]
+fn what_is_shown_of_a_plan_agrees_with_itself() {
+    let engine = engine();
+    for (key, value) in [
+        ("/memory/checkpoint", json!("auto")),
+        ("/memory/checkpoint", json!("block")),
+        ("/train/micro_batch", json!(2)),
+    ] {
+        let shown = json(&engine.plan(&setup(&[(key, value)])).unwrap());
+        assert_eq!(shown["fits"], true);
+        assert!(shown["nearest"].is_null());
+        let classes = shown["by_class"].as_object().unwrap();
+        let names = ["weight", "gradient", "optimizer", "activation", "workspace", "input"];
+        assert!(
+            classes.len() == names.len() && names.iter().all(|name| classes.contains_key(*name))
+        );
+        let steps = shown["steps"].as_array().unwrap();
+        let tensors = shown["tensors"].as_array().unwrap();
+        let timeline = shown["timeline"].as_array().unwrap();
+        assert_eq!(steps.len(), timeline.len());
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        let peak = number(&shown["peak_bytes"]);
+        assert!(timeline.iter().all(|live| number(live) <= peak));
+        let (mut read, mut made) = (0, 0);
+        for (index, tensor) in tensors.iter().enumerate() {
+            let (birth, death) = (number(&tensor["birth"]), number(&tensor["death"]));
+            assert!(birth <= death && (death as usize) < steps.len(), "{tensor}");
+            assert!(number(&tensor["offset"]) + number(&tensor["bytes"]) <= peak, "{tensor}");
+            assert!(classes.contains_key(tensor["class"].as_str().unwrap()));
+            for step in tensor["read_by"].as_array().unwrap() {
+                let reads = steps[number(step) as usize]["reads"].as_array().unwrap();
+                assert!(reads.contains(&json!(index)), "{tensor}");
+                read += 1;
+            }
+            if let Some(by) = tensor["made_by"].as_u64() {
+                made += 1;
+                assert_eq!(by, birth, "{tensor}");
+            } else {
+                assert_eq!(tensor["persistent"], true, "{tensor}");
+            }
+            let remade = tensor["recompute_flops"].as_u64().is_some();
+            assert_eq!(remade, tensor["class"] == "activation", "{tensor}");
+        }
+        let reads: usize = steps.iter().map(|step| step["reads"].as_array().unwrap().len()).sum();
+        assert!(reads == read && made > 10);
+        for step in steps {
+            assert!(!step["writes"].as_array().unwrap().is_empty(), "{step}");
+            let phases = ["forward", "backward", "recompute", "update"];
+            assert!(phases.contains(&step["phase"].as_str().unwrap()));
+        }
+        assert!(shown["predicted_step_s"].as_f64().unwrap() > 0.0);
+        assert!(number(&shown["lower_bound_bytes"]) <= peak);
+    }
+}
+
+#[test]
+fn a_budget_that_nothing_meets_is_refused_with_a_setup_that_fits() {
+    let mut engine = engine();
+    let whole = json(&engine.plan(&setup(&[])).unwrap());
+    let none = json(&engine.plan(&setup(&[("/memory/budget", json!(1))])).unwrap());
+    let smallest = none["smallest_bytes"].as_u64().unwrap();
+    assert_eq!((&none["fits"], &none["peak_bytes"]), (&json!(false), &json!(smallest)));
+    assert!(none["nearest"].is_null() && smallest < whole["peak_bytes"].as_u64().unwrap());
+    let exact = json(&engine.plan(&setup(&[("/memory/budget", json!(smallest))])).unwrap());
+    assert_eq!((&exact["fits"], &exact["peak_bytes"]), (&json!(true), &json!(smallest)));
+    let tight = setup(&[("/memory/budget", json!(smallest - 1))]);
+    let error = block_on(engine.start(&tight, None, None)).unwrap_err();
+    let refusal: serde_json::Value = serde_json::from_str(&error.to_string()).unwrap();
+    assert!(refusal["smallest_bytes"].as_u64().unwrap() > 0 && refusal["what"].is_string());
+    let nearest = refusal["nearest"].to_string();
+    assert_eq!(json(&engine.plan(&nearest).unwrap())["fits"], true, "{refusal}");
+    // The refused start left the device as it was.
+    start(&mut engine, &nearest);
+}
+
+#[test]
+fn what_is_planned_is_what_is_allocated() {
+    let mut engine = engine();
+    let started = start(&mut engine, &setup(&[]));
+    assert_eq!(started["predicted_bytes"], started["allocated_bytes"]);
+    assert_eq!(json(&engine.plan(&setup(&[])).unwrap())["peak_bytes"], started["predicted_bytes"]);
+    assert!(
+        started["tokens_in_data"].as_u64().unwrap()
+            > 9 * started["heldout_tokens"].as_u64().unwrap() / 2
+    );
+    assert_eq!(started["step"], 0);
+}
+
+#[test]
+fn a_small_gpt_learns_and_talks() {
+    let mut engine = engine();
+    start(&mut engine, &setup(&[]));
+    let before = block_on(engine.evaluate()).unwrap();
+    let losses = train(&mut engine, 60);
+    assert!(losses[0] > 5.0 && losses[59] < 4.0, "{losses:?}");
+    let after = block_on(engine.evaluate()).unwrap();
+    assert!(after < before - 1.0, "{before} to {after}");
+    let text = block_on(engine.sample("let ", 20, 0.8, 7)).unwrap();
+    assert!(!text.is_empty());
+    assert!(block_on(engine.accuracy()).unwrap_err().to_string().contains("no answers"));
+    // Steps end where the schedule does.
+    assert_eq!(block_on(engine.step(1000)).unwrap().last().unwrap().step, 80);
+    assert!(block_on(engine.step(1)).unwrap().is_empty());
+}
+
+#[test]
+fn a_task_is_learnt_and_its_answers_are_counted() {
+    let mut engine = engine();
+    let setup = setup(&[
+        ("/data/kind", json!("reverse")),
+        ("/train/steps", json!(600)),
+        ("/train/lr", json!(3e-3)),
+        ("/model/context", json!(28)),
+        ("/train/batch", json!(16)),
+    ]);
+    start(&mut engine, &setup);
+    let first = block_on(engine.accuracy()).unwrap();
+    train(&mut engine, 600);
+    let (loss, last) = (block_on(engine.evaluate()).unwrap(), block_on(engine.accuracy()).unwrap());
+    assert!(first < 0.1 && last > 0.5, "accuracy {first} to {last}, held-out loss {loss}");
+    let shown = block_on(engine.sample("", 100, 0.8, 1)).unwrap();
+    assert!(shown.lines().count() == 6 && shown.contains('>'), "{shown}");
+}
+
+#[test]
+fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
+    let mut engine = engine();
+    for message in [
+        block_on(engine.step(1)).unwrap_err().to_string(),
+        block_on(engine.checkpoint()).unwrap_err().to_string(),
+    ] {
+        assert!(message.contains("start one first"), "{message}");
+    }
+    for (setup, words) in [
+        (r#"{"train": {"lerning_rate": 1}}"#, "unknown setting `train.lerning_rate`"),
+        (r#"{"model": {"layer": 1}}"#, "did you mean `model.layers`?"),
+        (r#"{"modle": {}}"#, "did you mean `model`?"),
+        (r#"{"model": {"layers": "two"}}"#, "`model.layers`"),
+        (r#"{"train": {"optimizer": "adam"}}"#, "did you mean \"adamw\"?"),
+        (r#"{"data": {"kind": "sorted"}}"#, "did you mean \"sort\"?"),
+        (r#"{"train": {"batch": 6, "micro_batch": 4}}"#, "divide the batch"),
+        (r#"{"model": {"heads": 0}}"#, "`heads`"),
+        (r#"{"model": {"channels": 0}}"#, "`channels`"),
+        (r#"{"memory": {"checkpoint": "some"}}"#, "checkpoint \"some\""),
+        (r#"{"memory": {"loss_chunk": 0}}"#, "at least 1"),
+        (r#"{"train": {"lr": -1}}"#, "`lr`"),
+        ("[]", "object"),
+        ("{", "JSON"),
+    ] {
+        let message = engine.plan(setup).unwrap_err().to_string();
+        assert!(message.contains(words), "{setup}: {message}");
+    }
+    let text = setup(&[("/data/kind", json!("text"))]);
+    for (given, words) in [(None, "give a text"), (Some(b"short".to_vec()), "holds 4 tokens")] {
+        let message = block_on(engine.start(&text, given, None)).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn presets_are_offered_with_setups_that_can_be_planned() {
+    let engine = engine();
+    let info = engine.info();
+    assert_eq!(
+        (&info["device"], &info["reason"]),
+        (&json!("cpu"), &json!("the processor was asked for"))
+    );
+    let presets = info["presets"].as_array().unwrap();
+    assert!(presets.len() > 10);
+    assert!(presets[0]["name"].as_str().unwrap().ends_with("tiny"), "{}", presets[0]["name"]);
+    let largest = presets.iter().find(|preset| preset["name"] == info["largest_fitting_preset"]);
+    assert!(largest.is_some(), "{info}");
+    let tiny = presets[0]["setup"].to_string();
+    assert_eq!(json(&engine.plan(&tiny).unwrap())["fits"], true);
+}

@@ -1,0 +1,292 @@
+//! `cargo xtask web`: the engine as WebAssembly, its bindings and the page, into `web/page/dist`; and a small
+//! server for it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tiny_http::{Header, Request, Response, Server};
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::{cargo, root};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Profile of the workspace's Cargo.toml.
+const PROFILE: &str = "web";
+const PACKAGE: &str = "tightrope-web";
+/// Name of the module and of its bindings.
+const NAME: &str = "tightrope_web";
+/// Every browser with WebGPU has these.
+const FEATURES: [&str; 7] = [
+    "--enable-simd",
+    "--enable-bulk-memory",
+    "--enable-multivalue",
+    "--enable-mutable-globals",
+    "--enable-nontrapping-float-to-int",
+    "--enable-reference-types",
+    "--enable-sign-ext",
+];
+/// What a visitor may have to load of the engine, compressed.
+const LARGEST: usize = 3 << 20;
+/// Where the page is served unless a port is given.
+const PORT: u16 = 8080;
+
+/// Builds the page and, with `--serve [PORT]`, serves it.
+///
+/// # Errors
+/// A tool that is missing and can't be installed, or fails.
+pub fn run(options: &[String]) -> anyhow::Result<bool> {
+    let port = match options {
+        [] => None,
+        [serve] if serve == "--serve" => Some(PORT),
+        [serve, port] if serve == "--serve" => {
+            Some(port.parse().with_context(|| format!("`{port}` is no port"))?)
+        }
+        _ => bail!("usage: cargo xtask web [--serve [PORT]]"),
+    };
+    let page = root().join("web").join("page");
+    let module = compile()?;
+    let bindings = page.join("src").join("wasm");
+    bind(&module, &bindings)?;
+    let module = bindings.join(format!("{NAME}_bg.wasm"));
+    shrink(&module)?;
+    measure(&module)?;
+    build_page(&page)?;
+    match port {
+        Some(port) => serve(&page.join("dist"), port),
+        None => Ok(true),
+    }
+}
+
+/// Builds the module and gives its path.
+fn compile() -> anyhow::Result<PathBuf> {
+    let target_dir = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), PathBuf::from)
+        .join(PROFILE);
+    let mut command = Command::new(cargo());
+    command
+        .args(["build", "--locked", "--package", PACKAGE, "--lib", "--profile", PROFILE])
+        .args(["--target", TARGET, "--target-dir"])
+        .arg(&target_dir)
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Ctarget-feature=+simd128")
+        .current_dir(root());
+    if !has_target()? {
+        with_debian_rust(&mut command)?;
+    }
+    done(&mut command)?;
+    Ok(target_dir.join(TARGET).join(PROFILE).join(format!("{NAME}.wasm")))
+}
+
+/// Whether the toolchain has the target, after an attempt to add it.
+fn has_target() -> anyhow::Result<bool> {
+    let installed = || -> anyhow::Result<bool> {
+        let words = ["--print", "target-libdir", "--target", TARGET];
+        let output = Command::new("rustc").args(words).output().context("can't start rustc")?;
+        let folder = String::from_utf8_lossy(&output.stdout);
+        Ok(output.status.success() && Path::new(folder.trim()).is_dir())
+    };
+    if installed()? {
+        return Ok(true);
+    }
+    println!("installing the target {TARGET}");
+    let added = Command::new("rustup").args(["target", "add", TARGET]).status();
+    Ok(added.is_ok_and(|status| status.success()) && installed()?)
+}
+
+/// Where rustup can't fetch the target, Debian's compiler builds the standard library from its source.
+fn with_debian_rust(command: &mut Command) -> anyhow::Result<()> {
+    const RUSTC: &str = "/usr/bin/rustc";
+    let source = Path::new("/usr/lib/rustlib/src/rust/library");
+    if !(Path::new(RUSTC).exists() && source.exists()) {
+        install(&["rustc-web", "rust-web-src", "lld"])?;
+    }
+    let linker = Command::new("rustc").args(["--print", "target-libdir"]).output()?;
+    let libraries = PathBuf::from(String::from_utf8_lossy(&linker.stdout).trim());
+    let linker = libraries.with_file_name("bin").join("rust-lld");
+    command
+        .args(["-Zbuild-std=std,panic_abort"])
+        .env("RUSTC", RUSTC)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+    Ok(())
+}
+
+/// Installs packages of the system where that's possible without asking.
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    println!("installing {}", packages.join(", "));
+    let installed = Command::new("apt-get").args(["install", "--yes"]).args(packages).status();
+    ensure!(
+        installed.is_ok_and(|status| status.success()),
+        "these packages are needed: {}; install them, e.g. with apt-get as root",
+        packages.join(", ")
+    );
+    Ok(())
+}
+
+/// Makes the bindings. The crate that does it is of the version that the module was made with.
+fn bind(module: &Path, folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    Bindgen::new()
+        .input_path(module)
+        .out_name(NAME)
+        .web(true)?
+        .typescript(false)
+        .generate(folder)
+        .context("can't make the bindings")
+}
+
+/// Runs wasm-opt over the module, which is optional: it takes a quarter off.
+fn shrink(module: &Path) -> anyhow::Result<()> {
+    let missing = || Command::new("wasm-opt").arg("--version").output().is_err();
+    if missing() && install(&["binaryen"]).is_err() {
+        println!("wasm-opt isn't there (Debian's package binaryen): the module stays larger");
+        return Ok(());
+    }
+    done(Command::new("wasm-opt").args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
+}
+
+/// Prints the module's size.
+///
+/// # Errors
+/// More than [`LARGEST`], compressed.
+fn measure(module: &Path) -> anyhow::Result<()> {
+    let bytes = fs::read(module)?;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&bytes)?;
+    let compressed = encoder.finish()?.len();
+    let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    println!(
+        "{}: {:.2} MiB, {:.2} MiB with gzip",
+        module.display(),
+        mebibytes(bytes.len()),
+        mebibytes(compressed)
+    );
+    ensure!(compressed <= LARGEST, "{compressed} bytes compressed are more than {LARGEST}");
+    Ok(())
+}
+
+fn build_page(page: &Path) -> anyhow::Result<()> {
+    let npm = |words: &[&str]| {
+        done(Command::new("npm").args(words).current_dir(page))
+            .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
+    };
+    // npm notes what it installed; what is up to date isn't installed again.
+    let modified = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let installed = modified(page.join("node_modules").join(".package-lock.json"));
+    if installed.is_none() || installed < modified(page.join("package-lock.json")) {
+        npm(&["ci", "--no-audit", "--no-fund"])?;
+    }
+    npm(&["run", "build"])
+}
+
+fn done(command: &mut Command) -> anyhow::Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.status().with_context(|| format!("can't start {shown}"))?;
+    ensure!(status.success(), "{shown} failed with {status}");
+    Ok(())
+}
+
+/// Serves the files of `folder` on this machine alone, isolated from other origins, until it's stopped.
+fn serve(folder: &Path, port: u16) -> anyhow::Result<bool> {
+    let server = Server::http(("127.0.0.1", port))
+        .map_err(|error| anyhow::anyhow!("can't serve on port {port}: {error}"))?;
+    println!("http://localhost:{port}/");
+    for request in server.incoming_requests() {
+        // Who has gone away needs no answer.
+        let _ = answer(folder, request);
+    }
+    Ok(true)
+}
+
+fn answer(folder: &Path, request: Request) -> std::io::Result<()> {
+    let found =
+        file(folder, request.url()).and_then(|path| Some((kind(&path), fs::read(path).ok()?)));
+    let (status, kind, body) = match found {
+        Some((kind, body)) => (200, kind, body),
+        None => (404, "text/plain", b"not found\n".to_vec()),
+    };
+    let mut response = Response::from_data(body).with_status_code(status);
+    for (name, value) in [
+        ("Content-Type", kind),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Cross-Origin-Embedder-Policy", "require-corp"),
+        ("Cache-Control", "no-cache"),
+        ("X-Content-Type-Options", "nosniff"),
+    ] {
+        let header = Header::from_bytes(name, value).expect("these are plain ASCII");
+        response.add_header(header);
+    }
+    request.respond(response)
+}
+
+/// The file of `folder` that a URL names; none outside of it.
+fn file(folder: &Path, url: &str) -> Option<PathBuf> {
+    let path = url.split(['?', '#']).next()?.trim_start_matches('/');
+    let safe = path.split('/').all(|part| part != ".." && !part.contains(['\\', ':', '%', '\0']));
+    let path = if path.is_empty() { "index.html" } else { path };
+    let path = folder.join(path);
+    (safe && path.is_file()).then_some(path)
+}
+
+fn kind(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("json" | "webmanifest") => "application/json",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("woff2") => "font/woff2",
+        Some("woff") => "font/woff",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn get(port: u16, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn files_come_with_the_headers_of_isolation_and_nothing_outside_does() {
+        let folder = std::env::temp_dir().join(format!("tightrope-serve-{}", std::process::id()));
+        fs::create_dir_all(folder.join("assets")).unwrap();
+        fs::write(folder.join("index.html"), "<title>page</title>").unwrap();
+        fs::write(folder.join("assets/a.wasm"), "wasm").unwrap();
+        let server = Server::http("127.0.0.1:0").unwrap();
+        let port = server.server_addr().to_ip().unwrap().port();
+        let served = folder.clone();
+        let thread = std::thread::spawn(move || {
+            for request in server.incoming_requests().take(4) {
+                answer(&served, request).unwrap();
+            }
+        });
+        let index = get(port, "/?a=b");
+        assert!(index.starts_with("HTTP/1.1 200") && index.contains("<title>page"), "{index}");
+        assert!(index.contains("Cross-Origin-Opener-Policy: same-origin"), "{index}");
+        assert!(index.contains("Cross-Origin-Embedder-Policy: require-corp"), "{index}");
+        assert!(get(port, "/assets/a.wasm").contains("application/wasm"));
+        assert!(get(port, "/../../etc/passwd").starts_with("HTTP/1.1 404"));
+        assert!(get(port, "/assets/%2e%2e/index.html").starts_with("HTTP/1.1 404"));
+        thread.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
