@@ -1,7 +1,8 @@
 // Causal attention. Scores are made in tiles of ROWS by ROWS and never stored; see ops/attention.rs for the formulas.
 //
 // Packed projections (B, T, PACKED): HEADS queries, KV_HEADS keys, KV_HEADS values of HEAD_DIM channels a row.
-// Exponentials are of base 2: `params.scale2` is log2(e)/√HEAD_DIM.
+// `statistics` holds numbers of all sequences, also where a launch makes `sequences` of them from `first` on: the logs
+// of normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2: `params.scale2` is log2(e)/√HEAD_DIM.
 //
 // forward, grad_queries, grad_keys: a workgroup makes the ROWS rows of one head that it owns (queries, or keys in
 // grad_keys) and goes over the other rows that attend or are attended to, ROWS at a time. Its threads form a square of
@@ -53,12 +54,12 @@ fn dout_four(batch: u32, row: u32, head: u32, four: u32) -> vec4<f32> {
 
 // The log of a query's normaliser.
 fn lse_index(batch: u32, head: u32, row: u32) -> u32 {
-    return (batch * HEADS + head) * params.time + row;
+    return ((params.first + batch) * HEADS + head) * params.time + row;
 }
 
-// What the gradient of a query's scores subtracts; all of them follow the logs of normalisers.
+// What the gradient of a query's scores subtracts.
 fn delta_index(batch: u32, head: u32, row: u32) -> u32 {
-    return ((params.sequences + batch) * HEADS + head) * params.time + row;
+    return params.deltas + lse_index(batch, head, row);
 }
 
 // ---- Tiles of rows ----

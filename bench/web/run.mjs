@@ -2,8 +2,8 @@
 //
 //   node run.mjs [--rounds N] [--only name,name] [--adapter swiftshader|default] [--chromium PATH]
 //
-// Prints a table. Writes bench/results/web-DATE.json, unless --only leaves contestants out. Tightrope's module is
-// built by `cargo xtask web`.
+// Prints a table. Writes bench/results/web-DATE.json, unless --only leaves contestants out. Tightrope's module
+// is built by `cargo xtask web`.
 
 import { createServer } from "node:http";
 import { existsSync } from "node:fs";

@@ -8,6 +8,8 @@
 //! H queries, then G keys, then G values. Query head h reads key-value head ⌊h·G/H⌋. No backend may store
 //! more scores than one tile of queries against its keys (Dao et al. 2022).
 
+use std::ops::Range;
+
 use super::layout::row_windows;
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit, whole,
@@ -120,12 +122,22 @@ const THREADS: u32 = 64;
 /// Names that the kernel file has for tensors.
 const OPERANDS: [&str; 7] = ["qkv", "out", "dout", "statistics", "keys", "values", "position"];
 
-/// Sequences of one launch, their positions, and those that a cache has room for.
+/// Sequences of one launch, the first of them, their positions, and those that a cache has room for.
 #[derive(Clone, Copy)]
 struct Extents {
+    first: u64,
     sequences: u64,
     time: u64,
     capacity: u64,
+    /// Where the second kind of statistics begins.
+    deltas: u64,
+}
+
+impl Extents {
+    fn new(range: &Range<u64>, time: u64) -> Self {
+        let sequences = range.end - range.start;
+        Self { first: range.start, sequences, time, capacity: 0, deltas: 0 }
+    }
 }
 
 impl Attention {
@@ -142,9 +154,11 @@ impl Attention {
             .constant("KV_HEADS", self.kv_heads as u64)
             .constant("HEAD_DIM", self.head_dim as u64)
             .constant("ROWS", TILE)
+            .param("first", extents.first)
             .param("sequences", extents.sequences)
             .param("time", extents.time)
             .param("capacity", extents.capacity)
+            .param("deltas", extents.deltas)
             .real("scale", self.scale())
             .real("scale2", self.scale() * std::f64::consts::LOG2_E);
         let numbers = |name: &str| matches!(name, "statistics" | "position");
@@ -253,16 +267,16 @@ impl Rule for Attention {
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let [qkv, lse] = [Place::input(0, inputs[0]), Place::output(1, outputs[1])];
         let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
-        let [packed, columns, heads] =
-            [self.packed(), self.heads * self.head_dim, self.heads].map(|n| n as u64 * time);
+        let [packed, columns] =
+            [self.packed(), self.heads * self.head_dim].map(|n| n as u64 * time);
         let flops = Attention::cost(self, inputs[0], 2) / batch.max(1);
         let mut launches = Launches::new();
         let out = Place::output(0, outputs[0]);
         launches.by_rows(limits, out, self.head_dim as u64, false, |launches, out| {
-            let tensors = [(qkv.dtype, packed), (out.dtype, columns), (lse.dtype, heads)];
+            let tensors = [(qkv.dtype, packed), (out.dtype, columns)];
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
-                let extents = Extents { sequences: range.end - range.start, time, capacity: 0 };
+                let extents = Extents::new(&range, time);
                 let entries = ["forward", "forward_direct"];
                 launches.push(self.kernel(
                     self.rows_of(limits, entries, self.heads, extents),
@@ -270,7 +284,7 @@ impl Rule for Attention {
                     &[
                         ("qkv", window(qkv, packed)),
                         ("out", window(out, columns)),
-                        ("statistics", window(lse, heads)),
+                        ("statistics", lse),
                     ],
                     flops * extents.sequences,
                 ));
@@ -349,34 +363,32 @@ impl Rule for AttentionGrad {
         let op = &self.0;
         let [qkv, out, lse, dout] = [0, 1, 2, 3].map(|index| Place::input(index, inputs[index]));
         let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
-        let [packed, columns, heads] =
-            [op.packed(), op.heads * op.head_dim, op.heads].map(|n| n as u64 * time);
+        let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * time);
         let flops = |products| op.cost(inputs[0], products) / batch.max(1);
         let mut launches = Launches::new();
         // The logs of normalisers, and after them what the gradients of scores subtract.
-        let statistics = launches.scratch(DType::F32, 2 * batch * heads);
+        let count = lse.elements;
+        let statistics =
+            launches.scratch(DType::F32, count.next_multiple_of(lse.granule()) + count);
+        let deltas = statistics.elements - count;
+        launches.push(convert(limits, lse, statistics.window(0..count)));
         let dqkv = Place::output(0, outputs[0]);
         launches.by_rows(limits, dqkv, op.head_dim as u64, false, |launches, dqkv| {
             let tensors = [(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
-            let tensors = [&tensors[..], &[(lse.dtype, 2 * heads)]].concat();
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
-                let extents = Extents { sequences: range.end - range.start, time, capacity: 0 };
-                let rows = extents.sequences * heads;
-                let statistics = statistics.window(0..2 * rows);
-                launches.push(convert(limits, window(lse, heads), statistics.window(0..rows)));
-                let threads = THREADS.min(limits.workgroup);
+                let extents = Extents { deltas, ..Extents::new(&range, time) };
+                let statistics = ("statistics", statistics);
                 let [qkv, out] = [("qkv", window(qkv, packed)), ("out", window(out, columns))];
-                let [dout, statistics] =
-                    [("dout", window(dout, columns)), ("statistics", statistics)];
-                let groups = rows.div_ceil(threads.into());
+                let [dout, dqkv] = [("dout", window(dout, columns)), ("out", window(dqkv, packed))];
+                let threads = THREADS.min(limits.workgroup);
+                let rows = extents.sequences * op.heads as u64 * time;
                 launches.push(op.kernel(
-                    ("grad_delta", threads, groups),
+                    ("grad_delta", threads, rows.div_ceil(threads.into())),
                     extents,
                     &[out, dout, statistics],
                     2 * extents.sequences * columns,
                 ));
-                let dqkv = ("out", window(dqkv, packed));
                 for (entries, heads, products) in [
                     (["grad_queries", "grad_queries_direct"], op.heads, 3),
                     (["grad_keys", "grad_keys_direct"], op.kv_heads, 4),
@@ -499,8 +511,8 @@ impl Rule for CachedAttention {
             let tensors = [&tensors[..], &[(out.dtype, columns)]].concat();
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
-                let sequences = range.end - range.start;
-                let extents = Extents { sequences, time: new, capacity };
+                let extents = Extents { capacity, ..Extents::new(&range, new) };
+                let sequences = extents.sequences;
                 let operands = [
                     ("qkv", window(qkv, packed)),
                     ("keys", window(keys, cache)),

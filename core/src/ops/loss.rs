@@ -207,7 +207,7 @@ impl<'a> Chunks<'a> {
             bias: None,
             extents: Self::extents(rows, self.padded, self.columns),
             accumulate: false,
-            sliced: false,
+            in_order: true,
         };
         product.push(self.limits, launches);
     }
@@ -221,7 +221,7 @@ impl<'a> Chunks<'a> {
             bias: None,
             extents: Self::extents(rows, self.columns, self.padded),
             accumulate: false,
-            sliced: false,
+            in_order: true,
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Chunks<'a> {
             bias: None,
             extents: Self::extents(self.padded, self.columns, rows),
             accumulate: accumulate || start > 0,
-            sliced: false,
+            in_order: true,
         };
         product.push(self.limits, launches);
     }
@@ -343,7 +343,7 @@ impl Rule for LinearCrossEntropyGrad {
         let (dloss, dx) = (Place::input(3, inputs[3]), Place::output(1, outputs[1]));
         let dw = Place::output(2, outputs[2]);
         // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let cut = chunks.dx(dx, 0, chunks.rows, chunks.x).cuts_sum(limits);
+        let cut = dx.dtype != DType::F32 && chunks.w.bytes().1 > limits.binding_bytes;
         let columns = if cut { 1 } else { chunks.columns };
         let mut launches = Launches::new();
         launches.by_rows(limits, dx, columns, false, |launches, dx| {

@@ -248,7 +248,7 @@ impl Rule for MatMul {
             bias: self.bias.then(|| Place::input(2, inputs[2])),
             extents,
             accumulate: self.accumulate,
-            sliced: true,
+            in_order: false,
         };
         let mut launches = Launches::new();
         let out = Place::output(0, outputs[0]);

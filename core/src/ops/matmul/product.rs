@@ -83,9 +83,10 @@ pub(crate) struct Product {
     pub extents: Matrices,
     /// The product is added to what `out` holds.
     pub accumulate: bool,
-    /// Slices of K may be summed apart, and those sums added. Otherwise a sum goes on from what `out` holds, so
-    /// that several products over parts of K, each a multiple of four, give the bits of one.
-    pub sliced: bool,
+    /// Every sum goes on from what `out` holds, up in K, in the same way for any number of rows: products over
+    /// some of the rows, or over parts of K that are multiples of four, give the bits of one product. Otherwise
+    /// few rows or few tiles are summed in slices of K.
+    pub in_order: bool,
 }
 
 /// Ranges of `step` indices that cover an axis.
@@ -199,9 +200,9 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(limits: &Limits, m: usize) -> Self {
+    fn new(limits: &Limits, m: usize, in_order: bool) -> Self {
         let tile = limits.tile;
-        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup {
+        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !in_order {
             return Self {
                 entry: "narrow",
                 threads: NARROW_THREADS,
@@ -221,10 +222,10 @@ impl Shape {
 impl Part {
     fn push_whole(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.product.extents;
-        let shape = Shape::new(limits, m);
+        let shape = Shape::new(limits, m, self.product.in_order);
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
-        let slices = if shape.entry == "tiled" && self.product.sliced {
+        let slices = if shape.entry == "tiled" && !self.product.in_order {
             let room = SLICE_BYTES.min(limits.binding_bytes) / (outputs * 4).max(1);
             (ENOUGH_GROUPS / (tiles as u64).max(1)).min(k as u64 / SMALLEST_SLICE).min(room)
         } else {
