@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for _ in 0..=repeats {
                 let start = Instant::now();
                 device.run(0, 0..1)?;
-                pollster::block_on(device.read(&[0..4]))?;
+                pollster::block_on(device.read(std::slice::from_ref(&(0..4))))?;
                 best = best.min(start.elapsed().as_secs_f64());
             }
             let rate = 2.0 * (m * n * k) as f64 / best / 1e9;

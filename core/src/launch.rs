@@ -49,6 +49,11 @@ pub struct Tile {
 }
 
 impl Tile {
+    /// Whether the threads of a workgroup share what they load.
+    pub fn shares(&self) -> bool {
+        self.entry == "tiled"
+    }
+
     /// Threads of a workgroup.
     pub fn threads(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)

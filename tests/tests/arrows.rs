@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("tightrope", COMMAND_LINE),
     ("conformance", ENGINE),
+    ("conformance-browser", &["conformance", "tightrope-core", "tightrope-backend-wgpu"]),
     ("xtask", &[]),
 ];
 

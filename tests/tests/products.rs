@@ -6,9 +6,7 @@ use conformance::values;
 use tightrope_backend_wgpu::tiles::CANDIDATES;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::launch::Tile;
-use tightrope_core::ops::{
-    Case, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul, Sample,
-};
+use tightrope_core::ops::{Case, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul, Sample};
 use tightrope_core::{Class, DType, Graph, Plan, Session, Type, plan};
 
 fn open(tile: Tile) -> Wgpu {

@@ -10,6 +10,7 @@ use wasm_bindgen::prelude::*;
 use crate::device::{Armed, Choice, Devices, Moment};
 use crate::engine::{self, Stats};
 use crate::error::{self, Error};
+use crate::product;
 
 #[wasm_bindgen]
 extern "C" {
@@ -27,6 +28,24 @@ pub struct Engine {
     closed: Cell<bool>,
     armed: Armed,
     stats: Rc<Stats>,
+}
+
+/// What timing products came to.
+#[wasm_bindgen]
+pub struct Products {
+    /// Milliseconds of one.
+    #[wasm_bindgen(readonly)]
+    pub ms: f64,
+    product: Vec<f32>,
+}
+
+#[wasm_bindgen]
+impl Products {
+    /// The product.
+    #[wasm_bindgen(getter)]
+    pub fn product(&self) -> Vec<f32> {
+        self.product.clone()
+    }
 }
 
 /// What is thrown: an `Error` with the message.
@@ -164,6 +183,18 @@ impl Engine {
     /// How often a device took the place of a lost one.
     pub fn recoveries(&self) -> u32 {
         self.stats.recoveries.get()
+    }
+
+    /// Times products of two square f32 matrices on the browser's GPU.
+    pub async fn bench_matmul(
+        &self,
+        a: Vec<f32>,
+        b: Vec<f32>,
+        extent: u32,
+        runs: u32,
+    ) -> Result<Products, JsError> {
+        let timed = product::time(&a, &b, extent as usize, runs).await?;
+        Ok(Products { ms: timed.ms, product: timed.product })
     }
 
     /// Frees the device and the run.

@@ -7,6 +7,7 @@
 //! | [`corpus`] | text and tasks to train on |
 //! | [`device`] | opens WebGPU or the processor; makes a device go away, for tests |
 //! | [`engine`] | what the page asks for: start, step, evaluate, sample, save |
+//! | [`product`] | times a matrix product, to compare with others |
 //! | `run` | a run on a device, and its way back from a lost one |
 //! | `checkpoint` | a run to and from one file |
 //!
@@ -21,6 +22,7 @@ pub mod device;
 pub mod engine;
 mod error;
 pub mod planning;
+pub mod product;
 mod run;
 pub mod setup;
 

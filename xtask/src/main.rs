@@ -23,6 +23,7 @@ usage: cargo xtask TASK
   picture   plans as pictures, into docs/plan.svg
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
+              --test                   and run the tests of both in Chromium
 ";
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some(("test", [])) => test::run(),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),
+        Some(("web", [test])) if test == "--test" => test::run_in_browser(),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every stage of the checks, then one line that counts all tests.
 //!
-//! Nothing but Rust is needed. A stage that fails doesn't keep the next from running, so that one run
-//! shows everything that is wrong.
+//! Rust and Node.js are needed; a browser and a Vulkan driver are installed where they're missing. A stage
+//! that fails doesn't keep the next from running, so that one run shows everything that is wrong.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::{cargo, root};
+use crate::{cargo, root, web};
 
 /// One command of the checks.
 struct Stage {
@@ -54,18 +54,14 @@ const STAGES: [Stage; 5] = [
 /// When cargo can't be started.
 pub fn run() -> anyhow::Result<bool> {
     let mut total = Counts::default();
-    for stage in &STAGES {
-        let start = Instant::now();
-        println!("\n== {} ==", stage.name);
-        let (passed, mut counts) = run_stage(stage)?;
-        let silent = stage.tests && counts.runners == 0;
-        if counts.failed == 0 && (silent || !passed) {
-            println!("stage `{}` {}", stage.name, if passed { "ran no test" } else { "failed" });
-            counts.failed = 1;
-        }
-        println!("== {}: {:.0} s ==", stage.name, start.elapsed().as_secs_f64());
-        total.add(counts);
+    // What can't be installed shows as tests that fail.
+    if let Err(error) = web::prepare() {
+        println!("{error:#}");
     }
+    for stage in &STAGES {
+        total.add(timed(stage.name, stage.tests, || run_stage(stage))?);
+    }
+    total.add(timed("tests in a browser", true, browser)?);
     if total.ignored > 0 {
         println!("{} ignored", total.ignored);
     }
@@ -73,14 +69,67 @@ pub fn run() -> anyhow::Result<bool> {
     Ok(total.failed == 0)
 }
 
-/// Runs a stage, its output shown as it comes, and counts the tests it reports.
+/// Runs one stage under a headline. It fails where it says so, or `tests` and reports none.
+fn timed(
+    name: &str,
+    tests: bool,
+    stage: impl FnOnce() -> anyhow::Result<(bool, Counts)>,
+) -> anyhow::Result<Counts> {
+    let start = Instant::now();
+    println!("\n== {name} ==");
+    let (passed, mut counts) = stage()?;
+    let silent = tests && counts.runners == 0;
+    if counts.failed == 0 && (silent || !passed) {
+        println!("stage `{name}` {}", if passed { "ran no test" } else { "failed" });
+        counts.failed = 1;
+    }
+    println!("== {name}: {:.0} s ==", start.elapsed().as_secs_f64());
+    Ok(counts)
+}
+
+/// Only the tests in a browser; `false` where one failed.
+///
+/// # Errors
+/// When a command can't be started.
+pub fn run_in_browser() -> anyhow::Result<bool> {
+    web::prepare()?;
+    let total = timed("tests in a browser", true, browser)?;
+    println!("{} passed, {} failed", total.passed, total.failed);
+    Ok(total.failed == 0)
+}
+
+/// Builds the modules and runs their tests and the page's in Chromium.
+fn browser() -> anyhow::Result<(bool, Counts)> {
+    let commands = match web::tests() {
+        Ok(commands) => commands,
+        Err(error) => {
+            println!("{error:#}");
+            return Ok((false, Counts::default()));
+        }
+    };
+    let (mut passed, mut counts) = (true, Counts::default());
+    for command in commands {
+        let (ended_well, reported) = counted(command)?;
+        passed &= ended_well && reported.runners > 0;
+        counts.add(reported);
+    }
+    Ok((passed, counts))
+}
+
 fn run_stage(stage: &Stage) -> anyhow::Result<(bool, Counts)> {
     let mut command = Command::new(cargo());
-    command.args(stage.words).current_dir(root()).stdout(Stdio::piped());
+    command.args(stage.words).current_dir(root());
     if !stage.rustdoc.is_empty() {
         command.env("RUSTDOCFLAGS", stage.rustdoc);
     }
-    let mut child = command.spawn().context("can't start cargo; is Rust installed?")?;
+    counted(command)
+}
+
+/// Runs a command, its output shown as it comes, and counts the tests it reports.
+fn counted(mut command: Command) -> anyhow::Result<(bool, Counts)> {
+    let shown = command.get_program().to_owned();
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("can't start {}", shown.display()))?;
     let mut counts = Counts::default();
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).split(b'\n') {
@@ -90,7 +139,7 @@ fn run_stage(stage: &Stage) -> anyhow::Result<(bool, Counts)> {
             counts.add(Counts::of_line(&line));
         }
     }
-    let status = child.wait().context("can't wait for cargo")?;
+    let status = child.wait().context("can't wait for a command")?;
     Ok((status.success(), counts))
 }
 

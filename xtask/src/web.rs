@@ -20,6 +20,8 @@ const PROFILE: &str = "web";
 const PACKAGE: &str = "tightrope-web";
 /// Name of the module and of its bindings.
 const NAME: &str = "tightrope_web";
+/// Package and name of the module that has the conformance cases.
+const CONFORMANCE: (&str, &str) = ("conformance-browser", "conformance_browser");
 /// Every browser with WebGPU has these.
 const FEATURES: [&str; 7] = [
     "--enable-simd",
@@ -48,28 +50,81 @@ pub fn run(options: &[String]) -> anyhow::Result<bool> {
         }
         _ => bail!("usage: cargo xtask web [--serve [PORT]]"),
     };
-    let page = root().join("web").join("page");
-    let module = compile()?;
-    let bindings = page.join("src").join("wasm");
-    bind(&module, &bindings)?;
-    let module = bindings.join(format!("{NAME}_bg.wasm"));
-    shrink(&module)?;
-    measure(&module)?;
-    build_page(&page)?;
+    let page = build()?;
     match port {
         Some(port) => serve(&page.join("dist"), port),
         None => Ok(true),
     }
 }
 
-/// Builds the module and gives its path.
-fn compile() -> anyhow::Result<PathBuf> {
+/// Builds the engine and the page, and gives the page's folder.
+///
+/// # Errors
+/// As [`run`].
+pub fn build() -> anyhow::Result<PathBuf> {
+    let page = root().join("web").join("page");
+    let bindings = page.join("src").join("wasm");
+    bind(&compile(PACKAGE, NAME)?, NAME, &bindings)?;
+    let module = bindings.join(format!("{NAME}_bg.wasm"));
+    shrink(&module)?;
+    measure(&module)?;
+    build_page(&page)?;
+    Ok(page)
+}
+
+/// The tests that run in a browser, as commands: the engine's and the page's.
+///
+/// # Errors
+/// As [`run`].
+pub fn tests() -> anyhow::Result<[Command; 2]> {
+    let page = build()?;
+    let modules = root().join("target").join("web").join("modules");
+    let (package, name) = CONFORMANCE;
+    bind(&compile(package, name)?, name, &modules.join("conformance"))?;
+    let engine = modules.join("engine");
+    fs::create_dir_all(&engine)?;
+    for file in [format!("{NAME}.js"), format!("{NAME}_bg.wasm")] {
+        fs::copy(page.join("src").join("wasm").join(&file), engine.join(&file))?;
+    }
+    let binary = crate::built()?;
+    let tests = root().join("tests");
+    let mut engine = Command::new("node");
+    engine.arg(tests.join("browser").join("run.mjs"));
+    engine.arg("--modules").arg(&modules).arg("--binary").arg(&binary);
+    let unsupported = tests.join("unsupported").join("wgpu.txt");
+    if unsupported.exists() {
+        engine.arg("--unsupported").arg(unsupported);
+    }
+    let mut end_to_end = Command::new("node");
+    end_to_end.arg("tests/e2e.mjs").current_dir(&page).env("TIGHTROPE_BINARY", &binary);
+    Ok([engine, end_to_end])
+}
+
+/// Installs what the tests run on, where it's missing: Chromium, and a Vulkan driver for the native half.
+///
+/// # Errors
+/// Where that can't be done.
+pub fn prepare() -> anyhow::Result<()> {
+    let missing: Vec<&str> = [
+        ("/usr/bin/chromium", "chromium"),
+        ("/usr/share/vulkan/icd.d", "mesa-vulkan-drivers"),
+        ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "libvulkan1"),
+    ]
+    .into_iter()
+    .filter(|(path, _)| !Path::new(path).exists())
+    .map(|(_, package)| package)
+    .collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// Builds a module and gives its path.
+fn compile(package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let target_dir = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join(PROFILE);
     let mut command = Command::new(cargo());
     command
-        .args(["build", "--locked", "--package", PACKAGE, "--lib", "--profile", PROFILE])
+        .args(["build", "--locked", "--package", package, "--lib", "--profile", PROFILE])
         .args(["--target", TARGET, "--target-dir"])
         .arg(&target_dir)
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Ctarget-feature=+simd128")
@@ -78,7 +133,7 @@ fn compile() -> anyhow::Result<PathBuf> {
         with_debian_rust(&mut command)?;
     }
     done(&mut command)?;
-    Ok(target_dir.join(TARGET).join(PROFILE).join(format!("{NAME}.wasm")))
+    Ok(target_dir.join(TARGET).join(PROFILE).join(format!("{name}.wasm")))
 }
 
 /// Whether the toolchain has the target, after an attempt to add it.
@@ -128,13 +183,13 @@ fn install(packages: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Makes the bindings. The crate that does it is of the version that the module was made with.
-fn bind(module: &Path, folder: &Path) -> anyhow::Result<()> {
+fn bind(module: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     Bindgen::new()
         .input_path(module)
-        .out_name(NAME)
+        .out_name(name)
         .web(true)?
         .typescript(false)
         .generate(folder)

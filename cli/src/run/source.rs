@@ -53,7 +53,7 @@ impl Source {
             let notes = skipped.iter().map(note).collect();
             return Self::of_checkpoint(checkpoint, notes);
         }
-        if path.is_file() || path.join(MANIFEST).exists() {
+        if is_archive(path) || path.join(MANIFEST).exists() {
             let checkpoint = Checkpoint::open(path)
                 .help("name the run directory to use its newest complete checkpoint")?;
             return Self::of_checkpoint(checkpoint, Vec::new());
@@ -208,7 +208,13 @@ impl Source {
 
 /// Whether `path` is a checkpoint by itself: an archive, or a directory that isn't a run's.
 pub fn is_checkpoint(path: &Path) -> bool {
-    path.is_file() || (path.join(MANIFEST).is_file() && !is_run(path))
+    is_archive(path) || (path.join(MANIFEST).is_file() && !is_run(path))
+}
+
+/// Whether `path` is a file that may hold a checkpoint.
+fn is_archive(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    path.is_file() && extension.is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
 
 /// Whether `path` is the directory of a run.
@@ -221,7 +227,7 @@ pub fn is_run(path: &Path) -> bool {
 /// # Errors
 /// A directory without a readable `config.json`.
 pub fn config_of(path: &Path) -> Result<ModelConfig, Failure> {
-    if is_run(path) || path.is_file() || path.join(MANIFEST).exists() {
+    if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
     read_config(path)

@@ -189,7 +189,7 @@ impl Attention {
         heads: usize,
         extents: Extents,
     ) -> (&'static str, u32, u64) {
-        let direct_pays = limits.tile.entry.starts_with("direct");
+        let direct_pays = !limits.tile.shares();
         let (entry, threads, rows) = if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
             (direct, STRIP, STRIP * ROWS_PER_THREAD)
         } else {

@@ -1,0 +1,45 @@
+//! Times matrix products alone, to compare a device's kernels with others'.
+
+use tightrope_backend_wgpu::{Options, Wgpu};
+use tightrope_core::ops::MatMul;
+use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, SessionError, Type, plan};
+
+use crate::clock::now;
+
+/// What came of timing.
+pub struct Timed {
+    /// Milliseconds of one product, from the first launch to the arrival of the last result, over their number.
+    pub ms: f64,
+    /// The product.
+    pub product: Vec<f32>,
+}
+
+/// Multiplies two square f32 matrices `runs` times on the browser's GPU.
+///
+/// # Errors
+/// Matrices of another extent, and those of the device.
+pub async fn time(a: &[f32], b: &[f32], extent: usize, runs: u32) -> Result<Timed, SessionError> {
+    let device = Wgpu::open(&Options::default()).await?;
+    let mut graph = Graph::new();
+    let matrix = Type::new(DType::F32, [extent, extent]);
+    let lhs = graph.persistent("a", matrix.clone(), Class::Input);
+    let rhs = graph.persistent("b", matrix, Class::Input);
+    graph.begin("product");
+    let product = graph.one(MatMul::new(DType::F32), &[lhs, rhs], "product")?;
+    graph.result(product);
+    let plan = Plan::new(graph, &plan::Options::default(), &device)?;
+    let boxed: Box<dyn Backend> = Box::new(device);
+    let mut session = Session::new(plan, boxed)?;
+    session.write_values(lhs, a)?;
+    session.write_values(rhs, b)?;
+    // The first compiles.
+    session.run("product")?;
+    session.read_scalars(&[product]).await?;
+    let start = now();
+    for _ in 0..runs.max(1) {
+        session.run("product")?;
+    }
+    session.read_scalars(&[product]).await?;
+    let ms = (now() - start) * 1e3 / f64::from(runs.max(1));
+    Ok(Timed { ms, product: session.read_values(product).await? })
+}
