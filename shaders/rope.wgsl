@@ -5,17 +5,6 @@
 const HALF: u32 = HEAD_DIM / 2u;
 const FOURS_OF_HALF: u32 = (HALF + 3u) / 4u;
 
-// 2π in two parts, of which the first times a small whole number is exact.
-const TURN_HIGH: f32 = 6.28125;
-const TURN_LOW: f32 = 0.0019353071795864769;
-const TURNS: f32 = 0.15915494309189535;
-
-// Sine and cosine of a device may be precise only within ±π.
-fn within_turn(angle: vec4<f32>) -> vec4<f32> {
-    let turns = round(angle * TURNS);
-    return (angle - turns * TURN_HIGH) - turns * TURN_LOW;
-}
-
 @compute @workgroup_size(WORKGROUP)
 fn rotate(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -40,10 +29,10 @@ fn rotate(
     let at = row * params.columns + (four / FOURS_OF_HALF) * HEAD_DIM + d;
     let position = f32(index_start(0u) + i32((params.first_row + row) % params.time));
     let exponent = vec4<f32>(vec4<u32>(0u, 1u, 2u, 3u) + d) * params.log2_step;
-    let angle = within_turn(position * params.direction * exp2(exponent));
+    let angle = position * params.direction * exp2(exponent);
     let a = load4_x(at);
     let b = load4_x(at + HALF);
     let count = min(4u, HALF - d);
-    store4_y(at, a * cos(angle) - b * sin(angle), count);
-    store4_y(at + HALF, b * cos(angle) + a * sin(angle), count);
+    store4_y(at, a * tr_cos4(angle) - b * tr_sin4(angle), count);
+    store4_y(at + HALF, b * tr_cos4(angle) + a * tr_sin4(angle), count);
 }

@@ -22,6 +22,37 @@ fn tr_erf(x: f32) -> f32 {
     return sign(x) * (1.0 - series * exp(-a * a));
 }
 
+// An adapter's own sine may be 2^-11 off (WGSL specification, section 15.7.4.1). Multiples of a quarter turn are
+// taken off in three parts, so that large angles keep their digits; the rest is within an eighth of a turn, where
+// the polynomials are those of Cephes' sinf and cosf.
+fn tr_sines_of_turned(x: vec4<f32>, quarters: i32) -> vec4<f32> {
+    let turns = round(x * 0.6366197723675814);
+    let rest = ((x - turns * 1.5703125) - turns * 4.837512969970703e-4) - turns * 7.549789954891882e-8;
+    let square = rest * rest;
+    let sine = rest + rest * square * (square * (8.3321608736e-3 - square * 1.9515295891e-4) - 1.6666654611e-1);
+    let cosine = 1.0 - 0.5 * square
+        + square * square * (square * (square * 2.443315711809948e-5 - 1.388731625493765e-3) + 4.166664568298827e-2);
+    let quarter = (vec4<i32>(turns) + quarters) & vec4<i32>(3);
+    let value = select(sine, cosine, (quarter & vec4<i32>(1)) == vec4<i32>(1));
+    return select(value, -value, quarter >= vec4<i32>(2));
+}
+
+fn tr_sin4(x: vec4<f32>) -> vec4<f32> {
+    return tr_sines_of_turned(x, 0);
+}
+
+fn tr_cos4(x: vec4<f32>) -> vec4<f32> {
+    return tr_sines_of_turned(x, 1);
+}
+
+fn tr_sin(x: f32) -> f32 {
+    return tr_sin4(vec4<f32>(x)).x;
+}
+
+fn tr_cos(x: f32) -> f32 {
+    return tr_cos4(vec4<f32>(x)).x;
+}
+
 // Bits, because a compiler may assume that no value is infinite.
 fn tr_is_finite(x: f32) -> f32 {
     return select(1.0, 0.0, (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u);

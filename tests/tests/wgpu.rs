@@ -250,11 +250,14 @@ fn submissions_are_short() {
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
     let end = plan.arena_bytes;
     backend.prepare(std::sync::Arc::new(plan)).unwrap();
+    let last = end - 4..end;
+    let mut seconds = vec![];
+    // The first time, a driver compiles what it has not run before.
     for _ in 0..2 {
         backend.run(0, 0..4).unwrap();
-        block_on(backend.read(&[end - 4..end])).unwrap();
+        block_on(backend.read(std::slice::from_ref(&last))).unwrap();
+        seconds = block_on(backend.submission_seconds()).unwrap();
     }
-    let seconds = block_on(backend.submission_seconds()).unwrap();
     let longest = seconds.iter().copied().fold(0.0, f64::max);
     println!("{} submissions, the longest {:.0} ms", seconds.len(), longest * 1e3);
     assert!(seconds.len() > 4, "8.6 GFLOP in {} submissions", seconds.len());

@@ -64,8 +64,8 @@ impl Data {
                 Self::text(setup, order, &corpus, None)?
             }
             Kind::Text => {
-                let brought = checkpoint.map(Checkpoint::texts).transpose()?.flatten();
-                let brought = brought.filter(|texts| texts.len() == 1).and_then(|mut t| t.pop());
+                let brought = checkpoint.map(Checkpoint::texts).transpose()?.unwrap_or_default();
+                let brought = <[_; 1]>::try_from(brought).ok().map(|[text]| text);
                 let files = checkpoint.map(|checkpoint| checkpoint.manifest.data.files.as_slice());
                 let (name, own) = match (text, brought, files) {
                     // It goes by the name it had when the run began; its length is compared below.

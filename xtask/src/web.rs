@@ -63,12 +63,13 @@ pub fn run(options: &[String]) -> anyhow::Result<bool> {
 /// As [`run`].
 pub fn build() -> anyhow::Result<PathBuf> {
     let page = root().join("web").join("page");
+    npm(&page, &["ci", "--no-audit", "--no-fund"])?;
     let bindings = page.join("src").join("wasm");
     bind(&compile(PACKAGE, NAME)?, NAME, &bindings)?;
     let module = bindings.join(format!("{NAME}_bg.wasm"));
-    shrink(&module)?;
+    shrink(&page, &module)?;
     measure(&module)?;
-    build_page(&page)?;
+    npm(&page, &["run", "build"])?;
     Ok(page)
 }
 
@@ -196,14 +197,10 @@ fn bind(module: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
         .context("can't make the bindings")
 }
 
-/// Runs wasm-opt over the module, which is optional: it takes a quarter off.
-fn shrink(module: &Path) -> anyhow::Result<()> {
-    let missing = || Command::new("wasm-opt").arg("--version").output().is_err();
-    if missing() && install(&["binaryen"]).is_err() {
-        println!("wasm-opt isn't there (Debian's package binaryen): the module stays larger");
-        return Ok(());
-    }
-    done(Command::new("wasm-opt").args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
+/// Runs the page's own wasm-opt over the module: those of distributions may be too old for its tables.
+fn shrink(page: &Path, module: &Path) -> anyhow::Result<()> {
+    let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
+    done(Command::new(optimizer).args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
 }
 
 /// Prints the module's size.
@@ -226,18 +223,9 @@ fn measure(module: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build_page(page: &Path) -> anyhow::Result<()> {
-    let npm = |words: &[&str]| {
-        done(Command::new("npm").args(words).current_dir(page))
-            .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
-    };
-    // npm notes what it installed; what is up to date isn't installed again.
-    let modified = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
-    let installed = modified(page.join("node_modules").join(".package-lock.json"));
-    if installed.is_none() || installed < modified(page.join("package-lock.json")) {
-        npm(&["ci", "--no-audit", "--no-fund"])?;
-    }
-    npm(&["run", "build"])
+fn npm(page: &Path, words: &[&str]) -> anyhow::Result<()> {
+    done(Command::new("npm").args(words).current_dir(page))
+        .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
 }
 
 fn done(command: &mut Command) -> anyhow::Result<()> {

@@ -200,9 +200,7 @@ impl Source {
                  from these weights",
             ));
         }
-        let texts =
-            checkpoint.texts().help("copy the checkpoint again, or name the text with --data")?;
-        Ok(texts.unwrap_or_default())
+        checkpoint.texts().help("copy the checkpoint again, or name the text with --data")
     }
 }
 

@@ -101,18 +101,17 @@ impl Checkpoint {
         Ok(self.file(name)?.to_vec())
     }
 
-    /// Names and texts of its data, where the checkpoint holds them itself; see [`text_file`].
+    /// Names and texts of its data, where the checkpoint holds them itself, else none; see [`text_file`].
     ///
     /// # Errors
     /// A file that can't be read.
-    pub fn texts(&self) -> Result<Option<Vec<(String, Vec<u8>)>>> {
+    pub fn texts(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let files = &self.manifest.data.files;
-        if files.is_empty() || !files.iter().all(|file| self.has(&text_file(&file.name))) {
-            return Ok(None);
+        if !files.iter().all(|file| self.has(&text_file(&file.name))) {
+            return Ok(Vec::new());
         }
-        let texts =
-            files.iter().map(|file| Ok((file.name.clone(), self.extra(&text_file(&file.name))?)));
-        texts.collect::<Result<_>>().map(Some)
+        let text = |name: &String| Ok((name.clone(), self.extra(&text_file(name))?));
+        files.iter().map(|file| text(&file.name)).collect()
     }
 
     /// Whether the manifest lists the file `name`.
