@@ -105,7 +105,7 @@ function apart(name, one, other) {
   assert(one.length > 0 && one.length === other.length, `${name}: ${one.length} and ${other.length} losses`);
   const worst = one.reduce((worst, loss, step) => Math.max(worst, Math.abs(loss - other[step])), 0);
   console.log(`  ${name}: at most ${worst.toExponential(1)} apart over ${one.length} steps`);
-  assert(worst <= APART, `${name} are ${worst} apart`);
+  assert(worst <= APART, `${name} are ${worst} apart: ${one.slice(0, 5)} and ${other.slice(0, 5)} to begin with`);
 }
 
 const tests = [];
@@ -136,7 +136,7 @@ test("the same curve on the CPU, native wgpu and in the browser", async (page, d
     native(directory, `train --device ${device} ${SMALL_FLAGS} --log-every 1 --eval-every 0 --out curve-${device}`);
     curves[device] = losses(directory, `curve-${device}`).map((line) => line.loss).slice(0, CURVE);
   }
-  for (const device of ["webgpu", "cpu"]) {
+  for (const device of ["cpu", "webgpu"]) {
     curves[`browser ${device}`] = await withEngine(
       page,
       device,
