@@ -7,7 +7,7 @@
 // line a test, and one that counts them.
 
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -101,6 +101,15 @@ function losses(directory, run) {
   return lines.map((line) => JSON.parse(line)).filter((line) => line.loss !== undefined);
 }
 
+// Losses of the small model on a native device, trained once.
+function curve(directory, device) {
+  const run = `curve-${device}`;
+  if (!existsSync(join(directory, run))) {
+    native(directory, `train --device ${device} ${SMALL_FLAGS} --log-every 1 --eval-every 0 --out ${run}`);
+  }
+  return losses(directory, run).map((line) => line.loss);
+}
+
 function apart(name, one, other) {
   assert(one.length > 0 && one.length === other.length, `${name}: ${one.length} and ${other.length} losses`);
   const worst = one.reduce((worst, loss, step) => Math.max(worst, Math.abs(loss - other[step])), 0);
@@ -133,8 +142,7 @@ for (const defaultLimits of [true, false]) {
 test("the same curve on the CPU, native wgpu and in the browser", async (page, directory) => {
   const curves = {};
   for (const device of ["cpu", "wgpu"]) {
-    native(directory, `train --device ${device} ${SMALL_FLAGS} --log-every 1 --eval-every 0 --out curve-${device}`);
-    curves[device] = losses(directory, `curve-${device}`).map((line) => line.loss).slice(0, CURVE);
+    curves[device] = curve(directory, device).slice(0, CURVE);
   }
   for (const device of ["cpu", "webgpu"]) {
     curves[`browser ${device}`] = await withEngine(
@@ -154,7 +162,7 @@ test("the same curve on the CPU, native wgpu and in the browser", async (page, d
 });
 
 test("a checkpoint of any device goes on on any other", async (page, directory) => {
-  const whole = losses(directory, "curve-cpu").map((line) => line.loss);
+  const whole = curve(directory, "cpu");
   const tar = await withEngine(
     page,
     "webgpu",
