@@ -145,7 +145,7 @@ fn run_chain(backend: Wgpu) -> Vec<Vec<f32>> {
     let (arena, peak) = (plan.arena_bytes, plan.peak_bytes());
     let mut session = Session::new(plan, Box::new(backend)).unwrap();
     assert_eq!(session.backend().allocated_bytes(), peak);
-    assert!(arena >= 10 * 16 << 10);
+    assert!(arena >= 10 * (16 << 10));
     let values: Vec<f32> = (0..64 * 64).map(|i| i as f32).collect();
     session.write_values(tensors[0], &values).unwrap();
     session.write_values(tensors[1], &values).unwrap();

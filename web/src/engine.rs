@@ -182,7 +182,7 @@ impl<O: Opener> Engine<O> {
     /// Trains `count` steps, or those that are left.
     ///
     /// # Errors
-    /// Without a run, and as [`Run::step`].
+    /// Without a run; a device that is lost again and again.
     pub async fn step(&mut self, count: u64) -> Result<Vec<Record>> {
         let run = self.run.as_mut().ok_or(NO_RUN)?;
         let records = run.step(count).await?;
@@ -197,7 +197,7 @@ impl<O: Opener> Engine<O> {
     /// Loss on held-out data, nats a token.
     ///
     /// # Errors
-    /// Without a run, and as [`Run::evaluate`].
+    /// Without a run; a device that is lost again and again.
     pub async fn evaluate(&mut self) -> Result<f64> {
         self.run.as_mut().ok_or(NO_RUN)?.evaluate().await
     }
@@ -205,7 +205,7 @@ impl<O: Opener> Engine<O> {
     /// Part of the held-out problems that are answered exactly.
     ///
     /// # Errors
-    /// Without a run, and as [`Run::accuracy`].
+    /// Without a run; a device that is lost again and again.
     pub async fn accuracy(&mut self) -> Result<f64> {
         self.run.as_mut().ok_or(NO_RUN)?.accuracy().await
     }
@@ -213,7 +213,7 @@ impl<O: Opener> Engine<O> {
     /// What the model continues a prompt with.
     ///
     /// # Errors
-    /// Without a run, and as [`Run::sample`].
+    /// Without a run; a device that is lost again and again.
     pub async fn sample(
         &mut self,
         prompt: &str,
@@ -227,7 +227,7 @@ impl<O: Opener> Engine<O> {
     /// The run as one file.
     ///
     /// # Errors
-    /// Without a run, and as [`Run::checkpoint`].
+    /// Without a run; a device that is lost again and again.
     pub async fn checkpoint(&mut self) -> Result<Vec<u8>> {
         if self.armed.get() == Some(Moment::Save) {
             self.armed.set(Some(Moment::Readback));
