@@ -1,9 +1,12 @@
 //! The GPU that wgpu finds: every case with the adapter's limits, with those that every adapter has, and with
 //! limits so small that every tensor and launch is cut; memory; submissions; a lost device.
 
+use std::collections::BTreeSet;
+
 use conformance::cases;
 use conformance::conformance::{Line, Mode, Report, block_on, run, unsupported};
-use tightrope_backend_wgpu::{Options, Wgpu};
+use tightrope_backend_wgpu::{Options, Wgpu, source, tiles};
+use tightrope_core::dialect::Dialect;
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::{
     Case, Embedding, EmbeddingGrad, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, Map, MatMul,
@@ -11,7 +14,7 @@ use tightrope_core::ops::{
 };
 use tightrope_core::plan::{self, Target};
 use tightrope_core::{
-    Backend, Class, DType, DeviceError, Graph, Plan, Session, SessionError, Type,
+    Backend, Class, DType, DeviceError, Graph, Plan, Rule, Session, SessionError, Type,
 };
 
 fn open(options: &Options) -> Wgpu {
@@ -47,6 +50,27 @@ fn kernels_match_the_references_with_default_limits() {
     check(open(&options), &cases::all(), listed);
 }
 
+#[test]
+fn every_kernel_file_is_reached_by_a_case() {
+    let limits = tiles::smallest_limits(Dialect::Wgsl);
+    let mut reached = BTreeSet::new();
+    for case in cases::all() {
+        let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
+        let outputs = case.op.infer(&inputs).unwrap();
+        let outputs: Vec<&Type> = outputs.iter().collect();
+        let launches = case.op.launch(&limits, &inputs, &outputs).unwrap();
+        reached.extend(launches.list.iter().map(|launch| launch.kernel.to_owned()));
+    }
+    // Numbers are collected where a map reads more than a launch binds.
+    reached.insert("collect".to_owned());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shaders");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let kernels: BTreeSet<String> = files.filter(|path| path.is_file()).map(stem).collect();
+    assert_eq!(reached, kernels);
+    assert!(source::stems().all(|stem| kernels.contains(stem)));
+}
+
 /// Work so small that each workgroup is a launch of its own.
 #[test]
 fn kernels_match_the_references_cut_to_pieces() {
@@ -60,7 +84,7 @@ fn products_match_the_references_with_every_tile() {
     let uses_products =
         |case: &Case| ["MatMul", "LinearCrossEntropyGrad"].contains(&case.op.family());
     let cases: Vec<Case> = cases::all().into_iter().filter(uses_products).collect();
-    for &tile in tightrope_backend_wgpu::tiles::CANDIDATES {
+    for &tile in tiles::CANDIDATES {
         let mut backend = open(&Options::default());
         backend.restrict(|limits| limits.tile = tile);
         check(backend, &cases, failed);
