@@ -174,7 +174,13 @@ fn with_debian_rust(command: &mut Command) -> anyhow::Result<()> {
 /// Installs packages of the system where that's possible without asking.
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     println!("installing {}", packages.join(", "));
-    let installed = Command::new("apt-get").args(["install", "--yes"]).args(packages).status();
+    // A machine that never asked has no list of packages; where this fails, the next says why.
+    let _ = Command::new("apt-get").arg("update").status();
+    let installed = Command::new("apt-get")
+        .args(["install", "--yes"])
+        .args(packages)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status();
     ensure!(
         installed.is_ok_and(|status| status.success()),
         "these packages are needed: {}; install them, e.g. with apt-get as root",
