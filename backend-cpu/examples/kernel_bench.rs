@@ -142,14 +142,23 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
     bench.line(&format!("layer norm grad {name}"), &shape, bytes(3), || {
         let bias = Some(&mut dbias[..]);
         let grads = ParameterGrads { weight: &mut dweight, bias, accumulate: true };
-        norm::layer_norm_backward(&x, &weight, &mean, &rstd, &dy, &mut y, grads, &mut scratch);
+        norm::layer_norm_backward(
+            &x,
+            &weight,
+            &mean,
+            &rstd,
+            Some(&dy),
+            &mut y,
+            grads,
+            &mut scratch,
+        );
     });
     bench.line(&format!("rms norm {name}"), &shape, bytes(2), || {
         norm::rms_norm(&x, &weight, 1e-5, &mut y, &mut rstd);
     });
     bench.line(&format!("rms norm grad {name}"), &shape, bytes(3), || {
         let grads = ParameterGrads { weight: &mut dweight, bias: None, accumulate: true };
-        norm::rms_norm_backward(&x, &weight, &rstd, &dy, &mut y, grads, &mut scratch);
+        norm::rms_norm_backward(&x, &weight, &rstd, Some(&dy), &mut y, grads, &mut scratch);
     });
 }
 

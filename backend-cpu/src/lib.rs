@@ -92,7 +92,14 @@ impl Target for Cpu {
 
     fn in_place(&self, op: &Op) -> bool {
         // The fast paths of other families take slices, of which two may not overlap.
-        matches!(op, Op::Map(_) | Op::Rope(_))
+        matches!(
+            op,
+            Op::Map(_)
+                | Op::Rope(_)
+                | Op::LayerNormGrad(_)
+                | Op::RmsNormGrad(_)
+                | Op::LinearCrossEntropyGrad(_)
+        )
     }
 }
 

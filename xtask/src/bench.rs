@@ -160,7 +160,8 @@ fn tightrope(options: &Options, precision: &str, out: &Path) -> anyhow::Result<F
         "--json",
     ]);
     command.args(["--preset", "shakespeare", "--batch", "16", "--micro-batch", "16"]);
-    command.args(["--precision", precision, "--threads", THREADS, "--steps", &steps]);
+    command.args(["--device", "cpu", "--precision", precision, "--threads", THREADS]);
+    command.args(["--steps", &steps]);
     command.args(["--set", "data.holdout=0.01", "--out"]).arg(out);
     figures(&text_of(&mut command)?, "resident_peak_bytes")
 }

@@ -134,11 +134,14 @@ pub struct ParameterGrads<'a> {
 /// f32 of scratch that [`layer_norm_backward`] and [`rms_norm_backward`] need for R rows of C columns,
 /// on any number of threads.
 pub fn norm_backward_scratch(rows: usize, columns: usize) -> usize {
-    rows.div_ceil(partial_rows(rows)) * 2 * columns
+    rows.div_ceil(partial_rows(rows)) * PARTS * columns
 }
 
+/// Rows of scratch of a block of rows: partial dweight, partial dbias, and one row of dy.
+const PARTS: usize = 3;
+
 /// dx (R, C) and the gradients of weight and bias (C) from x and dy (R, C), weight (C), and mean and
-/// rstd (R) as [`layer_norm`] left them.
+/// rstd (R) as [`layer_norm`] left them. Without `dy`, `dx` holds it and is overwritten.
 ///
 /// # Panics
 /// If the lengths do not agree or `scratch` is shorter than [`norm_backward_scratch`].
@@ -148,7 +151,7 @@ pub fn layer_norm_backward<X: Storage, W: Storage>(
     weight: &[W],
     mean: &[f32],
     rstd: &[f32],
-    dy: &[X],
+    dy: Option<&[X]>,
     dx: &mut [X],
     grads: ParameterGrads,
     scratch: &mut [f32],
@@ -158,7 +161,7 @@ pub fn layer_norm_backward<X: Storage, W: Storage>(
 }
 
 /// dx (R, C) and the gradient of weight (C) from x and dy (R, C), weight (C), and rstd (R) as
-/// [`rms_norm`] left it.
+/// [`rms_norm`] left it. Without `dy`, `dx` holds it and is overwritten.
 ///
 /// # Panics
 /// As [`layer_norm_backward`].
@@ -166,7 +169,7 @@ pub fn rms_norm_backward<X: Storage, W: Storage>(
     x: &[X],
     weight: &[W],
     rstd: &[f32],
-    dy: &[X],
+    dy: Option<&[X]>,
     dx: &mut [X],
     grads: ParameterGrads,
     scratch: &mut [f32],
@@ -180,14 +183,14 @@ fn backward<X: Storage, W: Storage>(
     weight: &[W],
     mean: Option<&[f32]>,
     rstd: &[f32],
-    dy: &[X],
+    dy: Option<&[X]>,
     dx: &mut [X],
     grads: ParameterGrads,
     scratch: &mut [f32],
 ) {
     let (rows, c) = (rstd.len(), weight.len());
     assert_eq!(x.len(), rows * c, "x is not (R, C) = ({rows}, {c})");
-    assert_eq!(dy.len(), rows * c, "dy is not (R, C) = ({rows}, {c})");
+    assert!(dy.is_none_or(|dy| dy.len() == rows * c), "dy is not (R, C) = ({rows}, {c})");
     assert_eq!(dx.len(), rows * c, "dx is not (R, C) = ({rows}, {c})");
     assert_eq!(grads.weight.len(), c, "dweight is not (C) = ({c})");
     assert!(grads.bias.as_ref().is_none_or(|b| b.len() == c), "dbias is not (C) = ({c})");
@@ -204,19 +207,20 @@ fn backward<X: Storage, W: Storage>(
         let mean = mean.map(|mean| &mean[block.clone()]);
         // SAFETY: blocks of rows do not overlap, nor do their partial sums.
         let (dx, part) = unsafe {
-            (dx.part(first * c, count * c), parts.part(first / per_block * 2 * c, 2 * c))
+            let part = first / per_block * PARTS * c;
+            (dx.part(first * c, count * c), parts.part(part, PARTS * c))
         };
-        let (x, dy) = (&x[range.clone()], &dy[range]);
+        let (x, dy) = (&x[range.clone()], dy.map(|dy| &dy[range]));
         rows_backward(isa, x, weight, mean, &rstd[block], dy, dx, part);
     });
-    sum_partials(partial, 0, 2 * c, grads.weight, grads.accumulate);
+    sum_partials(partial, 0, PARTS * c, grads.weight, grads.accumulate);
     if let Some(bias) = grads.bias {
-        sum_partials(partial, c, 2 * c, bias, grads.accumulate);
+        sum_partials(partial, c, PARTS * c, bias, grads.accumulate);
     }
 }
 
 dispatched!(fn rows_backward<X, W>(
-    x: &[X], weight: &[W], mean: Option<&[f32]>, rstd: &[f32], dy: &[X], dx: &mut [X],
+    x: &[X], weight: &[W], mean: Option<&[f32]>, rstd: &[f32], dy: Option<&[X]>, dx: &mut [X],
     partial: &mut [f32],
 ) = rows_backward_body);
 
@@ -226,15 +230,17 @@ fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
     weight: &[W],
     mean: Option<&[f32]>,
     rstd: &[f32],
-    dy: &[X],
+    dy: Option<&[X]>,
     dx: &mut [X],
     partial: &mut [f32],
 ) {
     let c = weight.len();
     partial.fill(0.0);
-    let (dweight, dbias) = partial.split_at_mut(c);
-    let rows = x.chunks_exact(c).zip(dy.chunks_exact(c)).zip(dx.chunks_exact_mut(c));
-    for (r, ((x, dy), dx)) in rows.enumerate() {
+    let (dweight, partial) = partial.split_at_mut(c);
+    let (dbias, held) = partial.split_at_mut(c);
+    for (r, (x, dx)) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)).enumerate() {
+        X::load(dy.map_or(&*dx, |dy| &dy[r * c..][..c]), held);
+        let dy = &*held;
         let (m, scale) = (mean.map_or(0.0, |mean| mean[r]), rstd[r]);
         let (sum_g, sum_gx) = gradient_sums::<S, X, W>(x, dy, weight, m, scale);
         let mean_g = if mean.is_some() { sum_g / c as f32 } else { 0.0 };
@@ -242,11 +248,11 @@ fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
         let inputs = x.iter().zip(dy).zip(weight);
         let outputs = dx.iter_mut().zip(dweight.iter_mut()).zip(dbias.iter_mut());
         for (((x, dy), w), ((dx, dweight), dbias)) in inputs.zip(outputs) {
-            let (normal, dy) = ((x.to_f32() - m) * scale, dy.to_f32());
+            let normal = (x.to_f32() - m) * scale;
             // Rounded as in the sum: with one column the difference is exactly 0.
             let centered = dy * w.to_f32() - mean_g;
             *dx = X::from_f32(scale * S::mul_add(-normal, mean_gx, centered));
-            *dweight = S::mul_add(dy, normal, *dweight);
+            *dweight = S::mul_add(*dy, normal, *dweight);
             *dbias += dy;
         }
     }
@@ -256,14 +262,14 @@ fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
 #[inline(always)]
 fn gradient_sums<S: Simd, X: Storage, W: Storage>(
     x: &[X],
-    dy: &[X],
+    dy: &[f32],
     weight: &[W],
     mean: f32,
     rstd: f32,
 ) -> (f32, f32) {
     let (mut g_lanes, mut gx_lanes) = ([0.0f32; LANES], [0.0f32; LANES]);
-    let mut add = |lane: usize, x: X, dy: X, w: W| {
-        let g = dy.to_f32() * w.to_f32();
+    let mut add = |lane: usize, x: X, dy: f32, w: W| {
+        let g = dy * w.to_f32();
         g_lanes[lane] += g;
         gx_lanes[lane] = S::mul_add(g, (x.to_f32() - mean) * rstd, gx_lanes[lane]);
     };

@@ -30,6 +30,15 @@ pub unsafe fn layer_norm<T: Storage>(
     true
 }
 
+/// The elements of `input`, unless `output` has taken over its storage.
+///
+/// # Safety
+/// As [`View::slice`].
+unsafe fn apart<'a, T: Storage>(input: View<'a>, output: View<'a>) -> Option<&'a [T]> {
+    // SAFETY: passed on; tensors share all of their storage or none.
+    (input.ptr() != output.ptr()).then(|| unsafe { input.slice() })
+}
+
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn layer_norm_grad<T: Storage>(
@@ -43,7 +52,8 @@ pub unsafe fn layer_norm_grad<T: Storage>(
     }
     // SAFETY: passed on.
     unsafe {
-        let [x, w, dy] = [inputs[0], inputs[1], inputs[4]].map(|view| view.slice::<T>());
+        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        let dy = apart::<T>(inputs[4], outputs[0]);
         let (mean, rstd) = (inputs[2].slice(), inputs[3].slice());
         let grads = ParameterGrads {
             weight: outputs[1].slice_mut(),
@@ -87,7 +97,8 @@ pub unsafe fn rms_norm_grad<T: Storage>(
     }
     // SAFETY: passed on.
     unsafe {
-        let [x, w, dy] = [inputs[0], inputs[1], inputs[3]].map(|view| view.slice::<T>());
+        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        let dy = apart::<T>(inputs[3], outputs[0]);
         let weight = outputs[1].slice_mut();
         let grads = ParameterGrads { weight, bias: None, accumulate: false };
         let dx = outputs[0].slice_mut::<T>();

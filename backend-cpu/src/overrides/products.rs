@@ -234,11 +234,12 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
             dlogits.as_ptr().cast()
         };
         let slopes = Mat::rows(slopes, element, padded);
-        let dx = MatMut::rows(row(gradients.dx), element, columns);
-        multiply(product(count, columns, padded, slopes, head, dx, false));
         let dw = MatMut::rows(gradients.dw.ptr(), Element::F32, columns);
         let add = gradients.accumulate || start > 0;
         multiply(product(padded, columns, count, slopes.transposed(), x_rows, dw, add));
+        // Last, since dx may have taken over the rows of x.
+        let dx = MatMut::rows(row(gradients.dx), element, columns);
+        multiply(product(count, columns, padded, slopes, head, dx, false));
     }
     // Rows are summed apart from chunks, so that the loss doesn't depend on them.
     let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();

@@ -333,6 +333,10 @@ impl Rule for LinearCrossEntropyGrad {
         if self.accumulate { vec![(2, 4)] } else { vec![] }
     }
 
+    fn may_overwrite(&self) -> Vec<(usize, usize)> {
+        vec![(1, 0)]
+    }
+
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let flops = 6 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }

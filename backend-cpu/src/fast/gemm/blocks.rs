@@ -13,8 +13,13 @@ use super::{Element, Product, kernels};
 /// Most lanes in a slice: an lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
 const SLICE: usize = 384;
 
-/// Most bytes of one operand's packed block.
+/// Most bytes of each operand's packed block where there are several slices: both are packed again for each.
 const BLOCK_BYTES: usize = 1 << 20;
+
+/// Most bytes of the packed blocks of a single slice. The rhs block is packed once and its panels pass by from
+/// the shared cache, so that a wide one saves packing lhs again; the lhs block stays in L2.
+const SINGLE_LHS_BYTES: usize = 384 << 10;
+const SINGLE_RHS_BYTES: usize = 2560 << 10;
 
 /// How a product is cut up. Slices depend on the depth alone, so that sums don't depend on threads.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +48,12 @@ impl Layout {
         let all_lanes = k.div_ceil(kernel.per_lane).max(1);
         let slices = all_lanes.div_ceil(SLICE);
         let lanes = all_lanes.div_ceil(slices);
-        let widest = BLOCK_BYTES / (4 * lanes);
-        let (mut row_blocks, mut column_blocks) = (m.div_ceil(widest), n.div_ceil(widest));
+        let (lhs_bytes, rhs_bytes) = match slices {
+            1 => (SINGLE_LHS_BYTES, SINGLE_RHS_BYTES),
+            _ => (BLOCK_BYTES, BLOCK_BYTES),
+        };
+        let blocks = |count: usize, bytes: usize| count.div_ceil(bytes / (4 * lanes));
+        let (mut row_blocks, mut column_blocks) = (blocks(m, lhs_bytes), blocks(n, rhs_bytes));
         let rows = |blocks: usize| m.div_ceil(blocks).next_multiple_of(ROWS);
         let columns = |blocks: usize| n.div_ceil(blocks).next_multiple_of(kernel.columns());
         // Few tasks must come out even on the threads; with many, the last round matters little.

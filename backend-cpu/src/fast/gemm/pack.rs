@@ -12,7 +12,10 @@ use super::{Element, Mat};
 const GROUP: usize = 8;
 
 /// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
-const STRIP: usize = 32;
+const STRIP: usize = 8;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// One operand: vector `p`, depth `l` lies `p * across + l * along` elements after `ptr`.
 #[derive(Clone, Copy)]
@@ -260,6 +263,9 @@ unsafe fn pack_group<L: Lanes>(
     };
     let step = side.along * side.element.size() as isize;
     let left = |lane: usize| block.depth - lane * L::PER_LANE;
+    let size = side.element.size();
+    // A hint; it never faults.
+    let ahead = |ptr: *const u8| _mm_prefetch::<_MM_HINT_T1>(ptr.cast());
     let mut lane = strip.start;
     // SAFETY: `at` stays inside the block for `vector < valid` and lanes of the strip. Eight lanes along
     // are read only where all their elements exist, eight vectors across only where all eight do. Writes
@@ -267,6 +273,12 @@ unsafe fn pack_group<L: Lanes>(
     unsafe {
         if side.along == 1 {
             while lane + 8 <= strip.end && left(lane) >= 8 * L::PER_LANE {
+                // The next group's rows, a line each, as their first reads would all miss.
+                if (lane * L::PER_LANE * size).is_multiple_of(LINE) {
+                    for vector in 0..GROUP {
+                        ahead(at(GROUP + vector, lane));
+                    }
+                }
                 let rows = std::array::from_fn(|vector| {
                     if vector < valid { L::along(at(vector, lane)) } else { _mm256_setzero_si256() }
                 });
@@ -277,6 +289,12 @@ unsafe fn pack_group<L: Lanes>(
             }
         } else if side.across == 1 && valid == GROUP {
             while lane < strip.end {
+                // The next strip's rows, a line each.
+                if (group * size).is_multiple_of(LINE) {
+                    for row in 0..L::PER_LANE {
+                        ahead(at(0, lane + STRIP).wrapping_offset(row as isize * step));
+                    }
+                }
                 let row = L::across(at(0, lane), step, left(lane));
                 _mm256_storeu_si256(to.add(lane * width).cast(), row);
                 lane += 1;

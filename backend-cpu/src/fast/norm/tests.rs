@@ -79,10 +79,10 @@ fn run<X: Storage, W: Storage>(
         ParameterGrads { weight: &mut dweight, bias: center.then_some(&mut dbias[..]), accumulate };
     if center {
         layer_norm(x, weight, Some(bias), EPS, &mut y, &mut mean, &mut rstd);
-        layer_norm_backward(x, weight, &mean, &rstd, dy, &mut dx, grads, &mut scratch);
+        layer_norm_backward(x, weight, &mean, &rstd, Some(dy), &mut dx, grads, &mut scratch);
     } else {
         rms_norm(x, weight, EPS, &mut y, &mut rstd);
-        rms_norm_backward(x, weight, &rstd, dy, &mut dx, grads, &mut scratch);
+        rms_norm_backward(x, weight, &rstd, Some(dy), &mut dx, grads, &mut scratch);
     }
     Run { y, dx, dweight, dbias }
 }
@@ -135,6 +135,20 @@ fn overwrites_where_it_does_not_accumulate() {
     for (a, b) in added.dbias.iter().zip(&written.dbias) {
         assert!((a - 0.5 - b).abs() < 1e-5);
     }
+}
+
+#[test]
+fn in_place_has_the_same_bits() {
+    let (rows, c) = (37, 19);
+    let (x, dy) = (random::<bf16>(rows * c, 0.0, 5), random::<bf16>(rows * c, 0.0, 6));
+    let weight = random::<bf16>(c, 1.0, 7);
+    let apart = run(&x, &weight, &weight, &dy, false, false);
+    let (mut y, mut rstd, mut dx) = (x.clone(), vec![0.0; rows], dy);
+    let (mut dweight, mut scratch) = (vec![0.0; c], vec![0.0; norm_backward_scratch(rows, c)]);
+    rms_norm(&x, &weight, EPS, &mut y, &mut rstd);
+    let grads = ParameterGrads { weight: &mut dweight, bias: None, accumulate: false };
+    rms_norm_backward(&x, &weight, &rstd, None, &mut dx, grads, &mut scratch);
+    assert!(dx == apart.dx && dweight == apart.dweight);
 }
 
 #[test]
