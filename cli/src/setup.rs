@@ -9,13 +9,13 @@ use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
-use tightrope_core::plan::{self, Options, Target};
-use tightrope_core::{Backend, DeviceError, Phase, SessionError};
+use tightrope_core::plan::{self, Options};
+use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, TrainError,
-    TrainerConfig, preset,
+    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, Rates,
+    TrainError, TrainerConfig, preset,
 };
 
 use crate::error::{Failure, Help as _};
@@ -266,6 +266,12 @@ pub fn device(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
     }
 }
 
+/// Threads of the processor that a run uses.
+pub fn threads(settings: &Settings) -> usize {
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.run.threads.filter(|&threads| threads > 0).unwrap_or_else(all)
+}
+
 /// The processor as a device.
 ///
 /// # Errors
@@ -307,7 +313,7 @@ pub fn free_memory() -> Option<u64> {
 ///
 /// # Errors
 /// As [`trainer_config`]; [`Failure::DoesNotFit`] with the smallest arena found and a change that fits.
-pub fn planned(settings: &Settings, target: &dyn Target) -> Result<Planned, Failure> {
+pub fn planned(settings: &Settings, target: &dyn Backend) -> Result<Planned, Failure> {
     planned_of(settings, trainer_config(settings)?, target)
 }
 
@@ -318,7 +324,7 @@ pub fn planned(settings: &Settings, target: &dyn Target) -> Result<Planned, Fail
 pub fn planned_of(
     settings: &Settings,
     config: TrainerConfig,
-    target: &dyn Target,
+    target: &dyn Backend,
 ) -> Result<Planned, Failure> {
     let budget = budget(settings).unwrap_or(u64::MAX);
     let (found, smallest) = fit(settings, &config, budget, target)?;
@@ -340,11 +346,14 @@ fn fit(
     settings: &Settings,
     config: &TrainerConfig,
     budget: u64,
-    target: &dyn Target,
+    target: &dyn Backend,
 ) -> Result<(Option<Planned>, u64), Failure> {
     let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
     if settings.memory.checkpoint == Checkpoint::Auto {
-        return Planned::within(config, budget, free_micro_batch, target).map_err(refused);
+        let (rates, threads) = (Rates::of(&target.name()), threads(settings));
+        let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, threads);
+        return Planned::within(config, budget, free_micro_batch, target, &seconds)
+            .map_err(refused);
     }
     let mut smallest = u64::MAX;
     for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
@@ -368,7 +377,7 @@ fn fit(
 fn all_but(
     names: &[String],
     config: &TrainerConfig,
-    target: &dyn Target,
+    target: &dyn Backend,
 ) -> Result<plan::Checkpoint, Failure> {
     let graph = Planned::new(config, target).map_err(refused)?.plan.graph;
     for name in names {
@@ -397,7 +406,7 @@ fn does_not_fit(
     config: &TrainerConfig,
     budget: u64,
     smallest: u64,
-    target: &dyn Target,
+    target: &dyn Backend,
 ) -> Result<Failure, Failure> {
     let free = |change: &dyn Fn(&mut Settings)| {
         let mut free = settings.clone();

@@ -10,7 +10,7 @@
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
-use tightrope_core::plan::{Checkpoint, Options, Target};
+use tightrope_core::plan::{Options, Search, Seconds, Target};
 use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
 
 use crate::error::ensure;
@@ -85,6 +85,70 @@ impl Planned {
     /// # Errors
     /// [`Error::Setting`] and [`Error::Graph`].
     pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
+        let Built { graph, model, handles } = Built::new(config)?;
+        let plan = Plan::new(graph, &config.options, target)?;
+        Ok(Self { plan, config: config.clone(), model, handles })
+    }
+
+    /// The fastest plan that fits `budget` bytes when ops take `seconds`, over micro-batches (where
+    /// `free_micro_batch`) and over what is recomputed. `None` where none fits; the second value is the fewest
+    /// bytes of a plan then.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn within(
+        config: &TrainerConfig,
+        budget: u64,
+        free_micro_batch: bool,
+        target: &dyn Target,
+        seconds: Seconds<'_>,
+    ) -> Result<(Option<Self>, u64)> {
+        let micro_batches = (1..=config.batch)
+            .rev()
+            .filter(|n| config.batch.is_multiple_of(*n))
+            .filter(|&n| free_micro_batch || n == config.micro_batch);
+        let mut smallest = u64::MAX;
+        let mut best: Option<(f64, Self)> = None;
+        for micro_batch in micro_batches {
+            let config = TrainerConfig { micro_batch, ..config.clone() };
+            let Built { graph, model, handles } = Built::new(&config)?;
+            let search = Search::new(graph, &config.options, target, seconds)?;
+            // Without recomputation: what no plan of this micro-batch is faster than.
+            let passes = config.accumulation() as f64;
+            let pass = search.seconds("train") + search.seconds("micro");
+            let least = passes * pass + search.seconds("update");
+            if best.as_ref().is_some_and(|(best, _)| least >= *best) {
+                continue;
+            }
+            match search.within(budget)? {
+                Err(bytes) => smallest = smallest.min(bytes),
+                Ok(fit) => {
+                    let step_s = least + passes * fit.recompute_s;
+                    if best.as_ref().is_none_or(|(best, _)| step_s < *best) {
+                        let config = TrainerConfig { options: fit.plan.options.clone(), ..config };
+                        best = Some((step_s, Self { plan: fit.plan, config, model, handles }));
+                    }
+                }
+            }
+        }
+        Ok((best.map(|(_, planned)| planned), smallest))
+    }
+
+    /// What it was planned for.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+}
+
+/// The programs of a training step, and the tensors that the host uses.
+struct Built {
+    graph: Graph,
+    model: Model,
+    handles: Handles,
+}
+
+impl Built {
+    fn new(config: &TrainerConfig) -> Result<Self> {
         let TrainerConfig { batch, micro_batch, time, .. } = *config;
         ensure(
             micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
@@ -128,7 +192,6 @@ impl Planned {
         } else {
             None
         };
-        let plan = Plan::new(graph, &config.options, target)?;
         let handles = Handles {
             inputs,
             loss,
@@ -140,44 +203,7 @@ impl Planned {
             eval_loss,
             decode,
         };
-        Ok(Self { plan, config: config.clone(), model, handles })
-    }
-
-    /// The fastest of a few plans that fit `budget` bytes: the largest micro-batch that fits without
-    /// recomputation, else with every block recomputed, else with nested segments. `None` where none
-    /// fits; the second value is the smallest arena seen.
-    ///
-    /// # Errors
-    /// As [`Planned::new`].
-    pub fn within(
-        config: &TrainerConfig,
-        budget: u64,
-        free_micro_batch: bool,
-        target: &dyn Target,
-    ) -> Result<(Option<Self>, u64)> {
-        let micro_batches: Vec<usize> = (1..=config.batch)
-            .rev()
-            .filter(|n| config.batch.is_multiple_of(*n))
-            .filter(|&n| free_micro_batch || n == config.micro_batch)
-            .collect();
-        let mut smallest = u64::MAX;
-        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
-            for &micro_batch in &micro_batches {
-                let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
-                let planned =
-                    Self::new(&TrainerConfig { micro_batch, options, ..config.clone() }, target)?;
-                smallest = smallest.min(planned.plan.peak_bytes());
-                if planned.plan.peak_bytes() <= budget {
-                    return Ok((Some(planned), smallest));
-                }
-            }
-        }
-        Ok((None, smallest))
-    }
-
-    /// What it was planned for.
-    pub fn config(&self) -> &TrainerConfig {
-        &self.config
+        Ok(Self { graph, model, handles })
     }
 }
 

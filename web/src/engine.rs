@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tightrope_core::plan::Target;
+use tightrope_core::plan::{self, Target};
 use tightrope_core::{Backend, DeviceError};
 use tightrope_data::Checkpoint;
 use tightrope_nn::TrainerConfig;
@@ -87,7 +87,7 @@ impl<O: Opener> Engine<O> {
     pub fn plan(&self, setup: &str) -> Result<planning::Shown> {
         let setup = Setup::from_json(setup)?;
         let (target, available) = (self.target()?, self.description.budget);
-        let found = planning::find(&setup, available, target)?;
+        let found = planning::find(&setup, available, &self.description.name, target)?;
         found.show(&setup, available, &self.description.name, self.slowness, target)
     }
 
@@ -124,7 +124,7 @@ impl<O: Opener> Engine<O> {
             };
         }
         let available = self.description.budget;
-        let found = planning::find(&setup, available, self.target()?)?;
+        let found = planning::find(&setup, available, &self.description.name, self.target()?)?;
         if !found.fits {
             let bytes = found.smallest_bytes;
             return Err(planning::refusal(&setup, bytes, available, self.target()?)?);
@@ -132,7 +132,11 @@ impl<O: Opener> Engine<O> {
         let asked = setup.clone();
         let TrainerConfig { micro_batch, options, .. } = found.planned.config();
         setup.micro_batch = Some(*micro_batch);
-        setup.checkpoint = Some(options.checkpoint.clone());
+        // A choice of single tensors has no short name: the planner makes it again.
+        setup.checkpoint = match &options.checkpoint {
+            plan::Checkpoint::Tensors(_) => None,
+            named => Some(named.clone()),
+        };
         if let Some(device) = self.run.take().and_then(Run::into_backend) {
             self.idle = Some(device);
         }

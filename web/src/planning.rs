@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 use tightrope_core::plan::{ByClass, Checkpoint, Options, Target};
-use tightrope_core::{Class, Life, Phase, Plan, Rule as _, Tensor};
+use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Rule as _, Tensor};
 use tightrope_nn::{
     Estimate, ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets,
 };
@@ -30,13 +30,22 @@ pub struct Found {
 ///
 /// # Errors
 /// Settings that make no plan.
-pub fn find(setup: &Setup, available: Option<u64>, target: &dyn Target) -> Result<Found> {
+pub fn find(
+    setup: &Setup,
+    available: Option<u64>,
+    device: &str,
+    target: &dyn Target,
+) -> Result<Found> {
     let start = clock::now();
     let budget = setup.budget.or(available).unwrap_or(u64::MAX);
     let config = setup.trainer();
     let free_micro_batch = setup.micro_batch.is_none();
     let (found, smallest_bytes) = match &setup.checkpoint {
-        None => Planned::within(&config, budget, free_micro_batch, target)?,
+        None => {
+            let rates = Rates::of(device);
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, 1);
+            Planned::within(&config, budget, free_micro_batch, target, &seconds)?
+        }
         Some(_) => largest_micro_batch(&config, budget, free_micro_batch, target)?,
     };
     let fits = found.is_some();

@@ -34,7 +34,7 @@ const LEAST_SHARE: f64 = 0.001;
 pub fn run(args: &Bench) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
     let mut device = setup::device(&settings)?;
-    let threads = settings.run.threads.unwrap_or_else(super::plan::available_threads);
+    let threads = setup::threads(&settings);
     let name = device.name();
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build, about half as fast as one made with --release");

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
 use tightrope_backend_wgpu::{Description, adapters};
-use tightrope_core::Backend;
-use tightrope_nn::{Planned, Precision, TrainerConfig, presets};
+use tightrope_core::{Backend, Graph, Node};
+use tightrope_nn::{Planned, Precision, Rates, TrainerConfig, presets};
 
 use crate::args::Doctor;
 use crate::error::Failure;
@@ -60,11 +60,13 @@ impl Fit {
         settings.train.batch = Some(1);
         settings.train.micro_batch = MicroBatch::Size(1);
         let config = setup::trainer_config(&settings)?;
+        let (rates, threads) = (Rates::of(&device.name()), setup::threads(&settings));
+        let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, threads);
         let peak = |precision: Precision| {
             let config = TrainerConfig { precision, ..config.clone() };
-            let (found, smallest) =
-                Planned::within(&config, free.unwrap_or(u64::MAX), false, device)
-                    .map_err(setup::refused)?;
+            let budget = free.unwrap_or(u64::MAX);
+            let (found, smallest) = Planned::within(&config, budget, false, device, &seconds)
+                .map_err(setup::refused)?;
             let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
             Ok::<_, Failure>((bytes, found.is_some()))
         };

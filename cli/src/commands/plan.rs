@@ -34,18 +34,13 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
-    let threads = settings.run.threads.unwrap_or_else(available_threads);
+    let threads = setup::threads(&settings);
     let summary = Summary::new(&planned, &*device, threads, setup::budget(&settings), plan_s);
     if args.json {
         return output::print_json(&summary.json());
     }
     let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
     output::print(&summary.text(width.min(WIDTHS.1)))
-}
-
-/// Threads that the process may use.
-pub fn available_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into)
 }
 
 /// Everything that is said of a plan.

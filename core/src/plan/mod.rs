@@ -15,11 +15,13 @@ mod offsets;
 mod pages;
 mod remat;
 mod report;
+mod search;
 
 pub use offsets::{Buffer, Page, Placement, live_bytes, place};
 use pages::Pages;
 pub use remat::Checkpoint;
 pub use report::{Alive, ByClass, Report};
+pub use search::{Fit, Search, Seconds};
 
 /// What a plan has to know of the device it's for.
 pub trait Target {
@@ -144,8 +146,17 @@ impl Plan {
             fuse(&mut graph, target.operands());
             graph.check_in_place()?;
         }
-        if options.checkpoint == Checkpoint::None {
-            return Ok(Self::place(graph, options, target));
+        Self::of_fused(graph, options, target)
+    }
+
+    /// As [`Plan::new`], of a graph with its maps fused already.
+    fn of_fused(graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
+        match options.checkpoint {
+            Checkpoint::None => return Ok(Self::place(graph, options, target)),
+            Checkpoint::Tensors(_) => {
+                return Ok(Self::place(recompute(&graph, options, false)?, options, target));
+            }
+            _ => {}
         }
         // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
         let dropped = Self::place(recompute(&graph, options, false)?, options, target);

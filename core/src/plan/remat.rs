@@ -3,7 +3,7 @@
 //!
 //! A recomputed op is the same op on the same inputs, random streams included, so that no number changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ pub enum Checkpoint {
     Every(usize),
     /// [`Checkpoint::Every`] ⌈√blocks⌉.
     Sqrt,
-    /// The tensors of these names.
+    /// The tensors of these names. What only the forward pass reads is made again where they need it.
     Tensors(Vec<String>),
 }
 
@@ -34,9 +34,30 @@ impl fmt::Display for Checkpoint {
             Self::Block => f.write_str("block"),
             Self::Every(n) => write!(f, "every:{n}"),
             Self::Sqrt => f.write_str("sqrt"),
-            Self::Tensors(names) => f.write_str(&names.join(",")),
+            Self::Tensors(names) => f.write_str(&summary(names)),
         }
     }
+}
+
+/// Names without the number of their block, each with how many blocks have it; an op's further outputs, whose
+/// names end in a number, go without saying.
+fn summary(names: &[String]) -> String {
+    let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut kinds: Vec<(String, usize)> = vec![];
+    for name in names {
+        let words: Vec<&str> = name.split('.').collect();
+        if words.last().is_some_and(is_number) {
+            continue;
+        }
+        let kind = words.into_iter().filter(|word| !is_number(word)).collect::<Vec<_>>().join(".");
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    let parts: Vec<String> =
+        kinds.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
+    parts.join(", ")
 }
 
 impl FromStr for Checkpoint {
@@ -83,16 +104,19 @@ pub fn chosen(
         Checkpoint::Every(n) => *n,
         Checkpoint::Sqrt => (1..).find(|n| n * n >= blocks).unwrap_or(1),
         Checkpoint::Tensors(names) => {
-            let made = || forward().flat_map(|node| &node.outputs);
+            let made: HashMap<&str, Tensor> = forward()
+                .flat_map(|node| &node.outputs)
+                .map(|&tensor| (graph.info(tensor).name.as_str(), tensor))
+                .collect();
             for name in names {
-                let tensor = made().find(|&&t| graph.info(t).name == *name);
-                let tensor = tensor.ok_or_else(|| Error::Unknown {
+                let tensor = made.get(name.as_str()).ok_or_else(|| Error::Unknown {
                     kind: "activation",
                     name: name.clone(),
-                    nearest: nearest(name, made().map(|&t| graph.info(t).name.as_str())),
+                    nearest: nearest(name, made.keys().copied()),
                 })?;
                 recompute[tensor.index()] = !program.results.contains(tensor);
             }
+            drop_between(program, &mut recompute);
             return Ok(recompute);
         }
     };
@@ -113,6 +137,37 @@ pub fn chosen(
         }
     }
     Ok(recompute)
+}
+
+/// Drops, in blocks where something is dropped, what the backward pass doesn't read: it costs nothing, and kept
+/// it would take the place of what is made from it.
+fn drop_between(program: &Program, recompute: &mut [bool]) {
+    let forward = || program.nodes.iter().filter(|node| node.phase == Phase::Forward);
+    let touched: HashSet<usize> = forward()
+        .filter(|node| node.outputs.iter().any(|tensor| recompute[tensor.index()]))
+        .filter_map(|node| node.block)
+        .collect();
+    let mut read: HashSet<Tensor> = program.results.iter().copied().collect();
+    let mut readers: HashMap<Tensor, Vec<Option<usize>>> = HashMap::new();
+    for node in &program.nodes {
+        if node.phase == Phase::Forward {
+            node.inputs.iter().for_each(|&t| readers.entry(t).or_default().push(node.block));
+        } else {
+            read.extend(&node.inputs);
+        }
+    }
+    for node in forward().filter(|node| node.op.overwrites().is_empty()) {
+        if !node.block.is_some_and(|block| touched.contains(&block)) {
+            continue;
+        }
+        let stays = |tensor: &Tensor| {
+            let leaves = |readers: &Vec<_>| readers.iter().any(|reader| *reader != node.block);
+            read.contains(tensor) || readers.get(tensor).is_some_and(leaves)
+        };
+        if !node.outputs.iter().any(stays) {
+            node.outputs.iter().for_each(|tensor| recompute[tensor.index()] = true);
+        }
+    }
 }
 
 /// The program with the chosen tensors dropped after the forward pass: before the first later op that

@@ -1,0 +1,118 @@
+//! A budget gets the fastest plan that fits: more bytes are never slower, fewer are never exceeded, and the
+//! search says how far from the best it can be.
+
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Graph, Node, Phase, Plan};
+use tightrope_nn::{
+    BuildOptions, ModelConfig, Optimizer, Planned, Precision, Rates, TrainerConfig, preset,
+};
+
+const THREADS: usize = 2;
+/// Budgets tried for each model.
+const BUDGETS: u64 = 100;
+
+fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
+    let model = preset(name).expect("a preset");
+    TrainerConfig {
+        model: ModelConfig { context: time.max(model.context), ..model },
+        precision: Precision::F32,
+        batch,
+        micro_batch: batch,
+        time,
+        build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        weight_decay: 0.1,
+        clip: Some(1.0),
+        options: Options::default(),
+        seed: 0,
+        decode: 0,
+    }
+}
+
+/// Seconds of a step, and of its recomputation.
+fn seconds(plan: &Plan, passes: usize) -> (f64, f64) {
+    let (mut step, mut again) = (0.0, 0.0);
+    for program in &plan.graph.programs {
+        let times = match program.name.as_str() {
+            "train" | "update" => 1.0,
+            "micro" => passes as f64,
+            _ => continue,
+        };
+        for node in &program.nodes {
+            let seconds = times * rate(&plan.graph, node);
+            step += seconds;
+            if node.phase == Phase::Recompute {
+                again += seconds;
+            }
+        }
+    }
+    (step, again)
+}
+
+fn rate(graph: &Graph, node: &Node) -> f64 {
+    Rates::of("cpu, avx512").seconds(graph, node, THREADS)
+}
+
+fn within(config: &TrainerConfig, budget: u64, free: bool) -> (Option<Planned>, u64) {
+    let cpu = Cpu::new(THREADS).expect("threads");
+    Planned::within(config, budget, free, &cpu, &rate).expect("a model that can be planned")
+}
+
+/// Models with a budget that is too small for any plan, and the bytes that nothing recomputed takes.
+fn models() -> Vec<(TrainerConfig, u64, u64)> {
+    let of = |config: TrainerConfig| {
+        let whole = within(&config, u64::MAX, false).0.expect("no limit").plan.peak_bytes();
+        let (none, smallest) = within(&config, 1, true);
+        assert!(none.is_none() && smallest < whole);
+        (config, smallest, whole)
+    };
+    vec![
+        of(config("shakespeare", 8, 256)),
+        of(config("gpt2", 4, 256)),
+        of(config("llama-15m", 4, 256)),
+    ]
+}
+
+#[test]
+fn a_larger_budget_is_never_slower_and_none_is_exceeded() {
+    for (config, smallest, whole) in models() {
+        let mut before = f64::INFINITY;
+        for part in 0..=BUDGETS {
+            let budget = smallest + (whole - smallest) * part / BUDGETS;
+            let (found, _) = within(&config, budget, true);
+            let planned = found.unwrap_or_else(|| panic!("{budget} bytes are enough"));
+            assert!(planned.plan.peak_bytes() <= budget);
+            let (step, _) = seconds(&planned.plan, planned.config().accumulation());
+            assert!(step <= before * (1.0 + 1e-9), "{budget}: {step} s after {before} s");
+            before = step;
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_was_found_is_made_again_from_its_choices() {
+    for (config, smallest, whole) in models() {
+        for part in [1, 4, 7] {
+            let budget = smallest + (whole - smallest) * part / 8;
+            let found = within(&config, budget, true).0.expect("a plan");
+            let cpu = Cpu::new(THREADS).expect("threads");
+            let again = Planned::new(found.config(), &cpu).expect("a plan");
+            assert_eq!(found.plan.dump(), again.plan.dump());
+        }
+    }
+}
+
+#[test]
+fn single_tensors_are_recomputed_before_blocks_are() {
+    let config = config("gpt2", 4, 1024);
+    let block = Options { checkpoint: Checkpoint::Block, ..Options::default() };
+    let cpu = Cpu::new(THREADS).expect("threads");
+    let whole = Planned::new(&config, &cpu).expect("a plan").plan;
+    let block = TrainerConfig { options: block, ..config.clone() };
+    let blocks = Planned::new(&block, &cpu).expect("a plan").plan;
+    let middle = usize::midpoint(whole.peak_bytes() as usize, blocks.peak_bytes() as usize) as u64;
+    let found = within(&config, middle, false).0.expect("a plan").plan;
+    let ((_, found), (_, blocks)) = (seconds(&found, 1), seconds(&blocks, 1));
+    assert!(found < 0.35 * blocks, "{found} s against {blocks} s of recomputation");
+}
