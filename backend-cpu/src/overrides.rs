@@ -133,6 +133,10 @@ pub unsafe fn run(
             Op::SquareSum(op) => {
                 by_storage!(dtype, false, matrices::square_sum(op, inputs, outputs))
             }
+            Op::Quantize(op) => by_storage!(dtype, false, matrices::quantize(op, inputs, outputs)),
+            Op::Dequantize(op) => {
+                by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))
+            }
             Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(inputs, outputs)),
             Op::EmbeddingGrad(op) => {
                 by_storage!(inputs[1].ty().dtype, false, matrices::scatter(op, inputs, outputs))

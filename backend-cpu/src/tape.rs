@@ -6,8 +6,8 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 use tightrope_core::DType;
-use tightrope_core::expr::{Binary, Expr, Term, Unary, split};
-use tightrope_core::ops::{Map, RandomKey, uniform};
+use tightrope_core::expr::{Binary, Expr, Term, Unary, round_stochastic, split};
+use tightrope_core::ops::{Map, RandomKey, fill_uniform};
 
 use crate::arena::View;
 use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
@@ -275,9 +275,7 @@ fn run_task<S: Simd>(
                     load(&inputs[input], at, &mut registers[to][..len]);
                 }
                 Instruction::Random { to, stream } => {
-                    for (i, value) in registers[to][..len].iter_mut().enumerate() {
-                        *value = uniform(key, stream, (at + i) as u64) as f32;
-                    }
+                    fill_uniform(key, stream, at as u64, &mut registers[to]);
                 }
                 Instruction::Unary { function, to, a } => {
                     let (to, [a]) = operands(&mut registers, to, [a]);
@@ -370,6 +368,7 @@ fn binary<S: Simd>(function: Binary, a: &Register, b: &Register, to: &mut Regist
         Binary::Min => pairs(a, b, to, |a, b| if a < b { a } else { b }),
         Binary::Pow => pairs(a, b, to, vmath::pow::<S>),
         Binary::Less => pairs(a, b, to, |a, b| if a < b { 1.0 } else { 0.0 }),
+        Binary::StochasticHalf => pairs(a, b, to, round_stochastic),
         Binary::JoinHalves => pairs(a, b, to, |high, low| {
             f32::from_bits(high.to_bits().wrapping_add(low as i32 as u32))
         }),

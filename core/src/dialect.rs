@@ -206,6 +206,7 @@ impl Printer {
             Binary::Less if cuda => format!("({a} < {b} ? 1.0f : 0.0f)"),
             Binary::Less => format!("select(0.0, 1.0, {a} < {b})"),
             Binary::JoinHalves => call("tr_join_halves", "tr_join_halves"),
+            Binary::StochasticHalf => call("tr_stochastic_half", "tr_stochastic_half"),
         }
     }
 }

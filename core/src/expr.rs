@@ -65,6 +65,9 @@ pub enum Binary {
     Less,
     /// The f32 master that [`Unary::HighHalf`] and [`Unary::LowHalf`] were taken from.
     JoinHalves,
+    /// One of the two bf16 numbers that a lies between, the one farther from 0 with a probability of the part
+    /// of their distance that a has come (Gupta et al. 2015): its mean is a. b, uniform in [0, 1), decides.
+    StochasticHalf,
 }
 
 /// One step of a formula.
@@ -280,7 +283,7 @@ impl Expr {
                             by_base + self.clone() * x.ln() * db
                         }
                     }
-                    Binary::Less | Binary::JoinHalves => zero(),
+                    Binary::Less | Binary::JoinHalves | Binary::StochasticHalf => zero(),
                 }
             }
             Term::Select(condition, yes, no) => {
@@ -391,6 +394,7 @@ impl Binary {
             Self::Pow => a.powf(b),
             Self::Less => f64::from(u8::from(a < b)),
             Self::JoinHalves => join(bf16::from_f64(a), b as i16).into(),
+            Self::StochasticHalf => round_stochastic(a as f32, b as f32).into(),
         }
     }
 }
@@ -412,6 +416,16 @@ pub fn split(master: f32) -> (bf16, i16) {
 #[inline(always)]
 pub fn join(high: bf16, low: i16) -> f32 {
     f32::from_bits((u32::from(high.to_bits()) << 16).wrapping_add(i32::from(low) as u32))
+}
+
+/// The bf16 number that [`Binary::StochasticHalf`] describes, as f32. What isn't finite stays as it is.
+#[inline(always)]
+pub fn round_stochastic(x: f32, uniform: f32) -> f32 {
+    const UNITS: f32 = 65_536.0;
+    let bits = x.to_bits();
+    // The lower half counts the way to the next number in these units.
+    let rounded = f32::from_bits(bits.wrapping_add((uniform * UNITS) as u32) & 0xFFFF_0000);
+    if x.is_finite() { rounded } else { x }
 }
 
 /// Error function to 1e-15 relative: Maclaurin series below 3, the complement's continued fraction
@@ -530,6 +544,25 @@ mod tests {
                 assert_eq!(join(high, low).to_bits(), master.to_bits(), "{master:e}");
             }
         }
+    }
+
+    #[test]
+    fn stochastic_rounding_keeps_the_mean() {
+        for x in [1.0_f32, 1.003, -0.3, 3e-5, -1.999_9, 1e-40, f32::MIN_POSITIVE] {
+            const DRAWS: u32 = 4096;
+            let draw = |i: u32| round_stochastic(x, i as f32 / DRAWS as f32);
+            let mean = (0..DRAWS).map(|i| f64::from(draw(i))).sum::<f64>() / f64::from(DRAWS);
+            let (low, high) = (draw(0), draw(DRAWS - 1));
+            for rounded in [low, high] {
+                assert_eq!(rounded, bf16::from_f32(rounded).to_f32(), "{x} gives a bf16");
+            }
+            assert!(low.abs() <= x.abs() && x.abs() <= high.abs().max(x.abs()), "{x}");
+            let unit = f64::from(f32::from_bits((x.to_bits() & 0xFFFF_0000) + 0x1_0000))
+                - f64::from(f32::from_bits(x.to_bits() & 0xFFFF_0000));
+            assert!((mean - f64::from(x)).abs() <= unit.abs() / 4000.0, "{x} {mean}");
+        }
+        assert_eq!(round_stochastic(f32::INFINITY, 0.999), f32::INFINITY);
+        assert!(round_stochastic(f32::NAN, 0.999).is_nan());
     }
 
     #[test]

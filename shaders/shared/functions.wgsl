@@ -80,6 +80,14 @@ fn tr_join_halves(high: f32, low: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(high) + bitcast<u32>(i32(low)));
 }
 
+// One of the two bf16 that x lies between, the one farther from 0 with a probability of the part of their distance
+// that x has come. What isn't finite stays as it is.
+fn tr_stochastic_half(x: f32, uniform: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let rounded = (bits + u32(uniform * 65536.0)) & 0xffff0000u;
+    return bitcast<f32>(select(rounded, bits, (bits & 0x7f800000u) == 0x7f800000u));
+}
+
 // bf16 is the upper half of an f32; the lower of two elements is in the lower half of a word.
 fn tr_unpack_bf16(word: u32) -> vec2<f32> {
     return vec2<f32>(bitcast<f32>(word << 16u), bitcast<f32>(word & 0xffff0000u));

@@ -2,7 +2,7 @@
 
 use tightrope_core::expr::{Term, Unary, constant, input};
 use tightrope_core::ops::{
-    Attention, Case, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy, Map,
+    Attention, Case, Code, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy, Map,
     MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax,
 };
 use tightrope_core::{DType, Expr, Op, Type};
@@ -106,11 +106,12 @@ pub fn dtypes(case: &Case) -> Vec<DType> {
 /// Whether a formula of `op` takes an f32's bits apart or joins them: defined for bf16 alone, and a step
 /// function of its inputs.
 pub fn splits_bits(op: &Op) -> bool {
-    use tightrope_core::expr::Binary::JoinHalves;
+    use tightrope_core::expr::Binary::{JoinHalves, StochasticHalf};
     fn found(formula: &Expr) -> bool {
         match formula.term() {
             Term::Const(_) | Term::Input(_) | Term::Random(_) => false,
-            Term::Unary(Unary::HighHalf | Unary::LowHalf, _) | Term::Binary(JoinHalves, ..) => true,
+            Term::Unary(Unary::HighHalf | Unary::LowHalf, _)
+            | Term::Binary(JoinHalves | StochasticHalf, ..) => true,
             Term::Unary(_, a) => found(a),
             Term::Binary(_, a, b) => found(a) || found(b),
             Term::Select(c, a, b) => found(c) || found(a) || found(b),
@@ -260,9 +261,12 @@ fn moves() -> Vec<Case> {
         Case::new(swapped, vec![unit(&[1, 3, 1, 17])]),
         Case::new(Slice { axis: 2, start: 1, len: 2 }, vec![unit(&[1, 3, 4, 5])]),
         Case::new(SliceGrad { axis: 2, start: 1, extent: 7 }, vec![unit(&[1, 3, 4, 5])]),
-        Case::new(Quantize { block: 7 }, vec![unit(&[3, 1, 11])]),
         Case::new(
-            Dequantize { block: 7, dtype: DType::F32 },
+            Quantize { block: 7, code: Code::Signed, update: false },
+            vec![unit(&[3, 1, 11])],
+        ),
+        Case::new(
+            Dequantize { block: 7, code: Code::Linear, dtype: DType::F32 },
             vec![
                 Sample { ty: Type::new(DType::I8, [3, 1, 11]), fill: Fill::Whole(-127, 128) },
                 unit(&[5]),

@@ -28,6 +28,7 @@ pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("Map in segments", "optimizer rules"),
     ("MatMul in place", "sums of gradients"),
     ("Quantize", "storage of optimizer state; a step function"),
+    ("Quantize in place", "storage of optimizer state; a step function"),
     ("RmsNormGrad", "first derivatives only"),
     ("SoftmaxGrad", "first derivatives only"),
     ("SquareSum in place", "gradient norm"),

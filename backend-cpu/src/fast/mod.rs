@@ -3,5 +3,6 @@
 pub mod attention;
 pub mod gemm;
 pub mod norm;
+pub mod quant;
 pub mod rows;
 pub mod vmath;

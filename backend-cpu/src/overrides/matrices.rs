@@ -1,14 +1,16 @@
-//! Ops on the rows of a matrix: norms, softmax, sums, embeddings.
+//! Ops on the rows of a matrix, or on its blocks: norms, softmax, sums, embeddings, 8-bit storage.
 
 use half::{bf16, f16};
-use tightrope_core::ops::{Axes, EmbeddingGrad, LayerNorm, Reduce, RmsNorm, SquareSum};
+use tightrope_core::ops::{
+    Axes, Dequantize, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm, SquareSum,
+};
 use tightrope_core::{DType, Type};
 
 use super::Scratch;
 use crate::arena::View;
 use crate::fast::norm::{self, ParameterGrads};
-use crate::fast::rows;
 use crate::fast::vmath::{Storage, store_slice};
+use crate::fast::{quant, rows};
 
 /// # Safety
 /// As [`super::run`].
@@ -220,5 +222,38 @@ pub unsafe fn scatter<T: Storage>(
         table.fill(0.0);
     }
     rows::scatter_add(dy, ids, inputs[1].ty().last(), table).expect("ids were checked");
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn quantize<T: Storage>(
+    op: &Quantize,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on; codes and scales are written through the outputs alone.
+    unsafe {
+        if op.update && inputs[3].slice::<f32>()[0] == 0.0 {
+            return true;
+        }
+        let (codes, scales) = (outputs[0].slice_mut::<u8>(), outputs[1].slice_mut::<f32>());
+        quant::quantize(op.code, op.block, inputs[0].slice::<T>(), codes, scales);
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn dequantize<T: Storage>(
+    op: &Dequantize,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        let (codes, scales) = (inputs[0].slice::<u8>(), inputs[1].slice::<f32>());
+        quant::dequantize(op.code, op.block, codes, scales, outputs[0].slice_mut::<T>());
+    }
     true
 }

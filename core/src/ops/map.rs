@@ -158,6 +158,10 @@ impl Map {
             vec![range(F32, &[300], -3.0, 3.0)],
         ));
         cases.push(Case::new(
+            Self::new(x.clone().binary(Binary::StochasticHalf, random(5)), BF16),
+            vec![range(F32, &[1031], -3.0, 3.0), whole(U32, &[4], 0, 1 << 31)],
+        ));
+        cases.push(Case::new(
             Self::new(x.binary(Binary::JoinHalves, y), F32),
             vec![unit(BF16, &[300]), whole(I16, &[300], -32768, 32768)],
         ));

@@ -27,12 +27,12 @@ pub use map::Map;
 pub(crate) use map::convert;
 pub use matmul::{MatMul, Matrices};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
-pub use quant::{Dequantize, Quantize};
+pub use quant::{Code, DECADES, Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};
 pub use rope::Rope;
 pub use softmax::{Softmax, SoftmaxGrad};
 
-pub use crate::random::{RandomKey, uniform};
+pub use crate::random::{RandomKey, fill_uniform, uniform};
 
 /// Output types, or a sentence on what doesn't fit; the graph adds the op, the name and all types.
 pub type Inferred = std::result::Result<Vec<Type>, String>;

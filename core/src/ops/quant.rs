@@ -1,8 +1,12 @@
-//! Block-wise 8-bit storage.
+//! Block-wise 8-bit storage (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
 //!
-//!   scale[k] = max |x| over block k / 127;   code[i] = round(x[i] / scale[i div block]);   x ≈ code·scale
+//!   scale[k] = max |x| over block k / largest;   x[i] ≈ value(code[i])·scale[i div block]
 //!
-//! A block of zeros has scale 0 and codes 0. Rounding is to nearest, ties to even.
+//! The code of x is the one whose value is nearest to x/scale; [`Code`] says which values there are, and how far
+//! off the nearest is at most. A block of zeros has scale 0 and the code of 0. Codes and scales that are all 0, as
+//! memory starts, mean zeros.
+
+mod code;
 
 use std::ops::Range;
 
@@ -12,31 +16,42 @@ use super::{Array, Case, Inferred, Rule, arity, ensure, float, range, unit, whol
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
-/// Values to codes. Input: x. Outputs: codes (I8, like x), scales (one f32 a block).
+pub use code::{Code, DECADES};
+
+/// Values to codes. Inputs: x, and where it updates: codes, scales, whether to. Outputs: codes (like x), scales
+/// (one f32 a block).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantize {
     /// Consecutive elements that share a scale.
     pub block: usize,
+    /// What the codes stand for.
+    pub code: Code,
+    /// Writes over the codes and scales of inputs 1 and 2, and leaves them alone where input 3, one number,
+    /// is 0.
+    pub update: bool,
 }
 
-/// Codes to values. Inputs: codes (I8), scales. Output: like the codes, in `dtype`.
+/// Codes to values. Inputs: codes, scales. Output: like the codes, in `dtype`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dequantize {
     /// Consecutive elements that share a scale.
     pub block: usize,
+    /// What the codes stand for.
+    pub code: Code,
     /// Storage of the output.
     pub dtype: DType,
 }
-
-const LARGEST_CODE: f64 = 127.0;
 
 /// The tensors of an op, in blocks of `block` elements.
 struct Blocks<'a> {
     limits: &'a Limits,
     block: u64,
+    code: Code,
     x: Place,
     codes: Place,
     scales: Place,
+    /// One number: 0 leaves codes and scales as they are.
+    ok: Option<Place>,
 }
 
 impl Blocks<'_> {
@@ -66,9 +81,14 @@ impl Blocks<'_> {
         Launch::new("quant", entry, workgroup, threads.div_ceil(workgroup.into()))
             .constant("BLOCK", self.block)
             .constant("LANES", self.lanes())
+            .constant("BASE", self.code.base())
+            .constant("ZERO", self.code.zero() as u32)
+            .constant("DECADES", DECADES)
+            .constant("UPDATE", self.ok.is_some())
             .bind_four("x", self.x.window(elements.clone()), self.block.is_multiple_of(QUAD))
             .bind_four("code", self.codes.window(elements), true)
             .bind("scale", scales)
+            .bind("ok", self.ok.unwrap_or(scales))
             .param("elements", count)
             .param("first_block", first_block)
             .costing(count)
@@ -84,10 +104,22 @@ impl Blocks<'_> {
 impl Quantize {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        [(1, 256), (256, 256), (1000, 256), (33, 16)]
-            .into_iter()
-            .map(|(n, block)| Case::new(Self { block }, vec![range(DType::F32, &[n], -3.0, 3.0)]))
-            .collect()
+        let mut cases = vec![];
+        for code in Code::ALL {
+            let low = if code == Code::Unsigned { 0.0 } else { -3.0 };
+            for (n, block) in [(1, 256), (256, 256), (1000, 256), (33, 16)] {
+                let x = range(DType::F32, &[n], low, 3.0);
+                cases.push(Case::new(Self { block, code, update: false }, vec![x]));
+            }
+            for ok in [0.0, 1.0] {
+                let x = range(DType::F32, &[700], low, 3.0);
+                let codes = whole(code.dtype(), &[700], 0, 128);
+                let ok = range(DType::F32, &[1], ok, ok);
+                let inputs = vec![x, codes, unit(DType::F32, &[3]), ok];
+                cases.push(Case::new(Self { block: 256, code, update: true }, inputs));
+            }
+        }
+        cases
     }
 }
 
@@ -97,11 +129,23 @@ impl Rule for Quantize {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [x] = arity(inputs)?;
+        let x = if self.update {
+            let [x, _, _, ok] = arity(inputs)?;
+            float("whether to update", ok)?;
+            ensure(ok.elements() == 1, || format!("whether to update is one number, not {ok}"))?;
+            x
+        } else {
+            let [x] = arity(inputs)?;
+            x
+        };
         float("x", x)?;
         ensure(self.block > 0, || "a block needs at least one element".into())?;
         let scales = Type::new(x.dtype.statistics(), [x.elements().div_ceil(self.block)]);
-        Ok(vec![x.with_dtype(DType::I8), scales])
+        Ok(vec![x.with_dtype(self.code.dtype()), scales])
+    }
+
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        if self.update { vec![(0, 1), (1, 2)] } else { vec![] }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
@@ -111,7 +155,9 @@ impl Rule for Quantize {
             Place::output(0, outputs[0]),
             Place::output(1, outputs[1]),
         ];
-        let blocks = Blocks { limits, block: self.block as u64, x, codes, scales };
+        let ok = self.update.then(|| Place::input(3, inputs[3]));
+        let (block, code) = (self.block as u64, self.code);
+        let blocks = Blocks { limits, block, code, x, codes, scales, ok };
         for window in blocks.windows() {
             let threads = (window.end - window.start) * blocks.lanes();
             launches.push(blocks.launch("scales", &window, threads));
@@ -122,14 +168,17 @@ impl Rule for Quantize {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, codes, scales) = (inputs[0], outputs[0], outputs[1]);
+        if self.update && inputs[3].get(0) == 0.0 {
+            return;
+        }
         for k in 0..scales.len() {
             let block = k * self.block..((k + 1) * self.block).min(x.len());
             let largest = block.clone().map(|i| x.get(i).abs()).fold(0.0, f64::max);
-            scales.set(k, largest / LARGEST_CODE);
+            scales.set(k, largest / self.code.largest());
             let scale = scales.get(k);
             for i in block {
-                let code = if scale > 0.0 { (x.get(i) / scale).round_ties_even() } else { 0.0 };
-                codes.set(i, code.clamp(-LARGEST_CODE, LARGEST_CODE));
+                let part = if scale > 0.0 { x.get(i) / scale } else { 0.0 };
+                codes.set(i, self.code.nearest(part));
             }
         }
     }
@@ -138,16 +187,18 @@ impl Rule for Quantize {
 impl Dequantize {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        [(1, 256), (1000, 256), (33, 16)]
-            .into_iter()
-            .flat_map(|(n, block): (usize, usize)| {
-                [DType::F32, DType::BF16].map(|dtype| {
-                    let codes = whole(DType::I8, &[n], -127, 128);
+        let mut cases = vec![];
+        for code in Code::ALL {
+            let (low, high) = if code == Code::Linear { (-127, 128) } else { (0, 256) };
+            for (n, block) in [(1, 256), (1000, 256), (33, 16)] {
+                for dtype in [DType::F32, DType::BF16] {
+                    let codes = whole(code.dtype(), &[n], low, high);
                     let scales = unit(DType::F32, &[n.div_ceil(block)]);
-                    Case::new(Self { block, dtype }, vec![codes, scales])
-                })
-            })
-            .collect()
+                    cases.push(Case::new(Self { block, code, dtype }, vec![codes, scales]));
+                }
+            }
+        }
+        cases
     }
 }
 
@@ -159,7 +210,8 @@ impl Rule for Dequantize {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [codes, scales] = arity(inputs)?;
         ensure(self.block > 0, || "a block needs at least one element".into())?;
-        ensure(codes.dtype == DType::I8, || format!("codes must be i8, are {codes}"))?;
+        let stored = self.code.dtype();
+        ensure(codes.dtype == stored, || format!("codes must be {stored}, are {codes}"))?;
         float("scales", scales)?;
         let blocks = codes.elements().div_ceil(self.block);
         ensure(scales.elements() == blocks, || format!("needs {blocks} scales, got {scales}"))?;
@@ -170,7 +222,8 @@ impl Rule for Dequantize {
         let mut launches = Launches::new();
         let [codes, scales, x] =
             [Place::input(0, inputs[0]), Place::input(1, inputs[1]), Place::output(0, outputs[0])];
-        let blocks = Blocks { limits, block: self.block as u64, x, codes, scales };
+        let (block, code) = (self.block as u64, self.code);
+        let blocks = Blocks { limits, block, code, x, codes, scales, ok: None };
         for window in blocks.windows() {
             launches.push(blocks.elementwise("values", &window));
         }
@@ -180,7 +233,7 @@ impl Rule for Dequantize {
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (codes, scales) = (inputs[0], inputs[1]);
         for i in 0..codes.len() {
-            outputs[0].set(i, codes.get(i) * scales.get(i / self.block));
+            outputs[0].set(i, self.code.value(codes.get(i)) * scales.get(i / self.block));
         }
     }
 }

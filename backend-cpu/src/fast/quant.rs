@@ -1,0 +1,226 @@
+//! Block-wise 8-bit storage: codes of the values nearest to x over its block's scale, and back.
+//!
+//! The nearest value of a dynamic code is found without a search: comparing with the starts of the decades gives
+//! the decade, and its values are spread evenly. Every element takes the same steps, so the loops vectorise.
+
+use tightrope_core::ops::{Code, DECADES};
+
+use crate::fast::vmath::parallel::{Disjoint, for_each_block};
+use crate::fast::vmath::reduce::fold;
+use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched};
+
+/// Elements of a task of the thread pool.
+const TASK: usize = 1 << 14;
+
+const LEVELS: usize = DECADES as usize;
+
+/// A dynamic code's decades, in numbers that the search for the nearest value needs.
+#[derive(Clone, Copy)]
+struct Search {
+    code: Code,
+    /// From where on a value belongs to the decade: halfway from the last value below it to its first.
+    starts: [f32; LEVELS],
+    /// Values.
+    counts: [f32; LEVELS],
+    /// Values a unit.
+    slopes: [f32; LEVELS],
+    /// From where on a value belongs to 1.
+    one: f32,
+}
+
+impl Search {
+    fn new(code: Code) -> Self {
+        let base = f64::from(code.base());
+        let (mut starts, mut counts, mut slopes) = ([0.0; LEVELS], [0.0; LEVELS], [0.0; LEVELS]);
+        for k in 0..LEVELS {
+            let power = 10_f64.powi(k as i32 + 1 - LEVELS as i32);
+            let count = base * f64::from(1_u32 << k);
+            // The gap's ends are half a step from the decade's edge, on the side above in steps of the decade.
+            starts[k] = match k {
+                0 => power * (0.05 + 0.225 / count),
+                _ => power / 10.0 * (1.0 + 1.8 / count),
+            } as f32;
+            counts[k] = count as f32;
+            slopes[k] = (count / (0.9 * power)) as f32;
+        }
+        Self { code, starts, counts, slopes, one: 1.0 - 0.225 / counts[LEVELS - 1] }
+    }
+
+    /// Rank of the value nearest to `part`, from 0 to 1.
+    #[inline(always)]
+    fn rank(&self, part: f32) -> f32 {
+        let (mut count, mut slope) = (0.0, 0.0);
+        for k in 0..LEVELS {
+            let above = part >= self.starts[k];
+            count = if above { self.counts[k] } else { count };
+            slope = if above { self.slopes[k] } else { slope };
+        }
+        let within = (part * slope - count / 9.0).floor();
+        let within = within.max(0.0).min((count - 1.0).max(0.0));
+        if part >= self.one { 2.0 * self.counts[LEVELS - 1] } else { count + within }
+    }
+
+    /// Code of the value nearest to `part`.
+    #[inline(always)]
+    fn nearest(&self, part: f32) -> u8 {
+        match self.code {
+            Code::Linear => {
+                let largest = Code::Linear.largest() as f32;
+                part.round_ties_even().max(-largest).min(largest) as i32 as u8
+            }
+            Code::Signed => {
+                let code = Code::Signed.zero() as f32 + self.rank(part.abs()).copysign(part);
+                // There is no −1: the code before is the last.
+                code.max(0.0) as i32 as u8
+            }
+            Code::Unsigned => (self.rank(part).max(1.0) - 1.0) as i32 as u8,
+        }
+    }
+}
+
+/// Writes the code of every element of `x` (as bytes, whatever their sign) and the scale of every block.
+///
+/// # Panics
+/// If the lengths do not agree.
+pub fn quantize<X: Storage>(
+    code: Code,
+    block: usize,
+    x: &[X],
+    codes: &mut [u8],
+    scales: &mut [f32],
+) {
+    assert_eq!(x.len(), codes.len(), "x and its codes differ in length");
+    assert_eq!(x.len().div_ceil(block), scales.len(), "one scale a block");
+    let (isa, search) = (Isa::detect(), Search::new(code));
+    let (codes, scales) = (Disjoint::new(codes), Disjoint::new(scales));
+    for_each_block(x.len().div_ceil(block), (TASK / block).max(1), |blocks| {
+        let elements = blocks.start * block..(blocks.end * block).min(x.len());
+        // SAFETY: ranges of blocks do not overlap.
+        let (codes, scales) = unsafe {
+            (codes.part(elements.start, elements.len()), scales.part(blocks.start, blocks.len()))
+        };
+        encode(isa, &search, block, &x[elements], codes, scales);
+    });
+}
+
+dispatched!(fn encode<X>(
+    search: &Search, block: usize, x: &[X], codes: &mut [u8], scales: &mut [f32]
+) = encode_body);
+
+#[inline(always)]
+fn encode_body<S: Simd, X: Storage>(
+    search: &Search,
+    block: usize,
+    x: &[X],
+    codes: &mut [u8],
+    scales: &mut [f32],
+) {
+    let search = *search;
+    let blocks = x.chunks(block).zip(codes.chunks_mut(block));
+    for ((x, codes), scale) in blocks.zip(scales) {
+        *scale = magnitude(x) / search.code.largest() as f32;
+        let scale = *scale;
+        // The code is chosen out of the loop, which then has no branch.
+        match search.code {
+            _ if scale == 0.0 => codes.fill(search.code.zero() as u8),
+            Code::Linear => each(Search { code: Code::Linear, ..search }, scale, x, codes),
+            Code::Signed => each(Search { code: Code::Signed, ..search }, scale, x, codes),
+            Code::Unsigned => each(Search { code: Code::Unsigned, ..search }, scale, x, codes),
+        }
+    }
+}
+
+#[inline(always)]
+fn each<X: Storage>(search: Search, scale: f32, x: &[X], codes: &mut [u8]) {
+    for (code, x) in codes.iter_mut().zip(x) {
+        *code = search.nearest(x.to_f32() / scale);
+    }
+}
+
+/// The largest |x|, NaN left out.
+#[inline(always)]
+fn magnitude<X: Storage>(x: &[X]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (max, x) in lanes.iter_mut().zip(chunk) {
+            *max = larger(*max, x.to_f32().abs());
+        }
+    }
+    rest.iter().fold(fold(lanes, larger), |max, x| larger(max, x.to_f32().abs()))
+}
+
+/// Writes the value of every code.
+///
+/// # Panics
+/// If the lengths do not agree.
+pub fn dequantize<X: Storage>(code: Code, block: usize, codes: &[u8], scales: &[f32], x: &mut [X]) {
+    assert_eq!(x.len(), codes.len(), "x and its codes differ in length");
+    assert_eq!(x.len().div_ceil(block), scales.len(), "one scale a block");
+    // By byte: the codes of the linear code are signed.
+    let values: [f32; 256] = std::array::from_fn(|byte| match code {
+        Code::Linear => f32::from(byte as u8 as i8),
+        Code::Signed | Code::Unsigned => code.value(byte as f64) as f32,
+    });
+    let isa = Isa::detect();
+    let x = Disjoint::new(x);
+    for_each_block(scales.len(), (TASK / block).max(1), |blocks| {
+        let elements = blocks.start * block..(blocks.end * block).min(codes.len());
+        // SAFETY: ranges of blocks do not overlap.
+        let x = unsafe { x.part(elements.start, elements.len()) };
+        decode(isa, &values, block, &codes[elements], &scales[blocks], x);
+    });
+}
+
+dispatched!(fn decode<X>(
+    values: &[f32; 256], block: usize, codes: &[u8], scales: &[f32], x: &mut [X]
+) = decode_body);
+
+#[inline(always)]
+fn decode_body<S: Simd, X: Storage>(
+    values: &[f32; 256],
+    block: usize,
+    codes: &[u8],
+    scales: &[f32],
+    x: &mut [X],
+) {
+    let blocks = codes.chunks(block).zip(x.chunks_mut(block));
+    for ((codes, x), scale) in blocks.zip(scales) {
+        for (x, &code) in x.iter_mut().zip(codes) {
+            *x = X::from_f32(values[usize::from(code)] * scale);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_nearest_ones() {
+        for code in [Code::Signed, Code::Unsigned] {
+            let search = Search::new(code);
+            for i in 0..=1_000_000_u32 {
+                let x = f64::from(i) / 1e6;
+                for x in [x, x.powi(9), -x] {
+                    let x = if code == Code::Unsigned { x.abs() } else { x };
+                    let (found, nearest) = (f64::from(search.nearest(x as f32)), code.nearest(x));
+                    let off = |c: f64| (code.value(c) - x).abs();
+                    // Halfway between two, rounding decides.
+                    assert!(off(found) <= off(nearest) + 1e-7 * x.abs(), "{code:?} {x:e}: {found}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_zeros_comes_back_as_zeros() {
+        for code in Code::ALL {
+            let (mut codes, mut scales, mut x) = ([9; 300], [1.0; 2], [1.0_f32; 300]);
+            quantize(code, 256, &[0.0_f32; 300], &mut codes, &mut scales);
+            dequantize(code, 256, &codes, &scales, &mut x);
+            assert_eq!(x, [0.0; 300]);
+        }
+    }
+}
