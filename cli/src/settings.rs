@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use tightrope_nn::defaults;
+use tightrope_nn::{StateBits, defaults};
 
 pub use check::Conflict;
 pub use diagnostic::{Place, SettingsError};
@@ -154,7 +154,7 @@ pub struct Memory {
     /// Rows of attention scores that exist at once.
     pub attention_chunk: Chunk,
     /// Bits per optimizer state: 32, 16 or 8.
-    pub optimizer_bits: u32,
+    pub optimizer_bits: StateBits,
     /// What may wait in host memory.
     pub offload: Vec<Offload>,
     /// Which changes of the numerics the planner may make to fit the budget.
@@ -168,7 +168,7 @@ impl Default for Memory {
             checkpoint: Checkpoint::Auto,
             loss_chunk: Chunk::Auto,
             attention_chunk: Chunk::Auto,
-            optimizer_bits: 32,
+            optimizer_bits: StateBits::B32,
             offload: Vec::new(),
             allow: Vec::new(),
         }

@@ -15,7 +15,7 @@ use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
     self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, Rates,
-    TrainError, TrainerConfig, preset,
+    StateBits, TrainError, TrainerConfig, preset,
 };
 
 use crate::error::{Failure, Help as _};
@@ -165,12 +165,6 @@ pub fn trainer_config_of(
 ) -> Result<TrainerConfig, Failure> {
     let settings = filled(settings, &model)?;
     let Settings { train, memory, run, .. } = &settings;
-    if memory.optimizer_bits != 32 {
-        return Err(Failure::usage(
-            anyhow!("`memory.optimizer_bits` is {}", memory.optimizer_bits),
-            "this build keeps optimizer states in 32 bits; leave the setting out",
-        ));
-    }
     if !memory.offload.is_empty() {
         return Err(Failure::usage(
             anyhow!("`memory.offload` is set, and the device is the cpu"),
@@ -212,6 +206,7 @@ pub fn trainer_config_of(
         time,
         build: BuildOptions { loss_chunk, attention_chunk },
         optimizer,
+        optimizer_bits: memory.optimizer_bits,
         weight_decay: train.weight_decay,
         clip: (train.clip > 0.0).then_some(train.clip),
         options: Options {
@@ -327,18 +322,37 @@ pub fn planned_of(
     target: &dyn Backend,
 ) -> Result<Planned, Failure> {
     let budget = budget(settings).unwrap_or(u64::MAX);
-    let (found, smallest) = fit(settings, &config, budget, target)?;
-    if let Some(planned) = found {
-        return Ok(planned);
-    }
-    let allowed = settings.memory.allow.contains(&Allow::Precision);
-    if allowed && config.precision == Precision::F32 {
-        let narrow = TrainerConfig { precision: Precision::BF16, ..config.clone() };
-        if let (Some(planned), _) = fit(settings, &narrow, budget, target)? {
+    let mut smallest = u64::MAX;
+    for config in allowed(settings, &config) {
+        let (found, least) = fit(settings, &config, budget, target)?;
+        if let Some(planned) = found {
             return Ok(planned);
         }
+        smallest = smallest.min(least);
     }
     Err(does_not_fit(settings, &config, budget, smallest, target)?)
+}
+
+/// The configuration, and those with the changes of the numerics that `memory.allow` names, in the order in
+/// which they are preferred.
+fn allowed(settings: &Settings, config: &TrainerConfig) -> Vec<TrainerConfig> {
+    let allow = |what| settings.memory.allow.contains(&what);
+    let mut precisions = vec![config.precision];
+    precisions.extend(
+        (allow(Allow::Precision) && config.precision == Precision::F32).then_some(Precision::BF16),
+    );
+    let mut bits = vec![config.optimizer_bits];
+    bits.extend([StateBits::B16, StateBits::B8].into_iter().filter(|&fewer| {
+        allow(Allow::OptimizerBits) && u32::from(fewer) < u32::from(config.optimizer_bits)
+    }));
+    let pairs = precisions.iter().flat_map(|&p| bits.iter().map(move |&b| (p, b)));
+    pairs
+        .map(|(precision, optimizer_bits)| TrainerConfig {
+            precision,
+            optimizer_bits,
+            ..config.clone()
+        })
+        .collect()
 }
 
 /// The fastest plan within `budget`, if any, and the smallest arena seen.
@@ -418,6 +432,7 @@ fn does_not_fit(
         settings.memory.checkpoint = Checkpoint::Auto;
     });
     let bf16 = TrainerConfig { precision: Precision::BF16, ..config.clone() };
+    let coded = TrainerConfig { optimizer_bits: StateBits::B8, ..config.clone() };
     let shorter = |parts: usize| {
         let time = (config.time / parts).max(1);
         TrainerConfig { time, decode: time, ..config.clone() }
@@ -425,6 +440,7 @@ fn does_not_fit(
     let changes = [
         ("--micro-batch auto --checkpoint auto".to_owned(), config.clone()),
         ("--precision bf16".to_owned(), bf16),
+        ("--set memory.optimizer_bits=8".to_owned(), coded),
         (format!("--context {}", shorter(2).time), shorter(2)),
         (format!("--context {}", shorter(4).time), shorter(4)),
     ];

@@ -21,8 +21,10 @@ pub(crate) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let normal = Init::Normal { std: 0.02 };
     let residual = residual_init(config);
     let mut list = vec![
-        vocab_rows("wte.weight", "transformer.wte.weight", config),
-        Parameter::new("wpe.weight", &[context, channels], normal).whole("transformer.wpe.weight"),
+        vocab_rows("wte.weight", "transformer.wte.weight", config).looked_up(),
+        Parameter::new("wpe.weight", &[context, channels], normal)
+            .looked_up()
+            .whole("transformer.wpe.weight"),
     ];
     for index in 0..layers {
         let names = |own: &str, theirs: &str| {

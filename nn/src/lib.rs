@@ -41,7 +41,8 @@ pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
 pub use optim::{
-    LossScale, Optimizer, Scalars, State, Trained, Update, UpdateOptions, append_update,
+    LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update, UpdateOptions,
+    append_update,
 };
 pub use params::{
     Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,

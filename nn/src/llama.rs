@@ -22,7 +22,7 @@ pub(crate) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let values = queries + config.kv_heads * config.head_dim();
     let normal = Init::Normal { std: 0.02 };
     let residual = residual_init(config);
-    let mut list = vec![vocab_rows("wte.weight", "model.embed_tokens.weight", config)];
+    let mut list = vec![vocab_rows("wte.weight", "model.embed_tokens.weight", config).looked_up()];
     for index in 0..layers {
         let own = |part: &str| format!("h.{index}.{part}.weight");
         let theirs = |part: &str| format!("model.layers.{index}.{part}.weight");

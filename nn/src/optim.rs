@@ -1,4 +1,4 @@
-//! Optimizers, appended to a graph as a gradient norm and one in-place map over all parameters.
+//! Optimizers, appended to a graph as a gradient norm and in-place maps over the parameters.
 //!
 //!   norm   = √(Σ g²) / scale over all gradients
 //!   ok     = norm and loss are finite
@@ -6,15 +6,25 @@
 //!   weight, state ← rule(weight, factor·g, state) where ok, else unchanged;   g ← 0
 //!
 //! `scale` is the loss scale of f16 training, else 1. Nothing here waits for the host.
+//!
+//! | module | holds |
+//! |---|---|
+//! | this one | the rules, and f16 training's loss scale |
+//! | [`state`] | how many bits the state takes, and its tensors |
+//! | [`update`] | the ops of an update |
 
-use std::collections::BTreeMap;
+mod state;
+mod update;
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::expr::{Binary, Unary, constant, input};
-use tightrope_core::ops::{Map, Reduce, SquareSum};
-use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::Map;
+use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 
-use crate::error::{Error, Result, ensure};
+use crate::error::{Result, ensure};
+
+pub use state::{State, StateBits, Stored};
+pub use update::{Scalars, Trained, Update, UpdateOptions, append_update};
 
 /// An update rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,66 +51,6 @@ pub enum Optimizer {
         /// Decay of the momentum.
         beta2: f64,
     },
-}
-
-/// How an update treats gradients and weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UpdateOptions {
-    /// Weight decay of the parameters that decay.
-    pub weight_decay: f64,
-    /// Largest norm of all gradients together.
-    pub clip: Option<f64>,
-    /// Write 0 over every gradient, for the next step to add to.
-    pub zero_gradients: bool,
-}
-
-/// A parameter to update.
-#[derive(Clone, Debug)]
-pub struct Trained {
-    /// Name of its optimizer state.
-    pub name: String,
-    /// Weight as the model reads it: f32, bf16 or f16.
-    pub weight: Tensor,
-    /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
-    /// [`crate::Precision::low`]).
-    pub low: Option<Tensor>,
-    /// Gradient, f32, of the weight's shape.
-    pub gradient: Tensor,
-    /// Weight decay applies.
-    pub decay: bool,
-}
-
-/// Persistent f32 (1) tensors that the host writes before each update.
-#[derive(Clone, Copy, Debug)]
-pub struct Scalars {
-    /// Learning rate.
-    pub lr: Tensor,
-    /// The two of [`Optimizer::corrections`], where the rule has them.
-    pub corrections: Option<[Tensor; 2]>,
-}
-
-/// Optimizer state of one parameter: a persistent f32 tensor of its shape, 0 at the start.
-#[derive(Clone, Copy, Debug)]
-pub struct State {
-    /// Index in the list of trained parameters.
-    pub parameter: usize,
-    /// Name of the state in torch.optim: `exp_avg`, `exp_avg_sq`, `momentum_buffer`.
-    pub slot: &'static str,
-    /// The tensor, named `optim.{parameter}.{slot}`.
-    pub tensor: Tensor,
-}
-
-/// The tensors of an appended update.
-#[derive(Clone, Debug)]
-pub struct Update {
-    /// What the host writes.
-    pub scalars: Scalars,
-    /// Norm of all gradients before clipping, without the loss scale, f32 (1).
-    pub grad_norm: Tensor,
-    /// 1 where norm and loss are finite, else 0 and the step was skipped, f32 (1).
-    pub ok: Tensor,
-    /// All optimizer state.
-    pub state: Vec<State>,
 }
 
 /// Dynamic loss scale of f16 training, adjusted on the device as torch.amp.GradScaler does: halved by a
@@ -143,6 +93,9 @@ impl LossScale {
     }
 }
 
+/// The slot of the second moment.
+const SQUARES: &str = "exp_avg_sq";
+
 /// What a rule's formulas read.
 struct Terms<'a> {
     weight: Expr,
@@ -157,7 +110,7 @@ impl Optimizer {
     /// Names of a parameter's state tensors, as in torch.optim.
     pub fn slots(&self) -> &'static [&'static str] {
         match *self {
-            Self::AdamW { .. } => &["exp_avg", "exp_avg_sq"],
+            Self::AdamW { .. } => &["exp_avg", SQUARES],
             Self::Sgd { momentum: 0.0 } => &[],
             Self::Sgd { .. } => &["momentum_buffer"],
             Self::Lion { .. } => &["exp_avg"],
@@ -228,219 +181,6 @@ impl Optimizer {
                 (decayed() - lr.clone() * direction, vec![m])
             }
         }
-    }
-}
-
-/// Where the f32 value of a weight is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Master {
-    /// The weight is f32.
-    Weight,
-    /// A bf16 weight and its i16 remainder.
-    Halves,
-    /// An f32 tensor beside an f16 weight.
-    Beside,
-}
-
-impl Trained {
-    fn check(&self, graph: &Graph) -> Result<Master> {
-        let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
-        let expected = weight.with_dtype(DType::F32);
-        ensure(*gradient == expected, "gradient", || {
-            format!("of `{}` is {gradient}, must be {expected}", self.name)
-        })?;
-        let low = self.low.map(|low| graph.ty(low));
-        ensure(low.is_none_or(|low| low.shape == weight.shape), "low", || {
-            format!("of `{}` has another shape than the weight {weight}", self.name)
-        })?;
-        match (weight.dtype, low.map(|low| low.dtype)) {
-            (DType::F32, None) => Ok(Master::Weight),
-            (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
-            (DType::F16, Some(DType::F32)) => Ok(Master::Beside),
-            (dtype, low) => {
-                let low = low.map_or("nothing".into(), |dtype| dtype.to_string());
-                let problem = format!(
-                    "`{}` is {dtype} with {low} beside it; supported: f32 with nothing, bf16 with i16, \
-                     f16 with f32",
-                    self.name
-                );
-                Err(Error::Setting { key: "low", problem })
-            }
-        }
-    }
-}
-
-/// Appends the update of all `trained` parameters to the current program. `loss`, f32 (1), takes part in
-/// the decision whether to skip the step; `loss_scale` is what the gradients are larger by, in f16 training.
-/// A skipped step leaves weights and state as they are, but zeroes gradients; the host's count t of
-/// [`Optimizer::corrections`] goes on.
-///
-/// # Errors
-/// [`crate::Error::Setting`] where options are out of range or tensors don't fit each other.
-pub fn append_update(
-    graph: &mut Graph,
-    optimizer: &Optimizer,
-    options: &UpdateOptions,
-    trained: &[Trained],
-    loss: Tensor,
-    loss_scale: Option<&LossScale>,
-) -> Result<Update> {
-    optimizer.check()?;
-    let UpdateOptions { weight_decay, clip, .. } = *options;
-    ensure(weight_decay.is_finite() && weight_decay >= 0.0, "weight_decay", || {
-        format!("{weight_decay} must not be negative")
-    })?;
-    ensure(clip.is_none_or(|clip| clip > 0.0), "clip", || {
-        format!("{} must be above 0; leave it out for none", clip.unwrap_or_default())
-    })?;
-    ensure(!trained.is_empty(), "trained", || "names no parameter to update".into())?;
-    let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
-
-    let corrections = optimizer
-        .corrections(1)
-        .map(|_| ["optim.correction1", "optim.correction2"].map(|name| scalar(graph, name)));
-    let scalars = Scalars { lr: scalar(graph, "optim.lr"), corrections };
-    let mut state = vec![];
-    for (parameter, trained) in trained.iter().enumerate() {
-        let ty = graph.ty(trained.weight).with_dtype(DType::F32);
-        for &slot in optimizer.slots() {
-            let name = format!("optim.{}.{slot}", trained.name);
-            let tensor = graph.persistent(&name, ty.clone(), Class::Optimizer);
-            state.push(State { parameter, slot, tensor });
-        }
-    }
-
-    graph.set_phase(Phase::Update);
-    let gradients: Vec<Tensor> = trained.iter().map(|trained| trained.gradient).collect();
-    let [grad_norm, ok, factor] = norm(graph, &gradients, clip, loss, loss_scale)?;
-    let shared = Shared { optimizer, options, scalars, ok, factor };
-
-    let mut groups: BTreeMap<(bool, Master), Vec<usize>> = BTreeMap::new();
-    for (index, (trained, master)) in trained.iter().zip(masters).enumerate() {
-        let decays = trained.decay && weight_decay > 0.0;
-        groups.entry((decays, master)).or_default().push(index);
-    }
-    for ((decays, master), members) in groups {
-        let own: Vec<Vec<Tensor>> = members
-            .into_iter()
-            .map(|index| {
-                let Trained { weight, low, gradient, .. } = trained[index];
-                let slots = state.iter().filter(|state| state.parameter == index);
-                let tensors = [weight].into_iter().chain(low).chain([gradient]);
-                tensors.chain(slots.map(|state| state.tensor)).collect()
-            })
-            .collect();
-        shared.append(graph, decays, master, &own)?;
-    }
-    if let Some(loss_scale) = loss_scale {
-        loss_scale.append(graph, ok)?;
-    }
-    Ok(Update { scalars, grad_norm, ok, state })
-}
-
-/// Norm of all gradients, whether it and the loss are finite, and the factor on the gradients.
-fn norm(
-    graph: &mut Graph,
-    gradients: &[Tensor],
-    clip: Option<f64>,
-    loss: Tensor,
-    loss_scale: Option<&LossScale>,
-) -> Result<[Tensor; 3]> {
-    let slots = Type::new(DType::F32, [gradients.len()]);
-    let mut squares = graph.one(Map::fill(0.0, &slots), &[], "grad_squares")?;
-    for (slot, &gradient) in gradients.iter().enumerate() {
-        squares = graph.one(SquareSum { slot }, &[gradient, squares], "grad_squares")?;
-    }
-    let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[squares], "grad_square")?;
-    let mut inputs = vec![sum, loss];
-    inputs.extend(loss_scale.map(|loss_scale| loss_scale.scale));
-    let scale = if loss_scale.is_some() { input(2) } else { constant(1.0) };
-    let norm = input(0).sqrt() / scale.clone();
-    let finite = |value: Expr| value.unary(Unary::IsFinite);
-    let ok = finite(norm.clone()) * finite(input(1));
-    let clipped = match clip {
-        None => constant(1.0),
-        Some(clip) => (constant(clip) / (norm.clone() + constant(1e-6))).min(constant(1.0)),
-    };
-    let map = Map::several(vec![norm, ok, clipped / scale], vec![DType::F32; 3]);
-    let outputs = graph.push(map, &inputs, "grad_norm")?;
-    let outputs = [outputs[0], outputs[1], outputs[2]];
-    for (&tensor, name) in outputs.iter().zip(["grad_norm", "update.ok", "update.factor"]) {
-        let info = graph.info_mut(tensor);
-        (info.name, info.class) = (name.into(), Class::Optimizer);
-    }
-    Ok(outputs)
-}
-
-/// What all groups of parameters read.
-struct Shared<'a> {
-    optimizer: &'a Optimizer,
-    options: &'a UpdateOptions,
-    scalars: Scalars,
-    ok: Tensor,
-    factor: Tensor,
-}
-
-impl Shared<'_> {
-    /// Appends one map over parameters of one kind, each given as its weight, what is beside it, its gradient
-    /// and its state.
-    fn append(
-        &self,
-        graph: &mut Graph,
-        decays: bool,
-        master: Master,
-        own: &[Vec<Tensor>],
-    ) -> Result<()> {
-        let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
-        inputs.extend(self.scalars.corrections.into_iter().flatten());
-        let shared = inputs.len();
-        inputs.extend(own.iter().flatten());
-
-        let beside = usize::from(master != Master::Weight);
-        let (weight, low, gradient) = (shared, shared + 1, shared + 1 + beside);
-        let slots: Vec<usize> =
-            (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
-        let state: Vec<Expr> = slots.iter().map(|&slot| input(slot)).collect();
-        let before = match master {
-            Master::Weight => input(weight),
-            Master::Halves => input(weight).binary(Binary::JoinHalves, input(low)),
-            Master::Beside => input(low),
-        };
-        let (after, new_state) = self.optimizer.step(Terms {
-            weight: before,
-            gradient: input(gradient) * input(1),
-            state: &state,
-            lr: input(2),
-            corrections: self.scalars.corrections.map(|_| [input(3), input(4)]),
-            weight_decay: if decays { self.options.weight_decay } else { 0.0 },
-        });
-
-        // Each formula with the input that its output is written over.
-        let mut written = match master {
-            Master::Weight => vec![(weight, after)],
-            Master::Halves => vec![
-                (weight, after.clone().unary(Unary::HighHalf)),
-                (low, after.unary(Unary::LowHalf)),
-            ],
-            Master::Beside => vec![(weight, after.clone()), (low, after)],
-        };
-        written.extend(slots.into_iter().zip(new_state));
-        let mut formulas: Vec<Expr> =
-            written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();
-        let mut over: Vec<usize> = written.into_iter().map(|(over, _)| over).collect();
-        if self.options.zero_gradients {
-            formulas.push(constant(0.0));
-            over.push(gradient);
-        }
-        let dtypes = over.iter().map(|&index| graph.dtype(inputs[index])).collect();
-        let map = Map {
-            shared,
-            segments: own.len(),
-            in_place: over.into_iter().enumerate().collect(),
-            ..Map::several(formulas, dtypes)
-        };
-        graph.push(map, &inputs, if decays { "update.decayed" } else { "update.plain" })?;
-        Ok(())
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Parameter {
     pub init: Init,
     /// Weight decay applies: two or more dimensions.
     pub decay: bool,
+    /// Its rows are looked up by token or position.
+    pub table: bool,
     /// The Hugging Face tensors that hold it; rows in none of them are padding and 0.
     pub parts: Vec<Part>,
 }
@@ -67,7 +69,12 @@ pub struct Exported {
 impl Parameter {
     pub(crate) fn new(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
         let decay = shape.len() >= 2;
-        Self { name: name.into(), shape: shape.into(), init, decay, parts: vec![] }
+        Self { name: name.into(), shape: shape.into(), init, decay, table: false, parts: vec![] }
+    }
+
+    /// Marks it as a table whose rows are looked up.
+    pub(crate) fn looked_up(self) -> Self {
+        Self { table: true, ..self }
     }
 
     /// Adds the Hugging Face tensor that holds `rows`.

@@ -16,7 +16,7 @@ use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
 use crate::error::ensure;
 use crate::{
     BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Precision,
-    Result, Trained, Update, UpdateOptions, append_update,
+    Result, StateBits, Trained, Update, UpdateOptions, append_update,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -36,6 +36,8 @@ pub struct TrainerConfig {
     pub build: BuildOptions,
     /// Update rule.
     pub optimizer: Optimizer,
+    /// Bits of each number of optimizer state.
+    pub optimizer_bits: StateBits,
     /// Decay of parameters of two or more dimensions.
     pub weight_decay: f64,
     /// Largest gradient norm.
@@ -166,7 +168,7 @@ impl Built {
             targets: ids(&mut graph, "targets", &[micro_batch, time]),
             positions: ids(&mut graph, "positions", &[time]),
             start: ids(&mut graph, "start", &[1]),
-            key: (config.model.dropout > 0.0)
+            key: (config.model.dropout > 0.0 || config.optimizer_bits.draws(&config.optimizer))
                 .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
         };
         let loss_scale =
@@ -260,6 +262,7 @@ fn training(
             low: low.get(index).copied(),
             gradient,
             decay: parameter.decay,
+            table: parameter.table,
         });
     }
     let mut total = loss;
@@ -280,6 +283,8 @@ fn training(
         weight_decay: config.weight_decay,
         clip: config.clip,
         zero_gradients: steps > 1,
+        bits: config.optimizer_bits,
+        key: inputs.key,
     };
     let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
     for tensor in [total, update.grad_norm, update.ok] {

@@ -1,23 +1,23 @@
 //! What a trainer keeps of itself: the tensors of a checkpoint, and a copy of the device's memory.
 
 use serde_json::{Value, json};
-use tightrope_core::{SessionError, Tensor};
+use tightrope_core::{DType, SessionError, Tensor, Type};
 
 use crate::params::Get;
 use crate::programs::Handles;
 use crate::trainer::{TrainError, Trainer};
-use crate::{Error, Import, LearningRate, export};
+use crate::{Error, Import, LearningRate, State, StateBits, export};
 
 /// Key of f16 training's loss scale in a checkpoint's schedule.
 const LOSS_SCALE: &str = "loss_scale";
 
-/// A tensor of a checkpoint: f32, by its name in the file.
+/// A tensor of a checkpoint, by its name in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedTensor {
     /// Name in the file.
     pub name: String,
-    /// Extents in the file.
-    pub shape: Vec<usize>,
+    /// Dtype and extents in the file. Values of another dtype than f32 are f32s that it holds exactly.
+    pub ty: Type,
     place: Place,
 }
 
@@ -48,7 +48,7 @@ impl Trainer {
         let of_parameter = parameters.flat_map(|(parameter, description)| {
             description.parts.iter().enumerate().map(move |(part, which)| SavedTensor {
                 name: which.name.clone(),
-                shape: description.part_shape(which),
+                ty: Type::new(DType::F32, description.part_shape(which)),
                 place: Place::Weight { parameter, part },
             })
         });
@@ -57,15 +57,13 @@ impl Trainer {
 
     /// The optimizer state of a checkpoint.
     pub fn saved_states(&self) -> Vec<SavedTensor> {
-        let state = |(index, (parameter, slot)): (usize, (usize, &str))| {
-            let parameter = &self.parameters()[parameter];
-            SavedTensor {
-                name: format!("{}.{slot}", parameter.name),
-                shape: parameter.shape.clone(),
-                place: Place::State(index),
-            }
+        let graph = &self.session.plan().graph;
+        let saved = |(index, state): (usize, &State)| SavedTensor {
+            name: format!("{}.{}", self.parameters()[state.parameter].name, state.name()),
+            ty: graph.ty(state.tensor).clone(),
+            place: Place::State(index),
         };
-        self.states().into_iter().enumerate().map(state).collect()
+        self.states().iter().enumerate().map(saved).collect()
     }
 
     /// The values of one of these tensors.
@@ -110,6 +108,18 @@ impl Trainer {
         get: &mut Get<'_>,
     ) -> Result<(), TrainError> {
         let own = self.saved_states();
+        let names: Vec<S> = names.into_iter().collect();
+        let found = StateBits::of_names(names.iter().map(AsRef::as_ref));
+        let expected = StateBits::of_names(own.iter().map(|state| state.name.as_str()));
+        if found != expected {
+            let [found, expected] = [found, expected].map(u32::from);
+            return Err(TrainError::Saved(Error::Setting {
+                key: "optimizer_bits",
+                problem: format!(
+                    "is {expected}, and the checkpoint's optimizer state has {found} bits"
+                ),
+            }));
+        }
         for name in names {
             if !own.iter().any(|state| state.name == name.as_ref()) {
                 return Err(TrainError::Saved(Error::UnexpectedTensor {
@@ -119,7 +129,8 @@ impl Trainer {
                 }));
             }
         }
-        for (index, SavedTensor { name, shape: expected, .. }) in own.into_iter().enumerate() {
+        for (index, SavedTensor { name, ty, .. }) in own.into_iter().enumerate() {
+            let expected = ty.shape;
             let read = get(&name).map_err(|source| Error::Read { name: name.clone(), source });
             let (found, values) = read?;
             if found != expected {

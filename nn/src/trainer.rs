@@ -3,7 +3,7 @@
 use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
 
 use crate::programs::{Handles, Planned, TrainerConfig};
-use crate::{LossScale, Model, Parameter, Precision, fill_initial};
+use crate::{LossScale, Model, Parameter, Precision, State, fill_initial};
 
 /// What one optimizer step came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,9 +132,9 @@ impl Trainer {
         }
     }
 
-    /// Optimizer state tensors, as (parameter, slot).
-    pub fn states(&self) -> Vec<(usize, &'static str)> {
-        self.handles.update.state.iter().map(|state| (state.parameter, state.slot)).collect()
+    /// Optimizer state tensors.
+    pub fn states(&self) -> &[State] {
+        &self.handles.update.state
     }
 
     /// Values of the state tensor at `index` of [`Trainer::states`].

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Session;
-use tightrope_nn::{BuildOptions, Optimizer, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    BuildOptions, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
+};
 
 /// The system's allocator, watched.
 struct Watched;
@@ -74,6 +76,7 @@ fn the_arena_is_the_only_allocation_of_size() {
             micro_batch: 4,
             build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
             optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+            optimizer_bits: StateBits::B32,
             weight_decay: 0.1,
             clip: Some(1.0),
             options: tightrope_core::plan::Options::default(),

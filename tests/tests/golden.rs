@@ -4,7 +4,9 @@ use conformance::conformance::block_on;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Options;
-use tightrope_nn::{BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
+};
 
 /// Ten losses of a two-block model on a text that repeats with noise.
 fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -> Vec<f32> {
@@ -23,6 +25,7 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
         time: 32,
         build: BuildOptions { loss_chunk: 64, attention_chunk: 0 },
         optimizer,
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: Options::default(),

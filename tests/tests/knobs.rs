@@ -6,7 +6,8 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_core::Backend;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, Trainer, TrainerConfig,
+    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, StateBits, Trainer,
+    TrainerConfig,
 };
 
 const STEPS: u64 = 20;
@@ -31,6 +32,7 @@ fn config(family: Family, precision: Precision) -> TrainerConfig {
         time: 128,
         build: BuildOptions::default(),
         optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: Options::default(),
@@ -198,6 +200,7 @@ fn every_arena_is_the_predicted_one() {
                 attention_chunk: pick(15, &[0, 8]),
             },
             optimizer,
+            optimizer_bits: StateBits::B32,
             weight_decay: 0.1,
             clip: Some(1.0),
             options: Options {

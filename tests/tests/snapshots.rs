@@ -9,7 +9,7 @@ use tightrope_core::dialect::{Dialect, print};
 use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Op, Type};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, TrainerConfig,
+    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, StateBits, TrainerConfig,
 };
 
 /// A device without a processor's particulars, so that every machine makes the same plan.
@@ -51,6 +51,7 @@ fn planned(family: Family, precision: Precision, batch: usize, checkpoint: Check
         time: 16,
         build: BuildOptions { loss_chunk: 8, attention_chunk: 0 },
         optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: Options { checkpoint, ..Options::default() },

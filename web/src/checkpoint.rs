@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use tightrope_core::{DType, Type};
 use tightrope_data::{Checkpoint, Contents, Manifest, Tensor, Tokenizer, checkpoint};
 use tightrope_nn::{ModelConfig, SavedTensor, Trainer};
 
@@ -42,9 +41,13 @@ async fn tensors(trainer: &mut Trainer, saved: Vec<SavedTensor>) -> Result<Vec<T
     let mut tensors = Vec::with_capacity(saved.len());
     for tensor in saved {
         let values = trainer.saved_values(&tensor).await?;
-        let ty = Type::new(DType::F32, tensor.shape);
-        tensors.push(Tensor::streamed(tensor.name, ty, move |out: &mut dyn Write| {
-            values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+        let dtype = tensor.ty.dtype;
+        tensors.push(Tensor::streamed(tensor.name, tensor.ty, move |out: &mut dyn Write| {
+            let mut element = vec![0; dtype.size()];
+            values.iter().try_for_each(|&value| {
+                dtype.write(&mut element, value.into());
+                out.write_all(&element)
+            })
         }));
     }
     Ok(tensors)

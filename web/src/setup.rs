@@ -8,8 +8,8 @@ use tightrope_core::plan::{self, Options};
 use tightrope_data::{Checkpoint, Toy};
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    BuildOptions, Family, LearningRate, ModelConfig, Optimizer, Precision, Schedule, TrainerConfig,
-    preset,
+    BuildOptions, Family, LearningRate, ModelConfig, Optimizer, Precision, Schedule, StateBits,
+    TrainerConfig, preset,
 };
 
 use crate::error::{Error, Result};
@@ -74,6 +74,8 @@ pub struct Setup {
     pub checkpoint: Option<plan::Checkpoint>,
     /// Rows of logits at once, 0 for all; `None` for the default.
     pub loss_chunk: Option<usize>,
+    /// Bits of each number of optimizer state.
+    pub optimizer_bits: StateBits,
     /// What to train on.
     pub kind: Kind,
     /// Part of the data that is kept for evaluation.
@@ -237,6 +239,7 @@ impl Setup {
             budget: read.get("memory", "budget")?,
             checkpoint: checkpoint.transpose().map_err(tightrope_nn::Error::from)?,
             loss_chunk: read.rows()?,
+            optimizer_bits: read.get("memory", "optimizer_bits")?.unwrap_or_default(),
             kind,
             holdout: read.get("data", "holdout")?.unwrap_or(default.holdout),
             precision: read.get("run", "precision")?.unwrap_or(default.precision),
@@ -269,6 +272,7 @@ impl Setup {
             budget: None,
             checkpoint: None,
             loss_chunk: None,
+            optimizer_bits: StateBits::default(),
             kind: Kind::BuiltIn,
             holdout: defaults::HOLDOUT,
             precision: Precision::F32,
@@ -312,6 +316,7 @@ impl Setup {
             time: self.model.context,
             build: BuildOptions { loss_chunk, attention_chunk: 0 },
             optimizer: self.optimizer,
+            optimizer_bits: self.optimizer_bits,
             weight_decay,
             clip: (clip > 0.0).then_some(clip),
             options: Options {
@@ -341,6 +346,7 @@ impl Setup {
                     Some(0) => NONE.into(),
                     rows => or_auto(rows),
                 },
+                "optimizer_bits": self.optimizer_bits,
             },
             "data": { "kind": self.kind.name(), "holdout": self.holdout },
             "run": { "precision": self.precision },
@@ -353,7 +359,6 @@ impl Setup {
         settings["model"]["preset"] = Value::Null;
         let memory = &mut settings["memory"];
         memory["attention_chunk"] = AUTO.into();
-        memory["optimizer_bits"] = 32.into();
         memory["offload"] = json!([]);
         memory["allow"] = json!([]);
         settings["data"] = json!({ "holdout": self.holdout });
@@ -377,7 +382,6 @@ impl Setup {
             ("model", "preset"),
             ("memory", "budget"),
             ("memory", "attention_chunk"),
-            ("memory", "optimizer_bits"),
             ("memory", "offload"),
             ("memory", "allow"),
             ("run", "device"),

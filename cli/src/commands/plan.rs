@@ -285,6 +285,7 @@ pub fn choices(config: &TrainerConfig) -> Value {
         "loss_chunk": config.build.loss_chunk,
         "attention_chunk": config.build.attention_chunk,
         "precision": config.precision,
+        "optimizer_bits": config.optimizer_bits,
     })
 }
 
@@ -295,12 +296,13 @@ fn choices_text(config: &TrainerConfig) -> String {
         rows => format!("{rows} rows"),
     };
     format!(
-        "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}",
+        "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}, optimizer state in {} bits",
         config.micro_batch,
         config.accumulation(),
         config.options.checkpoint,
         rows(config.build.loss_chunk, "none"),
         rows(config.build.attention_chunk, "the device's"),
+        u32::from(config.optimizer_bits),
     )
 }
 

@@ -287,8 +287,9 @@ fn plan_of(settings: &mut Settings, model: &ModelConfig) -> Result<Planned, Fail
     let config = setup::trainer_config_of(settings, model.clone())?;
     let device = setup::device(settings)?;
     let planned = setup::planned_of(settings, config, &*device)?;
-    let TrainerConfig { micro_batch, precision, options, .. } = planned.config();
+    let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
+    settings.memory.optimizer_bits = *optimizer_bits;
     settings.run.precision = match precision {
         Precision::F32 => settings::Precision::F32,
         Precision::BF16 => settings::Precision::Bf16,
@@ -313,15 +314,7 @@ fn plan_json(settings: &Settings, planned: &Planned) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(planned.plan.report())
         .map_err(|error| Failure::from(anyhow!(error).context("the plan doesn't fit JSON")))?;
     value["budget_bytes"] = json!(settings.memory.budget.map(|bytes| bytes.0));
-    value["choices"] = json!({
-        "batch": config.batch,
-        "micro_batch": config.micro_batch,
-        "accumulation": config.accumulation(),
-        "checkpoint": config.options.checkpoint.to_string(),
-        "loss_chunk": config.build.loss_chunk,
-        "attention_chunk": config.build.attention_chunk,
-        "precision": config.precision,
-    });
+    value["choices"] = super::plan::choices(config);
     Ok(value)
 }
 

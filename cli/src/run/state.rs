@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use pollster::block_on;
 use serde_json::Value;
-use tightrope_core::{DType, Type};
+use tightrope_core::DType;
 use tightrope_data::{Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
 use tightrope_nn::{ModelConfig, SavedTensor, Trainer};
 
@@ -106,21 +106,25 @@ fn lasting(settings: &Settings) -> anyhow::Result<Value> {
 /// of the model.
 fn tensors<'a>(trainer: &'a RefCell<&mut Trainer>, saved: Vec<SavedTensor>) -> Vec<Tensor<'a>> {
     let tensor = |saved: SavedTensor| {
-        let ty = Type::new(DType::F32, saved.shape.clone());
-        Tensor::streamed(saved.name.clone(), ty, move |out: &mut dyn Write| {
+        let (name, ty) = (saved.name.clone(), saved.ty.clone());
+        Tensor::streamed(name, ty, move |out: &mut dyn Write| {
             let values = block_on(trainer.borrow_mut().saved_values(&saved));
-            write_values(out, &values.map_err(io::Error::other)?)
+            write_values(out, saved.ty.dtype, &values.map_err(io::Error::other)?)
         })
     };
     saved.into_iter().map(tensor).collect()
 }
 
-fn write_values(out: &mut dyn Write, values: &[f32]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(4 * values.len().min(1 << 16));
-    for piece in values.chunks(1 << 16) {
-        bytes.clear();
-        bytes.extend(piece.iter().flat_map(|value| value.to_le_bytes()));
-        out.write_all(&bytes)?;
+fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {
+    const PIECE: usize = 1 << 16;
+    let size = dtype.size();
+    let mut bytes = vec![0; size * values.len().min(PIECE)];
+    for piece in values.chunks(PIECE) {
+        let bytes = &mut bytes[..size * piece.len()];
+        for (element, &value) in bytes.chunks_exact_mut(size).zip(piece) {
+            dtype.write(element, value.into());
+        }
+        out.write_all(bytes)?;
     }
     Ok(())
 }
@@ -144,7 +148,7 @@ fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()>
 /// Whether a checkpoint continues in these settings and this data.
 ///
 /// # Errors
-/// A changed seed, corpus, tokenizer or split.
+/// A changed seed, number of bits of optimizer state, corpus, tokenizer or split.
 pub fn check_continues(
     checkpoint: &Checkpoint,
     settings: &Settings,
@@ -160,6 +164,11 @@ pub fn check_continues(
     let (was, now) = (manifest.seed, settings.train.seed);
     if was != now {
         return changed("`train.seed`", was.to_string(), now.to_string());
+    }
+    let bits = manifest.settings.pointer("/memory/optimizer_bits").and_then(Value::as_u64);
+    let (was, now) = (bits, u64::from(u32::from(settings.memory.optimizer_bits)));
+    if let Some(was) = was.filter(|&was| was != now) {
+        return changed("`memory.optimizer_bits`", was.to_string(), now.to_string());
     }
     let (was, now) = (&manifest.data, data.state(manifest.data.position));
     if was.tokenizer != now.tokenizer {

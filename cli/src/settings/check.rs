@@ -204,7 +204,6 @@ mod tests {
             conflict(|s| s.train.beta2 = 1.0),
             conflict(|s| s.data.holdout = -0.1),
             conflict(|s| s.model.heads = Some(0)),
-            conflict(|s| s.memory.optimizer_bits = 4),
             conflict(|s| s.run.log_every = 0),
             conflict(|s| s.train.micro_batch = MicroBatch::Size(0)),
             conflict(|s| s.train.seed = u64::MAX),

@@ -47,7 +47,7 @@ fn settings() {
         ("--init nowhere", 2, "`nowhere` is no model directory"),
         ("--tokenizer nowhere.json", 1, "nowhere.json"),
         ("--set memory.offload=optimizer", 2, "`memory.offload`"),
-        ("--set memory.optimizer_bits=8", 2, "`memory.optimizer_bits` is 8"),
+        ("--set memory.optimizer_bits=4", 2, "memory.optimizer_bits"),
         ("--device cuda", 1, "no device `cuda"),
         ("--device wgpu:99", 1, "none is number 99"),
         ("--checkpoint [\"h.9.attn\"]", 1, "no tensor `h.9.attn`"),

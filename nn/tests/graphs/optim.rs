@@ -2,7 +2,9 @@
 
 use tightrope_core::expr::{join, split};
 use tightrope_core::{Class, DType, Graph, Phase, Tensor, Type};
-use tightrope_nn::{LossScale, Optimizer, Trained, Update, UpdateOptions, append_update};
+use tightrope_nn::{
+    LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
+};
 
 use crate::interpreter::Interpreter;
 
@@ -42,6 +44,7 @@ impl Setup {
                     low: low.map(|low| tensor("low", low, Class::Weight)),
                     gradient: tensor("gradient", DType::F32, Class::Gradient),
                     decay: shape.len() > 1,
+                    table: false,
                 }
             })
             .collect();
@@ -132,8 +135,13 @@ fn gradients(index: usize, step: usize) -> Vec<f32> {
     numbers(100 + 10 * step + index, SHAPES[index].iter().product())
 }
 
-const OPTIONS: UpdateOptions =
-    UpdateOptions { weight_decay: 0.1, clip: Some(1.0), zero_gradients: true };
+const OPTIONS: UpdateOptions = UpdateOptions {
+    weight_decay: 0.1,
+    clip: Some(1.0),
+    zero_gradients: true,
+    bits: StateBits::B32,
+    key: None,
+};
 
 /// Weights after `steps` updates and the gradient norm of each, written out after the papers.
 fn plain_loops(
@@ -186,7 +194,7 @@ fn plain_loops(
 
 #[test]
 fn rules_match_plain_loops() {
-    let free = UpdateOptions { weight_decay: 0.0, clip: None, zero_gradients: false };
+    let free = UpdateOptions { weight_decay: 0.0, clip: None, zero_gradients: false, ..OPTIONS };
     for optimizer in [
         ADAMW,
         Optimizer::Sgd { momentum: 0.9 },
@@ -327,6 +335,7 @@ fn refusals() {
         low: None,
         gradient: tensor("g", DType::F32, &[4]),
         decay: false,
+        table: false,
     };
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);
@@ -345,6 +354,12 @@ fn refusals() {
             "`weight_decay`: -1",
         ),
         (Optimizer::Sgd { momentum: 1.0 }, OPTIONS, vec![good.clone()], "`momentum`: 1"),
+        (
+            ADAMW,
+            UpdateOptions { bits: StateBits::B16, ..OPTIONS },
+            vec![good.clone()],
+            "need a key",
+        ),
         (
             Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 0.0 },
             OPTIONS,

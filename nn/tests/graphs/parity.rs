@@ -8,7 +8,7 @@ use serde_json::Value;
 use tightrope_core::{Class, DType, Graph, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
     BuildOptions, DecodeInputs, Exported, Inputs, Model, ModelConfig, Optimizer, Precision,
-    Trained, Update, UpdateOptions, append_update, export, import, zero_gradient_rows,
+    StateBits, Trained, Update, UpdateOptions, append_update, export, import, zero_gradient_rows,
 };
 
 use crate::interpreter::Interpreter;
@@ -148,6 +148,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
                 Class::Gradient,
             ),
             decay: parameter.decay,
+            table: parameter.table,
         })
         .collect();
     graph.begin("train");
@@ -163,6 +164,8 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         weight_decay: case.setting("weight_decay"),
         clip: Some(case.setting("clip")),
         zero_gradients: true,
+        bits: StateBits::B32,
+        key: None,
     };
     let update = append_update(graph, &optimizer, &options, &trained, loss_sum, None).unwrap();
     graph.begin("logits");

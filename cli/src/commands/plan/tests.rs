@@ -2,7 +2,7 @@
 
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Checkpoint;
-use tightrope_nn::{BuildOptions, Optimizer, Precision, preset};
+use tightrope_nn::{BuildOptions, Optimizer, Precision, StateBits, preset};
 
 use super::*;
 
@@ -15,6 +15,7 @@ fn config() -> TrainerConfig {
         time: 64,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
         optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: tightrope_core::plan::Options::default(),

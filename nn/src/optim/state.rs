@@ -1,0 +1,164 @@
+//! Optimizer state in 32, 16 or 8 bits.
+//!
+//! | bits | storage |
+//! |---|---|
+//! | 32 | f32 |
+//! | 16 | bf16, rounded stochastically: a moment that decays by less than half a unit in the last place a step would otherwise stand still (Zamirai et al. 2020, "Revisiting BFloat16 Training") |
+//! | 8 | codes in blocks of [`BLOCK`] with an f32 scale each (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), 8.125 bits in all |
+//!
+//! As in bitsandbytes, 8 bits leave two kinds of parameters in 32: tables of embeddings and positions, whose rows
+//! have gradients of very different sizes, and tensors below [`SMALLEST`] elements, where little is to be saved.
+
+use serde::{Deserialize, Serialize};
+use tightrope_core::ops::Code;
+use tightrope_core::{Class, DType, Graph, Tensor, Type};
+
+use super::Optimizer;
+use super::update::Trained;
+
+/// Elements that share a scale in 8-bit state.
+pub const BLOCK: usize = 256;
+/// Elements from which on a parameter's state is stored in 8 bits.
+pub const SMALLEST: usize = 4096;
+
+/// Bits of each number of optimizer state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum StateBits {
+    /// f32.
+    #[default]
+    B32,
+    /// bf16, rounded stochastically.
+    B16,
+    /// Block-wise codes; f32 for tables and small tensors.
+    B8,
+}
+
+impl From<StateBits> for u32 {
+    fn from(bits: StateBits) -> Self {
+        match bits {
+            StateBits::B32 => 32,
+            StateBits::B16 => 16,
+            StateBits::B8 => 8,
+        }
+    }
+}
+
+impl TryFrom<u32> for StateBits {
+    type Error = String;
+
+    fn try_from(bits: u32) -> Result<Self, String> {
+        match bits {
+            32 => Ok(Self::B32),
+            16 => Ok(Self::B16),
+            8 => Ok(Self::B8),
+            _ => Err(format!("optimizer state has 32, 16 or 8 bits, not {bits}")),
+        }
+    }
+}
+
+impl StateBits {
+    /// Whether an update with this state rounds by random numbers.
+    pub fn draws(self, optimizer: &Optimizer) -> bool {
+        self == Self::B16 && !optimizer.slots().is_empty()
+    }
+
+    /// What the state of a parameter consists of.
+    fn stored(self, graph: &Graph, trained: &Trained) -> &'static [Stored] {
+        let small = graph.ty(trained.weight).elements() < SMALLEST;
+        match self {
+            Self::B8 if !small && !trained.table => &[Stored::Codes, Stored::Scales],
+            Self::B16 => &[Stored::Half],
+            Self::B32 | Self::B8 => &[Stored::Single],
+        }
+    }
+
+    /// The fewest bits that state with tensors of these names is stored in: those of a checkpoint.
+    pub(crate) fn of_names<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut found = Self::B32;
+        for name in names {
+            if name.ends_with(Stored::Half.suffix()) {
+                return Self::B16;
+            }
+            if name.ends_with(Stored::Codes.suffix()) {
+                found = Self::B8;
+            }
+        }
+        found
+    }
+}
+
+/// What a tensor of state holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// f32 numbers.
+    Single,
+    /// bf16 numbers.
+    Half,
+    /// u8 codes.
+    Codes,
+    /// Scales of blocks of codes, f32.
+    Scales,
+}
+
+impl Stored {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Single => "",
+            Self::Half => ".bf16",
+            Self::Codes => ".codes",
+            Self::Scales => ".scales",
+        }
+    }
+}
+
+/// A tensor of optimizer state, persistent and 0 at the start.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// Index in the list of trained parameters.
+    pub parameter: usize,
+    /// Name of the state in torch.optim: `exp_avg`, `exp_avg_sq`, `momentum_buffer`.
+    pub slot: &'static str,
+    /// What the tensor holds.
+    pub stored: Stored,
+    /// The tensor, named `optim.{parameter}.{name}`.
+    pub tensor: Tensor,
+}
+
+impl State {
+    /// The slot, and how it's stored where that isn't f32.
+    pub fn name(&self) -> String {
+        format!("{}{}", self.slot, self.stored.suffix())
+    }
+
+    /// Declares all state of parameter `index`.
+    pub(super) fn declare(
+        graph: &mut Graph,
+        optimizer: &Optimizer,
+        bits: StateBits,
+        index: usize,
+        trained: &Trained,
+    ) -> Vec<Self> {
+        let ty = graph.ty(trained.weight).clone();
+        let mut state = vec![];
+        for &slot in optimizer.slots() {
+            for &stored in bits.stored(graph, trained) {
+                let ty = match stored {
+                    Stored::Single => ty.with_dtype(DType::F32),
+                    Stored::Half => ty.with_dtype(DType::BF16),
+                    Stored::Codes => ty.with_dtype(code(slot).dtype()),
+                    Stored::Scales => Type::new(DType::F32, [ty.elements().div_ceil(BLOCK)]),
+                };
+                let name = format!("optim.{}.{slot}{}", trained.name, stored.suffix());
+                let tensor = graph.persistent(&name, ty, Class::Optimizer);
+                state.push(Self { parameter: index, slot, stored, tensor });
+            }
+        }
+        state
+    }
+}
+
+/// The code of a slot in 8 bits: squares have no sign.
+pub(super) fn code(slot: &str) -> Code {
+    if slot == super::SQUARES { Code::Unsigned } else { Code::Signed }
+}

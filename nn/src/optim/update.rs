@@ -1,0 +1,345 @@
+//! The ops of an update: the gradient norm, and one map over all parameters of a kind. A parameter whose state is
+//! in 8 bits has ops of its own: its state becomes f32, goes through the map, and becomes codes again, so that f32
+//! state exists for one parameter at a time.
+
+use std::collections::BTreeMap;
+
+use tightrope_core::expr::{Binary, Unary, constant, input, random};
+use tightrope_core::ops::{Dequantize, Map, Quantize, Reduce, SquareSum};
+use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
+
+use super::state::{BLOCK, State, StateBits, Stored, code};
+use super::{LossScale, Optimizer, Terms, scalar};
+use crate::error::{Error, Result, ensure};
+
+/// How an update treats gradients and weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpdateOptions {
+    /// Weight decay of the parameters that decay.
+    pub weight_decay: f64,
+    /// Largest norm of all gradients together.
+    pub clip: Option<f64>,
+    /// Write 0 over every gradient, for the next step to add to.
+    pub zero_gradients: bool,
+    /// Bits of each number of state.
+    pub bits: StateBits,
+    /// Key of random numbers, U32 (4), where [`StateBits::draws`].
+    pub key: Option<Tensor>,
+}
+
+/// A parameter to update.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// Name of its optimizer state.
+    pub name: String,
+    /// Weight as the model reads it: f32, bf16 or f16.
+    pub weight: Tensor,
+    /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
+    /// [`crate::Precision::low`]).
+    pub low: Option<Tensor>,
+    /// Gradient, f32, of the weight's shape.
+    pub gradient: Tensor,
+    /// Weight decay applies.
+    pub decay: bool,
+    /// A table whose rows are looked up by id or position: its state isn't stored in 8 bits.
+    pub table: bool,
+}
+
+/// Persistent f32 (1) tensors that the host writes before each update.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalars {
+    /// Learning rate.
+    pub lr: Tensor,
+    /// The two of [`Optimizer::corrections`], where the rule has them.
+    pub corrections: Option<[Tensor; 2]>,
+}
+
+/// The tensors of an appended update.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// What the host writes.
+    pub scalars: Scalars,
+    /// Norm of all gradients before clipping, without the loss scale, f32 (1).
+    pub grad_norm: Tensor,
+    /// 1 where norm and loss are finite, else 0 and the step was skipped, f32 (1).
+    pub ok: Tensor,
+    /// All optimizer state.
+    pub state: Vec<State>,
+}
+
+/// Where the f32 value of a weight is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Master {
+    /// The weight is f32.
+    Weight,
+    /// A bf16 weight and its i16 remainder.
+    Halves,
+    /// An f32 tensor beside an f16 weight.
+    Beside,
+}
+
+impl Trained {
+    fn check(&self, graph: &Graph) -> Result<Master> {
+        let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
+        let expected = weight.with_dtype(DType::F32);
+        ensure(*gradient == expected, "gradient", || {
+            format!("of `{}` is {gradient}, must be {expected}", self.name)
+        })?;
+        let low = self.low.map(|low| graph.ty(low));
+        ensure(low.is_none_or(|low| low.shape == weight.shape), "low", || {
+            format!("of `{}` has another shape than the weight {weight}", self.name)
+        })?;
+        match (weight.dtype, low.map(|low| low.dtype)) {
+            (DType::F32, None) => Ok(Master::Weight),
+            (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
+            (DType::F16, Some(DType::F32)) => Ok(Master::Beside),
+            (dtype, low) => {
+                let low = low.map_or("nothing".into(), |dtype| dtype.to_string());
+                let problem = format!(
+                    "`{}` is {dtype} with {low} beside it; supported: f32 with nothing, bf16 with i16, \
+                     f16 with f32",
+                    self.name
+                );
+                Err(Error::Setting { key: "low", problem })
+            }
+        }
+    }
+}
+
+/// Appends the update of all `trained` parameters to the current program. `loss`, f32 (1), takes part in
+/// the decision whether to skip the step; `loss_scale` is what the gradients are larger by, in f16 training.
+/// A skipped step leaves weights and state as they are, but zeroes gradients; the host's count t of
+/// [`Optimizer::corrections`] goes on.
+///
+/// # Errors
+/// [`crate::Error::Setting`] where options are out of range or tensors don't fit each other.
+pub fn append_update(
+    graph: &mut Graph,
+    optimizer: &Optimizer,
+    options: &UpdateOptions,
+    trained: &[Trained],
+    loss: Tensor,
+    loss_scale: Option<&LossScale>,
+) -> Result<Update> {
+    optimizer.check()?;
+    let UpdateOptions { weight_decay, clip, bits, key, .. } = *options;
+    ensure(weight_decay.is_finite() && weight_decay >= 0.0, "weight_decay", || {
+        format!("{weight_decay} must not be negative")
+    })?;
+    ensure(clip.is_none_or(|clip| clip > 0.0), "clip", || {
+        format!("{} must be above 0; leave it out for none", clip.unwrap_or_default())
+    })?;
+    ensure(key.is_some() || !bits.draws(optimizer), "optimizer_bits", || {
+        "state in 16 bits is rounded by random numbers, which need a key".into()
+    })?;
+    ensure(!trained.is_empty(), "trained", || "names no parameter to update".into())?;
+    let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
+
+    let corrections = optimizer
+        .corrections(1)
+        .map(|_| ["optim.correction1", "optim.correction2"].map(|name| scalar(graph, name)));
+    let scalars = Scalars { lr: scalar(graph, "optim.lr"), corrections };
+    let state: Vec<Vec<State>> = trained
+        .iter()
+        .enumerate()
+        .map(|(index, trained)| State::declare(graph, optimizer, bits, index, trained))
+        .collect();
+
+    graph.set_phase(Phase::Update);
+    let gradients: Vec<Tensor> = trained.iter().map(|trained| trained.gradient).collect();
+    let [grad_norm, ok, factor] = norm(graph, &gradients, clip, loss, loss_scale)?;
+    let key = key.filter(|_| bits.draws(optimizer));
+    let shared = Shared { optimizer, options, scalars, ok, factor, key };
+
+    let mut groups: BTreeMap<(bool, Master), Vec<usize>> = BTreeMap::new();
+    let mut coded = vec![];
+    for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
+        let kind = (trained.decay && weight_decay > 0.0, master);
+        if state[index].iter().any(|state| state.stored == Stored::Codes) {
+            coded.push((kind, index));
+        } else {
+            groups.entry(kind).or_default().push(index);
+        }
+    }
+    let own = |index: usize, state: &[Tensor]| -> Vec<Tensor> {
+        let Trained { weight, low, gradient, .. } = trained[index];
+        [weight].into_iter().chain(low).chain([gradient]).chain(state.iter().copied()).collect()
+    };
+    for (kind, members) in groups {
+        let tensors = |&index: &usize| {
+            own(index, &state[index].iter().map(|state| state.tensor).collect::<Vec<_>>())
+        };
+        let name = if kind.0 { "update.decayed" } else { "update.plain" };
+        shared.append(graph, kind, &members.iter().map(tensors).collect::<Vec<_>>(), name)?;
+    }
+    for (kind, index) in coded {
+        let name = &trained[index].name;
+        let blocks = Blocks::of(name, &state[index]);
+        let before = blocks.iter().map(|slot| slot.values(graph)).collect::<Result<Vec<_>>>()?;
+        let own_tensors = [own(index, &before)];
+        let outputs = shared.append(graph, kind, &own_tensors, &format!("update.{name}"))?;
+        // The map's outputs are in the order of its own tensors, but for the gradient.
+        let first = own(index, &[]).len() - 1;
+        for (slot, &after) in blocks.iter().zip(&outputs[first..]) {
+            slot.store(graph, after, ok)?;
+        }
+    }
+    if let Some(loss_scale) = loss_scale {
+        loss_scale.append(graph, ok)?;
+    }
+    Ok(Update { scalars, grad_norm, ok, state: state.concat() })
+}
+
+/// One slot of a parameter's state, in 8 bits.
+struct Blocks<'a> {
+    parameter: &'a str,
+    slot: &'static str,
+    codes: Tensor,
+    scales: Tensor,
+}
+
+impl<'a> Blocks<'a> {
+    /// The slots of a parameter whose state is in codes and their scales.
+    fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
+        let pairs = state.as_chunks::<2>().0.iter();
+        pairs
+            .map(|[codes, scales]| Self {
+                parameter,
+                slot: codes.slot,
+                codes: codes.tensor,
+                scales: scales.tensor,
+            })
+            .collect()
+    }
+
+    /// Appends the state in f32.
+    fn values(&self, graph: &mut Graph) -> Result<Tensor> {
+        let op = Dequantize { block: BLOCK, code: code(self.slot), dtype: DType::F32 };
+        let name = format!("update.{}.{}", self.parameter, self.slot);
+        let values = graph.one(op, &[self.codes, self.scales], &name)?;
+        graph.info_mut(values).class = Class::Optimizer;
+        Ok(values)
+    }
+
+    /// Appends the codes of new state over the old ones, where `ok`.
+    fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
+        let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
+        let name = format!("update.{}.{}.codes", self.parameter, self.slot);
+        graph.push(op, &[values, self.codes, self.scales, ok], &name)?;
+        Ok(())
+    }
+}
+
+/// Norm of all gradients, whether it and the loss are finite, and the factor on the gradients.
+fn norm(
+    graph: &mut Graph,
+    gradients: &[Tensor],
+    clip: Option<f64>,
+    loss: Tensor,
+    loss_scale: Option<&LossScale>,
+) -> Result<[Tensor; 3]> {
+    let slots = Type::new(DType::F32, [gradients.len()]);
+    let mut squares = graph.one(Map::fill(0.0, &slots), &[], "grad_squares")?;
+    for (slot, &gradient) in gradients.iter().enumerate() {
+        squares = graph.one(SquareSum { slot }, &[gradient, squares], "grad_squares")?;
+    }
+    let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[squares], "grad_square")?;
+    let mut inputs = vec![sum, loss];
+    inputs.extend(loss_scale.map(|loss_scale| loss_scale.scale));
+    let scale = if loss_scale.is_some() { input(2) } else { constant(1.0) };
+    let norm = input(0).sqrt() / scale.clone();
+    let finite = |value: Expr| value.unary(Unary::IsFinite);
+    let ok = finite(norm.clone()) * finite(input(1));
+    let clipped = match clip {
+        None => constant(1.0),
+        Some(clip) => (constant(clip) / (norm.clone() + constant(1e-6))).min(constant(1.0)),
+    };
+    let map = Map::several(vec![norm, ok, clipped / scale], vec![DType::F32; 3]);
+    let outputs = graph.push(map, &inputs, "grad_norm")?;
+    let outputs = [outputs[0], outputs[1], outputs[2]];
+    for (&tensor, name) in outputs.iter().zip(["grad_norm", "update.ok", "update.factor"]) {
+        let info = graph.info_mut(tensor);
+        (info.name, info.class) = (name.into(), Class::Optimizer);
+    }
+    Ok(outputs)
+}
+
+/// What all groups of parameters read.
+struct Shared<'a> {
+    optimizer: &'a Optimizer,
+    options: &'a UpdateOptions,
+    scalars: Scalars,
+    ok: Tensor,
+    factor: Tensor,
+    /// Key of random numbers, where new state is rounded by them.
+    key: Option<Tensor>,
+}
+
+impl Shared<'_> {
+    /// Appends one map over parameters of one kind, each given as its weight, what is beside it, its gradient
+    /// and its state. Gives the new weight, what is beside it and state of each.
+    fn append(
+        &self,
+        graph: &mut Graph,
+        (decays, master): (bool, Master),
+        own: &[Vec<Tensor>],
+        name: &str,
+    ) -> Result<Vec<Tensor>> {
+        let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
+        inputs.extend(self.scalars.corrections.into_iter().flatten());
+        let shared = inputs.len();
+        inputs.extend(own.iter().flatten());
+
+        let beside = usize::from(master != Master::Weight);
+        let (weight, low, gradient) = (shared, shared + 1, shared + 1 + beside);
+        let slots: Vec<usize> =
+            (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
+        let state: Vec<Expr> = slots.iter().map(|&slot| input(slot)).collect();
+        let before = match master {
+            Master::Weight => input(weight),
+            Master::Halves => input(weight).binary(Binary::JoinHalves, input(low)),
+            Master::Beside => input(low),
+        };
+        let (after, new_state) = self.optimizer.step(Terms {
+            weight: before,
+            gradient: input(gradient) * input(1),
+            state: &state,
+            lr: input(2),
+            corrections: self.scalars.corrections.map(|_| [input(3), input(4)]),
+            weight_decay: if decays { self.options.weight_decay } else { 0.0 },
+        });
+
+        // Each formula with the input that its output is written over.
+        let mut written = match master {
+            Master::Weight => vec![(weight, after)],
+            Master::Halves => vec![
+                (weight, after.clone().unary(Unary::HighHalf)),
+                (low, after.unary(Unary::LowHalf)),
+            ],
+            Master::Beside => vec![(weight, after.clone()), (low, after)],
+        };
+        let rounded = |graph: &mut Graph, new: Expr| match self.key {
+            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
+            None => new,
+        };
+        written.extend(
+            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, rounded(graph, new))),
+        );
+        let mut formulas: Vec<Expr> =
+            written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();
+        let mut over: Vec<usize> = written.into_iter().map(|(over, _)| over).collect();
+        if self.options.zero_gradients {
+            formulas.push(constant(0.0));
+            over.push(gradient);
+        }
+        let dtypes = over.iter().map(|&index| graph.dtype(inputs[index])).collect();
+        let map = Map {
+            shared,
+            segments: own.len(),
+            in_place: over.into_iter().enumerate().collect(),
+            ..Map::several(formulas, dtypes)
+        };
+        inputs.extend(self.key);
+        Ok(graph.push(map, &inputs, name)?)
+    }
+}
