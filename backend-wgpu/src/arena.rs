@@ -145,7 +145,7 @@ impl Arena {
         ranges: &[Range<u64>],
         bytes: &mut Vec<u8>,
     ) -> Result<(), DeviceError> {
-        device.failure.check()?;
+        device.check()?;
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut end = 0;
         for range in ranges {
@@ -157,7 +157,7 @@ impl Arena {
         }
         device.queue.submit([encoder.finish()]);
         let mapped = map(device, &self.staging, end).await;
-        device.failure.check()?;
+        device.check()?;
         mapped?;
         let view = self.staging.slice(..end).get_mapped_range();
         let view = view.map_err(|error| device.lost(&error.to_string()))?;

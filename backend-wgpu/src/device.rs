@@ -84,7 +84,7 @@ impl Failure {
     }
 
     /// `Err` with the failure, where there was one.
-    pub fn check(&self) -> Result<(), DeviceError> {
+    fn check(&self) -> Result<(), DeviceError> {
         self.lock().clone().map_or(Ok(()), Err)
     }
 
@@ -159,6 +159,20 @@ impl Device {
             tile: tiles::CANDIDATES[0],
         };
         Ok(Self { device, queue, description, limits, failure })
+    }
+
+    /// `Err` with the first failure, where there was one.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        self.failure.check().or_else(|failure| {
+            // A device that is gone refuses what it's given before it says that it's gone.
+            if !matches!(failure, DeviceError::Lost { .. }) {
+                let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+            }
+            self.failure.check()
+        })
     }
 
     /// An error of the device's own, as a lost device.

@@ -130,7 +130,7 @@ impl Wgpu {
                 return Err(device::out_of_memory(need, tensor, &self.device.description.name));
             }
         }
-        self.device.failure.check()
+        self.device.check()
     }
 }
 
@@ -199,10 +199,10 @@ impl Backend for Wgpu {
         // A browser answers when its event loop runs: the next read says what came of it.
         #[cfg(not(target_arch = "wasm32"))]
         pollster::block_on(self.answered()).inspect_err(|_| self.loaded = None)?;
-        let Some(loaded) = &mut self.loaded else { return self.device.failure.check() };
+        let Some(loaded) = &mut self.loaded else { return self.device.check() };
         let Loaded { plan, arena, recording, .. } = loaded;
         *recording = Recording::new(&self.device, &mut self.compiled, plan, arena)?;
-        self.device.failure.check()
+        self.device.check()
     }
 
     fn allocated_bytes(&self) -> u64 {
@@ -212,13 +212,13 @@ impl Backend for Wgpu {
     }
 
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.device.failure.check()?;
+        self.device.check()?;
         self.loaded().arena.write(&self.device, at, data);
         Ok(())
     }
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
-        self.device.failure.check()?;
+        self.device.check()?;
         let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
         let mut dispatches = loaded.recording.steps[program][steps].iter().flatten().peekable();
         while let Some(first) = dispatches.next() {

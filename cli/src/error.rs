@@ -79,6 +79,21 @@ impl Failure {
         }
     }
 
+    /// What is wrong and why, where something is.
+    pub fn error(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.report().map(|report| &*report.error as _)
+    }
+
+    /// As [`Failure::error`], for whoever has help of their own.
+    pub fn into_error(self) -> Option<anyhow::Error> {
+        match self {
+            Self::Usage(report) | Self::Failed(report) | Self::DoesNotFit(report) => {
+                Some(report.error)
+            }
+            Self::Interrupted => None,
+        }
+    }
+
     /// Prints the failure on stderr, and with `json` also as one object on stdout.
     pub fn print(&self, json: bool) -> ExitCode {
         // A closed pipe leaves nobody to tell; the exit code still says it.

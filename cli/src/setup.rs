@@ -1,4 +1,4 @@
-//! From settings to a planned training step: defaults, the model, the device, the plan.
+//! From settings to a planned training step: defaults, the model, the plan.
 //!
 //! Every command that trains, plans or measures goes through here, so that what `plan` predicts is what
 //! `train` does.
@@ -6,9 +6,6 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use pollster::block_on;
-use tightrope_backend_cpu::Cpu;
-use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
 use tightrope_core::plan::{self, Options};
 use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
@@ -21,9 +18,7 @@ use tightrope_nn::{
 use crate::error::{Failure, Help as _};
 use crate::progress::human_bytes;
 use crate::run::source::config_of;
-use crate::settings::{
-    self, Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Settings,
-};
+use crate::settings::{self, Allow, Bytes, Checkpoint, Chunk, Family, MicroBatch, Settings};
 
 /// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
 /// changes nothing.
@@ -241,52 +236,10 @@ pub fn learning_rate(settings: &Settings) -> LearningRate {
     }
 }
 
-/// The device that the settings name.
-///
-/// # Errors
-/// One that this build or this machine doesn't have.
-pub fn device(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
-    match settings.run.device {
-        Device::Auto => match open_gpu(&Adapter { hardware: true, ..Adapter::default() }) {
-            Ok(gpu) => Ok(gpu),
-            Err(_) => cpu(settings),
-        },
-        Device::Cpu => cpu(settings),
-        Device::Wgpu(adapter) => open_gpu(&Adapter { adapter, ..Adapter::default() })
-            .help("use --device cpu or --device auto"),
-        Device::Cuda(_) => Err(Failure::failed(
-            anyhow!("no device `{}`: this build has no CUDA backend", settings.run.device),
-            format!("found: {}; use --device with one of these, or auto", found()),
-        )),
-    }
-}
-
 /// Threads of the processor that a run uses.
 pub fn threads(settings: &Settings) -> usize {
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     settings.run.threads.filter(|&threads| threads > 0).unwrap_or_else(all)
-}
-
-/// The processor as a device.
-///
-/// # Errors
-/// When the system refuses its threads.
-pub fn cpu(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
-    let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
-        .help("lower run.threads, or leave it out to use every core")?;
-    Ok(Box::new(cpu))
-}
-
-fn open_gpu(options: &Adapter) -> Result<Box<dyn Backend>, DeviceError> {
-    Ok(Box::new(block_on(Wgpu::open(options))?))
-}
-
-/// The devices of this machine, for a message.
-fn found() -> String {
-    let cpu = Cpu::new(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
-    let gpus = block_on(adapters()).into_iter().enumerate();
-    let gpus = gpus.map(|(index, gpu)| format!("wgpu:{index} ({})", gpu.name));
-    std::iter::once(cpu).chain(gpus).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes that a plan may take: `memory.budget`, else what the machine has free; `None` where neither

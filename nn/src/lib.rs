@@ -9,6 +9,7 @@
 //! | save them | [`export`] |
 //! | append the optimizer | [`append_update`] |
 //! | set the learning rate of a step | [`LearningRate`] |
+//! | train on a device that may go away | [`Recovering`] |
 //!
 //! A new model family is one file like `gpt2.rs`: its parameters with their Hugging Face names, and one
 //! block. A new activation or optimizer rule is one function.
@@ -30,6 +31,7 @@ mod optim;
 mod params;
 mod presets;
 mod programs;
+mod recover;
 mod sample;
 mod saved;
 mod schedule;
@@ -49,6 +51,7 @@ pub use params::{
 };
 pub use presets::{Preset, preset, presets};
 pub use programs::{Planned, TrainerConfig};
+pub use recover::{Done, Origin, Recovering, device_error};
 pub use sample::{SampleError, SampleTokens, Sampling, generate};
 pub use saved::{SavedTensor, Snapshot};
 pub use schedule::{LearningRate, Schedule};

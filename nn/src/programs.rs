@@ -55,6 +55,16 @@ impl TrainerConfig {
     pub fn accumulation(&self) -> usize {
         self.batch / self.micro_batch
     }
+
+    /// The ids of a step's inputs and targets, both (batch, T), as one pair for each micro-step.
+    pub fn micro_batches<'a>(
+        &self,
+        inputs: &'a [i32],
+        targets: &'a [i32],
+    ) -> Vec<(&'a [i32], &'a [i32])> {
+        let ids = self.micro_batch * self.time;
+        inputs.chunks(ids).zip(targets.chunks(ids)).collect()
+    }
 }
 
 /// Tensors that the host writes and reads.

@@ -1,12 +1,12 @@
 //! What a trainer keeps of itself: the tensors of a checkpoint, and a copy of the device's memory.
 
 use serde_json::{Value, json};
-use tightrope_core::{DType, SessionError, Tensor, Type};
+use tightrope_core::{DType, Graph, SessionError, Tensor, Type};
 
 use crate::params::Get;
-use crate::programs::Handles;
+use crate::programs::{Handles, Planned};
 use crate::trainer::{TrainError, Trainer};
-use crate::{Error, Import, LearningRate, State, StateBits, export};
+use crate::{Error, Import, LearningRate, Model, State, StateBits, export};
 
 /// Key of f16 training's loss scale in a checkpoint's schedule.
 const LOSS_SCALE: &str = "loss_scale";
@@ -172,12 +172,12 @@ impl Trainer {
 
     /// The tensors of a [`Snapshot`], with their bytes.
     fn changed_by_steps(&self) -> Vec<(Tensor, usize)> {
-        let Handles { low, update, loss_scale, .. } = &self.handles;
-        let state = update.state.iter().map(|state| state.tensor);
-        let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
-        let tensors = self.model.weights().iter().chain(low).copied().chain(state).chain(scale);
-        let graph = &self.session.plan().graph;
-        tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
+        changed_by_steps(&self.model, &self.handles, &self.session.plan().graph)
+    }
+
+    /// Bytes of a [`Snapshot`].
+    pub fn snapshot_bytes(&self) -> u64 {
+        total(&self.changed_by_steps()) as u64
     }
 
     /// Copies everything that steps change into `snapshot`, whose memory is used again. `false` where the
@@ -187,9 +187,8 @@ impl Trainer {
     /// Those of the device.
     pub async fn snapshot(&mut self, snapshot: &mut Snapshot) -> Result<bool, TrainError> {
         let tensors = self.changed_by_steps();
-        let total = tensors.iter().map(|&(_, bytes)| bytes).sum();
         snapshot.0.clear();
-        if snapshot.0.try_reserve_exact(total).is_err() {
+        if snapshot.0.try_reserve_exact(total(&tensors)).is_err() {
             return Ok(false);
         }
         let mut rest = &tensors[..];
@@ -224,4 +223,24 @@ impl Trainer {
         }
         Ok(())
     }
+}
+
+impl Planned {
+    /// Bytes of the host's memory that a [`Snapshot`] of this run takes.
+    pub fn snapshot_bytes(&self) -> u64 {
+        total(&changed_by_steps(&self.model, &self.handles, &self.plan.graph)) as u64
+    }
+}
+
+/// Everything that steps change, with its bytes.
+fn changed_by_steps(model: &Model, handles: &Handles, graph: &Graph) -> Vec<(Tensor, usize)> {
+    let Handles { low, update, loss_scale, .. } = handles;
+    let state = update.state.iter().map(|state| state.tensor);
+    let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
+    let tensors = model.weights().iter().chain(low).copied().chain(state).chain(scale);
+    tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
+}
+
+fn total(tensors: &[(Tensor, usize)]) -> usize {
+    tensors.iter().map(|&(_, bytes)| bytes).sum()
 }

@@ -3,30 +3,30 @@
 use std::io::Write;
 
 use tightrope_data::{Checkpoint, Contents, Manifest, Tensor, Tokenizer, checkpoint};
-use tightrope_nn::{ModelConfig, SavedTensor, Trainer};
+use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
 
 use crate::error::{Error, Result};
-use crate::run::Run;
+use crate::run::Made;
 use crate::setup::Setup;
 
-/// The bytes of a checkpoint of `run`, whose trainer is `trainer`.
+/// The bytes of a checkpoint of the run `made` that has `done` so much, with its trainer.
 ///
 /// # Errors
 /// Those of the device.
-pub async fn save<O>(run: &Run<O>, trainer: &mut Trainer) -> Result<Vec<u8>> {
+pub async fn save<O>(made: &Made<O>, done: Done, trainer: &mut Trainer) -> Result<Vec<u8>> {
     let text = |value: &serde_json::Value| format!("{value:#}\n").into_bytes();
-    let mut extra = vec![("config.json".to_owned(), text(&run.setup.model.to_hf()))];
+    let mut extra = vec![("config.json".to_owned(), text(&made.setup.model.to_hf()))];
     extra.extend(Tokenizer::Byte.files());
-    extra.extend(run.data.own_files());
+    extra.extend(made.data.own_files());
     let manifest = Manifest {
         format: checkpoint::FORMAT,
-        step: run.done.steps,
-        tokens_seen: run.done.tokens,
-        seed: run.setup.seed,
-        data: run.data.state(run.done.windows),
-        schedule: trainer.saved_schedule(&run.setup.rate).await?,
-        settings: run.setup.to_settings(),
-        model: serde_json::to_value(&run.setup.model)
+        step: done.steps,
+        tokens_seen: done.tokens,
+        seed: made.setup.seed,
+        data: made.data.state(done.windows),
+        schedule: trainer.saved_schedule(&made.setup.rate).await?,
+        settings: made.setup.to_settings(),
+        model: serde_json::to_value(&made.setup.model)
             .map_err(|error| Error::Setup(format!("the model can't be written: {error}")))?,
         checksums: Default::default(),
     };

@@ -152,12 +152,12 @@ impl<O: Opener> Engine<O> {
             }
             Err(error) => return Err(error),
         };
-        let (tokens, held_out) = run.data.tokens();
+        let (tokens, held_out) = run.made().data.tokens();
         let started = json!({
-            "step": run.done.steps,
+            "step": run.done().steps,
             "predicted_bytes": self.stats.predicted_bytes.get(),
             "allocated_bytes": self.stats.allocated_bytes.get(),
-            "vocab": run.setup.model.vocab,
+            "vocab": run.made().setup.model.vocab,
             "tokens_in_data": tokens,
             "heldout_tokens": held_out,
         });

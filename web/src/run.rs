@@ -1,5 +1,4 @@
-//! A run on a device, and its way back from a lost one: the host keeps a copy of what steps change, and the
-//! steps since are made again. They are the same steps on the same data, so no number changes.
+//! A run on a device, between two calls of the page.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,7 +6,7 @@ use std::rc::Rc;
 use serde::Serialize;
 use tightrope_core::{Backend, DeviceError};
 use tightrope_data::{Checkpoint, IGNORED, Tokenizer};
-use tightrope_nn::{Planned, SampleTokens, Sampling, Snapshot, Trainer, TrainerConfig, generate};
+use tightrope_nn::{Done, Origin, Planned, Recovering, SampleTokens, Sampling, Trainer, generate};
 
 use crate::checkpoint;
 use crate::clock;
@@ -17,31 +16,12 @@ use crate::error::{Error, Result};
 use crate::planning;
 use crate::setup::Setup;
 
-/// Losses of the device in a row, without getting on, after which it's given up.
-const TRIES: usize = 3;
-/// Part of the time that copies to the host may take.
-const COPY_SHARE: f64 = 0.05;
-/// Bytes a second that a copy is taken to move before one was timed.
-const COPY_RATE: f64 = 0.5e9;
-/// A second copy of more than this isn't kept for the next time.
-const KEPT_BYTES: u64 = 64 << 20;
 /// Held-out problems that are answered to measure accuracy.
 const PROBLEMS: u64 = 32;
 /// Held-out problems in a sample.
 const SHOWN_PROBLEMS: u64 = 6;
 /// What a text is continued from where nothing is given.
 const LINE_START: &str = "\n";
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Optimizer steps.
-    pub steps: u64,
-    /// Windows of the data.
-    pub windows: u64,
-    /// Tokens.
-    pub tokens: u64,
-}
 
 /// Figures that can be read while a call is under way.
 #[derive(Debug, Default)]
@@ -77,34 +57,62 @@ pub struct Record {
     pub updated: bool,
 }
 
-/// Where weights come from when a device is new.
-enum Origin {
-    Seed,
-    Checkpoint(Box<Checkpoint>),
-    Copy { copy: Snapshot, done: Done },
-}
-
-/// A run between two calls.
-pub struct Run<O> {
+/// What a run is made from.
+pub struct Made<O> {
     /// Its settings, with the planner's choices.
     pub setup: Setup,
     /// Its data.
     pub data: Data,
-    /// How far it has come.
-    pub done: Done,
-    /// Seconds of a step at default rates.
-    pub estimate: f64,
-    config: TrainerConfig,
+    /// What it continues, until the host has a copy of its own.
+    checkpoint: Option<Box<Checkpoint>>,
     opener: Rc<O>,
     stats: Rc<Stats>,
-    trainer: Option<Trainer>,
-    /// What the first device and its plan are, until they're used.
-    first: Option<(Box<dyn Backend>, Planned)>,
-    origin: Origin,
-    /// Memory for the next copy.
-    spare: Snapshot,
-    /// Seconds that the last copy took.
-    copy_s: Option<f64>,
+}
+
+impl<O: Opener> Origin for Made<O> {
+    type Error = Error;
+
+    async fn open(&mut self) -> Result<Box<dyn Backend>> {
+        self.stats.recoveries.set(self.stats.recoveries.get() + 1);
+        Ok(self.opener.open().await?.0)
+    }
+
+    fn fill(&mut self, trainer: &mut Trainer) -> Result<Done> {
+        let Some(checkpoint) = &self.checkpoint else {
+            trainer.initialise()?;
+            return Ok(Done::default());
+        };
+        checkpoint::load(checkpoint, trainer)?;
+        Ok(done(checkpoint))
+    }
+
+    fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
+        let ids = self.data.batch(at.windows)?;
+        let micro_batches = trainer.config().micro_batches(&ids.inputs, &ids.targets);
+        Ok(trainer.step(at.steps, self.setup.rate.lr_at(at.steps), &micro_batches)?)
+    }
+
+    fn recovered(&mut self, _: &DeviceError, _: u64) {}
+
+    fn device_error(error: &Error) -> Option<&DeviceError> {
+        match error {
+            Error::Device(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// How far the run of a checkpoint had come.
+fn done(checkpoint: &Checkpoint) -> Done {
+    let manifest = &checkpoint.manifest;
+    Done { steps: manifest.step, windows: manifest.data.position, tokens: manifest.tokens_seen }
+}
+
+/// A run between two calls.
+pub struct Run<O> {
+    /// Seconds of a step at default rates.
+    pub estimate: f64,
+    run: Recovering<Made<O>>,
     reads_for_free: bool,
 }
 
@@ -121,152 +129,66 @@ impl<O: Opener> Run<O> {
         (stats, description): (Rc<Stats>, &Description),
     ) -> Result<Self> {
         let estimate = planning::estimate(&first.1, &description.name);
-        let done = checkpoint.as_ref().map_or_else(Done::default, |checkpoint| Done {
-            steps: checkpoint.manifest.step,
-            windows: checkpoint.manifest.data.position,
-            tokens: checkpoint.manifest.tokens_seen,
-        });
-        if done.steps > setup.rate.steps {
+        let steps = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest.step);
+        if steps > setup.rate.steps {
             return Err(Error::Setup(format!(
-                "the run has done {} steps, more than `train.steps` = {}",
-                done.steps, setup.rate.steps
+                "the run has done {steps} steps, more than `train.steps` = {}",
+                setup.rate.steps
             )));
         }
-        let config = first.1.config().clone();
         stats.predicted_bytes.set(first.1.plan.peak_bytes());
-        let origin = checkpoint.map_or(Origin::Seed, |it| Origin::Checkpoint(Box::new(it)));
-        let mut run = Self {
-            setup,
-            data,
-            done,
-            estimate,
-            config,
-            opener,
-            stats,
-            trainer: None,
-            first: Some(first),
-            origin,
-            spare: Snapshot::default(),
-            copy_s: None,
-            reads_for_free: description.reads_for_free,
-        };
-        run.attempt(async |_| Ok(())).await?;
-        if matches!(run.origin, Origin::Checkpoint(_)) && !run.copy().await? {
-            return Err(Error::Refused(
-                "there is no memory left for a copy of the weights: choose a smaller model, or close other \
-                 tabs",
-            ));
+        let checkpoint = checkpoint.map(Box::new);
+        let made = Made { setup, data, checkpoint, opener, stats };
+        let run = Recovering::start(made, first, true).await.map_err(reload)?;
+        let mut run = Self { estimate, run, reads_for_free: description.reads_for_free };
+        if run.made().checkpoint.is_some() {
+            if !run.run.copy().await.map_err(reload)? {
+                return Err(Error::Refused(
+                    "there is no memory left for a copy of the weights: choose a smaller model, or close \
+                     other tabs",
+                ));
+            }
+            run.run.origin.checkpoint = None;
         }
+        run.count();
         Ok(run)
+    }
+
+    /// What it's made from.
+    pub fn made(&self) -> &Made<O> {
+        &self.run.origin
+    }
+
+    /// How far it has come.
+    pub fn done(&self) -> Done {
+        self.run.done()
     }
 
     /// The device, where it isn't lost.
     pub fn backend(&self) -> Option<&dyn Backend> {
-        self.trainer.as_ref().map(|trainer| trainer.session().backend())
+        self.run.backend()
     }
 
     /// Ends the run and gives its device back.
     pub fn into_backend(self) -> Option<Box<dyn Backend>> {
-        self.trainer.map(Trainer::into_backend)
-    }
-
-    /// The trainer of a device that is ready.
-    fn trainer(&mut self) -> Result<&mut Trainer> {
-        self.trainer.as_mut().ok_or_else(gone)
-    }
-
-    /// Does `work` with the trainer taken out of the run, so that both can be borrowed.
-    async fn apart<T>(
-        &mut self,
-        work: impl AsyncFnOnce(&mut Self, &mut Trainer) -> Result<T>,
-    ) -> Result<T> {
-        let mut trainer = self.trainer.take().ok_or_else(gone)?;
-        let result = work(self, &mut trainer).await;
-        self.trainer = Some(trainer);
-        result
+        self.run.into_backend()
     }
 
     /// Does `work` on a device that is ready, again on a new one where it's lost on the way.
-    ///
-    /// # Errors
-    /// What `work` fails with, and a device that is lost [`TRIES`] times.
-    pub async fn attempt<T>(
+    async fn attempt<T>(
         &mut self,
-        mut work: impl AsyncFnMut(&mut Self) -> Result<T>,
+        work: impl AsyncFnMut(&mut Made<O>, &mut Trainer) -> Result<T>,
     ) -> Result<T> {
-        let mut losses = 0;
-        loop {
-            let result = match self.ready().await {
-                Ok(()) => work(self).await,
-                Err(error) => Err(error),
-            };
-            let Err(Error::Device(DeviceError::Lost { device, reason })) = result else {
-                return result;
-            };
-            self.trainer = None;
-            losses += 1;
-            if losses == TRIES {
-                let reason = format!(
-                    "{reason}; it was re-created {TRIES} times without getting on. Reload the page; the run \
-                     continues from its last saved checkpoint"
-                );
-                return Err(DeviceError::Lost { device, reason }.into());
-            }
-        }
+        let result = self.run.attempt(work).await.map_err(reload);
+        self.count();
+        result
     }
 
-    /// Makes the device ready where it isn't: allocates the plan, fills it, and makes the steps since.
-    async fn ready(&mut self) -> Result<()> {
-        if self.trainer.is_some() {
-            return Ok(());
-        }
-        let (backend, planned) = match self.first.take() {
-            Some(first) => first,
-            None => {
-                self.stats.recoveries.set(self.stats.recoveries.get() + 1);
-                let (backend, _) = self.opener.open().await?;
-                let planned = Planned::new(&self.config, &*backend)?;
-                (backend, planned)
-            }
-        };
-        let mut trainer = Trainer::new(planned, backend)?;
-        let mut at = match &self.origin {
-            Origin::Seed => {
-                trainer.initialise()?;
-                Done::default()
-            }
-            Origin::Checkpoint(checkpoint) => {
-                checkpoint::load(checkpoint, &mut trainer)?;
-                self.done
-            }
-            Origin::Copy { copy, done } => {
-                trainer.restore(copy)?;
-                *done
-            }
-        };
-        while at.steps < self.done.steps {
-            at = self.queue(&mut trainer, at)?;
-        }
-        // Waits: a device says late that it has no room.
-        trainer.outcome().await?;
-        self.stats.allocated_bytes.set(trainer.allocated_bytes());
-        self.trainer = Some(trainer);
-        Ok(())
-    }
-
-    /// Queues the step after `at`, and says where that leads.
-    fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<Done> {
-        let TrainerConfig { batch, micro_batch, time, .. } = self.config;
-        let ids = self.data.batch(at.windows)?;
-        let pairs =
-            ids.inputs.chunks(micro_batch * time).zip(ids.targets.chunks(micro_batch * time));
-        let micro_batches: Vec<(&[i32], &[i32])> = pairs.collect();
-        trainer.step(at.steps, self.setup.rate.lr_at(at.steps), &micro_batches)?;
-        Ok(Done {
-            steps: at.steps + 1,
-            windows: at.windows + batch as u64,
-            tokens: at.tokens + (batch * time) as u64,
-        })
+    /// Sets the figures that can be read meanwhile.
+    fn count(&self) {
+        let stats = &self.made().stats;
+        stats.allocated_bytes.set(self.run.allocated_bytes());
+        stats.host_copy_bytes.set(self.run.copied_bytes());
     }
 
     /// Trains `count` steps, or those that are left. A record for every step whose loss was read: all where
@@ -275,75 +197,40 @@ impl<O: Opener> Run<O> {
     /// # Errors
     /// Those of the data, and a device that is lost again and again.
     pub async fn step(&mut self, count: u64) -> Result<Vec<Record>> {
-        let end = self.done.steps.saturating_add(count).min(self.setup.rate.steps);
+        let rate = self.made().setup.rate;
+        let end = self.done().steps.saturating_add(count).min(rate.steps);
         let mut records = vec![];
         let (mut since, mut queued) = (clock::now(), 0.0);
-        while self.done.steps < end {
-            let queue = async |run: &mut Self, trainer: &mut Trainer| run.queue(trainer, run.done);
-            self.done = self.attempt(async |run| run.apart(queue).await).await?;
+        while self.done().steps < end {
+            let at = self.done();
+            self.attempt(async |made, trainer| made.queue(trainer, at)).await?;
+            self.run.advance();
             queued += 1.0;
-            if !self.reads_for_free && self.done.steps < end {
+            let done = self.done();
+            if !self.reads_for_free && done.steps < end {
                 continue;
             }
-            let outcome = self.attempt(async |run| Ok(run.trainer()?.outcome().await?)).await?;
+            let outcome = self.attempt(async |_, trainer| Ok(trainer.outcome().await?)).await?;
             let now = clock::now();
             let step_s = (now - since) / queued;
             (since, queued) = (now, 0.0);
-            let tokens = (self.config.batch * self.config.time) as f64;
             records.push(Record {
-                step: self.done.steps,
+                step: done.steps,
                 loss: outcome.loss,
-                lr: self.setup.rate.lr_at(self.done.steps - 1),
+                lr: rate.lr_at(at.steps),
                 grad_norm: outcome.grad_norm,
-                tokens: self.done.tokens,
+                tokens: done.tokens,
                 step_s,
                 // A clock without fine steps may say that no time has passed.
-                tokens_per_s: tokens / step_s.max(1e-9),
+                tokens_per_s: (done.tokens - at.tokens) as f64 / step_s.max(1e-9),
                 updated: outcome.updated,
             });
         }
         if let Some(last) = records.last() {
-            self.copy_if_due(last.step_s).await?;
+            self.run.copy_if_due(last.step_s).await.map_err(reload)?;
+            self.count();
         }
         Ok(records)
-    }
-
-    /// Copies to the host once the steps since the last copy took long enough for another to be cheap.
-    async fn copy_if_due(&mut self, step_s: f64) -> Result<()> {
-        let copied = match &self.origin {
-            Origin::Copy { done, .. } => done.steps,
-            _ => 0,
-        };
-        let guess = || self.stats.predicted_bytes.get() as f64 / COPY_RATE;
-        let worth = (self.done.steps - copied) as f64 * step_s * COPY_SHARE;
-        if worth >= self.copy_s.unwrap_or_else(guess) {
-            self.copy().await?;
-        }
-        Ok(())
-    }
-
-    /// Copies what steps change to the host. `false` where the host has no memory for it, and the last copy
-    /// stays.
-    async fn copy(&mut self) -> Result<bool> {
-        let start = clock::now();
-        let mut copy = std::mem::take(&mut self.spare);
-        let taken = self.attempt(async |run| Ok(run.trainer()?.snapshot(&mut copy).await?)).await?;
-        if taken {
-            let before =
-                std::mem::replace(&mut self.origin, Origin::Copy { copy, done: self.done });
-            if let Origin::Copy { copy: before, .. } = before
-                && before.bytes() <= KEPT_BYTES
-            {
-                self.spare = before;
-            }
-            self.copy_s = Some(clock::now() - start);
-        }
-        let current = match &self.origin {
-            Origin::Copy { copy, .. } => copy.bytes(),
-            _ => 0,
-        };
-        self.stats.host_copy_bytes.set(current + self.spare.bytes());
-        Ok(taken)
     }
 
     /// Mean loss on held-out data, nats a token.
@@ -351,12 +238,11 @@ impl<O: Opener> Run<O> {
     /// # Errors
     /// Where nothing is held out, and a device that is lost again and again.
     pub async fn evaluate(&mut self) -> Result<f64> {
-        let batches = self.data.held_out(&self.config)?;
+        let batches = self.made().data.held_out(self.run.config())?;
         if batches.is_empty() {
             return Err(Error::Refused("nothing is held out: raise data.holdout"));
         }
-        self.attempt(async |run| {
-            let trainer = run.trainer()?;
+        self.attempt(async |_, trainer| {
             let (mut sum, mut counted) = (0.0, 0);
             for batch in &batches {
                 let scored = batch.targets.iter().filter(|&&target| target != IGNORED).count();
@@ -383,7 +269,7 @@ impl<O: Opener> Run<O> {
     async fn answers(&mut self, count: u64) -> Result<Vec<(String, String, String)>> {
         let mut answers = vec![];
         for index in 0..count {
-            let Some(problem) = self.data.problem(index) else {
+            let Some(problem) = self.made().data.problem(index) else {
                 return Err(Error::Refused(
                     "a text has no answers: accuracy is of sort, reverse and add",
                 ));
@@ -407,7 +293,7 @@ impl<O: Opener> Run<O> {
         temperature: f64,
         seed: u64,
     ) -> Result<String> {
-        if prompt.is_empty() && self.data.problem(0).is_some() {
+        if prompt.is_empty() && self.made().data.problem(0).is_some() {
             let answers = self.answers(SHOWN_PROBLEMS).await?;
             let line = |(question, answer, given): &(String, String, String)| {
                 let right = if answer == given { String::new() } else { format!("  not {answer}") };
@@ -416,7 +302,8 @@ impl<O: Opener> Run<O> {
             return Ok(answers.iter().map(line).collect());
         }
         let prompt = if prompt.is_empty() { LINE_START } else { prompt };
-        let sampling = Sampling { temperature, top_k: 0, top_p: 1.0, seed, draw: self.done.steps };
+        let sampling =
+            Sampling { temperature, top_k: 0, top_p: 1.0, seed, draw: self.done().steps };
         self.continued(prompt, tokens, &sampling).await
     }
 
@@ -429,9 +316,9 @@ impl<O: Opener> Run<O> {
         let prompt = Tokenizer::Byte.encode(prompt)?;
         let tokens = SampleTokens { vocab: Tokenizer::Byte.vocab_size(), end: None };
         let ids = self
-            .attempt(async |run| {
+            .attempt(async |_, trainer| {
                 let mut all = |_| Ok::<bool, Error>(true);
-                generate(run.trainer()?, tokens, &prompt, count, sampling, &mut all).await
+                generate(trainer, tokens, &prompt, count, sampling, &mut all).await
             })
             .await?;
         Ok(Tokenizer::Byte.decode(&ids)?)
@@ -442,12 +329,20 @@ impl<O: Opener> Run<O> {
     /// # Errors
     /// A device that is lost again and again.
     pub async fn checkpoint(&mut self) -> Result<Vec<u8>> {
-        let save =
-            async |run: &mut Self, trainer: &mut Trainer| checkpoint::save(run, trainer).await;
-        self.attempt(async |run| run.apart(save).await).await
+        let done = self.done();
+        self.attempt(async |made, trainer| checkpoint::save(made, done, trainer).await).await
     }
 }
 
-fn gone() -> Error {
-    DeviceError::Lost { device: "the device".into(), reason: "it is gone".into() }.into()
+/// What to do where a device is lost again and again.
+fn reload(error: Error) -> Error {
+    match error {
+        Error::Device(DeviceError::Lost { device, reason }) => {
+            let reason = format!(
+                "{reason}. Reload the page; the run continues from its last saved checkpoint"
+            );
+            DeviceError::Lost { device, reason }.into()
+        }
+        error => error,
+    }
 }

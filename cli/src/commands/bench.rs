@@ -16,7 +16,7 @@ use crate::args::Bench;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
 use crate::settings::Settings;
-use crate::{output, setup};
+use crate::{devices, output, setup};
 use peak::Peaks;
 use profile::{Row, profile};
 
@@ -33,7 +33,7 @@ const LEAST_SHARE: f64 = 0.001;
 /// Wrong settings, a step that doesn't fit the memory, and what the device refuses.
 pub fn run(args: &Bench) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
-    let mut device = setup::device(&settings)?;
+    let mut device = devices::device(&settings)?;
     let threads = setup::threads(&settings);
     let name = device.name();
     if cfg!(debug_assertions) {
@@ -88,7 +88,7 @@ impl Step {
         threads: usize,
     ) -> Result<Self, Failure> {
         let config = planned.config().clone();
-        let device = setup::device(settings)?;
+        let device = devices::device(settings)?;
         let rates = Rates::of(&device.name());
         let estimate = Estimate::new(&planned.plan, config.accumulation(), &rates, threads);
         let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;

@@ -16,7 +16,7 @@ use crate::args::Doctor;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
 use crate::settings::{MicroBatch, Settings};
-use crate::{output, setup};
+use crate::{devices, output, setup};
 use machine::Machine;
 
 /// Devices that this build leaves out.
@@ -30,7 +30,7 @@ const NO_ADAPTER: &str = "no GPU through Vulkan, Metal or DX12; on Debian, mesa-
 /// When the CPU refuses its threads, or a preset can't be planned.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let machine = Machine::look();
-    let device = setup::cpu(&Settings::default())?;
+    let device = devices::cpu(&Settings::default())?;
     let fits = presets()
         .iter()
         .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_preset_that_fits_has_room() {
-        let device = setup::cpu(&Settings::default()).unwrap();
+        let device = devices::cpu(&Settings::default()).unwrap();
         let fit = Fit::new("tiny", &*device, Some(1 << 30)).unwrap();
         assert!(fit.fits_f32 && fit.fits_bf16 && fit.f32_bytes < 1 << 30);
         let none = Fit::new("tiny", &*device, Some(1 << 20)).unwrap();

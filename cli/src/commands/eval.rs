@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::run::corpus::Data;
 use crate::run::source::Source;
 use crate::run::{directory, evaluate};
-use crate::setup;
+use crate::{devices, setup};
 
 /// Scores the held-out part of the data, or all of it where nothing is held out. Prints loss, perplexity
 /// and, for a model of bytes, bits per byte; with `--json`, one object with `loss, perplexity,
@@ -28,7 +28,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     let tokenizer = source.tokenizer(&settings)?;
     let data = Data::open(&settings, tokenizer, source.config.vocab, source.own_texts(&settings)?)?;
     let config = setup::trainer_config_of(&settings, source.config.clone())?;
-    let device = setup::device(&settings)?;
+    let device = devices::device(&settings)?;
     // Nothing is trained, so no optimizer state is kept.
     let optimizer = Optimizer::Sgd { momentum: 0.0 };
     let config = TrainerConfig { optimizer, decode: 0, ..config };

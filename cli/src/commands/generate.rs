@@ -11,7 +11,7 @@ use crate::args::Generate;
 use crate::error::{Failure, Help as _};
 use crate::run::source::Source;
 use crate::run::{directory, sample};
-use crate::setup;
+use crate::{devices, setup};
 
 /// Prints the prompt and what the model continues it with, as it comes; with `--json`, one object with
 /// `prompt, text, tokens, seconds, tokens_per_s, model`.
@@ -27,7 +27,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
     let settings = source.settings(&args.settings)?;
     let tokenizer = source.tokenizer(&settings)?;
     let config = setup::trainer_config_of(&settings, source.config.clone())?;
-    let device = setup::device(&settings)?;
+    let device = devices::device(&settings)?;
     // The smallest training step there is, without optimizer state: only `decode` is replayed.
     let config = TrainerConfig {
         batch: 1,

@@ -14,7 +14,7 @@ use tightrope_nn::{Estimate, ModelConfig, Planned, Rates, TrainerConfig};
 use crate::args::Plan;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
-use crate::{output, setup};
+use crate::{devices, output, setup};
 use chart::{Point, draw};
 
 /// Tensors listed.
@@ -30,7 +30,7 @@ const WIDTHS: (usize, usize) = (80, 160);
 /// Wrong settings, and a step that doesn't fit the memory.
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
-    let device = setup::device(&settings)?;
+    let device = devices::device(&settings)?;
     let start = Instant::now();
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();

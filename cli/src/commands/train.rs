@@ -5,20 +5,23 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use pollster::block_on;
 use serde_json::{Value, json};
-use tightrope_core::plan;
+use tightrope_core::{Backend, plan};
 use tightrope_data::checkpoint;
-use tightrope_nn::{ModelConfig, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{ModelConfig, Planned, Precision, Recovering, TrainerConfig};
 
 use crate::args::Train;
+use crate::devices::{Devices, can_be_lost};
 use crate::error::{Failure, Help as _};
 use crate::metrics::MetricsFile;
 use crate::progress::{Progress, human_bytes, human_count};
 use crate::run::corpus::{self, Data};
 use crate::run::evaluate::{self, Evaluation};
 use crate::run::figures::resident_peak;
+use crate::run::origin::{Open, Origin, Start};
 use crate::run::source::{self, RUN_SETTINGS, Source};
-use crate::run::state::{self, Done, Saved};
+use crate::run::state::{self, Saved};
 use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
 use crate::settings::{self, MicroBatch, Settings};
@@ -34,29 +37,35 @@ use crate::tensorboard::EventWriter;
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::install()?;
     let progress = |steps, done| Progress::new(steps, done, args.json);
-    train(args, &mut || interrupt.requested(), &progress, &mut io::stdout().lock())
+    let mut devices = Devices::default();
+    let mut open = |settings: &Settings| devices.open(settings);
+    let mut stop = || interrupt.requested();
+    train(args, &mut open, &mut stop, &progress, &mut io::stdout().lock())
 }
 
-/// As [`run`], with `stop` asked before every micro-batch whether to end, progress made from the run's
-/// steps and those done already, and results on `out`.
+/// As [`run`], with devices from `open`, `stop` asked before every micro-batch whether to end, progress made
+/// from the run's steps and those done already, and results on `out`.
 fn train(
     args: &Train,
+    open: Open<'_>,
     stop: &mut dyn FnMut() -> bool,
     progress: &dyn Fn(u64, u64) -> Progress,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let Prepared { resumed, mut settings, model, data, planned, from, notes } = prepare(args)?;
+    let prepared = prepare(args, open)?;
+    let Prepared { resumed, mut settings, model, data, planned, device, start, notes } = prepared;
     let predicted = planned.plan.peak_bytes();
-    let device = setup::device(&settings)?;
-    let table = table(&settings, &model, &data, &planned, &device.name());
+    let table = table(&settings, &model, &data, &planned, &*device);
     let plan = plan_json(&settings, &planned)?;
-    let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
-    let done = from.fill(&mut trainer, &settings)?;
-    let loader = training::loader(trainer.config(), &data, done.windows)?;
+    let origin = Origin::new(&settings, start, &data, open);
+    let copies = can_be_lost(&*device);
+    let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
+    let (config, done) = (run.config().clone(), run.done());
+    run.origin.seek(&config, done)?;
     // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
     let dir = match resumed {
         Some(dir) => dir,
-        None => begin(&mut settings, &from)?,
+        None => begin(&mut settings, &run.origin.start)?,
     };
     settings.run.out = Some(dir.clone());
     settings
@@ -76,9 +85,9 @@ fn train(
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
     let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data };
     let mut outputs = Outputs { metrics, events, progress };
-    let mut run = Training::new(saved, &mut trainer, loader, done);
-    let ended = run.train(&mut outputs, stop)?;
-    let summary = run.summary();
+    let mut training = Training::new(saved, &mut run);
+    let ended = training.train(&mut outputs, stop)?;
+    let summary = training.summary();
     outputs.progress.finish();
     if ended == Ended::Interrupted {
         let done = summary.done.steps;
@@ -94,11 +103,16 @@ fn train(
         }
         return Err(Failure::Interrupted);
     }
-    let evaluation = evaluate::held_out(&mut trainer, &data.held_out, None)?;
-    let sample = training::sample(&mut trainer, &data, &settings, steps)?;
+    let (evaluation, sample) = block_on(run.attempt(async |_, trainer| {
+        let evaluation = evaluate::held_out(trainer, &data.held_out, None)?;
+        Ok((evaluation, training::sample(trainer, &data, &settings, steps)?))
+    }))?;
+    for note in run.origin.notes.drain(..) {
+        outputs.progress.note(&note);
+    }
     outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
-        let tokens = (trainer.config().batch * trainer.config().time) as f64;
+        let tokens = (config.batch * config.time) as f64;
         let step_s = summary.times.median();
         let object = json!({
             "steps": summary.done.steps,
@@ -110,7 +124,7 @@ fn train(
             "heldout_loss": evaluation.map(|evaluation| evaluation.loss),
             "heldout_tokens": evaluation.map(|evaluation| evaluation.tokens),
             "predicted_peak_bytes": predicted,
-            "measured_peak_bytes": trainer.allocated_bytes(),
+            "measured_peak_bytes": run.allocated_bytes(),
             "resident_peak_bytes": resident_peak(),
             "parameters": model.parameters(),
             "skipped_steps": summary.skipped,
@@ -131,122 +145,84 @@ struct Prepared {
     model: ModelConfig,
     data: Data,
     planned: Planned,
-    from: From,
+    device: Box<dyn Backend>,
+    start: Start,
     notes: Vec<String>,
 }
 
-/// Where the weights come from.
-enum From {
-    /// The seed.
-    Seed,
-    /// A model directory.
-    Model(Box<Source>),
-    /// A checkpoint of the run.
-    Checkpoint(Box<Source>),
-}
-
-impl From {
-    /// Sets weights, and optimizer state where there is any. Returns how far the run has come.
-    fn fill(&self, trainer: &mut Trainer, settings: &Settings) -> Result<Done, Failure> {
-        match self {
-            Self::Seed => {
-                trainer.initialise().map_err(setup::train_failure)?;
-                Ok(Done::default())
-            }
-            Self::Model(source) => {
-                source.load(trainer)?;
-                Ok(Done::default())
-            }
-            Self::Checkpoint(source) => {
-                source.load(trainer)?;
-                let Some(checkpoint) = &source.checkpoint else { return Ok(Done::default()) };
-                state::restore_optimizer(trainer, checkpoint)?;
-                let manifest = &checkpoint.manifest;
-                let done = Done {
-                    steps: manifest.step,
-                    windows: manifest.data.position,
-                    tokens: manifest.tokens_seen,
-                };
-                let steps = settings.train.steps.unwrap_or_default();
-                if done.steps > steps {
-                    return Err(Failure::usage(
-                        anyhow!(
-                            "the run has done {} steps, more than `train.steps` = {steps}",
-                            done.steps
-                        ),
-                        format!("give --steps {} or more", done.steps),
-                    ));
-                }
-                Ok(done)
-            }
-        }
-    }
-}
-
 /// Everything up to the first byte of the plan. Writes nothing.
-fn prepare(args: &Train) -> Result<Prepared, Failure> {
+fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
     let Some(named) = &args.resume else {
         let mut settings = args.settings.load(None)?;
         if let Some(out) = &settings.run.out {
             directory::refuse_run(out)?;
         }
-        let from = match &settings.model.init {
-            Some(init) => From::Model(Box::new(Source::open(init)?)),
-            None => From::Seed,
+        let start = match &settings.model.init {
+            Some(init) => Start::Model(Box::new(Source::open(init)?)),
+            None => Start::Seed,
         };
         let model = setup::model_config(&settings)?;
         settings = setup::filled(&settings, &model)?;
         let tokenizer = corpus::tokenizer(&settings, model.vocab)?;
         let data = Data::open(&settings, tokenizer, model.vocab, Vec::new())?;
-        let planned = plan_of(&mut settings, &model)?;
-        let notes = match &from {
-            From::Model(source) => source.notes.clone(),
+        let (device, planned) = plan_of(&mut settings, &model, open)?;
+        let notes = match &start {
+            Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
         };
-        return Ok(Prepared { resumed: None, settings, model, data, planned, from, notes });
+        return Ok(Prepared {
+            resumed: None,
+            settings,
+            model,
+            data,
+            planned,
+            device,
+            start,
+            notes,
+        });
     };
     if let Some(path) = named.as_deref().filter(|path| source::is_checkpoint(path)) {
-        return prepare_checkpoint(args, path);
+        return prepare_checkpoint(args, path, open);
     }
     let out = args.settings.load(None)?.run.out;
     let dir = directory::existing(named.as_deref(), out.as_deref())?;
     let mut settings = args.settings.load(Some(&dir.join(RUN_SETTINGS)))?;
     let mut notes = Vec::new();
-    let (from, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
+    let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
         notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
         let model = setup::model_config(&settings)?;
         match &settings.model.init {
-            Some(init) => (From::Model(Box::new(Source::open(init)?)), model),
-            None => (From::Seed, model),
+            Some(init) => (Start::Model(Box::new(Source::open(init)?)), model),
+            None => (Start::Seed, model),
         }
     } else {
         let source = Source::open(&dir)?;
         notes.extend(source.notes.iter().cloned());
         let model = source.config.clone();
         setup::agrees(&settings, &model, &source.dir)?;
-        (From::Checkpoint(Box::new(source)), model)
+        (Start::Checkpoint(Box::new(source)), model)
     };
     settings = setup::filled(&settings, &model)?;
-    let tokenizer = match &from {
-        From::Checkpoint(source) => source.own_tokenizer(&settings)?,
+    let tokenizer = match &start {
+        Start::Checkpoint(source) => source.own_tokenizer(&settings)?,
         _ => corpus::tokenizer(&settings, model.vocab)?,
     };
-    let texts = match &from {
-        From::Checkpoint(source) => source.own_texts(&settings)?,
+    let texts = match &start {
+        Start::Checkpoint(source) => source.own_texts(&settings)?,
         _ => Vec::new(),
     };
     let data = Data::open(&settings, tokenizer, model.vocab, texts)?;
-    if let From::Checkpoint(source) = &from
+    if let Start::Checkpoint(source) = &start
         && let Some(checkpoint) = &source.checkpoint
     {
         state::check_continues(checkpoint, &settings, &data)?;
     }
-    let planned = plan_of(&mut settings, &model)?;
-    Ok(Prepared { resumed: Some(dir), settings, model, data, planned, from, notes })
+    let (device, planned) = plan_of(&mut settings, &model, open)?;
+    Ok(Prepared { resumed: Some(dir), settings, model, data, planned, device, start, notes })
 }
 
 /// As [`prepare`], of a new run that goes on from a checkpoint.
-fn prepare_checkpoint(args: &Train, path: &Path) -> Result<Prepared, Failure> {
+fn prepare_checkpoint(args: &Train, path: &Path, open: Open<'_>) -> Result<Prepared, Failure> {
     let source = Source::open(path)?;
     let mut settings = source.settings(&args.settings)?;
     if let Some(out) = &settings.run.out {
@@ -260,16 +236,16 @@ fn prepare_checkpoint(args: &Train, path: &Path) -> Result<Prepared, Failure> {
     if let Some(checkpoint) = &source.checkpoint {
         state::check_continues(checkpoint, &settings, &data)?;
     }
-    let planned = plan_of(&mut settings, &model)?;
-    let from = From::Checkpoint(Box::new(source));
-    Ok(Prepared { resumed: None, settings, model, data, planned, from, notes: Vec::new() })
+    let (device, planned) = plan_of(&mut settings, &model, open)?;
+    let start = Start::Checkpoint(Box::new(source));
+    Ok(Prepared { resumed: None, settings, model, data, planned, device, start, notes: Vec::new() })
 }
 
 /// Makes the directory of a new run. One that goes on from a checkpoint begins with a copy of it, and of the
 /// text it brought along.
-fn begin(settings: &mut Settings, from: &From) -> Result<PathBuf, Failure> {
+fn begin(settings: &mut Settings, start: &Start) -> Result<PathBuf, Failure> {
     let dir = directory::create(settings.run.out.as_deref())?;
-    let From::Checkpoint(source) = from else { return Ok(dir) };
+    let Start::Checkpoint(source) = start else { return Ok(dir) };
     let Some(checkpoint) = &source.checkpoint else { return Ok(dir) };
     for (name, text) in source.own_texts(settings)? {
         let file = dir.join(directory::DATA).join(name);
@@ -283,9 +259,13 @@ fn begin(settings: &mut Settings, from: &From) -> Result<PathBuf, Failure> {
 
 /// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
 /// makes the same ones, whatever memory is free then.
-fn plan_of(settings: &mut Settings, model: &ModelConfig) -> Result<Planned, Failure> {
+fn plan_of(
+    settings: &mut Settings,
+    model: &ModelConfig,
+    open: Open<'_>,
+) -> Result<(Box<dyn Backend>, Planned), Failure> {
     let config = setup::trainer_config_of(settings, model.clone())?;
-    let device = setup::device(settings)?;
+    let device = open(settings)?;
     let planned = setup::planned_of(settings, config, &*device)?;
     let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
@@ -305,7 +285,7 @@ fn plan_of(settings: &mut Settings, model: &ModelConfig) -> Result<Planned, Fail
     if let Some(chosen) = chosen {
         settings.memory.checkpoint = chosen;
     }
-    Ok(planned)
+    Ok((device, planned))
 }
 
 /// The plan's report, and the choices that made it.
@@ -324,7 +304,7 @@ fn table(
     model: &ModelConfig,
     data: &Data,
     planned: &Planned,
-    device: &str,
+    device: &dyn Backend,
 ) -> String {
     let config = planned.config();
     let report = planned.plan.report();
@@ -352,7 +332,7 @@ fn table(
             "{steps} steps of {tokens} tokens ({} in all), {} sequences in {} of {}, {:?}",
             human_count(steps as f64 * tokens as f64),
             config.batch,
-            plural(config.accumulation(), "micro-batch", "micro-batches"),
+            training::plural(config.accumulation(), "micro-batch", "micro-batches"),
             config.micro_batch,
             settings.train.optimizer,
         ),
@@ -367,13 +347,16 @@ fn table(
         "memory",
         format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")),
     );
-    line("device", format!("{device}, {:?}", config.precision).to_lowercase());
+    line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
+    if can_be_lost(device) {
+        let bytes = human_bytes(planned.snapshot_bytes());
+        line(
+            "host",
+            format!("{bytes} for a copy of weights and states, should the device go away"),
+        );
+    }
     text.truncate(text.trim_end().len());
     text
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// What a run ends with on the terminal.

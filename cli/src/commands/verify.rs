@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Verify;
 use crate::error::{Failure, Help as _};
 use crate::settings::Settings;
-use crate::{output, setup};
+use crate::{devices, output};
 use case::Case;
 use measure::{Errors, measure};
 
@@ -23,7 +23,7 @@ use measure::{Errors, measure};
 pub fn run(args: &Verify) -> Result<(), Failure> {
     let mut settings = Settings::default();
     settings.run.device = args.device;
-    let name = setup::device(&settings)?.name();
+    let name = devices::device(&settings)?.name();
     let tolerances = Tolerances::of(&name);
     let mut verdicts = vec![];
     for dir in &args.cases {
@@ -53,7 +53,7 @@ fn check(dir: &Path, settings: &Settings, tolerances: &Tolerances) -> Result<Ver
     let help = "DIR must hold config.json, model.safetensors and case.safetensors";
     let case = Case::open(dir).help(help)?;
     // A refused device was reported before the first case.
-    let mut device = || setup::device(settings).map_err(|_| anyhow!("the device is gone"));
+    let mut device = || devices::device(settings).map_err(|_| anyhow!("the device is gone"));
     let errors = measure(&case, &mut device).help(help)?;
     Ok(Verdict::new(dir.display().to_string(), errors, tolerances))
 }

@@ -5,6 +5,7 @@
 //! | [`source`] | model directories: Hugging Face's, a checkpoint, a run |
 //! | [`corpus`] | tokenizer and data, the built-in text among them |
 //! | [`directory`] | the run directory |
+//! | [`origin`] | what a run is made from, on the first device and on another |
 //! | [`state`] | a trainer to and from a checkpoint |
 //! | [`training`] | the loop over steps |
 //! | [`evaluate`] | loss on held-out data |
@@ -15,6 +16,7 @@ pub mod corpus;
 pub mod directory;
 pub mod evaluate;
 pub mod figures;
+pub mod origin;
 pub mod sample;
 pub mod source;
 pub mod state;

@@ -9,7 +9,7 @@ use pollster::block_on;
 use serde_json::Value;
 use tightrope_core::DType;
 use tightrope_data::{Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
-use tightrope_nn::{ModelConfig, SavedTensor, Trainer};
+use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
 
 use super::corpus::Data;
 use crate::error::{Failure, Help as _};
@@ -18,17 +18,6 @@ use crate::setup;
 
 /// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
 const KEPT: usize = 2;
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Optimizer steps.
-    pub steps: u64,
-    /// Windows of the data.
-    pub windows: u64,
-    /// Tokens.
-    pub tokens: u64,
-}
 
 /// What a run saves of itself, besides the trainer.
 pub struct Saved<'a> {

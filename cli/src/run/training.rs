@@ -6,12 +6,15 @@ use std::time::Instant;
 use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_data::{Loader, LoaderConfig};
-use tightrope_nn::{LearningRate, Outcome, Precision, Sampling, Trainer, TrainerConfig};
+use tightrope_nn::{
+    Done, LearningRate, Outcome, Precision, Recovering, Sampling, Trainer, TrainerConfig,
+};
 
 use super::corpus::Data;
 use super::evaluate::{self, Evaluation};
 use super::figures::StepTimes;
-use super::state::{Done, Saved};
+use super::origin::Origin;
+use super::state::Saved;
 use super::{directory, sample};
 use crate::error::{Failure, Help as _};
 use crate::metrics::{Metrics, MetricsFile};
@@ -108,24 +111,24 @@ pub struct Summary {
 }
 
 /// A run between its first and its last step.
-pub struct Training<'a> {
+pub struct Training<'a, 'o> {
     saved: Saved<'a>,
-    trainer: &'a mut Trainer,
-    loader: Loader,
+    run: &'a mut Recovering<Origin<'o>>,
     rate: LearningRate,
     summary: Summary,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
 }
 
-impl<'a> Training<'a> {
-    /// Continues after what is `done` with the batches of `loader`.
-    pub fn new(saved: Saved<'a>, trainer: &'a mut Trainer, loader: Loader, done: Done) -> Self {
+impl<'a, 'o> Training<'a, 'o> {
+    /// Continues after what is done.
+    pub fn new(saved: Saved<'a>, run: &'a mut Recovering<Origin<'o>>) -> Self {
         let rate = setup::learning_rate(saved.settings);
+        let done = run.done();
         let summary = Summary { done, ..Summary::default() };
         // What was resumed from is still there.
         let checkpointed = (done.steps > 0).then_some(done.steps);
-        Self { saved, trainer, loader, rate, summary, checkpointed }
+        Self { saved, run, rate, summary, checkpointed }
     }
 
     /// What it came to so far.
@@ -145,8 +148,11 @@ impl<'a> Training<'a> {
     ) -> Result<Ended, Failure> {
         let mut skips = 0;
         while self.summary.done.steps < self.rate.steps {
-            let Some((outcome, seconds)) = self.step(stop)? else {
+            let stepped = self.step(stop)?;
+            self.tell(outputs);
+            let Some((outcome, seconds)) = stepped else {
                 self.checkpoint()?;
+                self.tell(outputs);
                 return Ok(Ended::Interrupted);
             };
             skips = if outcome.updated { 0 } else { skips + 1 };
@@ -156,41 +162,43 @@ impl<'a> Training<'a> {
                 return Err(Failure::failed(anyhow!(message), DIVERGED));
             }
             self.report(&outcome, seconds, outputs)?;
+            block_on(self.run.copy_if_due(seconds))?;
             self.at_intervals(outputs)?;
+            self.tell(outputs);
         }
         self.checkpoint()?;
+        self.tell(outputs);
         Ok(Ended::Complete)
+    }
+
+    /// Tells of devices that were lost.
+    fn tell(&mut self, outputs: &mut Outputs) {
+        for note in self.run.origin.notes.drain(..) {
+            outputs.progress.note(&note);
+        }
     }
 
     /// The next step: what it came to and its seconds, or `None` where it was abandoned.
     ///
     /// The outcome of every step is read, so that one that isn't finite is explained with its own data.
     fn step(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<Option<(Outcome, f64)>, Failure> {
-        let batch = self.loader.next().help("restore the data, then resume the run")?;
-        let config = self.trainer.config();
-        let (ids, sequences, time) = (config.micro_batch * config.time, config.batch, config.time);
-        let skips = config.precision == Precision::F16;
-        let pairs = batch.inputs.chunks(ids).zip(batch.targets.chunks(ids));
-        let micro_batches: Vec<(&[i32], &[i32])> = pairs.collect();
-        let step = self.summary.done.steps;
-        let lr = self.rate.lr_at(step);
+        let done = self.run.done();
+        let skips = self.run.config().precision == Precision::F16;
+        let lr = self.rate.lr_at(done.steps);
         let started = Instant::now();
-        let completed = self
-            .trainer
-            .step_unless(step, lr, &micro_batches, stop)
-            .map_err(setup::train_failure)?;
-        if !completed {
-            return Ok(None);
-        }
-        let outcome = block_on(self.trainer.outcome()).map_err(setup::train_failure)?;
+        let outcome = block_on(self.run.attempt(async |origin, trainer| {
+            let batch = origin.batch(trainer.config(), done)?;
+            let micro_batches = trainer.config().micro_batches(&batch.inputs, &batch.targets);
+            let completed = trainer.step_unless(done.steps, lr, &micro_batches, stop)?;
+            Ok(if completed { Some(trainer.outcome().await?) } else { None })
+        }))?;
+        let Some(outcome) = outcome else { return Ok(None) };
         let seconds = started.elapsed().as_secs_f64();
         if !outcome.updated && !skips {
-            return Err(self.not_finite(&outcome, &micro_batches)?);
+            return Err(self.not_finite(&outcome)?);
         }
-        let done = &mut self.summary.done;
-        done.steps += 1;
-        done.windows += sequences as u64;
-        done.tokens += (sequences * time) as u64;
+        self.run.advance();
+        self.summary.done = self.run.done();
         self.summary.first_loss.get_or_insert(outcome.loss);
         self.summary.last_loss = Some(outcome.loss);
         self.summary.times.push(seconds);
@@ -199,14 +207,14 @@ impl<'a> Training<'a> {
 
     /// The failure of a step that the device refused to make, with the op that went wrong first. The
     /// weights are those before it, and are saved.
-    fn not_finite(
-        &mut self,
-        outcome: &Outcome,
-        micro_batches: &[(&[i32], &[i32])],
-    ) -> Result<Failure, Failure> {
-        let done = self.summary.done.steps;
-        let found =
-            block_on(self.trainer.explain(done, micro_batches)).map_err(setup::train_failure)?;
+    fn not_finite(&mut self, outcome: &Outcome) -> Result<Failure, Failure> {
+        let at = self.run.done();
+        let found = block_on(self.run.attempt(async |origin, trainer| {
+            let batch = origin.batch(trainer.config(), at)?;
+            let micro_batches = trainer.config().micro_batches(&batch.inputs, &batch.targets);
+            Ok(trainer.explain(at.steps, &micro_batches).await?)
+        }))?;
+        let done = at.steps;
         let place = match found {
             Some(found) => format!(
                 "the first output that isn't finite is `{}`, element {}, of op {}",
@@ -234,7 +242,7 @@ impl<'a> Training<'a> {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         let Done { steps: step, tokens, .. } = self.summary.done;
-        let config = self.trainer.config();
+        let config = self.run.config();
         let of_step = (config.batch * config.time) as u64;
         let lr = self.rate.lr_at(step - 1);
         let logged = step == 1
@@ -257,7 +265,7 @@ impl<'a> Training<'a> {
             readings: logged.then_some(readings),
             lr,
             tokens: of_step,
-            memory: self.trainer.allocated_bytes(),
+            memory: self.run.allocated_bytes(),
         });
         Ok(())
     }
@@ -274,8 +282,9 @@ impl<'a> Training<'a> {
             self.checkpoint()?;
         }
         if evaluates
-            && let Some(evaluation) =
-                evaluate::held_out(self.trainer, &data.held_out, Some(EVALUATED))?
+            && let Some(evaluation) = block_on(self.run.attempt(async |_, trainer| {
+                evaluate::held_out(trainer, &data.held_out, Some(EVALUATED))
+            }))?
         {
             outputs.evaluated(step, &evaluation)?;
             let Evaluation { loss, tokens } = evaluation;
@@ -283,7 +292,11 @@ impl<'a> Training<'a> {
                 .progress
                 .note(&format!("step {step}: held-out loss {loss:.4} ({tokens} tokens)"));
         }
-        if samples && let Some(text) = sample(self.trainer, data, settings, step)? {
+        if samples
+            && let Some(text) = block_on(
+                self.run.attempt(async |_, trainer| sample(trainer, data, settings, step)),
+            )?
+        {
             outputs.sampled(step, &text, dir)?;
         }
         Ok(())
@@ -292,7 +305,7 @@ impl<'a> Training<'a> {
     fn checkpoint(&mut self) -> Result<(), Failure> {
         let done = self.summary.done;
         if self.checkpointed != Some(done.steps) {
-            self.saved.save(self.trainer, done)?;
+            block_on(self.run.attempt(async |_, trainer| self.saved.save(trainer, done)))?;
             self.checkpointed = Some(done.steps);
         }
         Ok(())
@@ -312,6 +325,11 @@ pub fn loader(config: &TrainerConfig, data: &Data, windows: u64) -> Result<Loade
 
 const DIVERGED: &str =
     "resume with a lower --lr or a smaller --clip, or look at the data around this step";
+
+/// A count with its noun.
+pub fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
 
 /// A sample of the model after `step`; `None` where its tokens have no text.
 ///

@@ -1,9 +1,12 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 
 use clap::Parser as _;
+use tightrope_web::device::{Armed, Choice, Devices as Losable, Moment, Opener as _};
 
 use super::*;
 use crate::args::{Cli, Command};
@@ -13,6 +16,21 @@ const STEPS: u64 = 20;
 /// A run of a model small enough for thousands of steps a second: 20 steps of 2 micro-batches, with
 /// dropout, over a text of some epochs. `stop` is the number of the micro-batch before which it ends.
 fn run(dir: &Path, words: &str, stop: Option<usize>) -> Result<(), Failure> {
+    let mut asked = 0;
+    let mut stop = || {
+        asked += 1;
+        stop == Some(asked - 1)
+    };
+    let mut devices = Devices::default();
+    run_on(dir, words, &mut |settings| devices.open(settings), &mut stop)
+}
+
+fn run_on(
+    dir: &Path,
+    words: &str,
+    open: Open<'_>,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), Failure> {
     let text = dir.join("text.txt");
     if !text.exists() {
         let lines: String = (0..60).map(|n| format!("{n} squared is {}\n", n * n)).collect();
@@ -28,12 +46,7 @@ fn run(dir: &Path, words: &str, stop: Option<usize>) -> Result<(), Failure> {
     let Command::Train(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
         unreachable!()
     };
-    let mut asked = 0;
-    let mut stop = || {
-        asked += 1;
-        stop == Some(asked - 1)
-    };
-    train(&args, &mut stop, &|steps, _| Progress::silent(steps), &mut io::sink())
+    train(&args, open, stop, &|steps, _| Progress::silent(steps), &mut io::sink())
 }
 
 /// The files of the last checkpoint and their bytes.
@@ -114,4 +127,56 @@ fn what_a_run_cannot_change_on_the_way_is_refused() {
     let failure = run(dir.path(), "--resume", None).unwrap_err();
     let Failure::Usage(report) = failure else { unreachable!() };
     assert!(report.error.to_string().contains("the data was"), "{}", report.error);
+}
+
+/// A run on a GPU that goes away at `moment`: its losses, its last checkpoint, and how many devices it took.
+fn lost_at(moment: Option<Moment>) -> (Vec<Value>, BTreeMap<String, Vec<u8>>, u32) {
+    /// The micro-batch before which the device is told to.
+    const LOST: usize = 27;
+    let armed = Armed::default();
+    let opened = Cell::new(0);
+    let gpus = Losable::new(Choice::WebGpu, false, Rc::clone(&armed));
+    let mut open = |_: &Settings| {
+        opened.set(opened.get() + 1);
+        Ok(block_on(gpus.open()).expect("an adapter: install mesa-vulkan-drivers").0)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut asked = 0;
+    // While a checkpoint is written, its tensors are read: the run is stopped, and writes one.
+    let saves = moment == Some(Moment::Save);
+    let mut stop = || {
+        asked += 1;
+        if asked == LOST {
+            armed.set(if saves { Some(Moment::Readback) } else { moment });
+        }
+        saves && asked >= LOST
+    };
+    if moment == Some(Moment::Compile) {
+        armed.set(moment);
+    }
+    let words = "--set run.log_every=1 --out";
+    let ended = run_on(dir.path(), words, &mut open, &mut stop);
+    assert!(ended.is_ok() || (saves && matches!(ended, Err(Failure::Interrupted))), "{ended:?}");
+    let devices = opened.get();
+    if saves {
+        let words = "--set run.log_every=1 --resume";
+        run_on(dir.path(), words, &mut open, &mut || false).unwrap();
+    }
+    assert!(moment == Some(Moment::Compile) || armed.get().is_none(), "{moment:?} never came");
+    let metrics = fs::read_to_string(dir.path().join("run/metrics.jsonl")).unwrap();
+    let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["loss"].take();
+    (metrics.lines().map(loss).collect(), last_checkpoint(dir.path()), devices)
+}
+
+#[test]
+fn a_gpu_lost_at_any_moment_changes_no_bit() {
+    let (losses, checkpoint, devices) = lost_at(None);
+    assert_eq!((losses.len(), devices), (STEPS as usize, 1));
+    for (name, moment) in Moment::ALL {
+        let disturbed = lost_at(Some(moment));
+        assert_eq!(disturbed.0, losses, "losses, lost at {name}");
+        assert!(disturbed.1 == checkpoint, "checkpoint, lost at {name}");
+        // Nothing compiles while a run is under way: this one is lost at the beginning.
+        assert_eq!(disturbed.2, 2, "lost at {name}");
+    }
 }
