@@ -8,9 +8,11 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use serde::Serialize;
+use tightrope_core::DeviceError;
+use tightrope_nn::device_error;
 
 use crate::args::Verify;
-use crate::error::{Failure, Help as _};
+use crate::error::Failure;
 use crate::settings::Settings;
 use crate::{devices, output};
 use case::Case;
@@ -50,12 +52,37 @@ pub fn run(args: &Verify) -> Result<(), Failure> {
 }
 
 fn check(dir: &Path, settings: &Settings, tolerances: &Tolerances) -> Result<Verdict, Failure> {
-    let help = "DIR must hold config.json, model.safetensors and case.safetensors";
-    let case = Case::open(dir).help(help)?;
-    // A refused device was reported before the first case.
-    let mut device = || devices::device(settings).map_err(|_| anyhow!("the device is gone"));
-    let errors = measure(&case, &mut device).help(help)?;
+    let case = Case::open(dir).map_err(wrong)?;
+    let mut device = || {
+        devices::device(settings).map_err(|failure| match failure.into_error() {
+            Some(error) => error.context("the device can't be opened again"),
+            // A refused device was reported before the first case, and nothing here is interrupted.
+            None => anyhow!("the device is gone"),
+        })
+    };
+    let errors = measure(&case, &mut device).map_err(wrong)?;
     Ok(Verdict::new(dir.display().to_string(), errors, tolerances))
+}
+
+/// The failure of a case, with what to do about it: the device's, or else the files'.
+fn wrong(error: anyhow::Error) -> Failure {
+    let help = match device_error(&*error) {
+        Some(DeviceError::OutOfMemory { .. }) => {
+            "free some of the device's memory, or verify another device with --device"
+        }
+        Some(DeviceError::Lost { .. }) => {
+            "look at the driver with `tightrope doctor`, then try again, or verify another device \
+             with --device"
+        }
+        Some(DeviceError::Compile { .. }) => {
+            "this device's compiler refuses a kernel: update its driver, verify another device with \
+             --device, and report it with the output of `tightrope doctor`"
+        }
+        Some(DeviceError::Input(_)) | None => {
+            "DIR must hold config.json, model.safetensors and case.safetensors"
+        }
+    };
+    Failure::failed(error, help)
 }
 
 /// Largest distance of each figure that passes.

@@ -146,3 +146,19 @@ fn several_cases_report_the_worst() {
     let broken = verdict(errors(f64::NAN, "a"));
     assert!(!broken.pass && broken.worst.error.is_nan());
 }
+
+#[test]
+fn help_fits_the_failure() {
+    let kernel = "norm".to_owned();
+    let compile = || DeviceError::Compile { kernel: kernel.clone(), log: "no".to_owned() };
+    let lost = DeviceError::Lost { device: "gpu".to_owned(), reason: "reset".to_owned() };
+    for (error, words) in [
+        (anyhow!(compile()), "update its driver"),
+        (anyhow!(tightrope_nn::TrainError::from(compile())), "update its driver"),
+        (anyhow!(lost).context("the device can't be opened again"), "try again"),
+        (anyhow!("no such file"), "DIR must hold"),
+    ] {
+        let Failure::Failed(report) = wrong(error) else { unreachable!() };
+        assert!(report.help.as_deref().is_some_and(|help| help.contains(words)), "{report:?}");
+    }
+}
