@@ -57,6 +57,33 @@ fn a_smaller_budget_never_takes_more() {
 }
 
 #[test]
+fn eight_bits_of_optimizer_state_are_a_choice_of_the_settings_or_the_planner() {
+    let with = |words: &[&str]| {
+        object(&plan(&[&["--preset", "gpt2", "--batch", "4", "--json"], words].concat()))
+    };
+    let state = |object: &Value| object["by_class"]["optimizer"].as_u64().unwrap();
+    let [single, codes] = ["32", "8"].map(|bits| {
+        let setting = format!("memory.optimizer_bits={bits}");
+        with(&["--memory", "64GiB", "--set", &setting])
+    });
+    assert_eq!(codes["choices"]["optimizer_bits"], 8);
+    // All matrices but the two tables: 12 blocks of 12·768² elements, two moments of 3 bytes less each.
+    let coded = 12 * 12 * 768 * 768;
+    let saved = 2 * coded * 3 - 2 * 4 * coded / 256;
+    assert!(state(&single) - state(&codes) >= saved, "{single} {codes}");
+    let peak = |object: &Value| object["peak_bytes"].as_u64().unwrap();
+    assert!(peak(&single) - peak(&codes) >= saved * 9 / 10);
+    // One byte less than any plan with 32 bits takes.
+    let refused = with(&["--memory", "100MB"]);
+    let (_, rest) = refused["error"].as_str().unwrap().split_once('(').unwrap();
+    let least: u64 = rest.split_once(' ').unwrap().0.parse().unwrap();
+    let budget = (least - 1).to_string();
+    assert_eq!(with(&["--memory", &budget])["exit_code"], 3);
+    let allowed = with(&["--memory", &budget, "--set", "memory.allow=optimizer_bits"]);
+    assert_eq!(allowed["choices"]["optimizer_bits"], 16, "{allowed}");
+}
+
+#[test]
 fn a_budget_that_no_plan_meets() {
     let words = [&GPT2[..], &["--memory", "100MB"]].concat();
     let output = plan(&words);

@@ -108,6 +108,7 @@ dispatched!(fn encode<X>(
 ) = encode_body);
 
 #[inline(always)]
+#[expect(clippy::extra_unused_type_parameters, reason = "compiled once for each instruction set")]
 fn encode_body<S: Simd, X: Storage>(
     search: &Search,
     block: usize,
@@ -178,6 +179,7 @@ dispatched!(fn decode<X>(
 ) = decode_body);
 
 #[inline(always)]
+#[expect(clippy::extra_unused_type_parameters, reason = "compiled once for each instruction set")]
 fn decode_body<S: Simd, X: Storage>(
     values: &[f32; 256],
     block: usize,

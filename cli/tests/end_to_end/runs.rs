@@ -80,6 +80,32 @@ fn equal_seeds_give_equal_bytes_wherever_the_run_lies() {
     assert!(of("a") == of("b"));
 }
 
+#[test]
+fn a_resumed_run_ends_in_the_same_bytes_whatever_bits_its_state_has() {
+    let dir = folder();
+    let last = |run: &str| dir.path().join(run).join("checkpoints/step-12");
+    for bits in [32, 16, 8] {
+        let words = format!(
+            "train --data text.txt {TINY} --channels 64 --set memory.optimizer_bits={bits} \
+             --checkpoint-every 10"
+        );
+        let run = format!("run-{bits}");
+        ok(dir.path(), &format!("{words} --out {run}"));
+        let expected = files(last(&run));
+        fs::remove_dir_all(last(&run)).unwrap();
+        let other = if bits == 8 { 32 } else { 8 };
+        let changed = format!("train --resume {run} --set memory.optimizer_bits={other}");
+        let (code, message) = refused(dir.path(), &changed);
+        assert_eq!(code, 2, "{message}");
+        let complaint =
+            format!("`memory.optimizer_bits` was {bits} when the run began, and is {other}");
+        assert!(message.contains(&complaint), "{message}");
+        let object = json(&ok(dir.path(), &format!("train --resume {run} --json")));
+        assert_eq!(object["predicted_peak_bytes"], object["measured_peak_bytes"]);
+        assert!(files(last(&run)) == expected, "{bits} bits");
+    }
+}
+
 /// Starts a long run, sends it a signal once it has trained some steps, and returns its exit code,
 /// stderr and the steps it said it had done.
 #[cfg(unix)]

@@ -34,7 +34,12 @@ export interface Setup {
     clip: number;
     seed: number;
   };
-  memory: { budget: number | null; checkpoint: string; loss_chunk: number | "auto" | "none" };
+  memory: {
+    budget: number | null;
+    checkpoint: string;
+    loss_chunk: number | "auto" | "none";
+    optimizer_bits: 32 | 16 | 8;
+  };
   data: { kind: DataKind; holdout: number };
   run: { precision: "f32" | "bf16" };
 }
@@ -45,7 +50,7 @@ export type Table = (typeof TABLES)[number];
 export type Rule =
   | { type: "integer"; min: number; max: number; words?: readonly string[]; none?: true }
   | { type: "number"; min: number; max: number; below?: true; none?: true }
-  | { type: "choice"; choices: readonly string[] }
+  | { type: "choice"; choices: readonly (string | number)[] }
   | { type: "flag" }
   | { type: "checkpoint" };
 
@@ -57,7 +62,7 @@ export interface Field {
 
 const integer = (min: number, max: number): Rule => ({ type: "integer", min, max });
 const number = (min: number, max: number): Rule => ({ type: "number", min, max });
-const choice = (...choices: string[]): Rule => ({ type: "choice", choices });
+const choice = (...choices: (string | number)[]): Rule => ({ type: "choice", choices });
 
 /** Bytes; far above any device, and exact in a double. */
 const MOST_BYTES = 2 ** 44;
@@ -92,6 +97,7 @@ export const FIELDS: readonly Field[] = [
   { table: "memory", key: "budget", rule: { type: "integer", min: 0, max: MOST_BYTES, none: true } },
   { table: "memory", key: "checkpoint", rule: { type: "checkpoint" } },
   { table: "memory", key: "loss_chunk", rule: { type: "integer", min: 1, max: MOST_BYTES, words: ["auto", "none"] } },
+  { table: "memory", key: "optimizer_bits", rule: choice(32, 16, 8) },
   { table: "data", key: "kind", rule: choice("built-in", "text", "sort", "reverse", "add") },
   { table: "data", key: "holdout", rule: { type: "number", min: 0, max: 1, below: true } },
   { table: "run", key: "precision", rule: choice("f32", "bf16") },
@@ -126,7 +132,7 @@ export const DEFAULTS: Setup = {
     clip: 1,
     seed: 1337,
   },
-  memory: { budget: null, checkpoint: "auto", loss_chunk: "auto" },
+  memory: { budget: null, checkpoint: "auto", loss_chunk: "auto", optimizer_bits: 32 },
   data: { kind: "built-in", holdout: 0.1 },
   run: { precision: "f32" },
 };
@@ -151,7 +157,7 @@ export function problem(rule: Rule, value: unknown): string | null {
     case "flag":
       return typeof value === "boolean" ? null : "must be true or false";
     case "choice":
-      return typeof value === "string" && rule.choices.includes(value)
+      return rule.choices.some((choice) => choice === value)
         ? null
         : `must be one of ${rule.choices.join(", ")}`;
     case "checkpoint":

@@ -151,6 +151,7 @@ export class Controls {
 
   #read({ shown, rule, input, wrong }: Row): void {
     let value: unknown = input.value;
+    if (rule.type === "choice") value = rule.choices.find((choice) => String(choice) === input.value);
     if (input instanceof HTMLInputElement) {
       const text = input.value.trim();
       const words = rule.type === "integer" ? (rule.words ?? []) : [];

@@ -112,7 +112,19 @@ export const GROUPS: readonly Group[] = [
         ],
       },
     ],
-    more: [{ table: "memory", key: "loss_chunk", label: "Loss chunk, rows", empty: "auto" }],
+    more: [
+      { table: "memory", key: "loss_chunk", label: "Loss chunk, rows", empty: "auto" },
+      {
+        table: "memory",
+        key: "optimizer_bits",
+        label: "Optimizer state",
+        options: [
+          ["32", "32 bits"],
+          ["16", "16 bits"],
+          ["8", "8 bits"],
+        ],
+      },
+    ],
   },
 ];
 
