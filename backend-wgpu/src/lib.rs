@@ -72,6 +72,11 @@ impl Wgpu {
         &self.device.description
     }
 
+    /// Operations a second, as seen so far: at first, of matrix products.
+    pub fn rate(&self) -> f64 {
+        self.pace.rate()
+    }
+
     /// What launches are made for.
     pub fn limits(&self) -> &Limits {
         &self.device.limits

@@ -36,6 +36,11 @@ impl Pace {
         LAUNCH_OVERHEAD_S + operations(cost) as f64 / self.rate
     }
 
+    /// Operations a second, as seen so far.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
     /// Takes a rate from a measurement.
     pub fn set_rate(&mut self, rate: f64) {
         self.rate = rate;

@@ -7,6 +7,7 @@ mod error;
 mod metrics;
 mod output;
 mod progress;
+mod rates;
 mod run;
 mod settings;
 mod setup;

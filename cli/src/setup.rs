@@ -17,6 +17,7 @@ use tightrope_nn::{
 
 use crate::error::{Failure, Help as _};
 use crate::progress::human_bytes;
+use crate::rates::Store;
 use crate::run::source::config_of;
 use crate::settings::{self, Allow, Bytes, Checkpoint, Chunk, Family, MicroBatch, Settings};
 
@@ -317,8 +318,8 @@ fn fit(
 ) -> Result<(Option<Planned>, u64), Failure> {
     let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
     if settings.memory.checkpoint == Checkpoint::Auto {
-        let (rates, threads) = (Rates::of(&target.name()), threads(settings));
-        let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, threads);
+        let known = Store::of_user().known(target, config.precision, threads(settings));
+        let seconds = |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
         return Planned::within(config, budget, free_micro_batch, target, &seconds)
             .map_err(refused);
     }

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn tightrope(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tightrope")).args(words).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).args(words).output().unwrap()
 }
 
 /// The one object on stdout.

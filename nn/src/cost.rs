@@ -1,72 +1,158 @@
-//! Estimated time of a plan: each op takes the longer of its arithmetic and its traffic, at default rates.
+//! Estimated time of a plan: each op takes the longer of its arithmetic and its traffic, at the rates of its
+//! family.
 //!
-//! The rates are of one kind of machine and rounded, so the estimate ranks plans and tells seconds from
-//! minutes; `tightrope bench` measures.
+//! Default rates are of one kind of machine and rounded: they rank plans and tell seconds from minutes. Measured
+//! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
 
-use tightrope_core::{DType, Graph, Node, Op, Phase, Plan, Rule as _};
+use serde::{Deserialize, Serialize};
+use tightrope_core::{DType, Graph, Node, Op, Phase, Plan, Rule as _, Tensor, Type};
 
-/// What one thread reaches, FLOP/s and B/s.
-#[derive(Clone, Copy, Debug, PartialEq)]
+use crate::Precision;
+
+/// What a device reaches with one storage type, FLOP/s and B/s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Matrix products, f32.
+    /// Matrix products.
     matmul: f64,
-    /// Matrix products of 16-bit numbers.
-    matmul_16: f64,
+    /// The loss: products and what becomes of the logits.
+    loss: f64,
     /// Attention, whose products are small.
     attention: f64,
-    /// Formulas, norms and sums.
+    /// Formulas, norms and sums, where they compute more than they move.
     elementwise: f64,
     /// Memory.
     bytes: f64,
-    /// These are the rates of a whole device, whatever threads the processor has.
-    whole: bool,
+    /// Seconds to begin an op.
+    launch_s: f64,
 }
 
 /// Threads that a socket's memory keeps busy.
 const MEMORY_THREADS: usize = 6;
-/// Seconds to begin an op on all threads.
-const DISPATCH: f64 = 4e-6;
+/// Seconds to begin an op on all threads of a processor, and on a GPU.
+const LAUNCH_S: [f64; 2] = [4e-6, 10e-6];
+
+/// Ops with a rate in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    MatMul,
+    Loss,
+    Attention,
+    Elementwise,
+}
+
+impl Family {
+    fn of(op: &Op) -> Self {
+        match op {
+            Op::MatMul(_) => Self::MatMul,
+            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => Self::Loss,
+            Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => Self::Attention,
+            _ => Self::Elementwise,
+        }
+    }
+}
+
+/// How long an op took.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed<'a> {
+    /// The graph it's in.
+    pub graph: &'a Graph,
+    /// The op.
+    pub node: &'a Node,
+    /// Seconds of one run.
+    pub seconds: f64,
+}
+
+/// Arithmetic and traffic of an op.
+fn cost(graph: &Graph, node: &Node) -> (f64, f64) {
+    let types = |tensors: &[Tensor]| -> Vec<&Type> {
+        tensors.iter().map(|&tensor| graph.ty(tensor)).collect()
+    };
+    let cost = node.op.cost(&types(&node.inputs), &types(&node.outputs));
+    (cost.flops as f64, cost.bytes as f64)
+}
 
 impl Rates {
-    /// Default rates of a device by its name, which for a CPU says how wide its vectors are.
-    pub fn of(device: &str) -> Self {
-        let [matmul, matmul_16, attention, elementwise, bytes] = if device.starts_with("wgpu") {
-            // A small GPU: what a page may meet.
-            [600e9, 600e9, 200e9, 60e9, 60e9]
-        } else if device.contains("avx512") {
-            [90e9, 180e9, 45e9, 8e9, 10e9]
-        } else if device.contains("avx2") {
-            [55e9, 45e9, 25e9, 5e9, 8e9]
-        } else {
-            [6e9, 4e9, 4e9, 1e9, 6e9]
-        };
-        let whole = device.starts_with("wgpu");
-        Self { matmul, matmul_16, attention, elementwise, bytes, whole }
+    /// Default rates of a device by its name, which for a CPU says how wide its vectors are, with this many
+    /// threads of it.
+    pub fn of(device: &str, precision: Precision, threads: usize) -> Self {
+        let narrow = precision.dtype() != DType::F32;
+        // Of a GPU in all, and of a CPU for each thread.
+        let ([matmul, attention, elementwise, bytes], threads, launch_s) =
+            if device.starts_with("wgpu") {
+                // A small GPU: what a page may meet.
+                ([600e9, 200e9, 60e9, 60e9], 1, LAUNCH_S[1])
+            } else if device.contains("avx512") {
+                ([if narrow { 180e9 } else { 90e9 }, 45e9, 8e9, 10e9], threads, LAUNCH_S[0])
+            } else if device.contains("avx2") {
+                ([if narrow { 45e9 } else { 55e9 }, 25e9, 5e9, 8e9], threads, LAUNCH_S[0])
+            } else {
+                ([if narrow { 4e9 } else { 6e9 }, 4e9, 1e9, 6e9], threads, LAUNCH_S[0])
+            };
+        let all = threads as f64;
+        Self {
+            matmul: matmul * all,
+            loss: matmul * all,
+            attention: attention * all,
+            elementwise: elementwise * all,
+            bytes: bytes * threads.min(MEMORY_THREADS) as f64,
+            launch_s,
+        }
     }
 
-    /// Seconds of one op on `threads` threads.
-    pub fn seconds(&self, graph: &Graph, node: &Node, threads: usize) -> f64 {
-        let types = |tensors: &[tightrope_core::Tensor]| -> Vec<_> {
-            tensors.iter().map(|&tensor| graph.ty(tensor)).collect()
+    /// These rates on a device that multiplies matrices at `matmul` FLOP/s, and does everything else as much
+    /// faster or slower.
+    pub fn scaled_to(&self, matmul: f64) -> Self {
+        let by = matmul / self.matmul;
+        Self {
+            matmul,
+            loss: by * self.loss,
+            attention: by * self.attention,
+            elementwise: by * self.elementwise,
+            bytes: by * self.bytes,
+            launch_s: self.launch_s,
+        }
+    }
+
+    /// The rates at which ops took as long as they did. What none of them tells stays as it is here.
+    pub fn fitted(&self, ops: &[Timed<'_>]) -> Self {
+        // More arithmetic than this for each byte, and an op's memory has time to spare.
+        let balance = self.elementwise / self.bytes;
+        let mut sums = [(0.0, 0.0); 5];
+        for &Timed { graph, node, seconds } in ops {
+            let (flops, bytes) = cost(graph, node);
+            let (index, amount) = match Family::of(&node.op) {
+                Family::MatMul => (0, flops),
+                Family::Loss => (1, flops),
+                Family::Attention => (2, flops),
+                Family::Elementwise if flops > balance * bytes => (3, flops),
+                Family::Elementwise => (4, bytes),
+            };
+            sums[index].0 += amount;
+            sums[index].1 += (seconds - self.launch_s).max(0.0);
+        }
+        let rate = |(amount, seconds): (f64, f64), default: f64| {
+            if amount > 0.0 && seconds > 0.0 { amount / seconds } else { default }
         };
-        let cost = node.op.cost(&types(&node.inputs), &types(&node.outputs));
-        let narrow =
-            node.inputs.iter().any(|&t| matches!(graph.dtype(t), DType::BF16 | DType::F16));
-        let rate = match node.op {
-            Op::MatMul(_) | Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => {
-                if narrow {
-                    self.matmul_16
-                } else {
-                    self.matmul
-                }
-            }
-            Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => self.attention,
-            _ => self.elementwise,
+        Self {
+            matmul: rate(sums[0], self.matmul),
+            loss: rate(sums[1], self.loss),
+            attention: rate(sums[2], self.attention),
+            elementwise: rate(sums[3], self.elementwise),
+            bytes: rate(sums[4], self.bytes),
+            launch_s: self.launch_s,
+        }
+    }
+
+    /// Seconds of one op.
+    pub fn seconds(&self, graph: &Graph, node: &Node) -> f64 {
+        let (flops, bytes) = cost(graph, node);
+        let rate = match Family::of(&node.op) {
+            Family::MatMul => self.matmul,
+            Family::Loss => self.loss,
+            Family::Attention => self.attention,
+            Family::Elementwise => self.elementwise,
         };
-        let threads = if self.whole { 1 } else { threads };
-        let arithmetic = cost.flops as f64 / (rate * threads as f64);
-        let traffic = cost.bytes as f64 / (self.bytes * threads.min(MEMORY_THREADS) as f64);
-        arithmetic.max(traffic) + DISPATCH
+        (flops / rate).max(bytes / self.bytes) + self.launch_s
     }
 }
 
@@ -83,7 +169,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of `plan`, whose `micro` program runs `accumulation` times a step.
-    pub fn new(plan: &Plan, accumulation: usize, rates: &Rates, threads: usize) -> Self {
+    pub fn new(plan: &Plan, accumulation: usize, rates: &Rates) -> Self {
         let mut estimate = Self::default();
         for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
             let times = match program.name.as_str() {
@@ -92,7 +178,7 @@ impl Estimate {
                 _ => continue,
             };
             for node in &program.nodes {
-                let seconds = times * rates.seconds(&plan.graph, node, threads);
+                let seconds = times * rates.seconds(&plan.graph, node);
                 estimate.step_s += seconds;
                 if node.phase == Phase::Recompute {
                     estimate.recompute_s += seconds;

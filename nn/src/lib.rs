@@ -38,7 +38,7 @@ mod schedule;
 mod trainer;
 
 pub use config::{Family, ModelConfig};
-pub use cost::{Estimate, Rates};
+pub use cost::{Estimate, Rates, Timed};
 pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};

@@ -5,7 +5,8 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Graph, Node, Phase, Plan};
 use tightrope_nn::{
-    BuildOptions, ModelConfig, Optimizer, Planned, Precision, Rates, TrainerConfig, preset,
+    BuildOptions, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits, TrainerConfig,
+    preset,
 };
 
 const THREADS: usize = 2;
@@ -22,6 +23,7 @@ fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
         time,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
         optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: Options::default(),
@@ -51,7 +53,7 @@ fn seconds(plan: &Plan, passes: usize) -> (f64, f64) {
 }
 
 fn rate(graph: &Graph, node: &Node) -> f64 {
-    Rates::of("cpu, avx512").seconds(graph, node, THREADS)
+    Rates::of("cpu, avx512", Precision::F32, THREADS).seconds(graph, node)
 }
 
 fn within(config: &TrainerConfig, budget: u64, free: bool) -> (Option<Planned>, u64) {

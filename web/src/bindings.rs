@@ -127,7 +127,8 @@ impl Engine {
         text(&self.with(async |inner| inner.start(&setup, data, checkpoint).await).await?)
     }
 
-    /// Trains.
+    /// Trains. On WebGPU the records hold the last step's alone: reading a loss waits for the GPU. For every
+    /// step's, call it with 1.
     pub async fn step(&self, count: u32) -> Result<String, JsError> {
         text(&self.with(async |inner| inner.step(count.into()).await).await?)
     }

@@ -95,6 +95,8 @@ pub struct Description {
     pub budget: Option<u64>,
     /// Bytes that a preset should stay below, as far as the adapter lets one guess.
     pub comfortable: u64,
+    /// FLOP/s of matrix products, where they were measured.
+    pub rate: Option<f64>,
     /// Whether reading from it costs about nothing, so that every step's loss is read.
     pub reads_for_free: bool,
 }
@@ -151,6 +153,7 @@ impl Opener for Devices {
             limits: json!({}),
             budget: cfg!(target_family = "wasm").then_some(WASM_BUDGET),
             comfortable: WASM_BUDGET,
+            rate: None,
             reads_for_free: true,
         };
         Ok((self.losable(Kind::Cpu(cpu)), description))
@@ -173,6 +176,7 @@ impl Devices {
             limits: serde_json::to_value(found).unwrap_or_default(),
             budget: None,
             comfortable: found.buffer_bytes.saturating_mul(BUFFERS),
+            rate: Some(wgpu.rate()),
             reads_for_free: false,
         };
         (self.losable(Kind::Wgpu(Box::new(wgpu))), description)

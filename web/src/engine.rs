@@ -29,7 +29,7 @@ pub struct Engine<O> {
     /// The device while there's no run.
     idle: Option<Box<dyn Backend>>,
     run: Option<Run<O>>,
-    /// How much longer steps take here than default rates say.
+    /// How much longer steps take here than was estimated.
     slowness: f64,
 }
 
@@ -86,9 +86,9 @@ impl<O: Opener> Engine<O> {
     /// A setup that can't be.
     pub fn plan(&self, setup: &str) -> Result<planning::Shown> {
         let setup = Setup::from_json(setup)?;
-        let (target, available) = (self.target()?, self.description.budget);
-        let found = planning::find(&setup, available, &self.description.name, target)?;
-        found.show(&setup, available, &self.description.name, self.slowness, target)
+        let (target, device) = (self.target()?, &self.description);
+        let found = planning::find(&setup, device, target)?;
+        found.show(&setup, device, self.slowness, target)
     }
 
     /// The setup that continues a checkpoint.
@@ -124,9 +124,9 @@ impl<O: Opener> Engine<O> {
             };
         }
         let available = self.description.budget;
-        let found = planning::find(&setup, available, &self.description.name, self.target()?)?;
+        let found = planning::find(&setup, &self.description, self.target()?)?;
         if !found.fits {
-            let bytes = found.smallest_bytes;
+            let bytes = found.smallest_seen_bytes;
             return Err(planning::refusal(&setup, bytes, available, self.target()?)?);
         }
         let asked = setup.clone();
@@ -148,7 +148,7 @@ impl<O: Opener> Engine<O> {
         let run = match started {
             Ok(run) => run,
             Err(Error::Device(error @ DeviceError::OutOfMemory { .. })) => {
-                return Err(self.out_of_memory(&asked, &error, found.smallest_bytes).await?);
+                return Err(self.out_of_memory(&asked, &error, found.smallest_seen_bytes).await?);
             }
             Err(error) => return Err(error),
         };
@@ -183,7 +183,8 @@ impl<O: Opener> Engine<O> {
         })
     }
 
-    /// Trains `count` steps, or those that are left.
+    /// Trains `count` steps, or those that are left. A record for each on the processor; on a GPU, where reading
+    /// a loss waits for it, for the last.
     ///
     /// # Errors
     /// Without a run; a device that is lost again and again.

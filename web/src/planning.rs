@@ -11,6 +11,7 @@ use tightrope_nn::{
 };
 
 use crate::clock;
+use crate::device::Description;
 use crate::error::{Error, Result};
 use crate::setup::Setup;
 
@@ -20,30 +21,25 @@ pub struct Found {
     pub planned: Planned,
     /// Whether it fits.
     pub fits: bool,
-    /// Bytes of the smallest plan that was seen.
-    pub smallest_bytes: u64,
+    /// Bytes of the smallest plan that was seen on the way: where none fits, of the smallest there is.
+    pub smallest_seen_bytes: u64,
     /// Seconds it took.
     pub seconds: f64,
 }
 
-/// The plan of a setup for a device on which plans may take `available` bytes where the setup names no budget.
+/// The plan of a setup for a device, on which plans may take what it has where the setup names no budget.
 ///
 /// # Errors
 /// Settings that make no plan.
-pub fn find(
-    setup: &Setup,
-    available: Option<u64>,
-    device: &str,
-    target: &dyn Target,
-) -> Result<Found> {
+pub fn find(setup: &Setup, device: &Description, target: &dyn Target) -> Result<Found> {
     let start = clock::now();
-    let budget = setup.budget.or(available).unwrap_or(u64::MAX);
+    let budget = setup.budget.or(device.budget).unwrap_or(u64::MAX);
     let config = setup.trainer();
     let free_micro_batch = setup.micro_batch.is_none();
-    let (found, smallest_bytes) = match &setup.checkpoint {
+    let (found, smallest) = match &setup.checkpoint {
         None => {
-            let rates = Rates::of(device);
-            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, 1);
+            let rates = rates(device, config.precision);
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
             Planned::within(&config, budget, free_micro_batch, target, &seconds)?
         }
         Some(_) => largest_micro_batch(&config, budget, free_micro_batch, target)?,
@@ -51,10 +47,10 @@ pub fn find(
     let fits = found.is_some();
     let planned = match found {
         Some(planned) => planned,
-        None => smallest(setup, &config, target)?,
+        None => self::smallest(setup, &config, target)?,
     };
-    let smallest_bytes = smallest_bytes.min(planned.plan.peak_bytes());
-    Ok(Found { planned, fits, smallest_bytes, seconds: clock::now() - start })
+    let smallest_seen_bytes = smallest.min(planned.plan.peak_bytes());
+    Ok(Found { planned, fits, smallest_seen_bytes, seconds: clock::now() - start })
 }
 
 /// As [`Planned::within`], for one choice of what is recomputed.
@@ -234,7 +230,7 @@ pub struct Shown {
     parameters: u64,
     choices: Choices,
     fits: bool,
-    smallest_bytes: u64,
+    smallest_seen_bytes: u64,
     nearest: Option<Value>,
     program: String,
     steps: Vec<ShownStep>,
@@ -243,18 +239,18 @@ pub struct Shown {
 }
 
 impl Found {
-    /// What the page shows. `slowness` is how much longer steps take on this device than default rates say.
+    /// What the page shows. `slowness` is how much longer steps take on this device than was estimated.
     ///
     /// # Errors
     /// Settings that make no plan.
     pub fn show(
         &self,
         setup: &Setup,
-        available: Option<u64>,
-        device: &str,
+        device: &Description,
         slowness: f64,
         target: &dyn Target,
     ) -> Result<Shown> {
+        let available = device.budget;
         let (plan, config) = (&self.planned.plan, self.planned.config());
         let nearest = if self.fits { None } else { nearest(setup, available, target)? };
         let report = plan.report();
@@ -277,7 +273,7 @@ impl Found {
                 loss_chunk: config.build.loss_chunk,
             },
             fits: self.fits,
-            smallest_bytes: self.smallest_bytes,
+            smallest_seen_bytes: self.smallest_seen_bytes,
             nearest: nearest.map(|setup| setup.to_json()),
             program: plan.graph.programs[program].name.clone(),
             steps,
@@ -287,10 +283,17 @@ impl Found {
     }
 }
 
-/// Seconds of a step at the default rates of a device of this name, on one thread.
-pub fn estimate(planned: &Planned, device: &str) -> f64 {
-    let accumulation = planned.config().accumulation();
-    Estimate::new(&planned.plan, accumulation, &Rates::of(device), 1).step_s
+/// Seconds of a step on a device.
+pub fn estimate(planned: &Planned, device: &Description) -> f64 {
+    let config = planned.config();
+    let rates = rates(device, config.precision);
+    Estimate::new(&planned.plan, config.accumulation(), &rates).step_s
+}
+
+/// The rates of a device: what it was measured at, else the default ones of one thread.
+fn rates(device: &Description, precision: Precision) -> Rates {
+    let default = Rates::of(&device.name, precision, 1);
+    device.rate.map_or(default, |rate| default.scaled_to(rate))
 }
 
 /// The program with the most live bytes; of equals, the first.

@@ -110,7 +110,7 @@ fn done(checkpoint: &Checkpoint) -> Done {
 
 /// A run between two calls.
 pub struct Run<O> {
-    /// Seconds of a step at default rates.
+    /// Seconds of a step, before one was timed.
     pub estimate: f64,
     run: Recovering<Made<O>>,
     reads_for_free: bool,
@@ -128,7 +128,7 @@ impl<O: Opener> Run<O> {
         checkpoint: Option<Checkpoint>,
         (stats, description): (Rc<Stats>, &Description),
     ) -> Result<Self> {
-        let estimate = planning::estimate(&first.1, &description.name);
+        let estimate = planning::estimate(&first.1, description);
         let steps = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest.step);
         if steps > setup.rate.steps {
             return Err(Error::Setup(format!(

@@ -66,7 +66,7 @@ fn a_budget_that_nothing_meets_is_refused_with_a_setup_that_fits() {
     let mut engine = engine();
     let whole = json(&engine.plan(&setup(&[])).unwrap());
     let none = json(&engine.plan(&setup(&[("/memory/budget", json!(1))])).unwrap());
-    let smallest = none["smallest_bytes"].as_u64().unwrap();
+    let smallest = none["smallest_seen_bytes"].as_u64().unwrap();
     assert_eq!((&none["fits"], &none["peak_bytes"]), (&json!(false), &json!(smallest)));
     assert!(none["nearest"].is_null() && smallest < whole["peak_bytes"].as_u64().unwrap());
     let exact = json(&engine.plan(&setup(&[("/memory/budget", json!(smallest))])).unwrap());

@@ -2,7 +2,7 @@
 //! measured to reach.
 
 mod peak;
-mod profile;
+pub mod profile;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use super::plan::choices;
 use crate::args::Bench;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
+use crate::rates::Store;
 use crate::settings::Settings;
 use crate::{devices, output, setup};
 use peak::Peaks;
@@ -47,9 +48,11 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let plan = planned.plan.clone();
     let rows = profile(plan, &config.model, config.accumulation(), &mut *device, &peaks)
         .map_err(|error| setup::train_failure(error.into()))?;
+    eprintln!("measuring rates for estimates");
+    let known = Store::of_user().measure(&mut *device, planned.config().precision, threads);
     drop(device);
     eprintln!("measuring whole steps");
-    let step = Step::measure(planned, &settings, &peaks, threads)?;
+    let step = Step::measure(planned, &settings, &peaks, &known.rates)?;
     let found = Found { device: name, threads, peaks, rows, step };
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
 }
@@ -85,12 +88,11 @@ impl Step {
         planned: Planned,
         settings: &Settings,
         peaks: &Peaks,
-        threads: usize,
+        rates: &Rates,
     ) -> Result<Self, Failure> {
         let config = planned.config().clone();
         let device = devices::device(settings)?;
-        let rates = Rates::of(&device.name());
-        let estimate = Estimate::new(&planned.plan, config.accumulation(), &rates, threads);
+        let estimate = Estimate::new(&planned.plan, config.accumulation(), rates);
         let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
         trainer.initialise().map_err(setup::train_failure)?;
         let mut next = ids(config.model.vocab);

@@ -1,6 +1,6 @@
 //! `tightrope doctor`: what this machine has, and the largest preset that fits it.
 
-mod machine;
+pub mod machine;
 
 use std::fmt::Write as _;
 
@@ -60,9 +60,10 @@ impl Fit {
         settings.train.batch = Some(1);
         settings.train.micro_batch = MicroBatch::Size(1);
         let config = setup::trainer_config(&settings)?;
-        let (rates, threads) = (Rates::of(&device.name()), setup::threads(&settings));
-        let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node, threads);
+        let threads = setup::threads(&settings);
         let peak = |precision: Precision| {
+            let rates = Rates::of(&device.name(), precision, threads);
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
             let config = TrainerConfig { precision, ..config.clone() };
             let budget = free.unwrap_or(u64::MAX);
             let (found, smallest) = Planned::within(&config, budget, false, device, &seconds)

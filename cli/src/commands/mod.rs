@@ -1,8 +1,8 @@
 //! The commands, one file each.
 
-mod bench;
+pub mod bench;
 mod completions;
-mod doctor;
+pub mod doctor;
 mod eval;
 mod generate;
 mod plan;

@@ -9,11 +9,13 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tightrope_core::plan::{Report, Resident};
 use tightrope_core::{Backend, Class, Life, Phase};
-use tightrope_nn::{Estimate, ModelConfig, Planned, Rates, TrainerConfig};
+use tightrope_nn::{Estimate, ModelConfig, Planned, TrainerConfig};
 
 use crate::args::Plan;
+use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
+use crate::rates::{Known, Store};
 use crate::{devices, output, setup};
 use chart::{Point, draw};
 
@@ -35,7 +37,8 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
     let threads = setup::threads(&settings);
-    let summary = Summary::new(&planned, &*device, threads, setup::budget(&settings), plan_s);
+    let known = Store::of_user().known(&*device, planned.config().precision, threads);
+    let summary = Summary::new(&planned, &*device, known, setup::budget(&settings), plan_s);
     if args.json {
         return output::print_json(&summary.json());
     }
@@ -48,8 +51,9 @@ struct Summary<'a> {
     planned: &'a Planned,
     report: Report,
     device: String,
-    rates: Rates,
-    threads: usize,
+    /// Bytes of the host's memory for a copy of what steps change, where the device can go away.
+    copied_bytes: Option<u64>,
+    known: Known,
     budget: Option<u64>,
     estimate: Estimate,
     plan_s: f64,
@@ -59,16 +63,16 @@ impl<'a> Summary<'a> {
     fn new(
         planned: &'a Planned,
         device: &dyn Backend,
-        threads: usize,
+        known: Known,
         budget: Option<u64>,
         plan_s: f64,
     ) -> Self {
+        let copied_bytes = can_be_lost(device).then(|| planned.snapshot_bytes());
         let device = device.name();
-        let rates = Rates::of(&device);
         let accumulation = planned.config().accumulation();
-        let estimate = Estimate::new(&planned.plan, accumulation, &rates, threads);
+        let estimate = Estimate::new(&planned.plan, accumulation, &known.rates);
         let report = planned.plan.report();
-        Self { planned, report, device, rates, threads, budget, estimate, plan_s }
+        Self { planned, report, device, copied_bytes, known, budget, estimate, plan_s }
     }
 
     fn config(&self) -> &TrainerConfig {
@@ -94,7 +98,7 @@ impl<'a> Summary<'a> {
             .flat_map(|index| {
                 let nodes = &plan.graph.programs[index].nodes;
                 nodes.iter().zip(&plan.programs[index].timeline).map(|(node, &live)| Point {
-                    seconds: self.rates.seconds(&plan.graph, node, self.threads),
+                    seconds: self.known.rates.seconds(&plan.graph, node),
                     live,
                     label: match node.phase {
                         Phase::Forward => "forward",
@@ -155,15 +159,18 @@ impl<'a> Summary<'a> {
             let spare = human_bytes(budget.saturating_sub(report.peak_bytes));
             line("budget", format!("{}, {spare} to spare", human_bytes(budget)));
         }
+        if let Some(bytes) = self.copied_bytes {
+            line("host", copied_text(bytes));
+        }
         line("choices", choices_text(config));
         line(
             "estimate",
             format!(
-                "{:.3} s a step, {} tokens/s, {:.0}% of it recomputation (from default rates; \
-                 `tightrope bench` measures)",
+                "{:.3} s a step, {} tokens/s, {:.0}% of it recomputation ({})",
                 estimate.step_s,
                 human_count(self.tokens() as f64 / estimate.step_s),
-                100.0 * estimate.recomputed()
+                100.0 * estimate.recomputed(),
+                self.known.source()
             ),
         );
         line("planned", format!("{} ops in {:.3} s", report.steps, self.plan_s));
@@ -212,6 +219,8 @@ impl<'a> Summary<'a> {
             "choices": choices(config),
             "predicted_step_s": estimate.step_s,
             "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
+            "rates": if self.known.measured { "measured" } else { "default" },
+            "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "recomputed_share": estimate.recomputed(),
             "flops_per_step": estimate.flops,
             "tokens_per_step": self.tokens(),
@@ -304,6 +313,11 @@ fn choices_text(config: &TrainerConfig) -> String {
         rows(config.build.attention_chunk, "the device's"),
         u32::from(config.optimizer_bits),
     )
+}
+
+/// What the host keeps of a device that can go away.
+pub fn copied_text(bytes: u64) -> String {
+    format!("{} for a copy of weights and states, should the device go away", human_bytes(bytes))
 }
 
 fn exact(bytes: u64) -> String {

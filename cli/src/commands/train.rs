@@ -3,19 +3,22 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use pollster::block_on;
 use serde_json::{Value, json};
 use tightrope_core::{Backend, plan};
 use tightrope_data::checkpoint;
-use tightrope_nn::{ModelConfig, Planned, Precision, Recovering, TrainerConfig};
+use tightrope_nn::{Estimate, ModelConfig, Planned, Precision, Recovering, TrainerConfig};
 
+use super::plan::copied_text;
 use crate::args::Train;
 use crate::devices::{Devices, can_be_lost};
 use crate::error::{Failure, Help as _};
 use crate::metrics::MetricsFile;
-use crate::progress::{Progress, human_bytes, human_count};
+use crate::progress::{Progress, human_bytes, human_count, human_time};
+use crate::rates::{Known, Store};
 use crate::run::corpus::{self, Data};
 use crate::run::evaluate::{self, Evaluation};
 use crate::run::figures::resident_peak;
@@ -39,23 +42,44 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let progress = |steps, done| Progress::new(steps, done, args.json);
     let mut devices = Devices::default();
     let mut open = |settings: &Settings| devices.open(settings);
-    let mut stop = || interrupt.requested();
-    train(args, &mut open, &mut stop, &progress, &mut io::stdout().lock())
+    let store = Store::of_user();
+    let world = World {
+        open: &mut open,
+        rates: &|device, precision, threads| store.measured(device, precision, threads),
+        stop: &mut || interrupt.requested(),
+        progress: &progress,
+        out: &mut io::stdout().lock(),
+    };
+    train(args, world)
 }
 
-/// As [`run`], with devices from `open`, `stop` asked before every micro-batch whether to end, progress made
-/// from the run's steps and those done already, and results on `out`.
-fn train(
-    args: &Train,
-    open: Open<'_>,
-    stop: &mut dyn FnMut() -> bool,
-    progress: &dyn Fn(u64, u64) -> Progress,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+/// What a run meets.
+struct World<'a> {
+    /// Opens devices.
+    open: Open<'a>,
+    /// The rates of a device.
+    rates: &'a dyn Fn(&mut dyn Backend, Precision, usize) -> Known,
+    /// Asked before every micro-batch whether to end.
+    stop: &'a mut dyn FnMut() -> bool,
+    /// Shows the progress of so many steps, of which so many are done.
+    progress: &'a dyn Fn(u64, u64) -> Progress,
+    /// Where results go.
+    out: &'a mut dyn Write,
+}
+
+/// As [`run`], in this world.
+fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
+    let World { open, rates, stop, progress, out } = world;
     let prepared = prepare(args, open)?;
-    let Prepared { resumed, mut settings, model, data, planned, device, start, notes } = prepared;
+    let Prepared { resumed, mut settings, model, data, planned, start, notes, .. } = prepared;
+    let mut device = prepared.device;
+    let threads = setup::threads(&settings);
+    let known = rates(&mut *device, planned.config().precision, threads);
+    let accumulation = planned.config().accumulation();
+    let predicted_step_s = Estimate::new(&planned.plan, accumulation, &known.rates).step_s;
     let predicted = planned.plan.peak_bytes();
     let table = table(&settings, &model, &data, &planned, &*device);
+    let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));
     let plan = plan_json(&settings, &planned)?;
     let origin = Origin::new(&settings, start, &data, open);
     let copies = can_be_lost(&*device);
@@ -72,7 +96,7 @@ fn train(
         .write(&dir.join(RUN_SETTINGS))
         .help("free some space, or give --out a directory that can be written")?;
     directory::write(&dir.join("plan.json"), format!("{plan:#}\n").as_bytes())?;
-    let steps = settings.train.steps.unwrap_or_default();
+    let steps = steps_of(&settings);
     let metrics = match done.steps {
         0 => MetricsFile::create(&dir)?,
         step => MetricsFile::resume(&dir, step)?,
@@ -110,16 +134,22 @@ fn train(
     for note in run.origin.notes.drain(..) {
         outputs.progress.note(&note);
     }
+    let step_s = summary.times.median();
+    if let Some(step_s) = step_s {
+        outputs.progress.note(&format!(
+            "a step took {step_s:.4} s (median), and {predicted_step_s:.4} s were predicted"
+        ));
+    }
     outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
         let tokens = (config.batch * config.time) as f64;
-        let step_s = summary.times.median();
         let object = json!({
             "steps": summary.done.steps,
             "tokens": summary.done.tokens,
             "first_loss": summary.first_loss,
             "last_loss": summary.last_loss,
             "step_s": step_s,
+            "predicted_step_s": predicted_step_s,
             "tokens_per_s": step_s.map(|seconds| tokens / seconds),
             "heldout_loss": evaluation.map(|evaluation| evaluation.loss),
             "heldout_tokens": evaluation.map(|evaluation| evaluation.tokens),
@@ -324,7 +354,7 @@ fn table(
     );
     line("parameters", human_count(model.parameters() as f64));
     line("data", data.describe(settings));
-    let steps = settings.train.steps.unwrap_or_default();
+    let steps = steps_of(settings);
     let tokens = config.batch * config.time;
     line(
         "training",
@@ -349,14 +379,20 @@ fn table(
     );
     line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
     if can_be_lost(device) {
-        let bytes = human_bytes(planned.snapshot_bytes());
-        line(
-            "host",
-            format!("{bytes} for a copy of weights and states, should the device go away"),
-        );
+        line("host", copied_text(planned.snapshot_bytes()));
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// The predicted time of a step and of a run of `steps`.
+fn estimated(step_s: f64, steps: u64, known: &Known) -> String {
+    let run = human_time(Duration::from_secs_f64(step_s * steps as f64));
+    format!("{:<11}{step_s:.3} s a step, {run} in all ({})", "estimate", known.source())
+}
+
+fn steps_of(settings: &Settings) -> u64 {
+    settings.train.steps.unwrap_or_default()
 }
 
 /// What a run ends with on the terminal.

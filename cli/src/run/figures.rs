@@ -24,14 +24,19 @@ impl StepTimes {
     /// Median seconds of a step, the first ones apart where there are others.
     pub fn median(&self) -> Option<f64> {
         let warm = self.0.get(Self::COLD..).filter(|warm| !warm.is_empty()).unwrap_or(&self.0);
-        let mut sorted = warm.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => None,
-            n if n % 2 == 1 => Some(sorted[middle]),
-            _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-        }
+        median(warm)
+    }
+}
+
+/// The value in the middle, or between the two there.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
     }
 }
 

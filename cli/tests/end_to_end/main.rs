@@ -20,6 +20,7 @@ const TINY: &str =
 fn command(dir: &Path, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
     command.args(words.split_whitespace()).current_dir(dir);
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

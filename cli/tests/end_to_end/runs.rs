@@ -68,6 +68,7 @@ fn the_object_of_a_run() {
     assert!(number("heldout_loss") > 0.0);
     assert!(number("resident_peak_bytes") > number("measured_peak_bytes"));
     assert!((number("tokens_per_s") * number("step_s") - 64.0).abs() < 1e-6);
+    assert!(number("predicted_step_s") > 0.0);
 }
 
 #[test]
@@ -196,6 +197,7 @@ fn a_full_disk_leaves_the_earlier_checkpoint() {
     let output = Command::new("sh")
         .args(["-c", shell, env!("CARGO_BIN_EXE_tightrope"), "train", "--resume", "a"])
         .args(["--steps", "13"])
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .current_dir(dir.path())
         .output()
         .unwrap();

@@ -157,7 +157,7 @@ export class App {
     this.#memory.show(planned, setup);
     this.#memory.measured(this.#measured, this.#isRunShown());
     if (planned.fits) this.#memory.refuse(null);
-    else this.#refuse(`This setup needs at least ${bytes(planned.smallest_bytes)}.`, planned.nearest);
+    else this.#refuse(`This setup needs at least ${bytes(planned.smallest_seen_bytes)}.`, planned.nearest);
     this.#update();
   }
 

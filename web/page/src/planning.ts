@@ -52,7 +52,7 @@ export class Planning {
   /** What a budget can range over. */
   async #bounds(setup: Setup): Promise<Bounds> {
     const free = await this.#client.call("plan", setup);
-    let smallest = free.smallest_bytes;
+    let smallest = free.smallest_seen_bytes;
     const open = setup.train.micro_batch === "auto" ? withValue(setup, "train", "micro_batch", 1) : setup;
     const choices = setup.memory.checkpoint === "auto" ? SMALLEST : [setup.memory.checkpoint];
     for (const checkpoint of choices) {

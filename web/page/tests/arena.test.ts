@@ -39,7 +39,7 @@ const planned: Planned = {
   parameters: 25,
   choices: { micro_batch: 1, accumulation: 1, checkpoint: "none", loss_chunk: 0 },
   fits: true,
-  smallest_bytes: 200,
+  smallest_seen_bytes: 200,
   nearest: null,
   program: "step",
   steps: Array.from({ length: 10 }, (_, index) => step(index < 5 ? "forward" : "backward")),

@@ -1,12 +1,15 @@
 //! Times every op of a training step, in place: in the arena of the plan, on the values of a real step.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollster::block_on;
 use serde::Serialize;
 use tightrope_core::{
-    Backend, DType, Graph, Node, Op, Plan, Rule as _, SessionError, Tensor, Type,
+    Backend, DType, DeviceError, Graph, Node, Op, Plan, Rule as _, SessionError, Tensor, Type,
 };
 use tightrope_nn::{ModelConfig, initial_values, parameters};
 
@@ -36,6 +39,10 @@ pub struct Row {
 
 /// Shortest time that ops are measured for, and the fewest replays.
 const LEAST: (Duration, usize) = (Duration::from_secs(2), 3);
+/// Read to wait for the device.
+const FIRST_WORD: Range<u64> = 0..4;
+/// Waits for nothing, of which the fastest is taken for the price of one.
+const WAITS: usize = 10;
 
 /// Replays the programs of a training step op by op; rows with the largest share first.
 ///
@@ -49,32 +56,11 @@ pub fn profile(
     peaks: &Peaks,
 ) -> Result<Vec<Row>, SessionError> {
     let plan = Arc::new(plan);
-    device.prepare(Arc::clone(&plan))?;
-    fill(&plan, model, device)?;
-    let programs: Vec<(usize, usize)> = (plan.graph.programs.iter().enumerate())
-        .filter_map(|(index, program)| match program.name.as_str() {
-            "train" | "update" => Some((index, 1)),
-            "micro" => Some((index, accumulation)),
-            _ => None,
-        })
-        .collect();
-    let mut times: Vec<Vec<Vec<f64>>> =
-        programs.iter().map(|&(index, _)| vec![vec![]; plan.programs[index].steps.len()]).collect();
-    let start = Instant::now();
-    let mut replays = 0;
-    while replays < LEAST.1 || start.elapsed() < LEAST.0 {
-        for (&(index, _), times) in programs.iter().zip(&mut times) {
-            for (step, times) in times.iter_mut().enumerate() {
-                let start = Instant::now();
-                device.run(index, step..step + 1)?;
-                times.push(start.elapsed().as_secs_f64());
-            }
-        }
-        replays += 1;
-    }
+    let times = times(&plan, model, device, LEAST)?;
     let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
-    for (&(index, repeats), times) in programs.iter().zip(&times) {
-        for (step, times) in plan.programs[index].steps.iter().zip(times) {
+    for (index, times) in times {
+        let repeats = if plan.graph.programs[index].name == MICRO { accumulation } else { 1 };
+        for (step, times) in plan.programs[index].steps.iter().zip(&times) {
             let node = &plan.graph.programs[index].nodes[step.node];
             let key = (node.op.name(), describe(&plan.graph, node));
             groups.entry(key).or_default().add(&plan.graph, node, repeats, fastest(times));
@@ -86,6 +72,51 @@ pub fn profile(
     rows.sort_by(|a, b| b.share.total_cmp(&a.share));
     Ok(rows)
 }
+
+/// Seconds of every op of the programs of a training step, by index of the program: replay by replay, `least`
+/// so long and so often.
+///
+/// # Errors
+/// Those of the device.
+pub fn times(
+    plan: &Arc<Plan>,
+    model: &ModelConfig,
+    device: &mut dyn Backend,
+    least: (Duration, usize),
+) -> Result<Vec<(usize, Vec<Vec<f64>>)>, SessionError> {
+    device.prepare(Arc::clone(plan))?;
+    fill(plan, model, device)?;
+    // A device that works on its own is waited for after each op; what the wait itself takes doesn't count.
+    let wait = |device: &mut dyn Backend, start: Instant| {
+        block_on(device.read(from_ref(&FIRST_WORD)))?;
+        Ok::<f64, DeviceError>(start.elapsed().as_secs_f64())
+    };
+    wait(device, Instant::now())?;
+    let waits: Result<Vec<f64>, _> = (0..WAITS).map(|_| wait(device, Instant::now())).collect();
+    let idle = fastest(&waits?);
+    let trains = |name: &str| matches!(name, "train" | MICRO | "update");
+    let programs = plan.graph.programs.iter().enumerate();
+    let mut times: Vec<(usize, Vec<Vec<f64>>)> = programs
+        .filter(|(_, program)| trains(&program.name))
+        .map(|(index, _)| (index, vec![vec![]; plan.programs[index].steps.len()]))
+        .collect();
+    let start = Instant::now();
+    let mut replays = 0;
+    while replays < least.1 || start.elapsed() < least.0 {
+        for (index, times) in &mut times {
+            for (step, times) in times.iter_mut().enumerate() {
+                let start = Instant::now();
+                device.run(*index, step..step + 1)?;
+                times.push((wait(device, start)? - idle).max(0.0));
+            }
+        }
+        replays += 1;
+    }
+    Ok(times)
+}
+
+/// The program that runs once for each micro-batch.
+const MICRO: &str = "micro";
 
 /// What ops of one kind come to.
 #[derive(Clone, Copy, Debug, Default)]

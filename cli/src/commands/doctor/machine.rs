@@ -36,9 +36,8 @@ pub struct Cache {
 impl Machine {
     /// Asks the system.
     pub fn look() -> Self {
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
-            model: model_name(&info).unwrap_or(std::env::consts::ARCH).to_owned(),
+            model: model(),
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             features: features(),
             caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
@@ -46,6 +45,12 @@ impl Machine {
             memory_free_bytes: crate::setup::free_memory(),
         }
     }
+}
+
+/// Name of the processor.
+pub fn model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    model_name(&info).unwrap_or(std::env::consts::ARCH).to_owned()
 }
 
 fn model_name(info: &str) -> Option<&str> {

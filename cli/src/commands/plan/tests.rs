@@ -2,7 +2,7 @@
 
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Checkpoint;
-use tightrope_nn::{BuildOptions, Optimizer, Precision, StateBits, preset};
+use tightrope_nn::{BuildOptions, Optimizer, Precision, Rates, StateBits, preset};
 
 use super::*;
 
@@ -27,7 +27,9 @@ fn config() -> TrainerConfig {
 fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -> R {
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(config, &device).unwrap();
-    look(&Summary::new(&planned, &device, 2, Some(1 << 30), 0.25))
+    let rates = Rates::of(&device.name(), Precision::F32, 2);
+    let known = Known { rates, measured: false };
+    look(&Summary::new(&planned, &device, known, Some(1 << 30), 0.25))
 }
 
 #[test]
@@ -117,8 +119,9 @@ fn faster_machines_are_estimated_faster() {
         ["cpu (2 threads, avx512)", "cpu (2 threads, avx2+fma)", "cpu (2 threads, portable)"];
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(&config(), &device).unwrap();
-    let seconds =
-        |name: &str, threads| Estimate::new(&planned.plan, 1, &Rates::of(name), threads).step_s;
+    let seconds = |name: &str, threads| {
+        Estimate::new(&planned.plan, 1, &Rates::of(name, Precision::F32, threads)).step_s
+    };
     let times = names.map(|name| seconds(name, 2));
     assert!(times.is_sorted() && times[0] > 0.0, "{times:?}");
     assert!(seconds(names[0], 4) < times[0]);

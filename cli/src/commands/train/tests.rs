@@ -6,6 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use clap::Parser as _;
+use tightrope_nn::Rates;
 use tightrope_web::device::{Armed, Choice, Devices as Losable, Moment, Opener as _};
 
 use super::*;
@@ -46,7 +47,12 @@ fn run_on(
     let Command::Train(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
         unreachable!()
     };
-    train(&args, open, stop, &|steps, _| Progress::silent(steps), &mut io::sink())
+    let rates = |device: &mut dyn Backend, precision, threads| Known {
+        rates: Rates::of(&device.name(), precision, threads),
+        measured: false,
+    };
+    let progress = |steps, _| Progress::silent(steps);
+    train(&args, World { open, rates: &rates, stop, progress: &progress, out: &mut io::sink() })
 }
 
 /// The files of the last checkpoint and their bytes.

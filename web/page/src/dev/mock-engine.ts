@@ -179,7 +179,7 @@ class MockEngine implements Engine {
         loss_chunk: 0,
       },
       fits: found !== undefined,
-      smallest_bytes: plans.at(-1)?.peak ?? 0,
+      smallest_seen_bytes: plans.at(-1)?.peak ?? 0,
       nearest: found === undefined ? { ...setup, memory: { ...setup.memory, budget: null } } : null,
       program: "step",
       steps,

@@ -21,6 +21,10 @@ export interface Engine {
   /** The setup that continues a checkpoint. */
   setup_of(checkpoint: Uint8Array): string;
   start(setup: string, text?: Uint8Array, checkpoint?: Uint8Array): Promise<string>;
+  /**
+   * Trains `count` steps: records of all on the processor, and of the last alone on WebGPU, where reading a loss
+   * waits for the GPU.
+   */
   step(count: number): Promise<string>;
   evaluate(): Promise<number>;
   accuracy(): Promise<number>;
@@ -85,7 +89,8 @@ export interface Planned {
     loss_chunk: number;
   };
   fits: boolean;
-  smallest_bytes: number;
+  /** Of the plans that were tried; where none fits, of all. */
+  smallest_seen_bytes: number;
   nearest: unknown;
   program: string;
   steps: PlanStep[];
