@@ -55,58 +55,146 @@ pub enum Read {
     },
 }
 
-/// The part of a map kernel that is its own: the formulas of one element, and `tr_four(at)`, which applies
-/// them to the four from `at` on. Output `i` goes to the tensor named `writes[i]`.
-pub fn print_map(formulas: &[Expr], reads: &[Read], writes: &[String], dialect: Dialect) -> String {
-    debug_assert_eq!(dialect, Dialect::Wgsl, "the other language has no map kernel");
-    let (body, results) = print(formulas, dialect);
-    let random = formulas.iter().any(Expr::is_random);
-    let index_of = |read: &Read| match *read {
-        Read::Each { index }
-        | Read::One { index }
-        | Read::Repeated { index, .. }
-        | Read::Collected { index, .. } => index,
-    };
-    let names: Vec<String> = reads.iter().map(|read| format!("in{}", index_of(read))).collect();
-    let listed = |each: &dyn Fn(&String) -> String| -> String {
-        names.iter().map(each).collect::<Vec<_>>().join(", ")
-    };
-    let fields: Vec<String> = (0..results.len()).map(|i| format!("r{i}: f32")).collect();
-    let mut text = format!("struct Results {{ {} }}\n", fields.join(", "));
-    text += &format!("fn tr_formulas({}) -> Results {{\n", listed(&|name| format!("{name}: f32")));
-    body.lines().for_each(|line| text += &format!("    {line}\n"));
-    text += &format!("    return Results({});\n}}\n", results.join(", "));
-    text += "fn tr_four(at: u32, count: u32) {\n";
-    text += "    let first = params.first + at;\n";
-    for (read, name) in reads.iter().zip(&names) {
-        let value = match *read {
-            Read::Each { .. } => format!("load4_{name}(at)"),
-            Read::One { .. } => format!("vec4<f32>(load_{name}(0u))"),
-            Read::Collected { slot, .. } => format!("vec4<f32>(load_numbers({slot}u))"),
-            Read::Repeated { index, aligned: true } => {
-                format!("load4_{name}(first % params.period{index})")
-            }
-            Read::Repeated { index, aligned: false } => {
-                let lanes: Vec<String> = (0..4)
-                    .map(|lane| format!("load_{name}((first + {lane}u) % params.period{index})"))
-                    .collect();
-                format!("vec4<f32>({})", lanes.join(", "))
-            }
-        };
-        text += &format!("    let {name} = {value};\n");
-    }
-    for (lane, axis) in ["x", "y", "z", "w"].iter().enumerate() {
-        if random {
-            text += &format!("    tr_draw_for(first + {lane}u);\n");
+impl Read {
+    fn index(&self) -> usize {
+        match *self {
+            Self::Each { index }
+            | Self::One { index }
+            | Self::Repeated { index, .. }
+            | Self::Collected { index, .. } => index,
         }
-        let arguments = listed(&|name| format!("{name}.{axis}"));
-        text += &format!("    let lane{lane} = tr_formulas({arguments});\n");
     }
-    for (index, name) in writes.iter().enumerate() {
-        let lanes: Vec<String> = (0..4).map(|lane| format!("lane{lane}.r{index}")).collect();
-        text += &format!("    store4_{name}(at, vec4<f32>({}), count);\n", lanes.join(", "));
+}
+
+/// Names of the lanes of four elements.
+const LANES: [&str; 4] = ["x", "y", "z", "w"];
+
+/// The part of a map kernel that is its own: the formulas of one element, and `tr_four`, which applies them to
+/// the four from `at` on. Output `i` goes to the tensor named `writes[i]`.
+pub fn print_map(formulas: &[Expr], reads: &[Read], writes: &[String], dialect: Dialect) -> String {
+    let (body, results) = print(formulas, dialect);
+    let map = MapText {
+        body,
+        results,
+        reads,
+        writes,
+        names: reads.iter().map(|read| format!("in{}", read.index())).collect(),
+        random: formulas.iter().any(Expr::is_random),
+    };
+    match dialect {
+        Dialect::Wgsl => map.wgsl(),
+        Dialect::Cuda => map.cuda(),
     }
-    text + "}\n"
+}
+
+/// What is printed of a map.
+struct MapText<'a> {
+    body: String,
+    results: Vec<String>,
+    reads: &'a [Read],
+    writes: &'a [String],
+    /// Of the formulas' inputs.
+    names: Vec<String>,
+    random: bool,
+}
+
+impl MapText<'_> {
+    fn listed(&self, each: impl Fn(&String) -> String) -> String {
+        self.names.iter().map(each).collect::<Vec<_>>().join(", ")
+    }
+
+    fn fields(&self, field: impl Fn(usize) -> String) -> String {
+        (0..self.results.len()).map(field).collect::<Vec<_>>().join(", ")
+    }
+
+    fn wgsl(&self) -> String {
+        let fields = self.fields(|i| format!("r{i}: f32"));
+        let mut text = format!("struct Results {{ {fields} }}\n");
+        let inputs = self.listed(|name| format!("{name}: f32"));
+        text += &format!("fn tr_formulas({inputs}) -> Results {{\n");
+        self.body.lines().for_each(|line| text += &format!("    {line}\n"));
+        text += &format!("    return Results({});\n}}\n", self.results.join(", "));
+        text += "fn tr_four(at: u32, count: u32) {\n";
+        text += "    let first = params.first + at;\n";
+        for (read, name) in self.reads.iter().zip(&self.names) {
+            let value = match *read {
+                Read::Each { .. } => format!("load4_{name}(at)"),
+                Read::One { .. } => format!("vec4<f32>(load_{name}(0u))"),
+                Read::Collected { slot, .. } => format!("vec4<f32>(load_numbers({slot}u))"),
+                Read::Repeated { index, aligned: true } => {
+                    format!("load4_{name}(first % params.period{index})")
+                }
+                Read::Repeated { index, aligned: false } => {
+                    let lanes: Vec<String> = (0..4)
+                        .map(|lane| {
+                            format!("load_{name}((first + {lane}u) % params.period{index})")
+                        })
+                        .collect();
+                    format!("vec4<f32>({})", lanes.join(", "))
+                }
+            };
+            text += &format!("    let {name} = {value};\n");
+        }
+        for (lane, axis) in LANES.iter().enumerate() {
+            if self.random {
+                text += &format!("    tr_draw_for(first + {lane}u);\n");
+            }
+            let arguments = self.listed(|name| format!("{name}.{axis}"));
+            text += &format!("    let lane{lane} = tr_formulas({arguments});\n");
+        }
+        for (index, name) in self.writes.iter().enumerate() {
+            let lanes: Vec<String> = (0..4).map(|lane| format!("lane{lane}.r{index}")).collect();
+            text += &format!("    store4_{name}(at, vec4<f32>({}), count);\n", lanes.join(", "));
+        }
+        text + "}\n"
+    }
+
+    fn cuda(&self) -> String {
+        let fields: String = (0..self.results.len()).map(|i| format!("float r{i}; ")).collect();
+        let mut text = format!("struct Results {{ {fields}}};\n");
+        let inputs: String = self.names.iter().map(|name| format!(", float {name}")).collect();
+        text += "__device__ Results tr_formulas(const Args &args, unsigned element";
+        text += &format!("{inputs}) {{\n");
+        if self.random {
+            text += "    const auto tr_random = [&](unsigned stream) {\n";
+            text += "        return tr_uniform(args.key, stream, element);\n    };\n";
+        }
+        self.body.lines().for_each(|line| text += &format!("    {line}\n"));
+        text += &format!("    return Results{{{}}};\n}}\n", self.results.join(", "));
+        text += "__device__ void tr_four(const Args &args, unsigned at, unsigned count) {\n";
+        text += "    const unsigned first = args.first + at;\n";
+        for (read, name) in self.reads.iter().zip(&self.names) {
+            let value = match *read {
+                Read::Each { .. } => format!("args.{name}.load4(at)"),
+                Read::One { .. } => format!("four(args.{name}.load(0))"),
+                Read::Collected { slot, .. } => format!("four(args.numbers.load({slot}))"),
+                Read::Repeated { index, aligned: true } => {
+                    format!("args.{name}.load4(first % args.period{index})")
+                }
+                Read::Repeated { index, aligned: false } => {
+                    let lanes: Vec<String> = (0..4)
+                        .map(|lane| {
+                            format!("args.{name}.load((first + {lane}) % args.period{index})")
+                        })
+                        .collect();
+                    format!("Four{{{}}}", lanes.join(", "))
+                }
+            };
+            text += &format!("    const Four {name} = {value};\n");
+        }
+        for (lane, axis) in LANES.iter().enumerate() {
+            let arguments: String =
+                self.names.iter().map(|name| format!(", {name}.{axis}")).collect();
+            text += &format!(
+                "    const Results lane{lane} = tr_formulas(args, first + {lane}{arguments});\n"
+            );
+        }
+        for (index, name) in self.writes.iter().enumerate() {
+            let lanes: Vec<String> = (0..4).map(|lane| format!("lane{lane}.r{index}")).collect();
+            text += &format!("    args.{name}.store4(at, Four{{{}}}, count);\n", lanes.join(", "));
+        }
+        text + "}\n"
+    }
 }
 
 struct Printer {

@@ -1,0 +1,241 @@
+//! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use libloading::Library;
+use tightrope_core::DeviceError;
+
+use super::{Driver, Loaded};
+use crate::source::{self, Kernel};
+
+/// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
+/// it did something wrong.
+type Entry = unsafe extern "C" fn(*const c_void, c_uint, c_uint, *mut c_char, usize) -> bool;
+
+/// A device that runs kernels' sources on the processor, a thread at a time, and refuses what a GPU would take and
+/// answer wrongly.
+pub struct Emulated {
+    /// Where compiled kernels are kept.
+    cache: PathBuf,
+    seed: u32,
+    /// Words, so that vectors are aligned; twice as many as a pointer's.
+    arena: Vec<u128>,
+    bytes: usize,
+    loaded: HashMap<Kernel, Loaded>,
+    entries: Vec<(Entry, String)>,
+    /// Keeps the entries' code in memory.
+    libraries: Vec<Library>,
+}
+
+/// Kernels that are compiled together, so that what comes before them is read once.
+const TOGETHER: usize = 16;
+
+/// Bytes for words on what a kernel did wrong.
+const REPORT_BYTES: usize = 512;
+
+/// A library's shared memory is its own static memory: one launch of it runs at a time.
+static LAUNCHING: Mutex<()> = Mutex::new(());
+
+impl Emulated {
+    /// Keeps compiled kernels in the folder `cache`, and lets threads take turns in an order that depends on `seed`.
+    pub fn new(cache: impl Into<PathBuf>, seed: u32) -> Self {
+        Self {
+            cache: cache.into(),
+            seed,
+            arena: vec![],
+            bytes: 0,
+            loaded: HashMap::new(),
+            entries: vec![],
+            libraries: vec![],
+        }
+    }
+
+    fn lost(&self, reason: impl ToString) -> DeviceError {
+        DeviceError::Lost { device: self.name(), reason: reason.to_string() }
+    }
+
+    /// Adds the kernels of a library to the entries.
+    fn open(&mut self, build: &Build<'_>) -> Result<(), String> {
+        // SAFETY: the library was compiled from this project's kernels and runs no code when it's opened.
+        let library = unsafe { Library::new(&build.library) }.map_err(|error| error.to_string())?;
+        for (index, kernel) in build.kernels.iter().enumerate() {
+            let name = source::entry_on_processor(index);
+            // SAFETY: `for_processor` declares the entry with this signature.
+            let entry = unsafe { library.get::<Entry>(name.as_bytes()) };
+            let entry = *entry.map_err(|error| error.to_string())?;
+            self.loaded.insert((*kernel).clone(), Loaded(self.entries.len()));
+            self.entries.push((entry, kernel.label.clone()));
+        }
+        self.libraries.push(library);
+        Ok(())
+    }
+}
+
+/// A library on its way.
+struct Build<'a> {
+    kernels: Vec<&'a Kernel>,
+    library: PathBuf,
+    /// The compiler, and where it writes until it's done.
+    running: Option<(Child, PathBuf)>,
+}
+
+impl<'a> Build<'a> {
+    /// Begins to compile, unless the cache has it.
+    fn begin(cache: &PathBuf, kernels: &[&'a Kernel]) -> std::io::Result<Self> {
+        let text = source::for_processor(kernels);
+        let mut hasher = DefaultHasher::new();
+        (&text, FLAGS).hash(&mut hasher);
+        let library = cache.join(format!("{:016x}.so", hasher.finish()));
+        let kernels = kernels.to_vec();
+        if library.exists() {
+            return Ok(Self { kernels, library, running: None });
+        }
+        fs::create_dir_all(cache)?;
+        // Others may build the same: each writes files of its own, and the last renames.
+        let own = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+        let source = library.with_extension(format!("{own}.cpp"));
+        let made = library.with_extension(format!("{own}.so"));
+        fs::write(&source, text)?;
+        let compiler = Command::new("g++")
+            .args(FLAGS)
+            .arg("-o")
+            .args([&made, &source])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        Ok(Self { kernels, library, running: Some((compiler, made)) })
+    }
+
+    /// Waits for the compiler.
+    fn end(&mut self) -> Result<(), String> {
+        let Some((compiler, made)) = self.running.take() else { return Ok(()) };
+        let output = compiler.wait_with_output().map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        fs::rename(made, &self.library).map_err(|error| error.to_string())
+    }
+}
+
+const FLAGS: &[&str] = &[
+    "-std=c++20",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    // Four elements are read as one vector.
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-w",
+];
+
+impl Driver for Emulated {
+    fn name(&self) -> String {
+        "emulated".into()
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.arena = vec![];
+        let words = (bytes as usize).div_ceil(size_of::<u128>());
+        let mut arena = vec![];
+        arena.try_reserve_exact(words).map_err(|_| DeviceError::OutOfMemory {
+            need: bytes,
+            have: None,
+            tensor: None,
+            device: self.name(),
+        })?;
+        arena.resize(words, 0);
+        (self.arena, self.bytes) = (arena, bytes as usize);
+        Ok(self.arena.as_mut_ptr() as u64)
+    }
+
+    fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
+        let mut missing: Vec<&Kernel> = vec![];
+        for kernel in kernels {
+            if !self.loaded.contains_key(kernel) && !missing.contains(&kernel) {
+                missing.push(kernel);
+            }
+        }
+        let refused = |kernels: &[&Kernel], log: String| {
+            let labels: Vec<&str> = kernels.iter().map(|kernel| kernel.label.as_str()).collect();
+            DeviceError::Compile { kernel: labels.join(", "), log }
+        };
+        let compilers = std::thread::available_parallelism().map_or(1, usize::from);
+        let groups: Vec<&[&Kernel]> = missing.chunks(TOGETHER).collect();
+        for running in groups.chunks(compilers) {
+            let mut builds = vec![];
+            for group in running {
+                let build = Build::begin(&self.cache, group);
+                builds.push(build.map_err(|error| refused(group, error.to_string()))?);
+            }
+            for mut build in builds {
+                build.end().map_err(|log| refused(&build.kernels, log))?;
+                self.open(&build).map_err(|log| refused(&build.kernels, log))?;
+            }
+        }
+        Ok(kernels.iter().map(|kernel| self.loaded[kernel]).collect())
+    }
+
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let at = at as usize;
+        assert!(at + data.len() <= self.bytes, "a plan's tensors lie within its arena");
+        // SAFETY: the arena has as many bytes.
+        unsafe {
+            let start = self.arena.as_mut_ptr().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(data.as_ptr(), start, data.len());
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        kernel: Loaded,
+        arguments: &mut [u8],
+        blocks: u32,
+    ) -> Result<(), DeviceError> {
+        let (entry, label) = &self.entries[kernel.0];
+        // Tensors in them are aligned as pointers are.
+        let words: Vec<u64> = arguments
+            .chunks_exact(size_of::<u64>())
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes each")))
+            .collect();
+        let mut report: [c_char; REPORT_BYTES] = [0; REPORT_BYTES];
+        let alone = LAUNCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SAFETY: the arguments are those that the kernel was compiled for, their tensors lie in the arena, and the
+        // emulation ends a launch before it leaves them.
+        let well = unsafe {
+            let words = words.as_ptr().cast();
+            entry(words, blocks, self.seed, report.as_mut_ptr(), report.len())
+        };
+        drop(alone);
+        self.seed = self.seed.wrapping_add(1);
+        if well {
+            return Ok(());
+        }
+        // SAFETY: the emulation ends its words with a zero within the room it was given.
+        let words = unsafe { CStr::from_ptr(report.as_ptr()) };
+        Err(self.lost(format!("{label}: {}", words.to_string_lossy())))
+    }
+
+    fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![];
+        for range in ranges {
+            let Range { start, end } = *range;
+            assert!(end as usize <= self.bytes, "a plan's tensors lie within its arena");
+            // SAFETY: the arena has as many bytes.
+            bytes.extend_from_slice(unsafe {
+                let start = self.arena.as_ptr().cast::<u8>().add(start as usize);
+                std::slice::from_raw_parts(start, (end - range.start) as usize)
+            });
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,138 @@
+//! Tightrope on NVIDIA GPUs, and the same kernels and launches on a processor where there is none.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`source`] | launches as CUDA C++ |
+//! | `recording` | a plan as launches with their arguments |
+//! | [`driver`] | what a device does for a plan, and the devices |
+
+pub mod driver;
+mod recording;
+pub mod source;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tightrope_core::dialect::Dialect;
+use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
+use tightrope_core::plan::Target;
+use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Type};
+
+use driver::Driver;
+use recording::Recording;
+
+/// What launches are made for. Threads and shared memory are those of every GPU (CUDA C++ Programming Guide, compute
+/// capabilities); arguments of 4 KiB have room for more tensors than any op has.
+pub fn limits() -> Limits {
+    Limits {
+        dialect: Dialect::Cuda,
+        workgroup: 1024,
+        shared_bytes: 48 << 10,
+        bindings: 64,
+        binding_bytes: u64::MAX,
+        work: u64::MAX,
+        tile: Tile { entry: "tiled", m: 64, n: 64, k: 16, thread_m: 8, thread_n: 4 },
+    }
+}
+
+/// A device that runs CUDA kernels.
+pub struct Cuda {
+    driver: Box<dyn Driver>,
+    limits: Limits,
+    loaded: Option<Prepared>,
+}
+
+/// A plan with its memory.
+struct Prepared {
+    arena_bytes: u64,
+    recording: Recording,
+}
+
+impl Cuda {
+    /// A backend on this device.
+    pub fn new(driver: Box<dyn Driver>) -> Self {
+        Self { driver, limits: limits(), loaded: None }
+    }
+
+    /// Compiles the kernels of launches that plans will have, all at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::Compile`].
+    pub fn compile(&mut self, launches: &[Launch]) -> Result<(), DeviceError> {
+        let kernels: Vec<_> = launches.iter().map(recording::kernel).collect::<Result<_, _>>()?;
+        self.driver.load(&kernels).map(|_| ())
+    }
+
+    /// What launches are made for.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Pretends that the device can do less, to try what other devices need.
+    pub fn restrict(&mut self, restrict: impl FnOnce(&mut Limits)) {
+        restrict(&mut self.limits);
+    }
+}
+
+impl Target for Cuda {
+    fn alignment(&self) -> u64 {
+        BINDING_ALIGNMENT
+    }
+
+    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        // What has no kernel is refused when the plan is prepared.
+        op.launch(&self.limits, inputs, outputs).map_or(0, |launches| launches.scratch_bytes)
+    }
+
+    fn in_place(&self, op: &Op) -> bool {
+        matches!(
+            op,
+            Op::Map(_)
+                | Op::LayerNormGrad(_)
+                | Op::RmsNormGrad(_)
+                | Op::Rope(_)
+                | Op::Softmax(_)
+                | Op::SoftmaxGrad(_)
+        )
+    }
+
+    fn operands(&self) -> usize {
+        self.limits.bindings
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> String {
+        format!("cuda ({})", self.driver.name())
+    }
+
+    fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
+        self.loaded = None;
+        let arena_bytes = plan.arena_bytes;
+        let arena = self.driver.allocate(arena_bytes)?;
+        let recording = Recording::new(&mut *self.driver, &self.limits, &plan, arena)?;
+        self.loaded = Some(Prepared { arena_bytes, recording });
+        Ok(())
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.arena_bytes)
+    }
+
+    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+        self.driver.write(at, data)
+    }
+
+    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+        let loaded = self.loaded.as_mut().expect("a plan was prepared before it's used");
+        for dispatch in loaded.recording.steps[program][steps].iter_mut().flatten() {
+            self.driver.launch(dispatch.kernel, &mut dispatch.arguments, dispatch.blocks)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
+        let bytes = self.driver.read(ranges);
+        Box::pin(async move { bytes })
+    }
+}

@@ -1,0 +1,203 @@
+//! A launch as CUDA C++: generated declarations, the shared functions, and the kernel's own file.
+//!
+//! The kernel gets one argument, a struct `Args`: the numbers that a launch reads, in the layout of the other
+//! language's uniform, and then a `Tensor` for each operand, a pointer and the number of its elements. Which
+//! operands are the same memory doesn't show in the text, so that shapes alone decide what is compiled.
+
+use std::fmt::Write;
+
+use tightrope_core::DType;
+use tightrope_core::launch::{Launch, Word};
+
+/// Kernel files by stem. A test holds that the folder has no other.
+const KERNELS: &[(&str, &str)] = &[
+    ("attention", include_str!("../../kernels/attention.cu")),
+    ("collect", include_str!("../../kernels/collect.cu")),
+    ("cross_entropy", include_str!("../../kernels/cross_entropy.cu")),
+    ("gather", include_str!("../../kernels/gather.cu")),
+    ("layout", include_str!("../../kernels/layout.cu")),
+    ("map", include_str!("../../kernels/map.cu")),
+    ("matmul", include_str!("../../kernels/matmul.cu")),
+    ("norm", include_str!("../../kernels/norm.cu")),
+    ("quant", include_str!("../../kernels/quant.cu")),
+    ("reduce", include_str!("../../kernels/reduce.cu")),
+    ("rope", include_str!("../../kernels/rope.cu")),
+    ("softmax", include_str!("../../kernels/softmax.cu")),
+];
+
+/// What comes before every kernel, in the order in which each needs the ones before.
+const SHARED: &[(&str, &str)] = &[
+    ("four", include_str!("../../kernels/shared/four.cuh")),
+    ("functions", include_str!("../../kernels/shared/functions.cuh")),
+    ("tensor", include_str!("../../kernels/shared/tensor.cuh")),
+    ("block", include_str!("../../kernels/shared/block.cuh")),
+    ("random", include_str!("../../kernels/shared/random.cuh")),
+];
+
+const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
+const PROCESSOR: &str = include_str!("../../kernels/emulator/cuda_on_cpu.h");
+
+/// Stems of all kernel files.
+pub fn stems() -> impl Iterator<Item = &'static str> {
+    KERNELS.iter().map(|&(stem, _)| stem)
+}
+
+/// Bytes of a tensor in the arguments: a pointer, and the number of elements.
+pub const TENSOR_BYTES: usize = 16;
+
+/// Bytes of the numbers that come before the tensors, padded to a pointer's alignment.
+pub fn parameter_bytes(launch: &Launch) -> usize {
+    const GROUPS: usize = 2;
+    ((GROUPS + launch.params.len()) * size_of::<u32>()).next_multiple_of(size_of::<u64>())
+}
+
+/// The numbers that a launch reads when it runs, padded.
+pub fn parameters(launch: &Launch) -> Vec<u8> {
+    let groups = [launch.groups.start, launch.groups.end].map(|group| group as u32);
+    let mut bytes: Vec<u8> = groups.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (_, word) in &launch.params {
+        bytes.extend(match word {
+            Word::U32(value) => value.to_le_bytes(),
+            Word::F32(value) => value.to_le_bytes(),
+        });
+    }
+    bytes.resize(parameter_bytes(launch), 0);
+    bytes
+}
+
+/// A kernel that can be compiled: equal kernels have equal text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// File and entry, for messages.
+    pub label: String,
+    /// Its own text: constants, arguments and the kernel's file.
+    pub text: String,
+    /// Entry in the file.
+    pub entry: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Names of the tensors, and where they lie in the arguments.
+    pub operands: Vec<(String, usize)>,
+}
+
+impl Kernel {
+    /// The kernel of a launch.
+    ///
+    /// # Errors
+    /// In words, where there's no such kernel file, or a tensor of a dtype that kernels don't store.
+    pub fn of(launch: &Launch) -> Result<Self, String> {
+        let file = KERNELS.iter().find(|(stem, _)| *stem == launch.kernel);
+        let (stem, file) = file.ok_or_else(|| format!("there is no {}.cu", launch.kernel))?;
+        let kernel = Self::with_file(launch, &format!("{stem}.cu"), file)?;
+        Ok(kernel)
+    }
+
+    /// The kernel of a launch, with this text for its file.
+    ///
+    /// # Errors
+    /// In words, where a tensor has a dtype that kernels don't store.
+    pub fn with_file(launch: &Launch, name: &str, file: &str) -> Result<Self, String> {
+        let mut text = String::new();
+        line(&mut text, format_args!("constexpr unsigned WORKGROUP = {};", launch.workgroup));
+        for (name, value) in &launch.constants {
+            line(&mut text, format_args!("constexpr unsigned {name} = {value};"));
+        }
+        line(&mut text, format_args!("struct alignas(8) Params {{"));
+        line(&mut text, format_args!("    unsigned first_group, end_group;"));
+        for (name, word) in &launch.params {
+            let ty = match word {
+                Word::U32(_) => "unsigned",
+                Word::F32(_) => "float",
+            };
+            line(&mut text, format_args!("    {ty} {name};"));
+        }
+        line(&mut text, format_args!("}};\nstruct Args : Params {{"));
+        let first = parameter_bytes(launch);
+        let mut operands = vec![];
+        for (index, operand) in launch.operands.iter().enumerate() {
+            let ty = stored(operand.place.dtype)?;
+            let (name, width) = (&operand.name, operand.width);
+            line(&mut text, format_args!("    Tensor<{ty}, {width}> {name};"));
+            operands.push((name.to_string(), first + index * TENSOR_BYTES));
+        }
+        let bytes = first + operands.len() * TENSOR_BYTES;
+        line(&mut text, format_args!("}};"));
+        let sizes = format!("sizeof(Params) == {first} && sizeof(Args) == {bytes}");
+        line(&mut text, format_args!("static_assert({sizes}, \"as the host writes them\");"));
+        text += &launch.generated;
+        line(&mut text, format_args!("#line 1 \"{name}\""));
+        text += file;
+        let label = format!("{}.{}", launch.kernel, launch.entry);
+        Ok(Self { label, text, entry: launch.entry, threads: launch.workgroup, operands })
+    }
+
+    /// Text for a GPU's compiler. The kernel's name is [`ENTRY`].
+    pub fn for_device(&self) -> String {
+        let mut text = String::new();
+        file(&mut text, "device.cuh", DEVICE);
+        SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
+        text += &self.text;
+        text += &format!(
+            "extern \"C\" __global__ void __launch_bounds__({}) {ENTRY}(const __grid_constant__ Args args) {{\n    {}(args);\n}}\n",
+            self.threads, self.entry
+        );
+        text
+    }
+}
+
+/// Name of a kernel that was compiled for a GPU.
+pub const ENTRY: &str = "tr_entry";
+
+/// Text of several kernels for a processor's C++ compiler. Kernel `i` is the function [`entry_on_processor`].
+pub fn for_processor(kernels: &[&Kernel]) -> String {
+    let mut text = String::new();
+    file(&mut text, "cuda_on_cpu.h", PROCESSOR);
+    SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
+    for (index, kernel) in kernels.iter().enumerate() {
+        let Kernel { text: own, entry, threads, operands, .. } = kernel;
+        text += &format!("namespace k{index} {{\n{own}}}\n");
+        let listed: Vec<String> =
+            operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
+        let (listed, count) = (listed.join(", "), operands.len());
+        let name = entry_on_processor(index);
+        text += &format!(
+            "extern \"C\" bool {name}(const void *args, unsigned blocks, unsigned seed, char *report, size_t bytes) {{
+    static const TrOperand operands[] = {{{listed}}};
+    const auto kernel = [](const void *args) {{ k{index}::{entry}(*static_cast<const k{index}::Args *>(args)); }};
+    return tr_launch(kernel, args, operands, {count}, {threads}, blocks, seed, report, bytes);
+}}\n"
+        );
+    }
+    text
+}
+
+/// Name of the function that runs kernel `index` of a text for a processor.
+pub fn entry_on_processor(index: usize) -> String {
+    format!("tr_entry_{index}")
+}
+
+fn file(text: &mut String, name: &str, content: &str) {
+    line(text, format_args!("#line 1 \"{name}\""));
+    *text += content;
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    // Writing to a String can't fail.
+    let _ = text.write_fmt(words);
+    text.push('\n');
+}
+
+/// The type that a dtype's elements have in memory.
+fn stored(dtype: DType) -> Result<&'static str, String> {
+    Ok(match dtype {
+        DType::F32 => "float",
+        DType::BF16 => "Bf16",
+        DType::F16 => "F16",
+        DType::I32 => "int",
+        DType::U32 => "unsigned",
+        DType::I16 => "short",
+        DType::I8 => "signed char",
+        DType::U8 => "unsigned char",
+        DType::F64 => return Err("kernels store no f64".into()),
+    })
+}

@@ -1,0 +1,80 @@
+// Cross-entropy of rows of logits, of which a chunk is held at a time.   V real columns of `padded`
+//
+//   losses[r]   = log Σᵥ exp(logits[r,v]) − logits[r,target[r]],  0 where target[r] < 0
+//   logits[r,v] = (exp(logits[r,v]) / Σᵤ exp(logits[r,u]) − [v = target[r]]) · dloss / rows that count
+//   loss        = Σᵣ losses[r] / rows that count
+//
+// A block goes over a row twice, bound by traffic: first the largest logit and the sum of exponentials, kept together as
+// in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place.
+
+constexpr unsigned WARPS = (WORKGROUP + WARP - 1) / WARP;
+constexpr float LOWEST = -3.4e38f;
+
+__shared__ Shared<float, WARPS> maxima;
+__shared__ Shared<float, WARPS> sums;
+
+// scale = rows that count, and the gradient of one row's loss. Numbers of rows are exact in f32 up to 2^24.
+__device__ void count(const Args &args) {
+    float counted = 0.0f;
+    for (unsigned row = threadIdx.x; row < args.rows; row += WORKGROUP) {
+        counted += args.targets.raw(row) >= 0 ? 1.0f : 0.0f;
+    }
+    counted = tr_fold<Sum, WORKGROUP, WORKGROUP>(counted, sums);
+    if (threadIdx.x == 0) {
+        const float rows = fmaxf(counted, 1.0f);
+        args.scale.store(0, rows);
+        if (GRADIENT) {
+            args.scale.store(1, args.dloss.load(0) / rows);
+        }
+    }
+}
+
+__device__ void normalise(const Args &args) {
+    const unsigned row = args.first_group + blockIdx.x;
+    const unsigned first = row * args.padded;
+    const int target = args.targets.raw(args.first + row);
+    float largest = LOWEST;
+    float sum = 0.0f;
+    for (unsigned column = 4 * threadIdx.x; column < args.vocab; column += 4 * WORKGROUP) {
+        const unsigned left = args.vocab - column;
+        const Four x = first_of(args.logits.load4(first + column), left, LOWEST);
+        const float next = fmaxf(largest, max_of(x));
+        sum = sum * expf(largest - next) + sum_of(first_of(exp(x - next), left, 0.0f));
+        largest = next;
+    }
+    const float top = tr_fold<Max, WORKGROUP, WORKGROUP>(largest, maxima);
+    const float total = tr_fold<Sum, WORKGROUP, WORKGROUP>(sum * expf(largest - top), sums);
+    const bool counts = target >= 0;
+    if (threadIdx.x == 0) {
+        // A target out of range reads some logit and writes nothing else.
+        const float logit = args.logits.load(first + smaller(counts ? target : 0, args.vocab - 1));
+        args.losses.store(args.first + row, counts ? logf(total) + top - logit : 0.0f);
+    }
+    if (GRADIENT) {
+        // The target's logit is read before any is overwritten.
+        __syncthreads();
+        const float slope = args.scale.load(1);
+        for (unsigned column = 4 * threadIdx.x; column < args.padded; column += 4 * WORKGROUP) {
+            Four gradient = four(0.0f);
+            if (counts && column < args.vocab) {
+                const auto hit = [&](unsigned lane) { return int(column + lane) == target ? 1.0f : 0.0f; };
+                const Four powers = exp(args.logits.load4(first + column) - top) / total;
+                gradient = (powers - Four{hit(0), hit(1), hit(2), hit(3)}) * slope;
+                gradient = first_of(gradient, args.vocab - column, 0.0f);
+            }
+            args.logits.store4(first + column, gradient, args.padded - column);
+        }
+    }
+}
+
+// Rows are added in an order that depends on their number alone.
+__device__ void total(const Args &args) {
+    float sum = 0.0f;
+    for (unsigned row = threadIdx.x; row < args.rows; row += WORKGROUP) {
+        sum += args.losses.load(row);
+    }
+    sum = tr_fold<Sum, WORKGROUP, WORKGROUP>(sum, sums);
+    if (threadIdx.x == 0) {
+        args.loss.store(0, sum / args.scale.load(0));
+    }
+}

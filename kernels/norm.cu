@@ -1,0 +1,161 @@
+// Layer norm and RMS norm and their gradients.   x, y, dy, dx (R, C); w, b (C); mean, rstd (R)
+//
+// Forward and the gradient of x: LANES neighbouring threads own a row and read it four columns at a time, side by side,
+// and add up by shuffles; a block holds as many rows as fit. The row's second and third reading come from the cache, so
+// that traffic is x and y once (12·R·C flops of layer norm to 8·R·C bytes in f32).
+//
+// Gradients of the weights: partial sums over strips of rows, which reduce.cu adds up; a thread owns four columns.
+//
+// An entry's y, dx or partial sums are `out`. Every name is bound in every launch, so that entries share this file.
+
+constexpr unsigned WARPS = (WORKGROUP + WARP - 1) / WARP;
+constexpr unsigned QUADS_OF_ROW = (COLUMNS + 3) / 4;
+
+// One for each of a kernel's sums: a second needs no barrier against readers of the first.
+__shared__ Shared<float, WARPS> first_sums;
+__shared__ Shared<float, WARPS> second_sums;
+__shared__ Shared<Four, WORKGROUP> weight_partials;
+__shared__ Shared<Four, WORKGROUP> bias_partials;
+
+// The thread's row, its first element, and the columns the thread begins and ends with. Rows past the last have none.
+struct Part {
+    unsigned row, first, begin, end;
+};
+
+__device__ Part part_of(const Args &args) {
+    const unsigned row = (args.first_group + blockIdx.x) * (WORKGROUP / LANES) + threadIdx.x / LANES;
+    return Part{row, row * COLUMNS, 4 * (threadIdx.x % LANES), row < args.rows ? COLUMNS : 0};
+}
+
+// mean[r] = Σ x[r,c]/C, rstd[r] = 1/√(Σ (x[r,c] − mean[r])²/C + eps), y[r,c] = (x[r,c] − mean[r])·rstd[r]·w[c] + b[c]
+__device__ void layer_forward(const Args &args) {
+    const Part at = part_of(args);
+    float sum = 0.0f;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        sum += sum_of(first_of(args.x.load4(at.first + c), COLUMNS - c, 0.0f));
+    }
+    const float mean = tr_fold<Sum, LANES, WORKGROUP>(sum, first_sums) / COLUMNS;
+    float squares = 0.0f;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four centred = first_of(args.x.load4(at.first + c) - mean, COLUMNS - c, 0.0f);
+        squares += dot(centred, centred);
+    }
+    const float variance = tr_fold<Sum, LANES, WORKGROUP>(squares, second_sums) / COLUMNS;
+    const float rstd = 1.0f / sqrtf(variance + args.eps);
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four normal = (args.x.load4(at.first + c) - mean) * rstd;
+        args.out.store4(at.first + c, normal * args.w.load4(c) + args.b.load4(c), COLUMNS - c);
+    }
+    if (at.begin == 0 && at.row < args.rows) {
+        args.mean.store(args.first_row + at.row, mean);
+        args.rstd.store(args.first_row + at.row, rstd);
+    }
+}
+
+// rstd[r] = 1/√(Σ x[r,c]²/C + eps), y[r,c] = x[r,c]·rstd[r]·w[c]
+__device__ void rms_forward(const Args &args) {
+    const Part at = part_of(args);
+    float squares = 0.0f;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four x = first_of(args.x.load4(at.first + c), COLUMNS - c, 0.0f);
+        squares += dot(x, x);
+    }
+    const float rstd = 1.0f / sqrtf(tr_fold<Sum, LANES, WORKGROUP>(squares, first_sums) / COLUMNS + args.eps);
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        args.out.store4(at.first + c, args.x.load4(at.first + c) * rstd * args.w.load4(c), COLUMNS - c);
+    }
+    if (at.begin == 0 && at.row < args.rows) {
+        args.rstd.store(args.first_row + at.row, rstd);
+    }
+}
+
+// With normal = (x − mean)·rstd and slope = dy·w:
+// dx[r,c] = rstd[r]·(slope[r,c] − Σ slope[r,:]/C − normal[r,c]·Σ slope[r,:]·normal[r,:]/C)
+// A thread reads of dy what it writes of dx, before it does: they may share storage.
+__device__ void layer_backward(const Args &args) {
+    const Part at = part_of(args);
+    const bool exists = at.row < args.rows;
+    const float mean = exists ? args.mean.load(args.first_row + at.row) : 0.0f;
+    const float rstd = exists ? args.rstd.load(args.first_row + at.row) : 0.0f;
+    float slopes = 0.0f;
+    float products = 0.0f;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four slope = first_of(args.dy.load4(at.first + c) * args.w.load4(c), COLUMNS - c, 0.0f);
+        const Four normal = first_of((args.x.load4(at.first + c) - mean) * rstd, COLUMNS - c, 0.0f);
+        slopes += sum_of(slope);
+        products += dot(slope, normal);
+    }
+    const float mean_slope = tr_fold<Sum, LANES, WORKGROUP>(slopes, first_sums) / COLUMNS;
+    const float mean_product = tr_fold<Sum, LANES, WORKGROUP>(products, second_sums) / COLUMNS;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four normal = (args.x.load4(at.first + c) - mean) * rstd;
+        const Four slope = args.dy.load4(at.first + c) * args.w.load4(c);
+        args.out.store4(at.first + c, (slope - mean_slope - normal * mean_product) * rstd, COLUMNS - c);
+    }
+}
+
+// With normal = x·rstd and slope = dy·w: dx[r,c] = rstd[r]·(slope[r,c] − normal[r,c]·Σ slope[r,:]·normal[r,:]/C)
+// As above, dx may share dy's storage.
+__device__ void rms_backward(const Args &args) {
+    const Part at = part_of(args);
+    const float rstd = at.row < args.rows ? args.rstd.load(args.first_row + at.row) : 0.0f;
+    float products = 0.0f;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four slope = first_of(args.dy.load4(at.first + c) * args.w.load4(c), COLUMNS - c, 0.0f);
+        products += dot(slope, first_of(args.x.load4(at.first + c) * rstd, COLUMNS - c, 0.0f));
+    }
+    const float mean_product = tr_fold<Sum, LANES, WORKGROUP>(products, first_sums) / COLUMNS;
+    for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
+        const Four normal = args.x.load4(at.first + c) * rstd;
+        const Four slope = args.dy.load4(at.first + c) * args.w.load4(c);
+        args.out.store4(at.first + c, (slope - normal * mean_product) * rstd, COLUMNS - c);
+    }
+}
+
+// Sums over the rows of a strip, STRIP or in the last fewer, of dy·normal and of dy, where normal(row, x) is the
+// normalised x. They lie in `out` by strip, those of dy from `first_bias` on. QUADS neighbouring threads read a row side by
+// side, and the threads past them the next rows. What lies past the last column is summed too, and not stored.
+template <bool BIASED, class Normal> __device__ void sum_strip(const Args &args, Normal normal) {
+    constexpr unsigned BLOCKS = (QUADS_OF_ROW + QUADS - 1) / QUADS;
+    const unsigned group = args.first_group + blockIdx.x;
+    const unsigned strip = group / BLOCKS;
+    const unsigned quad = (group - strip * BLOCKS) * QUADS + threadIdx.x % QUADS;
+    const unsigned end = smaller((strip + 1) * STRIP, args.rows);
+    Four dw = four(0.0f);
+    Four db = four(0.0f);
+    if (quad < QUADS_OF_ROW) {
+        for (unsigned row = strip * STRIP + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
+            const unsigned at = row * COLUMNS + 4 * quad;
+            const Four slope = args.dy.load4(at);
+            dw += slope * normal(args.first_row + row, args.x.load4(at));
+            db += slope;
+        }
+    }
+    weight_partials[threadIdx.x] = dw;
+    if (BIASED) {
+        bias_partials[threadIdx.x] = db;
+    }
+    __syncthreads();
+    if (threadIdx.x >= QUADS || quad >= QUADS_OF_ROW) {
+        return;
+    }
+    for (unsigned i = threadIdx.x + QUADS; i < WORKGROUP; i += QUADS) {
+        dw += weight_partials[i];
+        if (BIASED) {
+            db += bias_partials[i];
+        }
+    }
+    const unsigned at = strip * COLUMNS + 4 * quad;
+    args.out.store4(at, dw, COLUMNS - 4 * quad);
+    if (BIASED) {
+        args.out.store4(args.first_bias + at, db, COLUMNS - 4 * quad);
+    }
+}
+
+__device__ void layer_weights(const Args &args) {
+    sum_strip<true>(args, [&](unsigned row, Four x) { return (x - args.mean.load(row)) * args.rstd.load(row); });
+}
+
+__device__ void rms_weights(const Args &args) {
+    sum_strip<false>(args, [&](unsigned row, Four x) { return x * args.rstd.load(row); });
+}
