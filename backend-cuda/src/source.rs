@@ -103,7 +103,7 @@ impl Kernel {
             line(&mut text, format_args!("constexpr unsigned {name} = {value};"));
         }
         line(&mut text, format_args!("struct alignas(8) Params {{"));
-        line(&mut text, format_args!("    unsigned first_group, end_group;"));
+        line(&mut text, format_args!("    unsigned first_group;\n    unsigned end_group;"));
         for (name, word) in &launch.params {
             let ty = match word {
                 Word::U32(_) => "unsigned",

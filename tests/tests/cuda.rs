@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use conformance::cases;
 use conformance::conformance::{Mode, block_on, run, unsupported};
-use tightrope_backend_cuda::driver::Emulated;
-use tightrope_backend_cuda::{Cuda, limits, source};
-use tightrope_core::launch::{Launch, Limits};
+use tightrope_backend_cuda::driver::{Driver, Emulated, Gpu};
+use tightrope_backend_cuda::source::{self, Kernel};
+use tightrope_backend_cuda::{Cuda, limits};
+use tightrope_backend_wgpu::source as wgsl;
+use tightrope_core::launch::{Launch, Limits, Place};
 use tightrope_core::ops::Case;
-use tightrope_core::{Backend, Rule, Type};
+use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
@@ -22,21 +24,142 @@ fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
     case.op.launch(limits, &inputs, &outputs).map_or(vec![], |launches| launches.list)
 }
 
-#[test]
-fn kernels_match_the_references_on_the_emulated_device() {
-    let cases: Vec<Case> = match std::env::var("CASES") {
-        Ok(only) => cases::all().into_iter().filter(|case| case.op.family() == only).collect(),
-        Err(_) => cases::all(),
-    };
-    let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 1)));
-    let all: Vec<Launch> = cases.iter().flat_map(|case| launches(case, &limits())).collect();
-    let start = std::time::Instant::now();
+fn check(mut backend: Cuda, cases: &[Case]) {
+    let all: Vec<Launch> = cases.iter().flat_map(|case| launches(case, backend.limits())).collect();
     backend.compile(&all).unwrap();
-    println!("{} launches compiled in {:?}", all.len(), start.elapsed());
-    let report = block_on(run(&mut backend, &cases, Mode::Check));
+    let report = block_on(run(&mut backend, cases, Mode::Check));
     println!("{}\n{report}", backend.name());
     let problems = report.problems(&unsupported("cuda").expect("a readable list"));
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn kernels_match_the_references_emulated() {
+    check(Cuda::new(Box::new(Emulated::new(cache(), 1))), &cases::all());
+}
+
+/// A machine without a GPU says what it lacks; one with a GPU runs everything on it.
+#[test]
+fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
+    match Gpu::open(0, cache()) {
+        Ok(gpu) => check(Cuda::new(Box::new(gpu)), &cases::all()),
+        Err(DeviceError::Lost { device, reason }) => {
+            assert!(device == "cuda:0" && !reason.is_empty(), "{device}: {reason}");
+            println!("{device}: {reason}");
+        }
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Names and types in a struct of either language.
+fn fields(
+    text: &str,
+    end: &str,
+    field: impl Fn(&str) -> Option<(String, bool)>,
+) -> Vec<(String, bool)> {
+    let (_, rest) = text.split_once("Params {").expect("a struct of parameters");
+    let (body, _) = rest.split_once(end).expect("the struct ends");
+    body.split([';', ',', '\n']).filter_map(field).collect()
+}
+
+#[test]
+fn both_languages_read_the_same_parameters() {
+    let mut seen = 0;
+    for launch in cases::all().iter().flat_map(|case| launches(case, &limits())) {
+        let of_wgsl = wgsl::parameters(&launch);
+        let of_cuda = source::parameters(&launch);
+        assert_eq!(of_cuda.len(), of_wgsl.len().next_multiple_of(8));
+        assert!(of_cuda.starts_with(&of_wgsl));
+        let bindings: Vec<usize> = (0..launch.operands.len()).collect();
+        let wgsl = fields(&wgsl::assemble(&launch, &bindings).unwrap(), "}", |line| {
+            let (name, ty) = line.trim().split_once(": ")?;
+            Some((name.to_owned(), ty == "f32"))
+        });
+        let cuda = fields(&Kernel::of(&launch).unwrap().text, "}", |line| {
+            let (ty, name) = line.trim().split_once(' ')?;
+            Some((name.to_owned(), ty == "float"))
+        });
+        assert_eq!(wgsl, cuda, "{}", launch.kernel);
+        seen += 1;
+    }
+    assert!(seen > 500, "only {seen} launches");
+}
+
+/// Threads of the kernels below.
+const THREADS: u32 = 64;
+
+/// What the emulated device says of a kernel that reads `x` and writes `y`, of `elements` each.
+fn verdict(text: &str, elements: u64) -> Result<(), String> {
+    let ty = Type::new(DType::F32, [elements as usize]);
+    let launch = Launch::new("wrong", "entry", THREADS, 1)
+        .bind("x", Place::input(0, &ty))
+        .bind("y", Place::output(0, &ty));
+    let kernel = Kernel::with_file(&launch, "wrong.cu", text).unwrap();
+    let mut driver = Emulated::new(cache(), 7);
+    let address = driver.allocate(8 * elements).unwrap();
+    let loaded = driver.load(&[kernel]).map_err(|error| error.to_string())?;
+    let tensors = [address, elements, address + 4 * elements, elements];
+    let mut arguments = source::parameters(&launch);
+    arguments.extend(tensors.iter().flat_map(|word| word.to_le_bytes()));
+    driver.launch(loaded[0], &mut arguments, 1).map_err(|error| error.to_string())
+}
+
+/// Neighbours exchanged through shared memory, with `between` before they're read.
+fn exchange(between: &str) -> String {
+    format!(
+        "__shared__ Shared<float, WORKGROUP> shared;
+__device__ void entry(const Args &args) {{
+    shared[threadIdx.x] = args.x.load(threadIdx.x);
+    {between}
+    args.y.store(threadIdx.x, shared[(threadIdx.x + 1) % WORKGROUP]);
+}}
+"
+    )
+}
+
+#[track_caller]
+fn refused(text: &str, elements: u64, words: &[&str]) {
+    let said = verdict(text, elements).expect_err("the kernel is wrong");
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+}
+
+#[test]
+fn a_missing_barrier_is_found_and_named() {
+    assert_eq!(verdict(&exchange("__syncthreads();"), THREADS.into()), Ok(()));
+    // Whether another has written by then depends on the order; both are errors on the line of the read.
+    refused(&exchange(""), THREADS.into(), &["wrong.cu:5: thread", "element", "shared array"]);
+}
+
+#[test]
+fn shared_memory_that_is_written_too_early_is_found_and_named() {
+    let text = exchange("__syncthreads();").replace("}\n", "    shared[threadIdx.x] = 0.0f;\n}\n");
+    refused(&text, THREADS.into(), &["wrong.cu:6: thread", "writes element", "line 5", "barrier"]);
+}
+
+#[test]
+fn an_access_out_of_bounds_is_found_and_named() {
+    let text = exchange("__syncthreads();");
+    let one_short = u64::from(THREADS) - 1;
+    refused(&text, one_short, &["wrong.cu:3: thread 63 of block 0", "element 63 of `x`", "has 63"]);
+    let past_the_end = text.replace("% WORKGROUP", "");
+    refused(&past_the_end, THREADS.into(), &["wrong.cu:5", "element 64 of a shared array of 64"]);
+}
+
+#[test]
+fn a_barrier_that_some_threads_miss_is_found_and_named() {
+    let divided = "__device__ void entry(const Args &args) {
+    if (threadIdx.x < 40) __syncthreads();
+    args.y.store(threadIdx.x, 1.0f);
+}
+";
+    refused(divided, THREADS.into(), &["wrong.cu:2", "waits at a barrier, thread", "does not"]);
+    let shuffled = "__device__ void entry(const Args &args) {
+    float x = 1.0f;
+    if (threadIdx.x != 5) x = __shfl_xor_sync(ALL_LANES, x, 1);
+    args.y.store(threadIdx.x, x);
+}
+";
+    refused(shuffled, THREADS.into(), &["wrong.cu:3", "waits for its warp, thread 5 does not"]);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +11,7 @@ use std::sync::Mutex;
 use libloading::Library;
 use tightrope_core::DeviceError;
 
-use super::{Driver, Loaded};
+use super::{Driver, Loaded, cache_key};
 use crate::source::{self, Kernel};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -90,9 +89,7 @@ impl<'a> Build<'a> {
     /// Begins to compile, unless the cache has it.
     fn begin(cache: &PathBuf, kernels: &[&'a Kernel]) -> std::io::Result<Self> {
         let text = source::for_processor(kernels);
-        let mut hasher = DefaultHasher::new();
-        (&text, FLAGS).hash(&mut hasher);
-        let library = cache.join(format!("{:016x}.so", hasher.finish()));
+        let library = cache.join(format!("{}.so", cache_key((&text, FLAGS))));
         let kernels = kernels.to_vec();
         if library.exists() {
             return Ok(Self { kernels, library, running: None });

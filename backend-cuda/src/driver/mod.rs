@@ -1,10 +1,14 @@
 //! What a plan needs of a device: memory, kernels, and launches in order.
 
 mod emulated;
+mod gpu;
+pub mod nvrtc;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 pub use emulated::Emulated;
+pub use gpu::Gpu;
 use tightrope_core::DeviceError;
 
 use crate::source::Kernel;
@@ -52,4 +56,11 @@ pub trait Driver {
     /// # Errors
     /// [`DeviceError::Lost`].
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError>;
+}
+
+/// A file name for what is compiled from this.
+fn cache_key(of: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
