@@ -1,4 +1,4 @@
-//! Compiles every kernel that the core's cases launch with NVRTC, and prints what the compiler says of each entry:
+//! Compiles every kernel that the core's cases launch, and those of models' shapes, with NVRTC, and prints what the compiler says of each entry:
 //! the most registers, shared memory and spilled bytes of its variants. Needs no GPU.
 //!
 //!     cargo run -p tightrope-backend-cuda --example kernel_table -- sm_80 sm_90a > backend-cuda/kernels.tsv
@@ -9,14 +9,38 @@ use tightrope_backend_cuda::driver::nvrtc::Nvrtc;
 use tightrope_backend_cuda::limits;
 use tightrope_backend_cuda::source::Kernel;
 use tightrope_core::launch::Launch;
-use tightrope_core::ops::Case;
-use tightrope_core::{Op, Rule, Type};
+use tightrope_core::ops::{Attention, AttentionGrad, Case, Fill, MatMul, Sample};
+use tightrope_core::{DType, Op, Rule, Type};
 
 fn launches(case: &Case) -> Vec<Launch> {
     let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
     let Ok(outputs) = case.op.infer(&inputs) else { return vec![] };
     let outputs: Vec<&Type> = outputs.iter().collect();
     case.op.launch(&limits(), &inputs, &outputs).map_or(vec![], |launches| launches.list)
+}
+
+/// Shapes of models, which have larger tiles and heads than cases do.
+fn models() -> Vec<Case> {
+    let of = |shape: &[usize]| Sample {
+        ty: Type::new(DType::BF16, shape),
+        fill: Fill::Uniform(-1.0, 1.0),
+    };
+    let mut cases = vec![];
+    for (transpose_lhs, transpose_rhs) in [(false, false), (false, true), (true, false)] {
+        for edge in [1024, 4096] {
+            let op = MatMul { transpose_lhs, transpose_rhs, ..MatMul::new(DType::BF16) };
+            cases.push(Case::new(op, vec![of(&[edge, edge]), of(&[edge, edge])]));
+        }
+    }
+    for head_dim in [64, 128] {
+        let op = Attention { heads: 4, kv_heads: 4, head_dim, chunk: 0 };
+        let out = [1, 256, 4 * head_dim];
+        let (qkv, lse) = ([1, 256, 12 * head_dim], Type::new(DType::F32, [1, 4, 256]));
+        cases.push(Case::new(op.clone(), vec![of(&qkv)]));
+        let lse = Sample { ty: lse, fill: Fill::Uniform(2.0, 4.0) };
+        cases.push(Case::new(AttentionGrad(op), vec![of(&qkv), of(&out), lse, of(&out)]));
+    }
+    cases
 }
 
 /// Largest figures of an entry's variants.
@@ -48,7 +72,7 @@ fn main() -> Result<(), String> {
     );
     let mut kernels = vec![];
     let mut seen = HashSet::new();
-    for launch in Op::all_cases().iter().flat_map(launches) {
+    for launch in Op::all_cases().iter().chain(&models()).flat_map(launches) {
         let kernel = Kernel::of(&launch)?;
         if seen.insert(kernel.clone()) {
             kernels.push(kernel);

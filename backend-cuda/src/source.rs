@@ -18,12 +18,21 @@ const KERNELS: &[(&str, &str)] = &[
     ("layout", include_str!("../../kernels/layout.cu")),
     ("map", include_str!("../../kernels/map.cu")),
     ("matmul", include_str!("../../kernels/matmul.cu")),
+    ("matmul_mma", include_str!("../../kernels/matmul_mma.cu")),
     ("norm", include_str!("../../kernels/norm.cu")),
     ("quant", include_str!("../../kernels/quant.cu")),
     ("reduce", include_str!("../../kernels/reduce.cu")),
     ("rope", include_str!("../../kernels/rope.cu")),
     ("softmax", include_str!("../../kernels/softmax.cu")),
 ];
+
+/// Kernels that build on another's file.
+const AFTER: &[(&str, &str)] = &[("matmul_mma", "matmul")];
+
+fn find(stem: &str) -> Result<&'static str, String> {
+    let found = KERNELS.iter().find(|(name, _)| *name == stem);
+    found.map(|&(_, text)| text).ok_or_else(|| format!("there is no {stem}.cu"))
+}
 
 /// What comes before every kernel, in the order in which each needs the ones before.
 const SHARED: &[(&str, &str)] = &[
@@ -86,17 +95,19 @@ impl Kernel {
     /// # Errors
     /// In words, where there's no such kernel file, or a tensor of a dtype that kernels don't store.
     pub fn of(launch: &Launch) -> Result<Self, String> {
-        let file = KERNELS.iter().find(|(stem, _)| *stem == launch.kernel);
-        let (stem, file) = file.ok_or_else(|| format!("there is no {}.cu", launch.kernel))?;
-        let kernel = Self::with_file(launch, &format!("{stem}.cu"), file)?;
-        Ok(kernel)
+        let before = AFTER.iter().find(|(stem, _)| *stem == launch.kernel);
+        let mut files = vec![];
+        for stem in before.map(|(_, before)| *before).into_iter().chain([launch.kernel]) {
+            files.push((format!("{stem}.cu"), find(stem)?));
+        }
+        Self::with_files(launch, &files)
     }
 
-    /// The kernel of a launch, with this text for its file.
+    /// The kernel of a launch, with these files' names and texts.
     ///
     /// # Errors
     /// In words, where a tensor has a dtype that kernels don't store.
-    pub fn with_file(launch: &Launch, name: &str, file: &str) -> Result<Self, String> {
+    pub fn with_files(launch: &Launch, files: &[(String, &str)]) -> Result<Self, String> {
         let mut text = String::new();
         line(&mut text, format_args!("constexpr unsigned WORKGROUP = {};", launch.workgroup));
         for (name, value) in &launch.constants {
@@ -125,8 +136,9 @@ impl Kernel {
         let sizes = format!("sizeof(Params) == {first} && sizeof(Args) == {bytes}");
         line(&mut text, format_args!("static_assert({sizes}, \"as the host writes them\");"));
         text += &launch.generated;
-        line(&mut text, format_args!("#line 1 \"{name}\""));
-        text += file;
+        for (name, content) in files {
+            file(&mut text, name, content);
+        }
         let label = format!("{}.{}", launch.kernel, launch.entry);
         Ok(Self { label, text, entry: launch.entry, threads: launch.workgroup, operands })
     }

@@ -17,7 +17,9 @@
 #define __device__ inline
 #define __shared__ static
 #define TR_HERE , unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()
-#define TR_HOLDS(index, count, verb) tr_holds(this, index, count, elements, WIDTH, verb, file, line)
+#define TR_HOLDS(index, count, verb) tr_holds(this, index, count, elements, verb, file, line)
+#define TR_ALIGNED(index) \
+    if (index % 4 != 0) tr_fail(file, line, "moves four from element %u, which is no multiple of four", index)
 
 struct TrIndex {
     unsigned x;
@@ -95,7 +97,8 @@ struct TrFiber {
 constexpr unsigned TR_WARP = 32;
 constexpr unsigned TR_MOST_THREADS = 1024;
 constexpr size_t TR_STACK = 128 << 10;
-constexpr size_t TR_MOST_NAMES = 64;
+// Most bytes that a lane gives to the others at once.
+constexpr size_t TR_EXCHANGE = 24;
 
 enum class TrState { Ready, AtWarp, AtBlock, Done };
 
@@ -128,7 +131,7 @@ struct TrLaunch {
     // Barriers passed so far, in all blocks, and those passed when this block began.
     unsigned long long epoch, first_epoch;
     // What lanes give each other, in turns: a lane may be one shuffle ahead.
-    unsigned long long exchange[TR_MOST_THREADS][2];
+    unsigned char exchange[TR_MOST_THREADS][2][TR_EXCHANGE];
     unsigned turn[TR_MOST_THREADS];
 };
 
@@ -166,16 +169,27 @@ inline void __syncthreads(unsigned line = __builtin_LINE(), const char *file = _
     tr_wait(TrState::AtBlock, line, file);
 }
 
+// Gives a value to the other lanes of the warp, once all have come. `of(lane)` is what lane number `lane` gave.
+template <class T> struct TrExchange {
+    unsigned turn;
+
+    TrExchange(const T &value, unsigned line, const char *file) : turn(tr.turn[threadIdx.x]++ & 1) {
+        static_assert(sizeof(T) <= TR_EXCHANGE);
+        memcpy(tr.exchange[threadIdx.x][turn], &value, sizeof(T));
+        tr_wait(TrState::AtWarp, line, file);
+    }
+
+    T of(unsigned lane) const {
+        T value;
+        memcpy(&value, tr.exchange[threadIdx.x / TR_WARP * TR_WARP + lane][turn], sizeof(T));
+        return value;
+    }
+};
+
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask, unsigned line = __builtin_LINE(),
                   const char *file = __builtin_FILE()) {
-    static_assert(sizeof(T) <= sizeof(unsigned long long));
-    const unsigned own = threadIdx.x;
-    const unsigned turn = tr.turn[own]++ & 1;
-    memcpy(&tr.exchange[own][turn], &value, sizeof(T));
-    tr_wait(TrState::AtWarp, line, file);
-    memcpy(&value, &tr.exchange[own ^ unsigned(mask)][turn], sizeof(T));
-    return value;
+    return TrExchange<T>(value, line, file).of(threadIdx.x % TR_WARP ^ unsigned(mask));
 }
 
 // Runs the threads of a warp until each has ended or waits for its block.
@@ -208,12 +222,15 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
     }
 }
 
+static void tr_forget_copies(unsigned thread);
+
 static void tr_run_block(unsigned shuffle) {
     tr.first_epoch = ++tr.epoch;
     for (unsigned i = 0; i < tr.threads; i++) {
         tr.thread[i].state = TrState::Ready;
         tr.thread[i].fiber.begin(tr.stacks + i * TR_STACK, TR_STACK, tr_run_thread);
         tr.turn[i] = 0;
+        tr_forget_copies(i);
     }
     const unsigned warps = (tr.threads + TR_WARP - 1) / TR_WARP;
     for (;;) {
@@ -274,8 +291,8 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
 // ---- Checked memory ----
 
 static void tr_holds(const void *tensor, unsigned long long index, unsigned count, unsigned long long elements,
-                     unsigned width, const char *verb, const char *file, unsigned line) {
-    if (index + count <= elements && (width == 1 || count < 4 || index % 4 == 0)) return;
+                     const char *verb, const char *file, unsigned line) {
+    if (index + count <= elements) return;
     const size_t offset = static_cast<const char *>(tensor) - static_cast<const char *>(tr.args);
     const char *name = "a tensor";
     for (unsigned i = 0; i < tr.operand_count; i++) {
@@ -350,6 +367,107 @@ template <class T, unsigned N> struct Shared {
 
     Element operator[](TrAt at) { return Element{*this, at}; }
 };
+
+// ---- Copies beside other work ----
+
+// Eight 16-bit elements.
+struct alignas(16) Chunk {
+    unsigned word[4];
+};
+
+// A copy to shared memory that has begun. It is made when it's waited for, so that who forgets to wait reads what was
+// there before.
+struct TrCopy {
+    void (*make)(const TrCopy &);
+    void *tile;
+    TrAt to;
+    Chunk value;
+    unsigned group;
+};
+
+constexpr unsigned TR_MOST_COPIES = 64;
+
+struct TrCopies {
+    alignas(TrCopy) unsigned char storage[TR_MOST_COPIES * sizeof(TrCopy)];
+    unsigned count, group;
+
+    TrCopy *list() { return reinterpret_cast<TrCopy *>(storage); }
+};
+
+static TrCopies tr_copies[TR_MOST_THREADS];
+
+static void tr_forget_copies(unsigned thread) { tr_copies[thread].count = 0; }
+
+template <unsigned N, class Stored>
+void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists) {
+    constexpr unsigned ELEMENTS = sizeof(Chunk) / sizeof(typename Stored::Element);
+    Chunk value{};
+    if (exists) {
+        if (from % ELEMENTS != 0) tr_fail(to.file, to.line, "copies eight from element %u, which is no multiple of eight", from);
+        tr_holds(&stored, from, ELEMENTS, stored.elements, "copies", to.file, to.line);
+        memcpy(&value, stored.data + from, sizeof value);
+    }
+    TrCopies &copies = tr_copies[threadIdx.x];
+    if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
+    const auto make = [](const TrCopy &copy) { static_cast<Shared<Chunk, N> *>(copy.tile)->write(copy.to, copy.value); };
+    copies.list()[copies.count++] = TrCopy{make, &tile, to, value, copies.group};
+}
+
+inline void tr_commit_copies() { tr_copies[threadIdx.x].group++; }
+
+template <unsigned NEWEST> void tr_wait_copies() {
+    TrCopies &copies = tr_copies[threadIdx.x];
+    unsigned left = 0;
+    for (unsigned i = 0; i < copies.count; i++) {
+        const TrCopy copy = copies.list()[i];
+        if (copy.group + NEWEST < copies.group) {
+            copy.make(copy);
+        } else {
+            copies.list()[left++] = copy;
+        }
+    }
+    copies.count = left;
+}
+
+// ---- Tensor cores, in the layouts of the PTX manual ----
+
+template <bool TURNED, unsigned N>
+void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, TrAt at) {
+    const TrExchange<Chunk> rows(tile.read(at), at.line, at.file);
+    const unsigned lane = threadIdx.x % TR_WARP;
+    for (unsigned matrix = 0; matrix < 4; matrix++) {
+        if (!TURNED) {
+            to[matrix] = rows.of(8 * matrix + lane / 4).word[lane % 4];
+            continue;
+        }
+        const auto element = [&](unsigned row) {
+            const unsigned word = rows.of(8 * matrix + row).word[lane / 4 / 2];
+            return lane / 4 % 2 == 0 ? word & 0xffffu : word >> 16;
+        };
+        to[matrix] = element(lane % 4 * 2) | element(lane % 4 * 2 + 1) << 16;
+    }
+}
+
+template <class T>
+void tr_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                     unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    struct Fragments {
+        unsigned a[4], b[2];
+    };
+    const TrExchange<Fragments> fragments({{a[0], a[1], a[2], a[3]}, {b0, b1}}, line, file);
+    const auto value = [](unsigned word, unsigned half) { return tr_value(T{(unsigned short)(word >> 16 * half)}); };
+    const unsigned lane = threadIdx.x % TR_WARP;
+    for (unsigned r = 0; r < 4; r++) {
+        const unsigned column = lane % 4 * 2 + r % 2;
+        float sum = 0.0f;
+        for (unsigned k = 0; k < 16; k++) {
+            const unsigned own_a = fragments.of(lane / 4 * 4 + k % 8 / 2).a[r / 2 + k / 8 * 2];
+            const unsigned own_b = fragments.of(column * 4 + k % 8 / 2).b[k / 8];
+            sum += value(own_a, k % 2) * value(own_b, k % 2);
+        }
+        sums[r] += sum;
+    }
+}
 
 // ---- Functions of the device ----
 

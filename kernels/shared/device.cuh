@@ -4,6 +4,7 @@
 // Accessors of tensors know where they're called, and that what they touch exists; a GPU checks neither.
 #define TR_HERE
 #define TR_HOLDS(index, count, verb)
+#define TR_ALIGNED(index)
 
 // An array that the threads of a block share: `__shared__ Shared<float, N> name;`.
 template <class T, unsigned N> struct Shared {
@@ -22,4 +23,68 @@ __device__ unsigned short tr_float_to_half(float value) {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
+}
+
+// Eight 16-bit elements, which copies and tensor cores move together.
+struct alignas(16) Chunk {
+    unsigned word[4];
+};
+
+template <unsigned N> __device__ unsigned tr_shared_address(Shared<Chunk, N> &tile, unsigned index) {
+    return unsigned(__cvta_generic_to_shared(&tile.data[index]));
+}
+
+// Begins to copy the eight elements of a tensor from `from` on, or zeros where they don't exist.
+template <unsigned N, class Stored>
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(tr_shared_address(tile, to)), "l"(__cvta_generic_to_global(stored.data + from)), "r"(exists ? 16 : 0)
+                 : "memory");
+}
+
+// Ends a group of copies.
+__device__ void tr_commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+// Waits for the thread's own copies, the newest N groups apart.
+template <unsigned N> __device__ void tr_wait_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+
+// Four matrices of 8 × 8, of which a lane of the warp names a row each. It gets elements 2·(lane % 4) and the next of row
+// lane / 4 of each; of column lane / 4 where TURNED.
+template <bool TURNED, unsigned N>
+__device__ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, unsigned index) {
+    const unsigned address = tr_shared_address(tile, index);
+    if (TURNED) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(address)
+                     : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(address)
+                     : "memory");
+    }
+}
+
+struct Bf16;
+struct F16;
+
+// sums += a · b on tensor cores: a is 16 × 16 by rows, b 16 × 8 by columns, in the layouts of mma.m16n8k16.
+template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
+
+template <>
+__device__ void tr_multiply_add<Bf16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ void tr_multiply_add<F16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

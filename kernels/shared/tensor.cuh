@@ -29,11 +29,17 @@ __device__ void tr_round(float x, Bf16 &to) { to.bits = tr_round_bf16(x); }
 __device__ void tr_round(float x, F16 &to) { to.bits = tr_float_to_half(x); }
 
 template <class T, unsigned WIDTH> struct Tensor {
+    using Element = T;
+
     T *data;
     unsigned long long elements;
 
     struct alignas(4 * sizeof(T)) Vector {
         T lane[4];
+    };
+
+    struct alignas(2 * sizeof(T)) Pair {
+        T lane[2];
     };
 
     // One element as it is stored.
@@ -62,6 +68,7 @@ template <class T, unsigned WIDTH> struct Tensor {
     __device__ Four load4(unsigned i TR_HERE) const {
         TR_HOLDS(i, 1, "reads");
         if (WIDTH == 4) {
+            TR_ALIGNED(i);
             const Vector v = *reinterpret_cast<const Vector *>(data + i);
             return Four{tr_value(v.lane[0]), tr_value(v.lane[1]), tr_value(v.lane[2]), tr_value(v.lane[3])};
         }
@@ -75,6 +82,7 @@ template <class T, unsigned WIDTH> struct Tensor {
     __device__ void store4(unsigned i, Four v, unsigned count TR_HERE) const {
         TR_HOLDS(i, count < 4 ? count : 4, "writes");
         if (WIDTH == 4 && count >= 4) {
+            TR_ALIGNED(i);
             Vector rounded;
             tr_round(v.x, rounded.lane[0]);
             tr_round(v.y, rounded.lane[1]);
@@ -87,5 +95,19 @@ template <class T, unsigned WIDTH> struct Tensor {
         if (count > 1) tr_round(v.y, data[i + 1]);
         if (count > 2) tr_round(v.z, data[i + 2]);
         if (count > 3) tr_round(v.w, data[i + 3]);
+    }
+
+    // The first `count` of two, from an even `i` on.
+    __device__ void store2(unsigned i, float x, float y, unsigned count TR_HERE) const {
+        TR_HOLDS(i, count < 2 ? count : 2, "writes");
+        if (WIDTH == 4 && count >= 2) {
+            Pair rounded;
+            tr_round(x, rounded.lane[0]);
+            tr_round(y, rounded.lane[1]);
+            *reinterpret_cast<Pair *>(data + i) = rounded;
+            return;
+        }
+        tr_round(x, data[i]);
+        if (count > 1) tr_round(y, data[i + 1]);
     }
 };

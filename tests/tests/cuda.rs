@@ -10,7 +10,7 @@ use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
 use tightrope_core::launch::{Launch, Limits, Place};
-use tightrope_core::ops::Case;
+use tightrope_core::ops::{Case, MatMul};
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
 fn cache() -> PathBuf {
@@ -36,6 +36,55 @@ fn check(mut backend: Cuda, cases: &[Case]) {
 #[test]
 fn kernels_match_the_references_emulated() {
     check(Cuda::new(Box::new(Emulated::new(cache(), 1))), &cases::all());
+}
+
+/// Products of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
+/// tile's path.
+fn tensor_core_cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for dtype in [DType::BF16, DType::F16] {
+        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
+        for (transpose_lhs, transpose_rhs) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let (b, m, n, k) = (2, 72, 136, 104);
+            let lhs = if transpose_lhs { [b, k, m] } else { [b, m, k] };
+            let rhs = if transpose_rhs { [b, n, k] } else { [b, k, n] };
+            let op = MatMul { batch: true, transpose_lhs, transpose_rhs, ..MatMul::new(dtype) };
+            cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
+            // Rows that fill no tile, and columns that don't come in pairs where rhs may have such.
+            let (m, n) = (if transpose_lhs { 8 } else { 5 }, if transpose_rhs { 33 } else { 40 });
+            let lhs = if transpose_lhs { [48, m] } else { [m, 48] };
+            let rhs = if transpose_rhs { [n, 48] } else { [48, n] };
+            let op = MatMul { transpose_lhs, transpose_rhs, ..MatMul::new(DType::F32) };
+            cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
+        }
+        let accumulate =
+            MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
+        cases.push(Case::new(
+            accumulate,
+            vec![of(&[1600, 24]), of(&[1600, 40]), cases::unit(&[24, 40])],
+        ));
+        let bias = vec![of(&[2, 65, 64]), of(&[72, 64]), of(&[72])];
+        cases.push(Case::new(MatMul::linear(true, dtype), bias));
+    }
+    cases.push(Case::new(
+        MatMul::linear(false, DType::BF16),
+        vec![
+            cases::floats(DType::BF16, &[2048, 32], -1.0, 1.0),
+            cases::floats(DType::BF16, &[2048, 32], -1.0, 1.0),
+        ],
+    ));
+    cases
+}
+
+#[test]
+fn tensor_cores_match_the_references_emulated() {
+    let cases = tensor_core_cases();
+    let on_tensor_cores =
+        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul_mma");
+    assert!(cases.iter().all(on_tensor_cores));
+    check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
 /// A machine without a GPU says what it lacks; one with a GPU runs everything on it.
@@ -94,7 +143,7 @@ fn verdict(text: &str, elements: u64) -> Result<(), String> {
     let launch = Launch::new("wrong", "entry", THREADS, 1)
         .bind("x", Place::input(0, &ty))
         .bind("y", Place::output(0, &ty));
-    let kernel = Kernel::with_file(&launch, "wrong.cu", text).unwrap();
+    let kernel = Kernel::with_files(&launch, &[("wrong.cu".into(), text)]).unwrap();
     let mut driver = Emulated::new(cache(), 7);
     let address = driver.allocate(8 * elements).unwrap();
     let loaded = driver.load(&[kernel]).map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Matrices;
+use crate::dialect::Dialect;
 use crate::launch::{Launch, Launches, Limits, Place};
 use crate::types::DType;
 
@@ -64,7 +65,11 @@ impl Stored {
 
     /// Whether all stored rows begin at multiples of four elements.
     fn in_fours(&self) -> bool {
-        [self.first, self.row, self.stride].iter().all(|offset| offset.is_multiple_of(4))
+        self.in_multiples(4)
+    }
+
+    fn in_multiples(&self, of: u64) -> bool {
+        [self.first, self.row, self.stride].iter().all(|offset| offset.is_multiple_of(of))
     }
 }
 
@@ -109,6 +114,13 @@ const ENOUGH_GROUPS: u64 = 256;
 const SMALLEST_SLICE: u64 = 512;
 const SLICE_BYTES: u64 = 16 << 20;
 
+/// Tiles of products on tensor cores, by edge: the large one where that keeps a GPU busy. What their threads do with
+/// summed indices, and the elements that move together.
+const TENSOR_EDGES: [u32; 2] = [128, 64];
+const TENSOR_K: u32 = 32;
+const TENSOR_THREADS: u32 = 128;
+const TENSOR_CHUNK: u64 = 8;
+
 /// Threads of a workgroup that adds slices.
 const ADD_THREADS: u32 = 64;
 
@@ -124,6 +136,20 @@ impl Product {
     /// Whether several launches add to the same sums.
     pub fn cuts_sum(&self, limits: &Limits) -> bool {
         self.out.place.dtype != DType::F32 && self.step_k(limits) < self.extents.k as u64
+    }
+
+    /// Whether tensor cores multiply the operands: both are stored in the same 16 bits, in rows that move eight
+    /// elements at a time.
+    fn suits_tensor_cores(&self, limits: &Limits) -> bool {
+        let Matrices { m, n, k, .. } = self.extents;
+        let inner =
+            [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
+        let dtype = self.lhs.place.dtype;
+        limits.dialect == Dialect::Cuda
+            && matches!(dtype, DType::BF16 | DType::F16)
+            && self.rhs.place.dtype == dtype
+            && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(TENSOR_CHUNK))
+            && inner.iter().all(|&extent| (extent as u64).is_multiple_of(TENSOR_CHUNK))
     }
 
     /// Appends the launches.
@@ -193,6 +219,7 @@ struct Part {
 
 /// A kernel and the shape of its tiles.
 struct Shape {
+    kernel: &'static str,
     entry: &'static str,
     threads: u32,
     tile: [u32; 3],
@@ -200,17 +227,32 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(limits: &Limits, m: usize, in_order: bool) -> Self {
+    fn new(limits: &Limits, product: &Product) -> Self {
         let tile = limits.tile;
-        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !in_order {
+        let Matrices { batch, m, n, .. } = product.extents;
+        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !product.in_order {
             return Self {
+                kernel: "matmul",
                 entry: "narrow",
                 threads: NARROW_THREADS,
                 tile: [BLOCK as u32, NARROW_COLUMNS, BLOCK as u32],
                 own: [BLOCK as u32; 2],
             };
         }
+        if product.suits_tensor_cores(limits) {
+            let tiles = |edge: u32| batch * m.div_ceil(edge as usize) * n.div_ceil(edge as usize);
+            let [large, small] = TENSOR_EDGES;
+            let edge = if tiles(large) as u64 >= ENOUGH_GROUPS { large } else { small };
+            return Self {
+                kernel: "matmul_mma",
+                entry: "mma",
+                threads: TENSOR_THREADS,
+                tile: [edge, edge, TENSOR_K],
+                own: [BLOCK as u32; 2],
+            };
+        }
         Self {
+            kernel: "matmul",
             entry: tile.entry,
             threads: tile.threads(),
             tile: [tile.m, tile.n, tile.k],
@@ -222,10 +264,10 @@ impl Shape {
 impl Part {
     fn push_whole(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.product.extents;
-        let shape = Shape::new(limits, m, self.product.in_order);
+        let shape = Shape::new(limits, &self.product);
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
-        let slices = if shape.entry == "tiled" && !self.product.in_order {
+        let slices = if matches!(shape.entry, "tiled" | "mma") && !self.product.in_order {
             let room = SLICE_BYTES.min(limits.binding_bytes) / (outputs * 4).max(1);
             (ENOUGH_GROUPS / (tiles as u64).max(1)).min(k as u64 / SMALLEST_SLICE).min(room)
         } else {
@@ -247,7 +289,7 @@ impl Part {
         let added = Product { lhs: sums, rhs: sums, ..self.product };
         let blocks = (batch * m) as u64 * (n as u64).div_ceil(BLOCK);
         let threads = ADD_THREADS.min(limits.workgroup);
-        let adds = Shape { entry: "add_slices", threads, ..shape };
+        let adds = Shape { kernel: "matmul", entry: "add_slices", threads, ..shape };
         let groups = blocks.div_ceil(threads.into());
         let added = Self { product: added, first_column: self.first_column };
         launches.push(added.with_groups(&adds, groups, slices).costing(slices * outputs));
@@ -271,7 +313,7 @@ impl Part {
         // What a kernel names and doesn't read is bound as rhs, which takes no further binding.
         let (bias_place, bias_fours) =
             bias.map_or((rhs.place, rhs.in_fours()), |place| (place, bias_in_fours));
-        Launch::new("matmul", shape.entry, shape.threads, groups)
+        Launch::new(shape.kernel, shape.entry, shape.threads, groups)
             .constant("TILE_M", shape.tile[0])
             .constant("TILE_N", shape.tile[1])
             .constant("TILE_K", shape.tile[2])

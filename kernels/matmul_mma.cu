@@ -1,0 +1,153 @@
+// Matrix products of 16-bit operands on tensor cores; comes after matmul.cu, whose corner it takes.
+//
+// A block makes TILE_M × TILE_N with four warps, a quarter each. Tiles of TILE_K summed indices pass through shared memory
+// in STAGES turns: while one is multiplied, the copies of the next ones are on their way. Shared memory is in chunks of
+// eight elements, 16 bytes. A tile keeps the order in which its operand is stored, and `ldmatrix` turns it where that isn't
+// the order of the product; chunks are swizzled, so that the eight that it reads at once lie in different banks. Bound by
+// arithmetic.
+//
+// Stored rows begin at multiples of eight elements, and their extents are such. What lies outside is zero in shared memory.
+
+using Element = decltype(Args::lhs)::Element;
+
+constexpr unsigned STAGES = 3;
+constexpr unsigned CHUNK = 8;
+constexpr unsigned WARPS_M = 2;
+constexpr unsigned WARPS_N = 2;
+// Rows and columns of a warp's part, and what one instruction makes of it.
+constexpr unsigned PART_M = TILE_M / WARPS_M;
+constexpr unsigned PART_N = TILE_N / WARPS_N;
+constexpr unsigned MMA_M = 16;
+constexpr unsigned MMA_N = 8;
+constexpr unsigned MMA_K = 16;
+
+// A tile of an operand. ALONG_K: its rows are EXTENT rows or columns of the product, and go along K; otherwise they are
+// summed indices.
+template <bool ALONG_K, unsigned EXTENT> struct Staged {
+    static constexpr unsigned PER_ROW = (ALONG_K ? TILE_K : EXTENT) / CHUNK;
+    static constexpr unsigned CHUNKS = TILE_K * EXTENT / CHUNK;
+
+    // Place of a chunk of a row.
+    static __device__ unsigned place(unsigned row, unsigned chunk) {
+        // As many rows as one pass over all banks holds.
+        constexpr unsigned ROWS = PER_ROW < CHUNK ? CHUNK / PER_ROW : 1;
+        return row * PER_ROW + (chunk ^ (row / ROWS % (PER_ROW < CHUNK ? PER_ROW : CHUNK)));
+    }
+
+    // Begins to copy a tile from `extent` on along the product and `k` on along K.
+    template <class Tiles, class Stored>
+    static __device__ void copy(Tiles &tiles, unsigned to, const Stored &stored, unsigned first, unsigned stride,
+                                unsigned extent, unsigned extent_end, unsigned k, unsigned k_end) {
+        for (unsigned i = threadIdx.x; i < CHUNKS; i += WORKGROUP) {
+            const unsigned row = i / PER_ROW;
+            const unsigned chunk = i % PER_ROW;
+            const unsigned outer = (ALONG_K ? extent : k) + row;
+            const unsigned inner = (ALONG_K ? k : extent) + CHUNK * chunk;
+            const bool exists = outer < (ALONG_K ? extent_end : k_end) && inner < (ALONG_K ? k_end : extent_end);
+            tr_copy_async(tiles, to + place(row, chunk), stored, exists ? first + outer * stride + inner : 0, exists);
+        }
+    }
+
+    // Four matrices of 8 × 8 from `extent` and `k` on: a lane gets two neighbours along K of each. The second lies 8
+    // further along K where K_FIRST and along the product otherwise, the third the other way, the fourth both.
+    template <bool K_FIRST, class Tiles>
+    static __device__ void load(unsigned (&fragment)[4], Tiles &tiles, unsigned from, unsigned extent, unsigned k) {
+        const unsigned lane = threadIdx.x % WARP;
+        const unsigned matrix = lane / 8;
+        const unsigned along_k = k + 8 * (K_FIRST ? matrix % 2 : matrix / 2);
+        const unsigned along = extent + 8 * (K_FIRST ? matrix / 2 : matrix % 2);
+        const unsigned row = (ALONG_K ? along : along_k) + lane % 8;
+        const unsigned chunk = (ALONG_K ? along_k : along) / CHUNK;
+        tr_load_matrices<!ALONG_K>(fragment, tiles, from + place(row, chunk));
+    }
+};
+
+using Left = Staged<!LHS_TRANSPOSED, TILE_M>;
+using Right = Staged<RHS_TRANSPOSED, TILE_N>;
+
+__shared__ Shared<Chunk, STAGES * Left::CHUNKS> left;
+__shared__ Shared<Chunk, STAGES * Right::CHUNKS> right;
+
+__device__ void mma(const Args &args) {
+    const Corner at = corner(args);
+    const unsigned warp = threadIdx.x / WARP;
+    const unsigned row_of_warp = warp / WARPS_N * PART_M;
+    const unsigned column_of_warp = warp % WARPS_N * PART_N;
+    // A lane has two neighbouring columns of two rows of each.
+    const unsigned own_row = at.row + row_of_warp + threadIdx.x % WARP / 4;
+    const unsigned own_column = at.column + column_of_warp + threadIdx.x % 4 * 2;
+    float sums[PART_M / MMA_M][PART_N / MMA_N][4];
+#pragma unroll
+    for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+#pragma unroll
+        for (unsigned j = 0; j < PART_N / MMA_N; j++) {
+#pragma unroll
+            for (unsigned r = 0; r < 4; r++) {
+                const unsigned row = own_row + i * MMA_M + r / 2 * 8;
+                const unsigned column = own_column + j * MMA_N + r % 2;
+                const bool added = ACCUMULATE && row < args.m && column < args.n;
+                sums[i][j][r] = added ? args.out.load(at.out + row * args.out_row + column) : 0.0f;
+            }
+        }
+    }
+    const auto copy = [&](unsigned k, unsigned stage) {
+        if (k < at.end) {
+            Left::copy(left, stage * Left::CHUNKS, args.lhs, at.lhs, args.lhs_row, at.row, args.m, k, at.end);
+            Right::copy(right, stage * Right::CHUNKS, args.rhs, at.rhs, args.rhs_row, at.column, args.n, k, at.end);
+        }
+        tr_commit_copies();
+    };
+    for (unsigned stage = 0; stage + 1 < STAGES; stage++) {
+        copy(at.k + stage * TILE_K, stage);
+    }
+    unsigned stage = 0;
+    for (unsigned k = at.k; k < at.end; k += TILE_K) {
+        // All but the newest have come; and all threads are done with the tile that the next copies replace.
+        tr_wait_copies<STAGES - 2>();
+        __syncthreads();
+        copy(k + (STAGES - 1) * TILE_K, (stage + STAGES - 1) % STAGES);
+#pragma unroll
+        for (unsigned l = 0; l < TILE_K; l += MMA_K) {
+            unsigned rows[PART_M / MMA_M][4];
+            unsigned columns[PART_N / (2 * MMA_N)][4];
+#pragma unroll
+            for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+                Left::load<false>(rows[i], left, stage * Left::CHUNKS, row_of_warp + i * MMA_M, l);
+            }
+#pragma unroll
+            for (unsigned j = 0; j < PART_N / (2 * MMA_N); j++) {
+                Right::load<true>(columns[j], right, stage * Right::CHUNKS, column_of_warp + j * 2 * MMA_N, l);
+            }
+#pragma unroll
+            for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+#pragma unroll
+                for (unsigned j = 0; j < PART_N / MMA_N; j++) {
+                    const unsigned first = j % 2 * 2;
+                    tr_multiply_add<Element>(sums[i][j], rows[i], columns[j / 2][first], columns[j / 2][first + 1]);
+                }
+            }
+        }
+        stage = (stage + 1) % STAGES;
+    }
+#pragma unroll
+    for (unsigned j = 0; j < PART_N / MMA_N; j++) {
+        const unsigned column = own_column + j * MMA_N;
+        if (column >= args.n) {
+            continue;
+        }
+        const unsigned count = args.n - column;
+        const float bias = BIAS ? args.bias.load(args.bias_first + column) : 0.0f;
+        const float next_bias = BIAS && count > 1 ? args.bias.load(args.bias_first + column + 1) : 0.0f;
+#pragma unroll
+        for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+#pragma unroll
+            for (unsigned half = 0; half < 2; half++) {
+                const unsigned row = own_row + i * MMA_M + half * 8;
+                if (row < args.m) {
+                    const unsigned to = at.out + row * args.out_row + column;
+                    args.out.store2(to, sums[i][j][2 * half] + bias, sums[i][j][2 * half + 1] + next_bias, count);
+                }
+            }
+        }
+    }
+}
