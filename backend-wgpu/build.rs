@@ -7,6 +7,8 @@ use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
 use tightrope_core::{Op, Rule, Type};
 
+#[path = "src/reachable.rs"]
+mod reachable;
 #[path = "src/source.rs"]
 mod source;
 #[path = "src/tiles.rs"]
@@ -14,17 +16,19 @@ mod tiles;
 
 fn main() {
     println!("cargo::rerun-if-changed=../shaders");
-    println!("cargo::rerun-if-changed=src/source.rs");
+    for file in ["reachable", "source", "tiles"] {
+        println!("cargo::rerun-if-changed=src/{file}.rs");
+    }
     let mut seen = std::collections::HashSet::new();
-    for tile in tiles::CANDIDATES {
-        let limits = Limits { tile: *tile, ..tiles::smallest_limits(Dialect::Wgsl) };
+    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
         for case in Op::all_cases() {
             for launch in launches(&case, &limits) {
                 // In the worst case every operand has a binding of its own.
                 let bindings: Vec<usize> = (0..launch.operands.len()).collect();
-                let text = source::assemble(&launch, &bindings).unwrap_or_else(|e| panic!("{e}"));
-                if seen.insert(text.clone()) {
-                    validate(&launch, &text);
+                let text = source::assemble(&launch, &bindings, limits.native_f16)
+                    .unwrap_or_else(|e| panic!("{e}"));
+                if seen.insert((launch.entry, text.clone())) {
+                    validate(&launch, &text, &limits);
                 }
             }
         }
@@ -39,12 +43,21 @@ fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
     case.op.launch(limits, &inputs, &outputs).map_or(vec![], |launches| launches.list)
 }
 
-fn validate(launch: &Launch, text: &str) {
+/// What a device has that such launches are made for. WebGPU has the functions that convert two halves of a word; only
+/// some of naga's other targets lack them.
+fn capabilities(limits: &Limits) -> Capabilities {
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SUBGROUP, limits.subgroup.is_some());
+    capabilities.set(Capabilities::SHADER_FLOAT16, limits.native_f16);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, limits.cooperative.is_some());
+    capabilities
+}
+
+fn validate(launch: &Launch, text: &str, limits: &Limits) {
     let place = format!("{}.wgsl, {}", launch.kernel, launch.entry);
     let module = naga::front::wgsl::parse_str(text)
         .unwrap_or_else(|error| panic!("{place}: {}", error.emit_to_string(text)));
-    // WebGPU has the functions that convert two halves of a word; only some of naga's other targets lack them.
-    Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32)
+    Validator::new(ValidationFlags::all(), capabilities(limits))
         .validate(&module)
         .unwrap_or_else(|error| panic!("{place}: {}", error.emit_to_string(text)));
     assert!(

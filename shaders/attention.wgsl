@@ -1,8 +1,5 @@
-// Causal attention. Scores are made in tiles of ROWS by ROWS and never stored; see ops/attention.rs for the formulas.
-//
-// Packed projections (B, T, PACKED): HEADS queries, KV_HEADS keys, KV_HEADS values of HEAD_DIM channels a row.
-// `statistics` holds numbers of all sequences, also where a launch makes `sequences` of them from `first` on: the logs
-// of normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2: `params.scale2` is log2(e)/√HEAD_DIM.
+// Causal attention. Scores are made in tiles of ROWS by ROWS and never stored. The layout of the tensors and the
+// names of their parts are in shared/heads.wgsl.
 //
 // forward, grad_queries, grad_keys: a workgroup makes the ROWS rows of one head that it owns (queries, or keys in
 // grad_keys) and goes over the other rows that attend or are attended to, ROWS at a time. Its threads form a square of
@@ -11,58 +8,6 @@
 // memory, ROWS·(2·(SLICE + 1) + LANES + 1)·16 bytes, doesn't depend on the head's width. Bound by arithmetic:
 // 64 multiply-adds for 8 reads of four numbers from workgroup memory; a row of `own`, `other` and `weights` is padded
 // by one vector, so that neighbouring threads read different banks.
-
-const FOURS: u32 = (HEAD_DIM + 3u) / 4u;
-const GROUP: u32 = HEADS / KV_HEADS;
-const PACKED: u32 = (HEADS + 2u * KV_HEADS) * HEAD_DIM;
-const LOWEST: f32 = -3.4e38;
-const LN_2: f32 = 0.6931471805599453;
-const LOG2_E: f32 = 1.4426950408889634;
-
-fn query_column(head: u32) -> u32 {
-    return head * HEAD_DIM;
-}
-
-fn key_column(kv_head: u32) -> u32 {
-    return (HEADS + kv_head) * HEAD_DIM;
-}
-
-fn value_column(kv_head: u32) -> u32 {
-    return (HEADS + KV_HEADS + kv_head) * HEAD_DIM;
-}
-
-// Zeroes what four channels from vector `four` of a head on have past its end.
-fn within_head(v: vec4<f32>, four: u32) -> vec4<f32> {
-    if (HEAD_DIM % 4u == 0u) {
-        return v;
-    }
-    return select(vec4<f32>(), v, vec4<u32>(0u, 1u, 2u, 3u) + 4u * four < vec4<u32>(HEAD_DIM));
-}
-
-fn packed_four(batch: u32, row: u32, column: u32, four: u32) -> vec4<f32> {
-    let at = (batch * params.time + row) * PACKED + column + 4u * four;
-    return within_head(load4_qkv(at), four);
-}
-
-fn out_index(batch: u32, row: u32, head: u32) -> u32 {
-    return ((batch * params.time + row) * HEADS + head) * HEAD_DIM;
-}
-
-fn dout_four(batch: u32, row: u32, head: u32, four: u32) -> vec4<f32> {
-    return within_head(load4_dout(out_index(batch, row, head) + 4u * four), four);
-}
-
-// The log of a query's normaliser.
-fn lse_index(batch: u32, head: u32, row: u32) -> u32 {
-    return ((params.first + batch) * HEADS + head) * params.time + row;
-}
-
-// What the gradient of a query's scores subtracts.
-fn delta_index(batch: u32, head: u32, row: u32) -> u32 {
-    return params.deltas + lse_index(batch, head, row);
-}
-
-// ---- Tiles of rows ----
 
 const LANES: u32 = ROWS / 4u;
 const SLICE: u32 = min(LANES, FOURS);
@@ -91,25 +36,34 @@ fn stage(i: u32, v: vec4<f32>, into_own: bool) {
     }
 }
 
-fn stage_packed(thread: u32, batch: u32, first: u32, column: u32, slice: u32, into_own: bool) {
-    for (var i = thread; i < ROWS * SLICE; i += WORKGROUP) {
-        let row = first + i / SLICE;
-        let four = slice * SLICE + i % SLICE;
-        var v = vec4<f32>();
-        if (row < params.time && four < FOURS) {
-            v = packed_four(batch, row, column, four);
-        }
-        stage(i, v, into_own);
-    }
+// Rows of vectors: the first from element `at` of dout or of qkv on, and one every `pitch` elements.
+struct Rows {
+    at: u32,
+    pitch: u32,
+    of_dout: bool,
 }
 
-fn stage_dout(thread: u32, batch: u32, first: u32, head: u32, slice: u32, into_own: bool) {
+fn packed_rows(batch: u32, column: u32) -> Rows {
+    return Rows(packed_index(batch, 0u, column), PACKED, false);
+}
+
+fn dout_rows(batch: u32, head: u32) -> Rows {
+    return Rows(out_index(batch, 0u, head), HEADS * HEAD_DIM, true);
+}
+
+// Stages a slice of the ROWS rows from `first` on.
+fn stage_rows(thread: u32, rows: Rows, first: u32, slice: u32, into_own: bool) {
     for (var i = thread; i < ROWS * SLICE; i += WORKGROUP) {
         let row = first + i / SLICE;
         let four = slice * SLICE + i % SLICE;
         var v = vec4<f32>();
         if (row < params.time && four < FOURS) {
-            v = dout_four(batch, row, head, four);
+            let at = rows.at + row * rows.pitch + 4u * four;
+            if (rows.of_dout) {
+                v = within_head(load4_dout(at), four);
+            } else {
+                v = within_head(load4_qkv(at), four);
+            }
         }
         stage(i, v, into_own);
     }
@@ -148,6 +102,20 @@ fn multiply(thread: u32) {
     products[1] = p1;
     products[2] = p2;
     products[3] = p3;
+}
+
+// The products of ROWS own rows with ROWS other rows. Own rows that are staged already stay where `keep_own`.
+fn multiply_rows(thread: u32, own_rows: Rows, own_first: u32, other_rows: Rows, other_first: u32, keep_own: bool) {
+    clear_products();
+    for (var slice = 0u; slice < SLICES; slice++) {
+        workgroupBarrier();
+        if (!keep_own) {
+            stage_rows(thread, own_rows, own_first, slice, true);
+        }
+        stage_rows(thread, other_rows, other_first, slice, false);
+        workgroupBarrier();
+        multiply(thread);
+    }
 }
 
 fn store_weights(thread: u32, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>, w3: vec4<f32>) {
@@ -189,23 +157,20 @@ fn accumulate(thread: u32, at: u32) {
     sums[at + 3u] = s3;
 }
 
+// Adds weights times ROWS other rows to the sums from `at` on.
+fn accumulate_rows(thread: u32, rows: Rows, first: u32, at: u32) {
+    for (var slice = 0u; slice < SLICES; slice++) {
+        workgroupBarrier();
+        stage_rows(thread, rows, first, slice, false);
+        workgroupBarrier();
+        accumulate(thread, at + 4u * slice);
+    }
+}
+
 fn clear_sums() {
     for (var i = 0u; i < 8u * SLICES; i++) {
         sums[i] = vec4<f32>();
     }
-}
-
-// The workgroup's sequence, head of `heads`, and first own row.
-struct Tile {
-    batch: u32,
-    head: u32,
-    first: u32,
-}
-
-fn tile(group: u32, heads: u32) -> Tile {
-    let tiles = (params.time + ROWS - 1u) / ROWS;
-    let of_batch = group / tiles;
-    return Tile(of_batch / heads, of_batch % heads, (group % tiles) * ROWS);
 }
 
 fn store_rows(thread: u32, at: Tile, column: u32, from_sum: u32, factor: f32) {
@@ -214,7 +179,7 @@ fn store_rows(thread: u32, at: Tile, column: u32, from_sum: u32, factor: f32) {
         for (var r = 0u; r < 4u; r++) {
             let row = at.first + 4u * (thread / LANES) + r;
             if (row < params.time && thread % LANES < SLICE && four < FOURS) {
-                let index = (at.batch * params.time + row) * PACKED + column + 4u * four;
+                let index = packed_index(at.batch, row, column) + 4u * four;
                 store4_out(index, sums[from_sum + 4u * slice + r] * factor, min(4u, HEAD_DIM - 4u * four));
             }
         }
@@ -230,8 +195,10 @@ fn forward(
     if (tr_outside(id, grid)) {
         return;
     }
-    let at = tile(tr_group(id, grid), HEADS);
-    let kv_head = at.head / GROUP;
+    let at = tile_of(tr_group(id, grid), HEADS, ROWS);
+    let queries = packed_rows(at.batch, query_column(at.head));
+    let keys = packed_rows(at.batch, key_column(at.head / GROUP));
+    let values = packed_rows(at.batch, value_column(at.head / GROUP));
     let query = at.first + 4u * (thread / LANES);
     var highest = vec4<f32>(LOWEST);
     // Of the thread's own columns; all threads of a row rescale by the same factors.
@@ -239,16 +206,8 @@ fn forward(
     clear_sums();
     let end = min(at.first + ROWS, params.time);
     for (var first = 0u; first < end; first += ROWS) {
-        clear_products();
-        for (var slice = 0u; slice < SLICES; slice++) {
-            workgroupBarrier();
-            if (SLICES > 1u || first == 0u) {
-                stage_packed(thread, at.batch, at.first, query_column(at.head), slice, true);
-            }
-            stage_packed(thread, at.batch, first, key_column(kv_head), slice, false);
-            workgroupBarrier();
-            multiply(thread);
-        }
+        // One slice of queries stays staged for all keys.
+        multiply_rows(thread, queries, at.first, keys, first, SLICES == 1u && first > 0u);
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
         let low = vec4<f32>(LOWEST);
         let s0 = select(low, products[0] * params.scale2, key <= vec4<u32>(query));
@@ -275,15 +234,10 @@ fn forward(
         let one = vec4<f32>(1.0);
         total = total * factor + vec4<f32>(dot(w0, one), dot(w1, one), dot(w2, one), dot(w3, one));
         store_weights(thread, w0, w1, w2, w3);
-        for (var slice = 0u; slice < SLICES; slice++) {
-            for (var r = 0u; r < 4u; r++) {
-                sums[4u * slice + r] *= factor[r];
-            }
-            workgroupBarrier();
-            stage_packed(thread, at.batch, first, value_column(kv_head), slice, false);
-            workgroupBarrier();
-            accumulate(thread, 4u * slice);
+        for (var i = 0u; i < 4u * SLICES; i++) {
+            sums[i] *= factor[i % 4u];
         }
+        accumulate_rows(thread, values, first, 0u);
     }
     workgroupBarrier();
     largest[thread] = total;
@@ -349,36 +303,25 @@ fn grad_queries(
     if (tr_outside(id, grid)) {
         return;
     }
-    let at = tile(tr_group(id, grid), HEADS);
-    let kv_head = at.head / GROUP;
+    let at = tile_of(tr_group(id, grid), HEADS, ROWS);
+    let queries = packed_rows(at.batch, query_column(at.head));
+    let keys = packed_rows(at.batch, key_column(at.head / GROUP));
+    let values = packed_rows(at.batch, value_column(at.head / GROUP));
+    let douts = dout_rows(at.batch, at.head);
     let query = at.first + 4u * (thread / LANES);
-    let queries = query + vec4<u32>(0u, 1u, 2u, 3u);
-    let lse2 = statistics_from(lse_index(at.batch, at.head, 0u), queries) * LOG2_E;
-    let delta = statistics_from(delta_index(at.batch, at.head, 0u), queries);
+    let own_queries = query + vec4<u32>(0u, 1u, 2u, 3u);
+    let lse2 = statistics_from(lse_index(at.batch, at.head, 0u), own_queries) * LOG2_E;
+    let delta = statistics_from(delta_index(at.batch, at.head, 0u), own_queries);
     clear_sums();
     let end = min(at.first + ROWS, params.time);
     for (var first = 0u; first < end; first += ROWS) {
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
-        clear_products();
-        for (var slice = 0u; slice < SLICES; slice++) {
-            workgroupBarrier();
-            stage_packed(thread, at.batch, at.first, query_column(at.head), slice, true);
-            stage_packed(thread, at.batch, first, key_column(kv_head), slice, false);
-            workgroupBarrier();
-            multiply(thread);
-        }
+        multiply_rows(thread, queries, at.first, keys, first, false);
         let p0 = probability(products[0], vec4<f32>(lse2.x), key <= vec4<u32>(query));
         let p1 = probability(products[1], vec4<f32>(lse2.y), key <= vec4<u32>(query + 1u));
         let p2 = probability(products[2], vec4<f32>(lse2.z), key <= vec4<u32>(query + 2u));
         let p3 = probability(products[3], vec4<f32>(lse2.w), key <= vec4<u32>(query + 3u));
-        clear_products();
-        for (var slice = 0u; slice < SLICES; slice++) {
-            workgroupBarrier();
-            stage_dout(thread, at.batch, at.first, at.head, slice, true);
-            stage_packed(thread, at.batch, first, value_column(kv_head), slice, false);
-            workgroupBarrier();
-            multiply(thread);
-        }
+        multiply_rows(thread, douts, at.first, values, first, false);
         store_weights(
             thread,
             p0 * (products[0] - delta.x),
@@ -386,12 +329,7 @@ fn grad_queries(
             p2 * (products[2] - delta.z),
             p3 * (products[3] - delta.w),
         );
-        for (var slice = 0u; slice < SLICES; slice++) {
-            workgroupBarrier();
-            stage_packed(thread, at.batch, first, key_column(kv_head), slice, false);
-            workgroupBarrier();
-            accumulate(thread, 4u * slice);
-        }
+        accumulate_rows(thread, keys, first, 0u);
     }
     store_rows(thread, at, query_column(at.head), 0u, params.scale);
 }
@@ -405,22 +343,19 @@ fn grad_keys(
     if (tr_outside(id, grid)) {
         return;
     }
-    let at = tile(tr_group(id, grid), KV_HEADS);
+    let at = tile_of(tr_group(id, grid), KV_HEADS, ROWS);
+    let keys = packed_rows(at.batch, key_column(at.head));
+    let values = packed_rows(at.batch, value_column(at.head));
     let key = at.first + 4u * (thread / LANES);
     clear_sums();
     for (var head = at.head * GROUP; head < (at.head + 1u) * GROUP; head++) {
+        let queries = packed_rows(at.batch, query_column(head));
+        let douts = dout_rows(at.batch, head);
         for (var first = at.first; first < params.time; first += ROWS) {
             let query = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
             let lse2 = statistics_from(lse_index(at.batch, head, 0u), query) * LOG2_E;
             let delta = statistics_from(delta_index(at.batch, head, 0u), query);
-            clear_products();
-            for (var slice = 0u; slice < SLICES; slice++) {
-                workgroupBarrier();
-                stage_packed(thread, at.batch, at.first, key_column(at.head), slice, true);
-                stage_packed(thread, at.batch, first, query_column(head), slice, false);
-                workgroupBarrier();
-                multiply(thread);
-            }
+            multiply_rows(thread, keys, at.first, queries, first, false);
             let exists = query < vec4<u32>(params.time);
             let p0 = probability(products[0], lse2, (query >= vec4<u32>(key)) & exists);
             let p1 = probability(products[1], lse2, (query >= vec4<u32>(key + 1u)) & exists);
@@ -430,8 +365,8 @@ fn grad_keys(
             clear_products();
             for (var slice = 0u; slice < SLICES; slice++) {
                 workgroupBarrier();
-                stage_packed(thread, at.batch, at.first, value_column(at.head), slice, true);
-                stage_dout(thread, at.batch, first, head, slice, false);
+                stage_rows(thread, values, at.first, slice, true);
+                stage_rows(thread, douts, first, slice, false);
                 workgroupBarrier();
                 multiply(thread);
                 accumulate(thread, 4u * slice);
@@ -444,464 +379,9 @@ fn grad_keys(
                 p2 * (products[2] - delta),
                 p3 * (products[3] - delta),
             );
-            for (var slice = 0u; slice < SLICES; slice++) {
-                workgroupBarrier();
-                stage_packed(thread, at.batch, first, query_column(head), slice, false);
-                workgroupBarrier();
-                accumulate(thread, 4u * (SLICES + slice));
-            }
+            accumulate_rows(thread, queries, first, 4u * SLICES);
         }
     }
     store_rows(thread, at, value_column(at.head), 0u, 1.0);
     store_rows(thread, at, key_column(at.head), 4u * SLICES, params.scale);
-}
-
-// ---- Two rows a thread ----
-//
-// forward_direct, grad_queries_direct, grad_keys_direct: for processors that emulate a GPU. Barriers and workgroup
-// memory are slow there, a value that all threads read from one place costs some ten multiply-adds, and registers are
-// the thread's own stack. A thread makes two rows of one head (first + thread, and WORKGROUP below), with all channels
-// in registers, and the threads of a workgroup go over the other rows together. Bound by reading those: each vector is
-// used for both rows, which is 1.8 times as fast as for one. Matrices stand for 16 channels each, because these
-// compilers don't unroll loops over arrays.
-
-const BLOCKS: u32 = (FOURS + 3u) / 4u;
-
-struct Head {
-    b0: mat4x4<f32>,
-    b1: mat4x4<f32>,
-    b2: mat4x4<f32>,
-    b3: mat4x4<f32>,
-    b4: mat4x4<f32>,
-    b5: mat4x4<f32>,
-    b6: mat4x4<f32>,
-    b7: mat4x4<f32>,
-}
-
-fn qkv_or_zero(at: u32, four: u32) -> vec4<f32> {
-    if (four >= FOURS) {
-        return vec4<f32>();
-    }
-    return within_head(load4_qkv(at + 4u * four), four);
-}
-
-fn block_of_qkv(at: u32, block: u32) -> mat4x4<f32> {
-    let four = 4u * block;
-    return mat4x4<f32>(
-        qkv_or_zero(at, four),
-        qkv_or_zero(at, four + 1u),
-        qkv_or_zero(at, four + 2u),
-        qkv_or_zero(at, four + 3u),
-    );
-}
-
-fn head_of_qkv(at: u32) -> Head {
-    var head: Head;
-    head.b0 = block_of_qkv(at, 0u);
-    if (BLOCKS > 1u) { head.b1 = block_of_qkv(at, 1u); }
-    if (BLOCKS > 2u) { head.b2 = block_of_qkv(at, 2u); }
-    if (BLOCKS > 3u) { head.b3 = block_of_qkv(at, 3u); }
-    if (BLOCKS > 4u) { head.b4 = block_of_qkv(at, 4u); }
-    if (BLOCKS > 5u) { head.b5 = block_of_qkv(at, 5u); }
-    if (BLOCKS > 6u) { head.b6 = block_of_qkv(at, 6u); }
-    if (BLOCKS > 7u) { head.b7 = block_of_qkv(at, 7u); }
-    return head;
-}
-
-fn dout_or_zero(at: u32, four: u32) -> vec4<f32> {
-    if (four >= FOURS) {
-        return vec4<f32>();
-    }
-    return within_head(load4_dout(at + 4u * four), four);
-}
-
-fn block_of_dout(at: u32, block: u32) -> mat4x4<f32> {
-    let four = 4u * block;
-    return mat4x4<f32>(
-        dout_or_zero(at, four),
-        dout_or_zero(at, four + 1u),
-        dout_or_zero(at, four + 2u),
-        dout_or_zero(at, four + 3u),
-    );
-}
-
-fn head_of_dout(at: u32) -> Head {
-    var head: Head;
-    head.b0 = block_of_dout(at, 0u);
-    if (BLOCKS > 1u) { head.b1 = block_of_dout(at, 1u); }
-    if (BLOCKS > 2u) { head.b2 = block_of_dout(at, 2u); }
-    if (BLOCKS > 3u) { head.b3 = block_of_dout(at, 3u); }
-    if (BLOCKS > 4u) { head.b4 = block_of_dout(at, 4u); }
-    if (BLOCKS > 5u) { head.b5 = block_of_dout(at, 5u); }
-    if (BLOCKS > 6u) { head.b6 = block_of_dout(at, 6u); }
-    if (BLOCKS > 7u) { head.b7 = block_of_dout(at, 7u); }
-    return head;
-}
-
-fn dot_block(a: mat4x4<f32>, b: mat4x4<f32>) -> vec4<f32> {
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
-}
-
-fn dot_heads(a: ptr<function, Head>, b: ptr<function, Head>) -> f32 {
-    var sum = dot_block((*a).b0, (*b).b0);
-    if (BLOCKS > 1u) { sum += dot_block((*a).b1, (*b).b1); }
-    if (BLOCKS > 2u) { sum += dot_block((*a).b2, (*b).b2); }
-    if (BLOCKS > 3u) { sum += dot_block((*a).b3, (*b).b3); }
-    if (BLOCKS > 4u) { sum += dot_block((*a).b4, (*b).b4); }
-    if (BLOCKS > 5u) { sum += dot_block((*a).b5, (*b).b5); }
-    if (BLOCKS > 6u) { sum += dot_block((*a).b6, (*b).b6); }
-    if (BLOCKS > 7u) { sum += dot_block((*a).b7, (*b).b7); }
-    return (sum.x + sum.y) + (sum.z + sum.w);
-}
-
-fn add_head(sum: ptr<function, Head>, weight: f32, x: ptr<function, Head>) {
-    (*sum).b0 += (*x).b0 * weight;
-    if (BLOCKS > 1u) { (*sum).b1 += (*x).b1 * weight; }
-    if (BLOCKS > 2u) { (*sum).b2 += (*x).b2 * weight; }
-    if (BLOCKS > 3u) { (*sum).b3 += (*x).b3 * weight; }
-    if (BLOCKS > 4u) { (*sum).b4 += (*x).b4 * weight; }
-    if (BLOCKS > 5u) { (*sum).b5 += (*x).b5 * weight; }
-    if (BLOCKS > 6u) { (*sum).b6 += (*x).b6 * weight; }
-    if (BLOCKS > 7u) { (*sum).b7 += (*x).b7 * weight; }
-}
-
-fn scale_head(head: ptr<function, Head>, factor: f32) {
-    (*head).b0 *= factor;
-    if (BLOCKS > 1u) { (*head).b1 *= factor; }
-    if (BLOCKS > 2u) { (*head).b2 *= factor; }
-    if (BLOCKS > 3u) { (*head).b3 *= factor; }
-    if (BLOCKS > 4u) { (*head).b4 *= factor; }
-    if (BLOCKS > 5u) { (*head).b5 *= factor; }
-    if (BLOCKS > 6u) { (*head).b6 *= factor; }
-    if (BLOCKS > 7u) { (*head).b7 *= factor; }
-}
-
-fn store_four(at: u32, four: u32, v: vec4<f32>) {
-    if (four < FOURS) {
-        store4_out(at + 4u * four, v, min(4u, HEAD_DIM - 4u * four));
-    }
-}
-
-fn store_block(at: u32, block: u32, x: mat4x4<f32>) {
-    store_four(at, 4u * block, x[0]);
-    store_four(at, 4u * block + 1u, x[1]);
-    store_four(at, 4u * block + 2u, x[2]);
-    store_four(at, 4u * block + 3u, x[3]);
-}
-
-fn store_head(at: u32, head: ptr<function, Head>) {
-    store_block(at, 0u, (*head).b0);
-    if (BLOCKS > 1u) { store_block(at, 1u, (*head).b1); }
-    if (BLOCKS > 2u) { store_block(at, 2u, (*head).b2); }
-    if (BLOCKS > 3u) { store_block(at, 3u, (*head).b3); }
-    if (BLOCKS > 4u) { store_block(at, 4u, (*head).b4); }
-    if (BLOCKS > 5u) { store_block(at, 5u, (*head).b5); }
-    if (BLOCKS > 6u) { store_block(at, 6u, (*head).b6); }
-    if (BLOCKS > 7u) { store_block(at, 7u, (*head).b7); }
-}
-
-fn packed_index(batch: u32, row: u32, column: u32) -> u32 {
-    return (batch * params.time + row) * PACKED + column;
-}
-
-// The workgroup's sequence, head of `heads`, and first row of two a thread.
-fn strip(group: u32, heads: u32) -> Tile {
-    let strips = (params.time + 2u * WORKGROUP - 1u) / (2u * WORKGROUP);
-    let of_batch = group / strips;
-    return Tile(of_batch / heads, of_batch % heads, (group % strips) * 2u * WORKGROUP);
-}
-
-// Online softmax of one row: the largest score so far, and the sum of exponentials.
-struct Normaliser {
-    highest: f32,
-    total: f32,
-}
-
-// Takes four scores into the normaliser and the sum; gives their weights.
-fn weigh(
-    state: ptr<function, Normaliser>,
-    sum: ptr<function, Head>,
-    score: vec4<f32>,
-    attends: vec4<bool>,
-) -> vec4<f32> {
-    let seen = select(vec4<f32>(LOWEST), score, attends);
-    let raised = max((*state).highest, max(max(seen.x, seen.y), max(seen.z, seen.w)));
-    let factor = exp2((*state).highest - raised);
-    let weight = exp2(seen - raised);
-    (*state).highest = raised;
-    (*state).total = (*state).total * factor + ((weight.x + weight.y) + (weight.z + weight.w));
-    scale_head(sum, factor);
-    return weight;
-}
-
-fn store_query(at: Tile, row: u32, state: Normaliser, sum: ptr<function, Head>) {
-    if (row < params.time) {
-        store_statistics(lse_index(at.batch, at.head, row), state.highest * LN_2 + log(state.total));
-        scale_head(sum, 1.0 / state.total);
-        store_head(out_index(at.batch, row, at.head), sum);
-    }
-}
-
-@compute @workgroup_size(WORKGROUP)
-fn forward_direct(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    if (tr_outside(id, grid)) {
-        return;
-    }
-    let at = strip(tr_group(id, grid), HEADS);
-    let kv_head = at.head / GROUP;
-    let row = at.first + thread;
-    let below = row + WORKGROUP;
-    let last = params.time - 1u;
-    var query = head_of_qkv(packed_index(at.batch, min(row, last), query_column(at.head)));
-    scale_head(&query, params.scale2);
-    var query_below = head_of_qkv(packed_index(at.batch, min(below, last), query_column(at.head)));
-    scale_head(&query_below, params.scale2);
-    var sum: Head;
-    var sum_below: Head;
-    var state = Normaliser(LOWEST, 0.0);
-    var state_below = Normaliser(LOWEST, 0.0);
-    let end = min(at.first + 2u * WORKGROUP, params.time);
-    for (var first = 0u; first < end; first += 4u) {
-        let keys = min(first + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
-        var other = head_of_qkv(packed_index(at.batch, keys.x, key_column(kv_head)));
-        var score = vec4<f32>(dot_heads(&query, &other), 0.0, 0.0, 0.0);
-        var score_below = vec4<f32>(dot_heads(&query_below, &other), 0.0, 0.0, 0.0);
-        other = head_of_qkv(packed_index(at.batch, keys.y, key_column(kv_head)));
-        score.y = dot_heads(&query, &other);
-        score_below.y = dot_heads(&query_below, &other);
-        other = head_of_qkv(packed_index(at.batch, keys.z, key_column(kv_head)));
-        score.z = dot_heads(&query, &other);
-        score_below.z = dot_heads(&query_below, &other);
-        other = head_of_qkv(packed_index(at.batch, keys.w, key_column(kv_head)));
-        score.w = dot_heads(&query, &other);
-        score_below.w = dot_heads(&query_below, &other);
-        let key = first + vec4<u32>(0u, 1u, 2u, 3u);
-        let weight = weigh(&state, &sum, score, key <= vec4<u32>(row));
-        let weight_below = weigh(&state_below, &sum_below, score_below, key <= vec4<u32>(below));
-        other = head_of_qkv(packed_index(at.batch, keys.x, value_column(kv_head)));
-        add_head(&sum, weight.x, &other);
-        add_head(&sum_below, weight_below.x, &other);
-        other = head_of_qkv(packed_index(at.batch, keys.y, value_column(kv_head)));
-        add_head(&sum, weight.y, &other);
-        add_head(&sum_below, weight_below.y, &other);
-        other = head_of_qkv(packed_index(at.batch, keys.z, value_column(kv_head)));
-        add_head(&sum, weight.z, &other);
-        add_head(&sum_below, weight_below.z, &other);
-        other = head_of_qkv(packed_index(at.batch, keys.w, value_column(kv_head)));
-        add_head(&sum, weight.w, &other);
-        add_head(&sum_below, weight_below.w, &other);
-    }
-    store_query(at, row, state, &sum);
-    store_query(at, below, state_below, &sum_below);
-}
-
-@compute @workgroup_size(WORKGROUP)
-fn grad_queries_direct(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    if (tr_outside(id, grid)) {
-        return;
-    }
-    let at = strip(tr_group(id, grid), HEADS);
-    let kv_head = at.head / GROUP;
-    let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
-    let read = min(rows, vec2<u32>(params.time - 1u));
-    var query = head_of_qkv(packed_index(at.batch, read.x, query_column(at.head)));
-    scale_head(&query, params.scale2);
-    var query_below = head_of_qkv(packed_index(at.batch, read.y, query_column(at.head)));
-    scale_head(&query_below, params.scale2);
-    var dout = head_of_dout(out_index(at.batch, read.x, at.head));
-    var dout_below = head_of_dout(out_index(at.batch, read.y, at.head));
-    let of_lse = read + lse_index(at.batch, at.head, 0u);
-    let of_delta = read + delta_index(at.batch, at.head, 0u);
-    let lse2 = vec2<f32>(load_statistics(of_lse.x), load_statistics(of_lse.y)) * LOG2_E;
-    let delta = vec2<f32>(load_statistics(of_delta.x), load_statistics(of_delta.y));
-    var sum: Head;
-    var sum_below: Head;
-    let end = min(at.first + 2u * WORKGROUP, params.time);
-    for (var j = 0u; j < end; j++) {
-        var other = head_of_qkv(packed_index(at.batch, j, value_column(kv_head)));
-        let dp = vec2<f32>(dot_heads(&dout, &other), dot_heads(&dout_below, &other));
-        other = head_of_qkv(packed_index(at.batch, j, key_column(kv_head)));
-        let score = vec2<f32>(dot_heads(&query, &other), dot_heads(&query_below, &other));
-        let p = select(vec2<f32>(), exp2(score - lse2), vec2<u32>(j) <= rows);
-        let dscore = p * (dp - delta);
-        add_head(&sum, dscore.x, &other);
-        add_head(&sum_below, dscore.y, &other);
-    }
-    scale_head(&sum, params.scale);
-    scale_head(&sum_below, params.scale);
-    if (rows.x < params.time) {
-        store_head(packed_index(at.batch, rows.x, query_column(at.head)), &sum);
-    }
-    if (rows.y < params.time) {
-        store_head(packed_index(at.batch, rows.y, query_column(at.head)), &sum_below);
-    }
-}
-
-@compute @workgroup_size(WORKGROUP)
-fn grad_keys_direct(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    if (tr_outside(id, grid)) {
-        return;
-    }
-    let at = strip(tr_group(id, grid), KV_HEADS);
-    let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
-    let read = min(rows, vec2<u32>(params.time - 1u));
-    var key = head_of_qkv(packed_index(at.batch, read.x, key_column(at.head)));
-    scale_head(&key, params.scale2);
-    var key_below = head_of_qkv(packed_index(at.batch, read.y, key_column(at.head)));
-    scale_head(&key_below, params.scale2);
-    var value = head_of_qkv(packed_index(at.batch, read.x, value_column(at.head)));
-    var value_below = head_of_qkv(packed_index(at.batch, read.y, value_column(at.head)));
-    var dkey: Head;
-    var dkey_below: Head;
-    var dvalue: Head;
-    var dvalue_below: Head;
-    for (var head = at.head * GROUP; head < (at.head + 1u) * GROUP; head++) {
-        for (var i = at.first; i < params.time; i++) {
-            let lse2 = load_statistics(lse_index(at.batch, head, i)) * LOG2_E;
-            let delta = load_statistics(delta_index(at.batch, head, i));
-            var query = head_of_qkv(packed_index(at.batch, i, query_column(head)));
-            let score = vec2<f32>(dot_heads(&key, &query), dot_heads(&key_below, &query));
-            let p = select(vec2<f32>(), exp2(score - lse2), vec2<u32>(i) >= rows);
-            var dout = head_of_dout(out_index(at.batch, i, head));
-            let dp = vec2<f32>(dot_heads(&value, &dout), dot_heads(&value_below, &dout));
-            let dscore = p * (dp - delta);
-            add_head(&dvalue, p.x, &dout);
-            add_head(&dvalue_below, p.y, &dout);
-            add_head(&dkey, dscore.x, &query);
-            add_head(&dkey_below, dscore.y, &query);
-        }
-    }
-    scale_head(&dkey, params.scale);
-    scale_head(&dkey_below, params.scale);
-    if (rows.x < params.time) {
-        store_head(packed_index(at.batch, rows.x, key_column(at.head)), &dkey);
-        store_head(packed_index(at.batch, rows.x, value_column(at.head)), &dvalue);
-    }
-    if (rows.y < params.time) {
-        store_head(packed_index(at.batch, rows.y, key_column(at.head)), &dkey_below);
-        store_head(packed_index(at.batch, rows.y, value_column(at.head)), &dvalue_below);
-    }
-}
-
-// ---- Decoding with a cache ----
-
-const CACHE_COLUMNS: u32 = KV_HEADS * HEAD_DIM;
-const CACHE_FOURS: u32 = (CACHE_COLUMNS + 3u) / 4u;
-
-fn cache_index(batch: u32, row: u32) -> u32 {
-    return (batch * params.capacity + row) * CACHE_COLUMNS;
-}
-
-// Copies the new positions' keys and values to the caches, four of a row a thread.
-@compute @workgroup_size(WORKGROUP)
-fn append(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let index = tr_group(id, grid) * WORKGROUP + thread;
-    if (tr_outside(id, grid) || index >= params.sequences * params.time * CACHE_FOURS) {
-        return;
-    }
-    let row = index / CACHE_FOURS;
-    let column = 4u * (index % CACHE_FOURS);
-    let to = cache_index(row / params.time, u32(load_position(0u)) + row % params.time) + column;
-    let key = row * PACKED + key_column(0u) + column;
-    let count = min(4u, CACHE_COLUMNS - column);
-    store4_keys(to, load4_qkv(key), count);
-    store4_values(to, load4_qkv(key + CACHE_COLUMNS), count);
-}
-
-// Threads of a workgroup that share the channels of a sum, and how many keys they take at a time.
-const PARTS: u32 = WORKGROUP / FOURS;
-
-var<workgroup> cached_end: u32;
-var<workgroup> query_fours: array<vec4<f32>, FOURS>;
-var<workgroup> scores: array<f32, WORKGROUP>;
-var<workgroup> part_sums: array<vec4<f32>, WORKGROUP>;
-
-// A workgroup makes one head of one new position. It goes over the cached positions WORKGROUP at a time: a thread
-// makes the score of one, then four channels of the sum over every PARTS-th. Bound by reading the cache once.
-@compute @workgroup_size(WORKGROUP)
-fn cached(
-    @builtin(workgroup_id) id: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    if (tr_outside(id, grid)) {
-        return;
-    }
-    let group = tr_group(id, grid);
-    let head = group % HEADS;
-    let batch = group / HEADS / params.time;
-    let row = (group / HEADS) % params.time;
-    let column = (head / GROUP) * HEAD_DIM;
-    if (thread == 0u) {
-        cached_end = u32(load_position(0u)) + row + 1u;
-    }
-    if (thread < FOURS) {
-        query_fours[thread] = packed_four(batch, row, query_column(head), thread) * params.scale2;
-    }
-    // The barriers below need a bound that is known to be the same for all threads.
-    let end = workgroupUniformLoad(&cached_end);
-    let four = thread % FOURS;
-    var highest = LOWEST;
-    var total = 0.0;
-    var sum = vec4<f32>();
-    for (var first = 0u; first < end; first += WORKGROUP) {
-        let count = min(WORKGROUP, end - first);
-        var score = LOWEST;
-        if (thread < count) {
-            let at = cache_index(batch, first + thread) + column;
-            score = 0.0;
-            for (var c = 0u; c < FOURS; c++) {
-                score += dot(query_fours[c], within_head(load4_keys(at + 4u * c), c));
-            }
-        }
-        workgroupBarrier();
-        scores[thread] = score;
-        workgroupBarrier();
-        var raised = highest;
-        for (var k = 0u; k < WORKGROUP; k++) {
-            raised = max(raised, scores[k]);
-        }
-        let factor = exp2(highest - raised);
-        let weight = exp2(score - raised);
-        highest = raised;
-        workgroupBarrier();
-        scores[thread] = weight;
-        workgroupBarrier();
-        total = total * factor + weight;
-        sum *= factor;
-        for (var k = thread / FOURS; k < count && thread < PARTS * FOURS; k += PARTS) {
-            sum += scores[k] * within_head(load4_values(cache_index(batch, first + k) + column + 4u * four), four);
-        }
-    }
-    workgroupBarrier();
-    scores[thread] = total;
-    part_sums[thread] = sum;
-    workgroupBarrier();
-    if (thread >= FOURS) {
-        return;
-    }
-    total = 0.0;
-    for (var k = 0u; k < WORKGROUP; k++) {
-        total += scores[k];
-    }
-    for (var part = 1u; part < PARTS; part++) {
-        sum += part_sums[part * FOURS + thread];
-    }
-    store4_out(out_index(batch, row, head) + 4u * thread, sum / total, min(4u, HEAD_DIM - 4u * thread));
 }

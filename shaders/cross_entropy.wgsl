@@ -5,24 +5,11 @@
 //   loss        = Σᵣ losses[r] / rows that count
 //
 // A workgroup goes over a row twice, limited by bytes: first the largest logit and the sum of exponentials, kept
-// together as in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place.
-
-var<workgroup> maxima: array<f32, WORKGROUP>;
-var<workgroup> sums: array<f32, WORKGROUP>;
+// together as in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place. All
+// threads of a workgroup are one team (see shared/teams.wgsl).
 
 // No literal stands for minus infinity; nothing that is finite lies below this.
 const LOWEST: f32 = -3.4e38;
-
-// Adds up `sums` into its first element. Every thread of the workgroup calls it.
-fn add_up(thread: u32) {
-    workgroupBarrier();
-    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-        if (thread < half) {
-            sums[thread] += sums[thread + half];
-        }
-        workgroupBarrier();
-    }
-}
 
 // scale = rows that count, and the gradient of one row's loss. Numbers of rows are exact in f32 up to 2^24.
 @compute @workgroup_size(WORKGROUP)
@@ -38,10 +25,8 @@ fn count(
     for (var row = thread; row < params.rows; row += WORKGROUP) {
         counted += select(0.0, 1.0, index_targets(row) >= 0);
     }
-    sums[thread] = counted;
-    add_up(thread);
+    let rows = max(team_sum(thread, 0u, counted), 1.0);
     if (thread == 0u) {
-        let rows = max(sums[0], 1.0);
         store_scale(0u, rows);
         if (GRADIENT == 1u) {
             store_scale(1u, load_dloss(0u) / rows);
@@ -76,20 +61,8 @@ fn normalise(
         sum = sum * exp(largest - next) + (powers.x + powers.y + powers.z + powers.w);
         largest = next;
     }
-    maxima[thread] = largest;
-    sums[thread] = sum;
-    workgroupBarrier();
-    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-        if (thread < half) {
-            let other = maxima[thread + half];
-            let next = max(maxima[thread], other);
-            sums[thread] = sums[thread] * exp(maxima[thread] - next) + sums[thread + half] * exp(other - next);
-            maxima[thread] = next;
-        }
-        workgroupBarrier();
-    }
-    let total = sums[0];
-    let top = maxima[0];
+    let top = team_max(thread, 0u, largest);
+    let total = team_sum(thread, 1u, sum * exp(largest - top));
     let counts = target_index >= 0;
     if (thread == 0u) {
         // A target out of range reads some logit and writes nothing else.
@@ -124,9 +97,8 @@ fn total(
     for (var row = thread; row < params.rows; row += WORKGROUP) {
         sum += load_losses(row);
     }
-    sums[thread] = sum;
-    add_up(thread);
+    let sum_of_rows = team_sum(thread, 0u, sum);
     if (thread == 0u) {
-        store_loss(0u, sums[0] / load_scale(0u));
+        store_loss(0u, sum_of_rows / load_scale(0u));
     }
 }

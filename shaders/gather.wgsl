@@ -130,29 +130,39 @@ fn sorted_row(at: u32) -> u32 {
 }
 
 // Sorted pairs are summed in chunks of CHUNK, so that a frequent id keeps many threads busy. A thread owns four columns of
-// a chunk. `heads` first: the sum of the pairs that continue the id before the chunk, where there are any.
+// a chunk: its pairs are begin..end, and c is the first of the columns.
+struct Chunk {
+    index: u32,
+    begin: u32,
+    end: u32,
+    c: u32,
+}
+
+fn chunk_of(thread: u32) -> Chunk {
+    let index = thread / QUADS_OF_ROW;
+    let begin = index * CHUNK;
+    return Chunk(index, begin, min(begin + CHUNK, params.count), (thread - index * QUADS_OF_ROW) * 4u);
+}
+
+// `heads` first: the sum of the pairs that continue the id before the chunk, where there are any.
 @compute @workgroup_size(WORKGROUP)
 fn sum_heads(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let index = tr_group(id, grid) * WORKGROUP + thread;
-    let chunk = index / QUADS_OF_ROW;
-    let begin = chunk * CHUNK;
-    if (tr_outside(id, grid) || begin >= params.count) {
+    let chunk = chunk_of(tr_group(id, grid) * WORKGROUP + thread);
+    if (tr_outside(id, grid) || chunk.begin >= params.count) {
         return;
     }
-    let end = min(begin + CHUNK, params.count);
-    let c = (index - chunk * QUADS_OF_ROW) * 4u;
-    let key = sorted_id(max(begin, 1u) - 1u);
+    let key = sorted_id(max(chunk.begin, 1u) - 1u);
     var sum = vec4<f32>(0.0);
-    if (chunk > 0u) {
-        for (var at = begin; at < end && sorted_id(at) == key; at++) {
-            sum += load4_dy(sorted_row(at) * COLUMNS + c);
+    if (chunk.index > 0u) {
+        for (var at = chunk.begin; at < chunk.end && sorted_id(at) == key; at++) {
+            sum += load4_dy(sorted_row(at) * COLUMNS + chunk.c);
         }
     }
-    store4_heads(chunk * COLUMNS + c, sum, COLUMNS - c);
+    store4_heads(chunk.index * COLUMNS + chunk.c, sum, COLUMNS - chunk.c);
 }
 
 // table[id, :] += Σ dy[r, :] over the pairs of every id that begins in the chunk, and the heads of the chunks it goes on in.
@@ -163,39 +173,35 @@ fn sum_runs(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let index = tr_group(id, grid) * WORKGROUP + thread;
-    let chunk = index / QUADS_OF_ROW;
-    let begin = chunk * CHUNK;
-    if (tr_outside(id, grid) || begin >= params.count) {
+    let chunk = chunk_of(tr_group(id, grid) * WORKGROUP + thread);
+    if (tr_outside(id, grid) || chunk.begin >= params.count) {
         return;
     }
-    let end = min(begin + CHUNK, params.count);
-    let c = (index - chunk * QUADS_OF_ROW) * 4u;
-    var at = begin;
-    if (chunk > 0u) {
-        let key = sorted_id(begin - 1u);
-        while (at < end && sorted_id(at) == key) {
+    var at = chunk.begin;
+    if (chunk.index > 0u) {
+        let key = sorted_id(chunk.begin - 1u);
+        while (at < chunk.end && sorted_id(at) == key) {
             at++;
         }
     }
-    while (at < end) {
+    while (at < chunk.end) {
         let key = sorted_id(at);
         let row = key - params.first_row;
         var sum = vec4<f32>(0.0);
-        while (at < end && sorted_id(at) == key) {
+        while (at < chunk.end && sorted_id(at) == key) {
             if (row < params.rows) {
-                sum += load4_dy(sorted_row(at) * COLUMNS + c);
+                sum += load4_dy(sorted_row(at) * COLUMNS + chunk.c);
             }
             at++;
         }
         if (row < params.rows) {
-            if (at == end) {
-                for (var next = end; next < params.count && sorted_id(next) == key; next += CHUNK) {
-                    sum += load4_heads(next / CHUNK * COLUMNS + c);
+            if (at == chunk.end) {
+                for (var next = chunk.end; next < params.count && sorted_id(next) == key; next += CHUNK) {
+                    sum += load4_heads(next / CHUNK * COLUMNS + chunk.c);
                 }
             }
-            let element = row * COLUMNS + c;
-            store4_table(element, load4_table(element) + sum, COLUMNS - c);
+            let element = row * COLUMNS + chunk.c;
+            store4_table(element, load4_table(element) + sum, COLUMNS - chunk.c);
         }
     }
 }

@@ -11,6 +11,7 @@
 // |---|---|---|
 // | `tiled` | THREAD_M × THREAD_N of a tile that its workgroup holds in shared memory | GPUs |
 // | `direct_8x8`, `direct_16x16` | 8 × 8 or 16 × 16, straight from global memory | processors that run shaders, where a load costs as much as dozens of multiplications and a barrier more |
+// | `cooperative` | a square with its subgroup, in matmul_cooperative.wgsl | adapters that multiply f16 in hardware |
 // | `narrow` | a slice of K of a block | few rows, as in decoding: reads rhs once, limited by bytes |
 // | `add_slices` | four elements | sums over K that `tiled` made in slices, where the output has too few tiles |
 
@@ -43,6 +44,14 @@ fn corner(group: u32) -> Corner {
         params.rhs_first + matrix * params.rhs_stride,
         params.out_first + stacked * params.out_stride,
     );
+}
+
+// The corner of what a thread alone makes of a tile.
+fn own_part(tile: Corner, thread: u32) -> Corner {
+    var part = tile;
+    part.row += thread / ACROSS * THREAD_M;
+    part.column += thread % ACROSS * THREAD_N;
+    return part;
 }
 
 // First index of a block, held inside an axis.
@@ -185,8 +194,8 @@ const OWN_M: u32 = THREAD_M / 4u;
 const OWN_N: u32 = THREAD_N / 4u;
 
 // (K, M) and (K, N), four neighbours along M or N together.
-var<workgroup> lhs_tile: array<vec4<f32>, TILE_K * BLOCKS_M>;
-var<workgroup> rhs_tile: array<vec4<f32>, TILE_K * BLOCKS_N>;
+var<workgroup> lhs_tile: array<vec4<held_lhs>, TILE_K * BLOCKS_M>;
+var<workgroup> rhs_tile: array<vec4<held_rhs>, TILE_K * BLOCKS_N>;
 
 @compute @workgroup_size(WORKGROUP)
 fn tiled(
@@ -214,10 +223,10 @@ fn tiled(
             if (k + l < at.end) {
                 values = transpose(lhs_block(at.lhs, at.row + 4u * m, k + l));
             }
-            lhs_tile[l * BLOCKS_M + m] = values[0];
-            lhs_tile[(l + 1u) * BLOCKS_M + m] = values[1];
-            lhs_tile[(l + 2u) * BLOCKS_M + m] = values[2];
-            lhs_tile[(l + 3u) * BLOCKS_M + m] = values[3];
+            lhs_tile[l * BLOCKS_M + m] = vec4<held_lhs>(values[0]);
+            lhs_tile[(l + 1u) * BLOCKS_M + m] = vec4<held_lhs>(values[1]);
+            lhs_tile[(l + 2u) * BLOCKS_M + m] = vec4<held_lhs>(values[2]);
+            lhs_tile[(l + 3u) * BLOCKS_M + m] = vec4<held_lhs>(values[3]);
         }
         for (var block = thread; block < BLOCKS_N * BLOCKS_K; block += WORKGROUP) {
             let n = select(block % BLOCKS_N, block / BLOCKS_K, RHS_TRANSPOSED == 1u);
@@ -226,19 +235,19 @@ fn tiled(
             if (k + l < at.end) {
                 values = rhs_block(at.rhs, k + l, at.column + 4u * n);
             }
-            rhs_tile[l * BLOCKS_N + n] = values[0];
-            rhs_tile[(l + 1u) * BLOCKS_N + n] = values[1];
-            rhs_tile[(l + 2u) * BLOCKS_N + n] = values[2];
-            rhs_tile[(l + 3u) * BLOCKS_N + n] = values[3];
+            rhs_tile[l * BLOCKS_N + n] = vec4<held_rhs>(values[0]);
+            rhs_tile[(l + 1u) * BLOCKS_N + n] = vec4<held_rhs>(values[1]);
+            rhs_tile[(l + 2u) * BLOCKS_N + n] = vec4<held_rhs>(values[2]);
+            rhs_tile[(l + 3u) * BLOCKS_N + n] = vec4<held_rhs>(values[3]);
         }
         workgroupBarrier();
         for (var l = 0u; l < TILE_K; l++) {
             var columns: array<vec4<f32>, OWN_N>;
             for (var j = 0u; j < OWN_N; j++) {
-                columns[j] = rhs_tile[l * BLOCKS_N + across + j * ACROSS];
+                columns[j] = vec4<f32>(rhs_tile[l * BLOCKS_N + across + j * ACROSS]);
             }
             for (var i = 0u; i < OWN_M; i++) {
-                let rows = lhs_tile[l * BLOCKS_M + down + i * DOWN];
+                let rows = vec4<f32>(lhs_tile[l * BLOCKS_M + down + i * DOWN]);
                 for (var j = 0u; j < OWN_N; j++) {
                     let c = columns[j];
                     sums[i][j] += mat4x4<f32>(c * rows.x, c * rows.y, c * rows.z, c * rows.w);
@@ -260,9 +269,9 @@ fn direct_8x8(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let at = corner(tr_group(id, grid));
-    let m = at.row + thread / ACROSS * 8u;
-    let n = at.column + thread % ACROSS * 8u;
+    let at = own_part(corner(tr_group(id, grid)), thread);
+    let m = at.row;
+    let n = at.column;
     if (tr_outside(id, grid) || m >= params.m || n >= params.n) {
         return;
     }
@@ -293,9 +302,9 @@ fn direct_16x16(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let at = corner(tr_group(id, grid));
-    let m = at.row + thread / ACROSS * 16u;
-    let n = at.column + thread % ACROSS * 16u;
+    let at = own_part(corner(tr_group(id, grid)), thread);
+    let m = at.row;
+    let n = at.column;
     if (tr_outside(id, grid) || m >= params.m || n >= params.n) {
         return;
     }

@@ -1,9 +1,9 @@
 // Sums in a fixed order, limited by reading x once. Long sums are cut by shape alone: each piece leaves a partial sum,
-// and further launches add those up the same way. A workgroup meets at one barrier at most.
+// and further launches add those up the same way. A workgroup meets at one barrier at most. Teams are those of
+// shared/teams.wgsl.
 
 const QUADS_OF_ROW: u32 = (COLUMNS + 3u) / 4u;
 
-var<workgroup> partials: array<f32, WORKGROUP>;
 var<workgroup> quad_partials: array<vec4<f32>, WORKGROUP>;
 
 // Values of the four neighbours from `at` on, 0 past the `left` that exist; squared where SQUARE.
@@ -41,16 +41,7 @@ fn sum_rows(
             sums += terms(first + c, count - c);
         }
     }
-    var sum = (sums.x + sums.y) + (sums.z + sums.w);
-    if (LANES > 1u) {
-        partials[thread] = sum;
-        workgroupBarrier();
-        if (lane == 0u) {
-            for (var i = 1u; i < LANES; i++) {
-                sum += partials[thread + i];
-            }
-        }
-    }
+    let sum = team_sum(thread, 0u, (sums.x + sums.y) + (sums.z + sums.w));
     if (lane == 0u && segment < params.segments) {
         store4_out(params.slot + segment, vec4<f32>(sum * params.scale), 1u);
     }

@@ -1,22 +1,9 @@
 // Softmax of rows, and its gradient; see ops/softmax.rs. A workgroup makes a row: its threads read neighbouring fours,
-// WORKGROUP fours at a time, and add up through workgroup memory. Bound by traffic: x is read three times, the second
-// and third from a cache. An element is read and written by one thread, so that the output may be an input.
+// WORKGROUP fours at a time, and are one team (see shared/teams.wgsl). Bound by traffic: x is read three times, the
+// second and third from a cache. An element is read and written by one thread, so that the output may be an input.
 // In the gradient, x is softmax's result.
 
 const LOWEST: f32 = -3.4e38;
-
-var<workgroup> parts: array<f32, WORKGROUP>;
-
-fn sum_of_parts(thread: u32, part: f32) -> f32 {
-    workgroupBarrier();
-    parts[thread] = part;
-    workgroupBarrier();
-    var sum = 0.0;
-    for (var i = 0u; i < WORKGROUP; i++) {
-        sum += parts[i];
-    }
-    return sum;
-}
 
 // Four elements, `padding` past the row's end.
 fn padded(v: vec4<f32>, column: u32, padding: f32) -> vec4<f32> {
@@ -37,17 +24,12 @@ fn softmax(
     for (var c = 4u * thread; c < params.columns; c += 4u * WORKGROUP) {
         high = max(high, padded(load4_x(row + c), c, LOWEST));
     }
-    parts[thread] = max(max(high.x, high.y), max(high.z, high.w));
-    workgroupBarrier();
-    var highest = LOWEST;
-    for (var i = 0u; i < WORKGROUP; i++) {
-        highest = max(highest, parts[i]);
-    }
+    let highest = team_max(thread, 0u, max(max(high.x, high.y), max(high.z, high.w)));
     var sums = vec4<f32>();
     for (var c = 4u * thread; c < params.columns; c += 4u * WORKGROUP) {
         sums += padded(exp(load4_x(row + c) - highest), c, 0.0);
     }
-    let sum = sum_of_parts(thread, sums.x + sums.y + sums.z + sums.w);
+    let sum = team_sum(thread, 1u, sums.x + sums.y + sums.z + sums.w);
     for (var c = 4u * thread; c < params.columns; c += 4u * WORKGROUP) {
         let y = exp(load4_x(row + c) - highest) / sum;
         store4_out(row + c, y, min(4u, params.columns - c));
@@ -68,7 +50,7 @@ fn gradient(
     for (var c = 4u * thread; c < params.columns; c += 4u * WORKGROUP) {
         products += padded(load4_x(row + c) * load4_dy(row + c), c, 0.0);
     }
-    let inner = sum_of_parts(thread, products.x + products.y + products.z + products.w);
+    let inner = team_sum(thread, 0u, products.x + products.y + products.z + products.w);
     for (var c = 4u * thread; c < params.columns; c += 4u * WORKGROUP) {
         let dx = load4_x(row + c) * (load4_dy(row + c) - inner);
         store4_out(row + c, dx, min(4u, params.columns - c));

@@ -32,6 +32,10 @@ pub fn limits() -> Limits {
         binding_bytes: u64::MAX,
         work: u64::MAX,
         tile: Tile { entry: "tiled", m: 64, n: 64, k: 16, thread_m: 8, thread_n: 4 },
+        // Names of the other language: kernels here have shuffles, f16 and tensor cores of their own.
+        cooperative: None,
+        subgroup: None,
+        native_f16: false,
     }
 }
 

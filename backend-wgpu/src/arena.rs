@@ -187,7 +187,10 @@ fn buffer(device: &Device, label: &str, size: u64, usage: wgpu::BufferUsages) ->
 }
 
 /// Waits until the first `bytes` of `buffer` are there for the host.
-async fn map(device: &Device, buffer: &wgpu::Buffer, bytes: u64) -> Result<(), DeviceError> {
+///
+/// # Errors
+/// The device's failure.
+pub async fn map(device: &Device, buffer: &wgpu::Buffer, bytes: u64) -> Result<(), DeviceError> {
     let (sender, receiver) = oneshot::channel();
     buffer.slice(..bytes).map_async(wgpu::MapMode::Read, move |result| {
         // The receiver is gone where the read was given up; then nobody asks.

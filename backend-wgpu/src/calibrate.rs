@@ -11,7 +11,7 @@ use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Type};
 use web_time::Instant;
 
 use crate::Wgpu;
-use crate::tiles::CANDIDATES;
+use crate::tiles::{CANDIDATES, COOPERATIVE};
 
 /// Extents of the matrices: small, and, for a device that's too fast to tell by those, large.
 const EXTENTS: [usize; 2] = [256, 1024];
@@ -43,7 +43,7 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
                 continue;
             }
             device.device.limits.tile = tile;
-            let rate = measure(device, extent).await?;
+            let rate = Prepared::new(device, extent, DType::F32)?.rate(device).await?;
             if rate > best.1 {
                 best = (tile, rate);
             }
@@ -53,35 +53,99 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
     Ok(best)
 }
 
-/// Operations a second of products with the tile that's set.
-async fn measure(device: &mut Wgpu, extent: usize) -> Result<f64, DeviceError> {
-    let mut graph = Graph::new();
-    let matrix = Type::new(DType::F32, [extent, extent]);
-    let mut operand = |name| graph.persistent(name, matrix.clone(), Class::Activation);
-    let inputs = [operand("lhs"), operand("rhs")];
-    graph.begin("product");
-    let product = graph.one(MatMul::new(DType::F32), &inputs, "product");
-    let planned = product.and_then(|product| {
-        graph.result(product);
-        Plan::new(graph, &Options::default(), device)
-    });
-    let plan = planned.map_err(|error| device.device.lost(&error.to_string()))?;
-    let flops = plan.programs[0].cost.flops as f64;
-    device.prepare(Arc::new(plan))?;
-    // The first run compiles.
-    device.run(0, 0..1)?;
-    device.read(from_ref(&FIRST_WORD)).await?;
-    let mut runs = 1;
-    loop {
-        let start = Instant::now();
-        for _ in 0..runs {
-            device.run(0, 0..1)?;
-        }
+/// The tile of products that subgroups make together, where the device has them, they are faster than the tile
+/// that's set, and they give the same numbers.
+///
+/// # Errors
+/// The device's failure.
+pub async fn cooperative(device: &mut Wgpu) -> Result<Option<Tile>, DeviceError> {
+    let limits = &device.device.limits;
+    if !device.describe().cooperative || !limits.native_f16 || limits.subgroup.is_none() {
+        return Ok(None);
+    }
+    let plain = halves(device).await?;
+    device.device.limits.cooperative = Some(COOPERATIVE);
+    let together = halves(device).await;
+    device.device.limits.cooperative = None;
+    device.loaded = None;
+    match together {
+        Ok((rate, product)) => Ok((rate > plain.0 && product == plain.1).then_some(COOPERATIVE)),
+        // A device that doesn't compile it goes on without; one that is lost doesn't go on.
+        Err(error) => match device.device.failure.take() {
+            Err(DeviceError::Lost { .. }) => Err(error),
+            _ => Ok(None),
+        },
+    }
+}
+
+/// Operations a second of a product of f16, and the product, whose sums are exact in f32 in any order.
+async fn halves(device: &mut Wgpu) -> Result<(f64, Vec<u8>), DeviceError> {
+    // 1, -1/2, 1/4, -2, 0, 3/2, -1 and 3/4 as f16.
+    const VALUES: [u16; 8] = [0x3c00, 0xb800, 0x3400, 0xc000, 0, 0x3e00, 0xbc00, 0x3a00];
+    // Knuth's multiplicative hashing: the upper bits of i · 2³²/φ.
+    const SCATTER: u32 = 2_654_435_761;
+    let extent = EXTENTS[1];
+    let product = Prepared::new(device, extent, DType::F16)?;
+    for (turn, range) in (0..).zip(&product.operands) {
+        let count = (extent * extent) as u32;
+        let value = |i: u32| VALUES[(i.wrapping_mul(SCATTER) >> (29 - turn)) as usize % 8];
+        let bytes: Vec<u8> = (0..count).flat_map(|i| value(i).to_le_bytes()).collect();
+        device.write(range.start, &bytes)?;
+    }
+    let rate = product.rate(device).await?;
+    let bytes = device.read(from_ref(&product.result)).await?;
+    Ok((rate, bytes))
+}
+
+/// A product of square matrices on a device, into f32.
+struct Prepared {
+    flops: f64,
+    /// Bytes of the arena that hold the operands and the result.
+    operands: [Range<u64>; 2],
+    result: Range<u64>,
+}
+
+impl Prepared {
+    /// With the tiles that are set.
+    fn new(device: &mut Wgpu, extent: usize, dtype: DType) -> Result<Self, DeviceError> {
+        let mut graph = Graph::new();
+        let matrix = Type::new(dtype, [extent, extent]);
+        let mut operand = |name| graph.persistent(name, matrix.clone(), Class::Activation);
+        let inputs = [operand("lhs"), operand("rhs")];
+        graph.begin("product");
+        let product = graph.one(MatMul::new(DType::F32), &inputs, "product");
+        let planned = product.and_then(|product| {
+            graph.result(product);
+            Ok((Plan::new(graph, &Options::default(), device)?, product))
+        });
+        let (plan, product) = planned.map_err(|error| device.device.lost(&error.to_string()))?;
+        let bytes = |tensor| plan.range(tensor).map_or(0..0, |(start, len)| start..start + len);
+        let prepared = Self {
+            flops: plan.programs[0].cost.flops as f64,
+            operands: inputs.map(bytes),
+            result: bytes(product),
+        };
+        device.prepare(Arc::new(plan))?;
+        Ok(prepared)
+    }
+
+    /// Operations a second.
+    async fn rate(&self, device: &mut Wgpu) -> Result<f64, DeviceError> {
+        // The first run compiles.
+        device.run(0, 0..1)?;
         device.read(from_ref(&FIRST_WORD)).await?;
-        let seconds = start.elapsed().as_secs_f64();
-        if seconds > BUDGET_S / 2.0 || runs >= MOST_RUNS {
-            return Ok(flops * f64::from(runs) / seconds);
+        let mut runs = 1;
+        loop {
+            let start = Instant::now();
+            for _ in 0..runs {
+                device.run(0, 0..1)?;
+            }
+            device.read(from_ref(&FIRST_WORD)).await?;
+            let seconds = start.elapsed().as_secs_f64();
+            if seconds > BUDGET_S / 2.0 || runs >= MOST_RUNS {
+                return Ok(self.flops * f64::from(runs) / seconds);
+            }
+            runs *= 2;
         }
-        runs *= 2;
     }
 }

@@ -7,7 +7,7 @@ use tightrope_core::DeviceError;
 use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::Limits;
 
-use crate::tiles;
+use crate::{subgroups, tiles};
 
 /// What to ask of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +41,18 @@ pub struct Description {
     pub workgroup: u32,
     /// Whether the device can time its own work.
     pub timestamps: bool,
+    /// Whether it loads and stores f16 itself.
+    pub native_f16: bool,
+    /// Whether threads can share registers, and the fewest and most of them that may.
+    pub subgroups: Option<(u32, u32)>,
+    /// Whether subgroups multiply matrices of f16, 16 by 16, into f32.
+    pub cooperative: bool,
 }
 
 impl Description {
-    fn new(info: wgpu::AdapterInfo, limits: &wgpu::Limits, features: wgpu::Features) -> Self {
+    fn new(adapter: &wgpu::Adapter, limits: &wgpu::Limits, features: wgpu::Features) -> Self {
+        let info = adapter.get_info();
+        let sizes = (info.subgroup_min_size, info.subgroup_max_size);
         Self {
             name: info.name,
             backend: format!("{:?}", info.backend),
@@ -56,6 +64,9 @@ impl Description {
             shared_bytes: limits.max_compute_workgroup_storage_size,
             workgroup: limits.max_compute_invocations_per_workgroup,
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+            native_f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups: features.contains(wgpu::Features::SUBGROUP).then_some(sizes),
+            cooperative: features.contains(COOPERATIVE) && multiplies_halves(adapter),
         }
     }
 
@@ -112,8 +123,23 @@ pub struct Device {
     pub failure: Failure,
 }
 
-/// Features that are used where an adapter has them.
-const WANTED: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY;
+/// Matrices that a subgroup holds together. Only native adapters offer them, and wgpu calls them experimental.
+const COOPERATIVE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+
+/// Features that are used where an adapter has them. wgpu 30 doesn't ask a browser for subgroups.
+const WANTED: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY
+    .union(wgpu::Features::SHADER_F16)
+    .union(wgpu::Features::SUBGROUP);
+
+/// Whether an adapter multiplies matrices as `shaders/matmul_cooperative.wgsl` does.
+fn multiplies_halves(adapter: &wgpu::Adapter) -> bool {
+    const EDGE: u32 = 16;
+    adapter.cooperative_matrix_properties().iter().any(|kind| {
+        [kind.m_size, kind.n_size, kind.k_size] == [EDGE; 3]
+            && kind.ab_type == wgpu::CooperativeScalarType::F16
+            && kind.cr_type == wgpu::CooperativeScalarType::F32
+    })
+}
 
 impl Device {
     /// Opens an adapter's device.
@@ -133,12 +159,22 @@ impl Device {
         let (limits, features) = if options.default_limits {
             (wgpu::Limits::default(), wgpu::Features::empty())
         } else {
-            (offered.clone(), adapter.features() & WANTED)
+            let wanted = if multiplies_halves(&adapter) { WANTED | COOPERATIVE } else { WANTED };
+            (offered.clone(), adapter.features() & wanted)
+        };
+        let experimental_features = if features.contains(COOPERATIVE) {
+            // SAFETY: an experimental feature may have bugs that reach memory. The kernel that uses this one stays
+            // within its bindings, is validated when the workspace is built, and is used only where its results
+            // agree with the plain kernel's when the device is opened.
+            unsafe { wgpu::ExperimentalFeatures::enabled() }
+        } else {
+            wgpu::ExperimentalFeatures::disabled()
         };
         let request = wgpu::DeviceDescriptor {
             label: Some("tightrope"),
             required_features: features,
             required_limits: limits.clone(),
+            experimental_features,
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..Default::default()
         };
@@ -148,7 +184,7 @@ impl Device {
             .map_err(|error| lost(format!("the adapter {} refuses: {error}", info.name)))?;
         let failure = Failure::default();
         listen(&device, &info.name, &failure);
-        let description = Description::new(info, &limits, features);
+        let description = Description::new(&adapter, &limits, features);
         let limits = Limits {
             dialect: Dialect::Wgsl,
             workgroup: description.workgroup.min(limits.max_compute_workgroup_size_x),
@@ -157,8 +193,13 @@ impl Device {
             binding_bytes: description.binding_bytes,
             work: u64::MAX,
             tile: tiles::CANDIDATES[0],
+            cooperative: None,
+            subgroup: None,
+            native_f16: description.native_f16,
         };
-        Ok(Self { device, queue, description, limits, failure })
+        let mut opened = Self { device, queue, description, limits, failure };
+        opened.limits.subgroup = subgroups::threads(&opened).await?;
+        Ok(opened)
     }
 
     /// `Err` with the first failure, where there was one.
@@ -191,9 +232,8 @@ pub async fn adapters() -> Vec<Description> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     let found = wgpu::Instance::new(descriptor).enumerate_adapters(wgpu::Backends::PRIMARY).await;
-    let describe = |adapter: &wgpu::Adapter| {
-        Description::new(adapter.get_info(), &adapter.limits(), adapter.features())
-    };
+    let describe =
+        |adapter: &wgpu::Adapter| Description::new(adapter, &adapter.limits(), adapter.features());
     found.iter().map(describe).collect()
 }
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`device`] | opens an adapter; keeps what goes wrong as a value |
 //! | `arena` | the plan's bytes in one or several buffers |
-//! | [`source`] | launches as WGSL |
+//! | [`source`], `reachable` | launches as WGSL, without what an entry doesn't use |
+//! | `subgroups` | whether neighbouring threads share registers as kernels assume |
 //! | `recording` | a plan as pipelines, bind groups and dispatches |
 //! | `pace`, `calibrate`, `timer` | how long work takes, guessed, measured at the start, and by the device's clock |
 //! | [`tiles`] | tile shapes, and the limits every adapter has |
@@ -13,8 +14,10 @@ mod arena;
 mod calibrate;
 pub mod device;
 mod pace;
+mod reachable;
 mod recording;
 pub mod source;
+mod subgroups;
 pub mod tiles;
 mod timer;
 
@@ -64,6 +67,7 @@ impl Wgpu {
         // A power of two, so that a small change of the measurement doesn't change plans.
         opened.device.limits.work = 1 << (rate * pace::LAUNCH_S).max(1.0).log2() as u32;
         opened.pace.set_rate(rate);
+        opened.device.limits.cooperative = calibrate::cooperative(&mut opened).await?;
         Ok(opened)
     }
 

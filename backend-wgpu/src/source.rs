@@ -10,35 +10,76 @@
 //! | `store_NAME(i, x)` | one element of a 32-bit tensor |
 //! | `store2_NAME(i, v, count)`, `store4_NAME(i, v, count)` | from an even `i` or a multiple of four on, `count` elements; past those only what pads the row or the tensor |
 //! | `index_NAME(i)`, `bits_NAME(i)` | one element of an i32 or u32 tensor as it is |
+//! | `held_NAME` | the shortest type of the language that holds an element's value |
 
 use std::fmt::Write;
 
 use tightrope_core::DType;
 use tightrope_core::launch::{Launch, Operand, Word};
 
-/// Kernel files by stem. A test holds that the folder has no other.
-const KERNELS: &[(&str, &str)] = &[
-    ("attention", include_str!("../../shaders/attention.wgsl")),
-    ("collect", include_str!("../../shaders/collect.wgsl")),
-    ("cross_entropy", include_str!("../../shaders/cross_entropy.wgsl")),
-    ("gather", include_str!("../../shaders/gather.wgsl")),
-    ("layout", include_str!("../../shaders/layout.wgsl")),
-    ("map", include_str!("../../shaders/map.wgsl")),
-    ("matmul", include_str!("../../shaders/matmul.wgsl")),
-    ("norm", include_str!("../../shaders/norm.wgsl")),
-    ("quant", include_str!("../../shaders/quant.wgsl")),
-    ("reduce", include_str!("../../shaders/reduce.wgsl")),
-    ("rope", include_str!("../../shaders/rope.wgsl")),
-    ("softmax", include_str!("../../shaders/softmax.wgsl")),
+use crate::reachable::{reachable, words};
+
+/// A kernel by the stem that launches name it by, and its files: what an entry doesn't reach of them is left out.
+struct Kernel {
+    stem: &'static str,
+    files: &'static [File],
+}
+
+/// A kernel file by its own stem.
+type File = (&'static str, &'static str);
+
+macro_rules! kernels {
+    ($($stem:literal: $($file:literal)+;)*) => {
+        &[$(Kernel {
+            stem: $stem,
+            files: &[$(($file, include_str!(concat!("../../shaders/", $file, ".wgsl")))),+],
+        }),*]
+    };
+}
+
+/// All kernels. A test holds that the folder has no other file with entries.
+const KERNELS: &[Kernel] = kernels! {
+    "attention": "shared/heads" "attention" "attention_cached" "attention_direct";
+    "collect": "collect";
+    "cross_entropy": "cross_entropy";
+    "gather": "gather";
+    "layout": "layout";
+    "map": "map";
+    "matmul": "matmul" "matmul_cooperative";
+    "norm": "norm";
+    "quant": "quant";
+    "reduce": "reduce";
+    "rope": "rope";
+    "softmax": "softmax";
+};
+
+/// Functions that kernels share.
+const SHARED: [&str; 3] = [
+    include_str!("../../shaders/shared/functions.wgsl"),
+    include_str!("../../shaders/shared/random.wgsl"),
+    include_str!("../../shaders/shared/teams.wgsl"),
 ];
 
-const FUNCTIONS: &str = include_str!("../../shaders/shared/functions.wgsl");
-const RANDOM: &str = include_str!("../../shaders/shared/random.wgsl");
+/// How neighbouring threads reduce: through a subgroup's registers, or not at all.
+const SUBGROUPS: &str = include_str!("../../shaders/shared/subgroups.wgsl");
+const NO_SUBGROUPS: &str = include_str!("../../shaders/shared/no_subgroups.wgsl");
 
-/// Stems of all kernel files.
+/// Matrices that a subgroup holds together, and what stands in for them where a subgroup is one thread.
+const COOPERATIVE: &str = include_str!("../../shaders/shared/cooperative.wgsl");
+const NOT_COOPERATIVE: &str = include_str!("../../shaders/shared/not_cooperative.wgsl");
+
+/// All entries: the kernel's stem, the file's, and the entry.
 #[allow(dead_code, reason = "the build script has no use for it")]
-pub fn stems() -> impl Iterator<Item = &'static str> {
-    KERNELS.iter().map(|&(stem, _)| stem)
+pub fn entries() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    KERNELS.iter().flat_map(|kernel| {
+        kernel.files.iter().flat_map(move |&(file, text)| {
+            let entries = text.split("@compute").skip(1).filter_map(|entry| {
+                let (_, named) = entry.split_once("fn ")?;
+                named.split('(').next()
+            });
+            entries.map(move |entry| (kernel.stem, file, entry))
+        })
+    })
 }
 
 /// The words a launch reads when it runs, in the order of the generated struct.
@@ -54,14 +95,21 @@ pub fn parameters(launch: &Launch) -> Vec<u8> {
     bytes
 }
 
+/// Threads of a subgroup that a launch counts on; 1 where it doesn't use them.
+pub fn subgroup(launch: &Launch) -> u32 {
+    let constant = launch.constants.iter().find(|(name, _)| *name == "SUBGROUP");
+    constant.map_or(1, |&(_, threads)| threads)
+}
+
 /// The text of a launch whose operands are bound at `bindings`: operands that are the same range of bytes
-/// have the same number, and numbers count from 0. The parameters' binding follows the last.
+/// have the same number, and numbers count from 0. The parameters' binding follows the last. With `native_f16`,
+/// tensors of f16 are bound as what they are instead of as words.
 ///
 /// # Errors
-/// In words, where there's no such kernel file.
-pub fn assemble(launch: &Launch, bindings: &[usize]) -> Result<String, String> {
-    let kernel = KERNELS.iter().find(|(stem, _)| *stem == launch.kernel);
-    let (_, kernel) = kernel.ok_or_else(|| format!("there is no {}.wgsl", launch.kernel))?;
+/// In words, where there's no such kernel.
+pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result<String, String> {
+    let kernel = KERNELS.iter().find(|kernel| kernel.stem == launch.kernel);
+    let kernel = kernel.ok_or_else(|| format!("there is no {}.wgsl", launch.kernel))?;
     let mut text = String::new();
     line(&mut text, format_args!("const WORKGROUP: u32 = {}u;", launch.workgroup));
     for (name, value) in &launch.constants {
@@ -79,16 +127,24 @@ pub fn assemble(launch: &Launch, bindings: &[usize]) -> Result<String, String> {
     let count = bindings.iter().max().map_or(0, |last| last + 1);
     line(&mut text, format_args!("@group(0) @binding({count}) var<uniform> params: Params;"));
     for binding in 0..count {
-        declare(&mut text, launch, bindings, binding);
+        declare(&mut text, launch, bindings, binding, native_f16);
     }
     text += GROUPS;
-    text += FUNCTIONS;
-    if launch.generated.contains("tr_random(") {
-        text += RANDOM;
-    }
+    text.extend(SHARED);
+    let alone = subgroup(launch) == 1;
+    text += if alone { NO_SUBGROUPS } else { SUBGROUPS };
+    text += if alone { NOT_COOPERATIVE } else { COOPERATIVE };
     text += &launch.generated;
-    text += kernel;
-    Ok(text)
+    text.extend(kernel.files.iter().map(|&(_, file)| file));
+    let text = reachable(&text, launch.entry);
+    let mut directives = String::new();
+    if words(&text).any(|word| word == "f16") {
+        directives += "enable f16;\n";
+    }
+    if text.contains("coop_mat") {
+        directives += "enable wgpu_cooperative_matrix;\n";
+    }
+    Ok(directives + &text)
 }
 
 /// Workgroups are numbered along one axis; a grid folds them into rows where there are many.
@@ -110,7 +166,13 @@ fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
 }
 
 /// A binding and the accessors of all operands that are bound there.
-fn declare(text: &mut String, launch: &Launch, bindings: &[usize], binding: usize) {
+fn declare(
+    text: &mut String,
+    launch: &Launch,
+    bindings: &[usize],
+    binding: usize,
+    native_f16: bool,
+) {
     let bound: Vec<&Operand> = launch
         .operands
         .iter()
@@ -121,7 +183,10 @@ fn declare(text: &mut String, launch: &Launch, bindings: &[usize], binding: usiz
     // Operands of one range agree on the narrower access.
     let width = bound.iter().map(|operand| operand.width).min().unwrap_or(1);
     let dtype = bound.first().map_or(DType::U32, |operand| operand.place.dtype);
+    let native = dtype == DType::F16 && native_f16;
     let element = match (dtype, width) {
+        (DType::F16, 4) if native => "vec4<f16>",
+        (DType::F16, _) if native => "f16",
         (DType::F32, 4) => "vec4<f32>",
         (DType::F32, _) => "f32",
         (DType::I32, 4) => "vec4<i32>",
@@ -138,20 +203,24 @@ fn declare(text: &mut String, launch: &Launch, bindings: &[usize], binding: usiz
     );
     for operand in bound {
         let accessors = match dtype.size() {
-            4 => words(dtype, width),
+            _ if native => whole(dtype, width),
+            4 => whole(dtype, width),
             2 => halves(dtype, width),
             _ => quarters(dtype),
         };
         *text +=
             &accessors.replace("NAME", &operand.name).replace("BUFFER", &format!("b{binding}"));
+        let held = if native { "f16" } else { "f32" };
+        line(text, format_args!("alias held_{} = {held};", operand.name));
     }
 }
 
-/// Accessors of 32-bit elements.
-fn words(dtype: DType, width: u32) -> String {
+/// Accessors of elements that the language has a type for.
+fn whole(dtype: DType, width: u32) -> String {
     let own = match dtype {
         DType::I32 => "i32",
         DType::U32 => "u32",
+        DType::F16 => "f16",
         _ => "f32",
     };
     let raw = match dtype {

@@ -12,6 +12,25 @@ pub const CANDIDATES: &[Tile] = &[
     Tile { entry: "direct_16x16", m: 64, n: 64, k: 4, thread_m: 16, thread_n: 16 },
 ];
 
+/// The tile of products that subgroups make together, of four of them.
+pub const COOPERATIVE: Tile =
+    Tile { entry: "cooperative", m: 64, n: 64, k: 32, thread_m: 32, thread_n: 32 };
+
+/// Limits between them that make every kind of launch: with each tile, with all that only some adapters offer, and
+/// with cooperative matrices and what stands in for them.
+pub fn kinds_of_limits(dialect: Dialect) -> Vec<Limits> {
+    let smallest = smallest_limits(dialect);
+    let with_tile = |&tile| Limits { tile, ..smallest.clone() };
+    let mut kinds: Vec<Limits> = CANDIDATES.iter().map(with_tile).collect();
+    let native = Limits { native_f16: true, ..smallest };
+    kinds.push(Limits { cooperative: Some(COOPERATIVE), ..native.clone() });
+    for threads in [4, 32, 128] {
+        kinds.push(Limits { subgroup: Some(threads), ..native.clone() });
+    }
+    kinds.push(Limits { subgroup: Some(32), cooperative: Some(COOPERATIVE), ..native });
+    kinds
+}
+
 /// What every WebGPU adapter offers (gpuweb specification, section 3.6.2), with a storage binding less for
 /// Metal, where wgpu needs one itself.
 pub fn smallest_limits(dialect: Dialect) -> Limits {
@@ -23,5 +42,8 @@ pub fn smallest_limits(dialect: Dialect) -> Limits {
         binding_bytes: 128 << 20,
         work: u64::MAX,
         tile: CANDIDATES[0],
+        cooperative: None,
+        subgroup: None,
+        native_f16: false,
     }
 }

@@ -29,6 +29,20 @@ pub struct Limits {
     pub work: u64,
     /// Shape of a matrix product's tiles.
     pub tile: Tile,
+    /// Shape of tiles for products of f16 by matrices that a subgroup holds together, where they pay. `thread_m` and
+    /// `thread_n` are what a subgroup makes.
+    pub cooperative: Option<Tile>,
+    /// Threads of a subgroup, where they reduce through its registers: neighbouring threads, in their order.
+    pub subgroup: Option<u32>,
+    /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
+    pub native_f16: bool,
+}
+
+impl Limits {
+    /// The constant of launches that reduce through subgroups: their threads, and 1 where they don't.
+    pub fn subgroup_threads(&self) -> u32 {
+        self.subgroup.unwrap_or(1)
+    }
 }
 
 /// How a matrix product is cut up.
@@ -54,7 +68,7 @@ impl Tile {
         self.entry == "tiled"
     }
 
-    /// Threads of a workgroup.
+    /// Threads of a workgroup, or subgroups where those make what a thread does.
     pub fn threads(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)
     }

@@ -180,6 +180,23 @@ async fn replay(
     Ok(read)
 }
 
+/// What one case gives on `backend`, byte by byte.
+///
+/// # Errors
+/// In words, where it can't be planned or run.
+pub async fn outputs(
+    backend: &mut dyn Backend,
+    case: &Case,
+) -> std::result::Result<Vec<Vec<u8>>, String> {
+    let lone = Lone::new(case).map_err(|error| error.to_string())?;
+    let options = Options { fusion: false, ..Options::default() };
+    let plan = Plan::new(lone.graph, &options, &*backend).map_err(|error| error.to_string())?;
+    let plan = Arc::new(plan);
+    backend.prepare(Arc::clone(&plan)).map_err(|error| error.to_string())?;
+    let inputs = values::inputs(case);
+    replay(backend, &plan, &lone.inputs, &inputs, &lone.outputs, PATTERNS[0]).await
+}
+
 fn compare(case: &Case, outputs: &[Vec<u8>]) -> Outcome {
     let references = match reference::outputs(case) {
         Ok(references) => references,

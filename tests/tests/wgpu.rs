@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use conformance::cases;
-use conformance::conformance::{Line, Mode, Report, block_on, run, unsupported};
+use conformance::conformance::{Line, Mode, Report, block_on, outputs, run, unsupported};
 use tightrope_backend_wgpu::{Options, Wgpu, source, tiles};
 use tightrope_core::dialect::Dialect;
 use tightrope_core::expr::{constant, input};
+use tightrope_core::launch::Limits;
 use tightrope_core::ops::{
     Case, Embedding, EmbeddingGrad, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, Map, MatMul,
     Sample, SquareSum,
@@ -52,23 +53,105 @@ fn kernels_match_the_references_with_default_limits() {
 
 #[test]
 fn every_kernel_file_is_reached_by_a_case() {
-    let limits = tiles::smallest_limits(Dialect::Wgsl);
     let mut reached = BTreeSet::new();
-    for case in cases::all() {
-        let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
-        let outputs = case.op.infer(&inputs).unwrap();
-        let outputs: Vec<&Type> = outputs.iter().collect();
-        let launches = case.op.launch(&limits, &inputs, &outputs).unwrap();
-        reached.extend(launches.list.iter().map(|launch| launch.kernel.to_owned()));
+    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
+        for case in cases::all() {
+            let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
+            let outputs = case.op.infer(&inputs).unwrap();
+            let outputs: Vec<&Type> = outputs.iter().collect();
+            let launches = case.op.launch(&limits, &inputs, &outputs).unwrap();
+            reached.extend(launches.list.iter().map(|launch| (launch.kernel, launch.entry)));
+        }
     }
-    // Numbers are collected where a map reads more than a launch binds.
-    reached.insert("collect".to_owned());
+    let entries: BTreeSet<_> =
+        source::entries().map(|(kernel, _, entry)| (kernel, entry)).collect();
+    assert_eq!(reached, entries);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shaders");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
-    let kernels: BTreeSet<String> = files.filter(|path| path.is_file()).map(stem).collect();
-    assert_eq!(reached, kernels);
-    assert!(source::stems().all(|stem| kernels.contains(stem)));
+    let found: BTreeSet<String> = files.filter(|path| path.is_file()).map(stem).collect();
+    assert_eq!(found, source::entries().map(|(_, file, _)| file.to_owned()).collect());
+}
+
+fn of_families(families: &[&str]) -> Vec<Case> {
+    cases::all().into_iter().filter(|case| families.contains(&case.op.family())).collect()
+}
+
+/// Holds that `cases` give the same bytes after `change`.
+fn same_bits(cases: &[Case], change: impl FnOnce(&mut Limits)) {
+    let (mut before, mut after) = (open(&Options::default()), open(&Options::default()));
+    // The tile that happens to be faster at the moment doesn't matter here.
+    let tile = before.limits().tile;
+    after.restrict(|limits| limits.tile = tile);
+    after.restrict(change);
+    assert_ne!(before.limits(), after.limits(), "{} can't do it in two ways", before.name());
+    for case in cases {
+        let expected = block_on(outputs(&mut before, case)).unwrap();
+        let actual = block_on(outputs(&mut after, case)).unwrap();
+        let types: Vec<String> = case.inputs.iter().map(|sample| sample.ty.to_string()).collect();
+        assert!(expected == actual, "{:?} of {}", case.op, types.join(", "));
+    }
+}
+
+#[test]
+fn default_limits_use_no_optional_feature() {
+    let options = Options { default_limits: true, ..Options::default() };
+    let backend = open(&options);
+    let Limits { subgroup, native_f16, cooperative, .. } = backend.limits();
+    assert_eq!((*subgroup, *native_f16, *cooperative), (None, false, None));
+}
+
+/// Lavapipe has subgroups, of neighbouring threads.
+#[test]
+fn subgroups_change_no_bit() {
+    let families = [
+        "LayerNorm",
+        "LayerNormGrad",
+        "RmsNorm",
+        "RmsNormGrad",
+        "Softmax",
+        "SoftmaxGrad",
+        "Reduce",
+        "SquareSum",
+        "LinearCrossEntropy",
+        "LinearCrossEntropyGrad",
+    ];
+    same_bits(&of_families(&families), |limits| limits.subgroup = None);
+}
+
+/// Lavapipe has f16.
+#[test]
+fn native_and_packed_f16_give_the_same_bits() {
+    let halves = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::F16);
+    let cases: Vec<Case> = cases::all().into_iter().filter(halves).collect();
+    same_bits(&cases, |limits| limits.native_f16 = false);
+    let staged = tiles::CANDIDATES[0];
+    for native in [true, false] {
+        let mut backend = open(&Options::default());
+        backend.restrict(|limits| {
+            limits.tile = staged;
+            limits.native_f16 = native;
+        });
+        check(backend, &cases, failed);
+    }
+}
+
+/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel. Products
+/// that cross an edge along every axis, that fill tiles, and whose sum is cut.
+#[test]
+fn cooperative_products_match_the_references() {
+    let mut backend = open(&Options::default());
+    backend.restrict(|limits| {
+        (limits.subgroup, limits.native_f16) = (None, true);
+        limits.cooperative = Some(tiles::COOPERATIVE);
+    });
+    let shapes = |case: &Case| {
+        let lhs = &case.inputs[0].ty;
+        lhs.dtype == DType::F16 && [65, 64, 1031].iter().any(|extent| lhs.shape.contains(extent))
+    };
+    let cases: Vec<Case> = of_families(&["MatMul"]).into_iter().filter(shapes).collect();
+    assert!(cases.len() > 4, "no products of f16");
+    check(backend, &cases, failed);
 }
 
 /// Work so small that each workgroup is a launch of its own.
@@ -81,9 +164,7 @@ fn kernels_match_the_references_cut_to_pieces() {
 
 #[test]
 fn products_match_the_references_with_every_tile() {
-    let uses_products =
-        |case: &Case| ["MatMul", "LinearCrossEntropyGrad"].contains(&case.op.family());
-    let cases: Vec<Case> = cases::all().into_iter().filter(uses_products).collect();
+    let cases = of_families(&["MatMul", "LinearCrossEntropyGrad"]);
     for &tile in tiles::CANDIDATES {
         let mut backend = open(&Options::default());
         backend.restrict(|limits| limits.tile = tile);

@@ -164,6 +164,8 @@ impl<'a> Chunks<'a> {
         let bound = |entry, threads, groups, flops: u64| {
             Launch::new("cross_entropy", entry, threads, groups)
                 .constant("GRADIENT", self.grad.is_some())
+                .constant("LANES", threads)
+                .constant("SUBGROUP", self.limits.subgroup_threads())
                 .param("vocab", self.vocab)
                 .param("padded", self.padded)
                 .bind("targets", self.targets)

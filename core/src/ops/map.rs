@@ -149,6 +149,13 @@ impl Map {
                 unit(F32, &[7]),
             ],
         ));
+        // More numbers than a launch binds tensors.
+        let numbers = 7;
+        let sum =
+            (0..numbers).fold(input(numbers), |sum, index| sum + input(index) * constant(0.5));
+        let mut inputs = vec![unit(F32, &[1]); numbers];
+        inputs.push(unit(F32, &[65]));
+        cases.push(Case::new(Self { shared: numbers, ..Self::new(sum, F32) }, inputs));
         use crate::expr::{Binary, Unary};
         cases.push(Case::new(
             Self::several(

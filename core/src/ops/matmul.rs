@@ -115,6 +115,11 @@ impl MatMul {
             Self::linear(true, F32),
             vec![unit(F32, &[2, 3, 5]), unit(F32, &[4, 5]), unit(F32, &[4])],
         ));
+        // One tile whose sum is long enough to be cut into slices.
+        for store in [F32, F16] {
+            let inputs = vec![unit(store, &[6, 1031]), unit(store, &[1031, 3])];
+            cases.push(Case::new(Self::new(F32), inputs));
+        }
         for (transpose_lhs, transpose_rhs) in [(false, true), (true, false)] {
             let op = Self { batch: true, transpose_lhs, transpose_rhs, ..Self::new(F32) };
             cases.push(Case::new(op, vec![unit(F32, &[2, 3, 6, 6]), unit(F32, &[2, 3, 6, 6])]));

@@ -139,6 +139,7 @@ impl<'a> Rows<'a> {
                 let launch = Launch::new("norm", entry, workgroup, groups)
                     .constant("COLUMNS", self.columns)
                     .constant("LANES", lanes)
+                    .constant("SUBGROUP", self.limits.subgroup_threads())
                     .constant("STRIP", UNUSED)
                     .constant("QUADS", UNUSED)
                     .param("first_bias", UNUSED)
@@ -167,6 +168,7 @@ impl<'a> Rows<'a> {
             let launch = strips
                 .launch("norm", entry, self.columns)
                 .constant("LANES", UNUSED)
+                .constant("SUBGROUP", UNUSED)
                 .param("first_bias", padded)
                 .real("eps", 0.0);
             launches.push(self.bind(launch, window, operands, partials));

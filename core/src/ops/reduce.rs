@@ -123,6 +123,7 @@ pub(super) fn sum_columns(
             .launch("reduce", "sum_columns", columns)
             .constant("ADD", u64::from(add && last))
             .constant("LANES", UNUSED)
+            .constant("SUBGROUP", UNUSED)
             .constant("SEGMENT", UNUSED)
             .constant("SEGMENTS", UNUSED)
             .constant("SQUARE", UNUSED)
@@ -174,6 +175,7 @@ pub(super) fn sum_rows(
         let row = if rows == 1 { elements } else { columns };
         let launch = Launch::new("reduce", "sum_rows", workgroup, count.div_ceil(teams))
             .constant("LANES", lanes)
+            .constant("SUBGROUP", limits.subgroup_threads())
             .constant("SEGMENT", segment)
             .constant("SEGMENTS", row.div_ceil(segment).max(1))
             .constant("SQUARE", u64::from(squares))

@@ -42,7 +42,10 @@ fn by_row(
             let count = range.end - range.start;
             let window = |place: Place| place.window(range.start * columns..range.end * columns);
             let aligned = columns.is_multiple_of(4);
-            let launch = Launch::new("softmax", entry, THREADS.min(limits.workgroup), count)
+            let threads = THREADS.min(limits.workgroup);
+            let launch = Launch::new("softmax", entry, threads, count)
+                .constant("LANES", threads)
+                .constant("SUBGROUP", limits.subgroup_threads())
                 .param("columns", columns)
                 .bind_four("x", window(x), aligned)
                 .bind_four("dy", window(dy), aligned)

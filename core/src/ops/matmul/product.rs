@@ -222,19 +222,22 @@ struct Shape {
     kernel: &'static str,
     entry: &'static str,
     threads: u32,
+    /// Threads of a subgroup where one works as a whole, else 1.
+    subgroup: u32,
     tile: [u32; 3],
     own: [u32; 2],
 }
 
 impl Shape {
     fn new(limits: &Limits, product: &Product) -> Self {
-        let tile = limits.tile;
+        let &Product { lhs, rhs, in_order, .. } = product;
         let Matrices { batch, m, n, .. } = product.extents;
-        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !product.in_order {
+        if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !in_order {
             return Self {
                 kernel: "matmul",
                 entry: "narrow",
                 threads: NARROW_THREADS,
+                subgroup: 1,
                 tile: [BLOCK as u32, NARROW_COLUMNS, BLOCK as u32],
                 own: [BLOCK as u32; 2],
             };
@@ -247,14 +250,25 @@ impl Shape {
                 kernel: "matmul_mma",
                 entry: "mma",
                 threads: TENSOR_THREADS,
+                subgroup: 1,
                 tile: [edge, edge, TENSOR_K],
                 own: [BLOCK as u32; 2],
             };
         }
+        let halves = [lhs, rhs].iter().all(|stored| stored.place.dtype == DType::F16);
+        let subgroup = limits.subgroup_threads();
+        let together = limits.cooperative.filter(|tile| {
+            halves
+                && limits.native_f16
+                && !in_order
+                && tile.threads() * subgroup <= limits.workgroup
+        });
+        let (tile, subgroup) = together.map_or((limits.tile, 1), |tile| (tile, subgroup));
         Self {
             kernel: "matmul",
             entry: tile.entry,
-            threads: tile.threads(),
+            threads: tile.threads() * subgroup,
+            subgroup,
             tile: [tile.m, tile.n, tile.k],
             own: [tile.thread_m, tile.thread_n],
         }
@@ -267,7 +281,8 @@ impl Part {
         let shape = Shape::new(limits, &self.product);
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
-        let slices = if matches!(shape.entry, "tiled" | "mma") && !self.product.in_order {
+        let staged = matches!(shape.entry, "tiled" | "mma" | "cooperative");
+        let slices = if staged && !self.product.in_order {
             let room = SLICE_BYTES.min(limits.binding_bytes) / (outputs * 4).max(1);
             (ENOUGH_GROUPS / (tiles as u64).max(1)).min(k as u64 / SMALLEST_SLICE).min(room)
         } else {
@@ -319,6 +334,7 @@ impl Part {
             .constant("TILE_K", shape.tile[2])
             .constant("THREAD_M", shape.own[0])
             .constant("THREAD_N", shape.own[1])
+            .constant("SUBGROUP", shape.subgroup)
             .constant("LHS_TRANSPOSED", lhs.transposed)
             .constant("RHS_TRANSPOSED", rhs.transposed)
             .constant("LHS_FOUR", lhs.in_fours())
