@@ -8,6 +8,8 @@
 
 const EDGE: u32 = 16u;
 const FOURS_OF_EDGE: u32 = EDGE / 4u;
+// Squares of sums that a subgroup makes.
+const SQUARES: u32 = 4u;
 const LHS_PITCH: u32 = TILE_K / 4u + 2u;
 const RHS_PITCH: u32 = TILE_N / 4u + 2u;
 
@@ -83,10 +85,10 @@ fn cooperative(
     let at = corner(tr_group(id, grid));
     let own_m = thread / SUBGROUP / ACROSS * THREAD_M;
     let own_n = thread / SUBGROUP % ACROSS * THREAD_N;
-    var c00 = Sum();
-    var c01 = Sum();
-    var c10 = Sum();
-    var c11 = Sum();
+    var c00 = no_sum(0u);
+    var c01 = no_sum(1u);
+    var c10 = no_sum(2u);
+    var c11 = no_sum(3u);
     for (var k = at.k; k < at.end; k += TILE_K) {
         stage_lhs(at, thread, k);
         stage_rhs(at, thread, k);

@@ -81,7 +81,7 @@ async fn holds(device: &Device, workgroup: u32, threads: u32) -> Result<bool, De
     encoder.copy_buffer_to_buffer(&answers, 0, &staging, 0, size);
     device.queue.submit([encoder.finish()]);
     arena::map(device, &staging, size).await?;
-    device.failure.check()?;
+    device.check()?;
     let view = staging.slice(..size).get_mapped_range();
     let view = view.map_err(|error| device.lost(&error.to_string()))?;
     Ok(bytemuck::pod_collect_to_vec::<u8, u32>(&view).iter().all(|&answer| answer == 1))

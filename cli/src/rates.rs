@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tightrope_core::plan::Options;
 use tightrope_core::{Backend, DeviceError, SessionError};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, Rates, Timed, TrainerConfig,
-    defaults,
+    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits, Timed,
+    TrainerConfig, defaults,
 };
 
 use crate::commands::bench::profile;
@@ -43,6 +43,7 @@ fn measured_step(precision: Precision) -> TrainerConfig {
         time: model.context,
         build: BuildOptions { loss_chunk: defaults::loss_chunk(&model), attention_chunk: 0 },
         optimizer: Optimizer::AdamW { beta1, beta2, eps },
+        optimizer_bits: StateBits::B32,
         weight_decay: defaults::WEIGHT_DECAY,
         clip: Some(defaults::CLIP),
         options: Options::default(),

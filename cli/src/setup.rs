@@ -11,8 +11,8 @@ use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, Rates,
-    StateBits, TrainError, TrainerConfig, preset,
+    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, StateBits,
+    TrainError, TrainerConfig, preset,
 };
 
 use crate::error::{Failure, Help as _};

@@ -13,6 +13,10 @@ fn load_right(at: u32) -> Right {
     return coopLoadT<Right>(&rhs_rows[at], RHS_PITCH);
 }
 
+fn no_sum(number: u32) -> Sum {
+    return Sum();
+}
+
 fn multiply_add(a: Left, b: Right, c: Sum) -> Sum {
     return coopMultiplyAdd(a, b, c);
 }

@@ -1,10 +1,13 @@
 // What stands in for squares that a subgroup holds together where a subgroup is one thread: it reads the operands' from
-// where they are and holds all sums. Tests run matmul_cooperative.wgsl with this on any adapter.
+// where they are and holds the sums of all its squares by number. Tests run matmul_cooperative.wgsl with this on any adapter.
 
-// Where a square begins in lhs_rows, in rhs_rows, and its sums by row, four together.
 alias Left = u32;
 alias Right = u32;
-alias Sum = array<vec4<f32>, EDGE * FOURS_OF_EDGE>;
+alias Sum = u32;
+
+const FOURS_OF_SQUARE: u32 = EDGE * FOURS_OF_EDGE;
+
+var<private> held_sums: array<vec4<f32>, SQUARES * FOURS_OF_SQUARE>;
 
 fn load_left(at: u32) -> Left {
     return at;
@@ -14,23 +17,28 @@ fn load_right(at: u32) -> Right {
     return at;
 }
 
+fn no_sum(number: u32) -> Sum {
+    for (var i = 0u; i < FOURS_OF_SQUARE; i++) {
+        held_sums[number * FOURS_OF_SQUARE + i] = vec4<f32>();
+    }
+    return number;
+}
+
 fn multiply_add(a: Left, b: Right, c: Sum) -> Sum {
-    var sums = c;
-    for (var i = 0u; i < EDGE * FOURS_OF_EDGE; i++) {
+    for (var i = 0u; i < FOURS_OF_SQUARE; i++) {
         let row = a + i / FOURS_OF_EDGE * LHS_PITCH;
         let column = b + i % FOURS_OF_EDGE;
-        var sum = sums[i];
+        var sum = held_sums[c * FOURS_OF_SQUARE + i];
         for (var k = 0u; k < EDGE; k++) {
             sum += f32(lhs_rows[row + k / 4u][k % 4u]) * vec4<f32>(rhs_rows[column + k * RHS_PITCH]);
         }
-        sums[i] = sum;
+        held_sums[c * FOURS_OF_SQUARE + i] = sum;
     }
-    return sums;
+    return c;
 }
 
 fn store_square(sum: Sum, at: u32) {
-    var square = sum;
-    for (var i = 0u; i < EDGE * FOURS_OF_EDGE; i++) {
-        squares[at + i] = square[i];
+    for (var i = 0u; i < FOURS_OF_SQUARE; i++) {
+        squares[at + i] = held_sums[sum * FOURS_OF_SQUARE + i];
     }
 }

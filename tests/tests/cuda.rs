@@ -120,7 +120,7 @@ fn both_languages_read_the_same_parameters() {
         assert_eq!(of_cuda.len(), of_wgsl.len().next_multiple_of(8));
         assert!(of_cuda.starts_with(&of_wgsl));
         let bindings: Vec<usize> = (0..launch.operands.len()).collect();
-        let wgsl = fields(&wgsl::assemble(&launch, &bindings).unwrap(), "}", |line| {
+        let wgsl = fields(&wgsl::assemble(&launch, &bindings, false).unwrap(), "}", |line| {
             let (name, ty) = line.trim().split_once(": ")?;
             Some((name.to_owned(), ty == "f32"))
         });

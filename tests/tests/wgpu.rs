@@ -119,25 +119,37 @@ fn subgroups_change_no_bit() {
     same_bits(&of_families(&families), |limits| limits.subgroup = None);
 }
 
+/// Products of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.
+fn products_of_halves() -> Vec<Case> {
+    let shapes = |case: &Case| {
+        let lhs = &case.inputs[0].ty;
+        lhs.dtype == DType::F16 && [65, 64, 1031].iter().any(|extent| lhs.shape.contains(extent))
+    };
+    let cases: Vec<Case> = of_families(&["MatMul"]).into_iter().filter(shapes).collect();
+    assert!(cases.len() > 4, "no products of f16");
+    cases
+}
+
 /// Lavapipe has f16.
 #[test]
 fn native_and_packed_f16_give_the_same_bits() {
     let halves = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::F16);
     let cases: Vec<Case> = cases::all().into_iter().filter(halves).collect();
     same_bits(&cases, |limits| limits.native_f16 = false);
-    let staged = tiles::CANDIDATES[0];
-    for native in [true, false] {
-        let mut backend = open(&Options::default());
-        backend.restrict(|limits| {
-            limits.tile = staged;
-            limits.native_f16 = native;
-        });
-        check(backend, &cases, failed);
-    }
 }
 
-/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel. Products
-/// that cross an edge along every axis, that fill tiles, and whose sum is cut.
+/// A tile in workgroup memory takes half the room where it is of f16.
+#[test]
+fn products_staged_as_f16_match_the_references() {
+    let mut backend = open(&Options::default());
+    backend.restrict(|limits| {
+        limits.tile = tiles::CANDIDATES[0];
+        limits.native_f16 = true;
+    });
+    check(backend, &products_of_halves(), failed);
+}
+
+/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel.
 #[test]
 fn cooperative_products_match_the_references() {
     let mut backend = open(&Options::default());
@@ -145,13 +157,7 @@ fn cooperative_products_match_the_references() {
         (limits.subgroup, limits.native_f16) = (None, true);
         limits.cooperative = Some(tiles::COOPERATIVE);
     });
-    let shapes = |case: &Case| {
-        let lhs = &case.inputs[0].ty;
-        lhs.dtype == DType::F16 && [65, 64, 1031].iter().any(|extent| lhs.shape.contains(extent))
-    };
-    let cases: Vec<Case> = of_families(&["MatMul"]).into_iter().filter(shapes).collect();
-    assert!(cases.len() > 4, "no products of f16");
-    check(backend, &cases, failed);
+    check(backend, &products_of_halves(), failed);
 }
 
 /// Work so small that each workgroup is a launch of its own.
