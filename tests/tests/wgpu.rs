@@ -149,7 +149,8 @@ fn products_staged_as_f16_match_the_references() {
     check(backend, &products_of_halves(), failed);
 }
 
-/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel.
+/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel. Where the
+/// extents are multiples of four, lavapipe compiles it for minutes, so these are not.
 #[test]
 fn cooperative_products_match_the_references() {
     let mut backend = open(&Options::default());
@@ -157,7 +158,10 @@ fn cooperative_products_match_the_references() {
         (limits.subgroup, limits.native_f16) = (None, true);
         limits.cooperative = Some(tiles::COOPERATIVE);
     });
-    check(backend, &products_of_halves(), failed);
+    let few = |case: &Case| [[17, 65], [6, 1031]].iter().any(|s| case.inputs[0].ty.shape == s);
+    let cases: Vec<Case> = products_of_halves().into_iter().filter(few).collect();
+    assert!(cases.len() > 2, "no products of these shapes");
+    check(backend, &cases, failed);
 }
 
 /// Work so small that each workgroup is a launch of its own.
