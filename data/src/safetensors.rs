@@ -233,6 +233,17 @@ impl TensorView<'_> {
         Ok((self.shape.to_vec(), self.to_f32()?))
     }
 
+    /// Shape, and the elements as f32 of a tensor of optimizer state: floats, or the U8 codes of 8-bit state.
+    ///
+    /// # Errors
+    /// Any dtype but F64, F32, BF16, F16 and U8.
+    pub fn to_state(&self) -> Result<(Vec<usize>, Vec<f32>)> {
+        match self.dtype {
+            "U8" => Ok((self.shape.to_vec(), self.map(|[code]| code.into()))),
+            _ => self.to_values(),
+        }
+    }
+
     /// The elements of an integer tensor as i32.
     ///
     /// # Errors

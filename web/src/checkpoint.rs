@@ -60,7 +60,7 @@ async fn tensors(trainer: &mut Trainer, saved: Vec<SavedTensor>) -> Result<Vec<T
 pub fn load(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<()> {
     let (weights, states) = (&checkpoint.model, &checkpoint.optimizer);
     trainer.load_weights(weights.names(), &mut |name| Ok(weights.require(name)?.to_values()?))?;
-    trainer.load_states(states.names(), &mut |name| Ok(states.require(name)?.to_values()?))?;
+    trainer.load_states(states.names(), &mut |name| Ok(states.require(name)?.to_state()?))?;
     Ok(trainer.load_schedule(&checkpoint.manifest.schedule)?)
 }
 

@@ -130,7 +130,7 @@ pub fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Resu
 
 fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()> {
     let state = &checkpoint.optimizer;
-    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_values()?))?;
+    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_state()?))?;
     Ok(trainer.load_schedule(&checkpoint.manifest.schedule)?)
 }
 

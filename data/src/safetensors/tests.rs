@@ -125,6 +125,10 @@ fn conversions_are_exact_or_refused() {
     assert!(int("U32", &[0xff; 4]).unwrap_err().to_string().contains("4294967295"));
     assert!(int("I64", &(1i64 << 40).to_le_bytes()).unwrap_err().to_string().contains("element 0"));
     assert!(int("F32", &[0; 4]).is_err());
+    let state = |dtype, data: &[u8]| with(dtype, data).get("x").unwrap().to_state().map(|v| v.1[0]);
+    assert_eq!(state("BF16", &[0xc0, 0x3f]).unwrap(), 1.5);
+    assert_eq!(state("U8", &[0xff]).unwrap(), 255.0);
+    assert!(state("I8", &[0xff]).is_err());
 }
 
 #[test]
