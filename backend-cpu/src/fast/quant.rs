@@ -60,21 +60,17 @@ impl Search {
         if part >= self.one { 2.0 * self.counts[LEVELS - 1] } else { count + within }
     }
 
-    /// Code of the value nearest to `part`.
+    /// Code of the value nearest to `part` of a signed code.
     #[inline(always)]
-    fn nearest(&self, part: f32) -> u8 {
-        match self.code {
-            Code::Linear => {
-                let largest = Code::Linear.largest() as f32;
-                part.round_ties_even().max(-largest).min(largest) as i32 as u8
-            }
-            Code::Signed => {
-                let code = Code::Signed.zero() as f32 + self.rank(part.abs()).copysign(part);
-                // There is no −1: the code before is the last.
-                code.max(0.0) as i32 as u8
-            }
-            Code::Unsigned => (self.rank(part).max(1.0) - 1.0) as i32 as u8,
-        }
+    fn signed(&self, part: f32) -> f32 {
+        // There is no −1: the code before is the last.
+        (Code::Signed.zero() as f32 + self.rank(part.abs()).copysign(part)).max(0.0)
+    }
+
+    /// As [`Search::signed`], of an unsigned code.
+    #[inline(always)]
+    fn unsigned(&self, part: f32) -> f32 {
+        self.rank(part).max(1.0) - 1.0
     }
 }
 
@@ -122,19 +118,33 @@ fn encode_body<S: Simd, X: Storage>(
         *scale = magnitude(x) / search.code.largest() as f32;
         let scale = *scale;
         // The code is chosen out of the loop, which then has no branch.
+        let largest = Code::Linear.largest() as f32;
         match search.code {
             _ if scale == 0.0 => codes.fill(search.code.zero() as u8),
-            Code::Linear => each(Search { code: Code::Linear, ..search }, scale, x, codes),
-            Code::Signed => each(Search { code: Code::Signed, ..search }, scale, x, codes),
-            Code::Unsigned => each(Search { code: Code::Unsigned, ..search }, scale, x, codes),
+            Code::Linear => {
+                each(scale, x, codes, |part| part.round_ties_even().max(-largest).min(largest))
+            }
+            Code::Signed => each(scale, x, codes, |part| search.signed(part)),
+            Code::Unsigned => each(scale, x, codes, |part| search.unsigned(part)),
         }
     }
 }
 
+/// Writes `code(x / scale)`, a vector's width at once: rounding to bytes in a loop of its own lets both vectorise.
 #[inline(always)]
-fn each<X: Storage>(search: Search, scale: f32, x: &[X], codes: &mut [u8]) {
-    for (code, x) in codes.iter_mut().zip(x) {
-        *code = search.nearest(x.to_f32() / scale);
+fn each<X: Storage>(scale: f32, x: &[X], codes: &mut [u8], code: impl Fn(f32) -> f32) {
+    for (codes, x) in codes.chunks_mut(LANES).zip(x.chunks(LANES)) {
+        let mut lanes = [0.0; LANES];
+        for (lane, x) in lanes.iter_mut().zip(x) {
+            *lane = x.to_f32() / scale;
+        }
+        // A loop, since `map` of arrays isn't always inlined and would miss the instruction set.
+        for lane in &mut lanes {
+            *lane = code(*lane);
+        }
+        for (byte, code) in codes.iter_mut().zip(lanes) {
+            *byte = code as i32 as u8;
+        }
     }
 }
 
@@ -207,7 +217,11 @@ mod tests {
                 let x = f64::from(i) / 1e6;
                 for x in [x, x.powi(9), -x] {
                     let x = if code == Code::Unsigned { x.abs() } else { x };
-                    let (found, nearest) = (f64::from(search.nearest(x as f32)), code.nearest(x));
+                    let found = match code {
+                        Code::Unsigned => search.unsigned(x as f32),
+                        _ => search.signed(x as f32),
+                    };
+                    let (found, nearest) = (f64::from(found), code.nearest(x));
                     let off = |c: f64| (code.value(c) - x).abs();
                     // Halfway between two, rounding decides.
                     assert!(off(found) <= off(nearest) + 1e-7 * x.abs(), "{code:?} {x:e}: {found}");
