@@ -73,7 +73,10 @@ pub fn profile(
     Ok(rows)
 }
 
-/// Seconds of every op of the programs of a training step, by index of the program: replay by replay, `least`
+/// A program by its index, and the seconds of each of its ops, replay by replay.
+pub type Times = (usize, Vec<Vec<f64>>);
+
+/// Seconds of every op of the programs of a training step, replayed at least
 /// so long and so often.
 ///
 /// # Errors
@@ -83,7 +86,7 @@ pub fn times(
     model: &ModelConfig,
     device: &mut dyn Backend,
     least: (Duration, usize),
-) -> Result<Vec<(usize, Vec<Vec<f64>>)>, SessionError> {
+) -> Result<Vec<Times>, SessionError> {
     device.prepare(Arc::clone(plan))?;
     fill(plan, model, device)?;
     // A device that works on its own is waited for after each op; what the wait itself takes doesn't count.
@@ -96,7 +99,7 @@ pub fn times(
     let idle = fastest(&waits?);
     let trains = |name: &str| matches!(name, "train" | MICRO | "update");
     let programs = plan.graph.programs.iter().enumerate();
-    let mut times: Vec<(usize, Vec<Vec<f64>>)> = programs
+    let mut times: Vec<Times> = programs
         .filter(|(_, program)| trains(&program.name))
         .map(|(index, _)| (index, vec![vec![]; plan.programs[index].steps.len()]))
         .collect();
