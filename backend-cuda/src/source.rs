@@ -12,6 +12,7 @@ use tightrope_core::launch::{Launch, Word};
 /// Kernel files by stem. A test holds that the folder has no other.
 const KERNELS: &[(&str, &str)] = &[
     ("attention", include_str!("../../kernels/attention.cu")),
+    ("attention_mma", include_str!("../../kernels/attention_mma.cu")),
     ("collect", include_str!("../../kernels/collect.cu")),
     ("cross_entropy", include_str!("../../kernels/cross_entropy.cu")),
     ("gather", include_str!("../../kernels/gather.cu")),
@@ -27,7 +28,7 @@ const KERNELS: &[(&str, &str)] = &[
 ];
 
 /// Kernels that build on another's file.
-const AFTER: &[(&str, &str)] = &[("matmul_mma", "matmul")];
+const AFTER: &[(&str, &str)] = &[("attention_mma", "attention"), ("matmul_mma", "matmul")];
 
 fn find(stem: &str) -> Result<&'static str, String> {
     let found = KERNELS.iter().find(|(name, _)| *name == stem);

@@ -10,7 +10,7 @@ use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
 use tightrope_core::launch::{Launch, Limits, Place};
-use tightrope_core::ops::{Case, MatMul};
+use tightrope_core::ops::{Attention, AttentionGrad, Case, MatMul};
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
 fn cache() -> PathBuf {
@@ -40,7 +40,7 @@ fn kernels_match_the_references_emulated() {
 
 /// Products of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
 /// tile's path.
-fn tensor_core_cases() -> Vec<Case> {
+fn product_cases() -> Vec<Case> {
     let mut cases = vec![];
     for dtype in [DType::BF16, DType::F16] {
         let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
@@ -78,11 +78,30 @@ fn tensor_core_cases() -> Vec<Case> {
     cases
 }
 
+/// Attention over one tile, and over several with a part of one at the end; heads that share keys.
+fn attention_cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for (b, t, heads, kv_heads, head_dim) in
+        [(2, 5, 2, 1, 16), (1, 65, 2, 2, 32), (1, 130, 4, 2, 64), (1, 193, 1, 1, 128)]
+    {
+        for dtype in [DType::BF16, DType::F16] {
+            let op = Attention { heads, kv_heads, head_dim, chunk: 0 };
+            let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
+            let (qkv, out) = ([b, t, (heads + 2 * kv_heads) * head_dim], [b, t, heads * head_dim]);
+            cases.push(Case::new(op.clone(), vec![of(&qkv)]));
+            let lse = cases::floats(DType::F32, &[b, heads, t], 2.0, 4.0);
+            cases.push(Case::new(AttentionGrad(op), vec![of(&qkv), of(&out), lse, of(&out)]));
+        }
+    }
+    cases
+}
+
 #[test]
 fn tensor_cores_match_the_references_emulated() {
-    let cases = tensor_core_cases();
-    let on_tensor_cores =
-        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul_mma");
+    let cases = [product_cases(), attention_cases()].concat();
+    let on_tensor_cores = |case: &Case| {
+        launches(case, &limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
+    };
     assert!(cases.iter().all(on_tensor_cores));
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
@@ -120,7 +139,10 @@ fn both_languages_read_the_same_parameters() {
         assert_eq!(of_cuda.len(), of_wgsl.len().next_multiple_of(8));
         assert!(of_cuda.starts_with(&of_wgsl));
         let bindings: Vec<usize> = (0..launch.operands.len()).collect();
-        let wgsl = fields(&wgsl::assemble(&launch, &bindings, false).unwrap(), "}", |line| {
+        // Entries for tensor cores are in files of their own, with the parameters of the family.
+        let family = launch.kernel.strip_suffix("_mma").unwrap_or(launch.kernel);
+        let twin = Launch { kernel: family, ..launch.clone() };
+        let wgsl = fields(&wgsl::assemble(&twin, &bindings, false).unwrap(), "}", |line| {
             let (name, ty) = line.trim().split_once(": ")?;
             Some((name.to_owned(), ty == "f32"))
         });

@@ -16,6 +16,7 @@ use super::layout::row_windows;
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit,
 };
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Operand, Place};
@@ -114,6 +115,10 @@ const STRIP: u32 = 8;
 const ROWS_PER_THREAD: u32 = 2;
 /// Most channels of a head that such a thread's registers hold.
 const MOST_IN_REGISTERS: usize = 128;
+/// Rows of a tile on tensor cores, its threads, and channels of heads whose vectors suit them.
+const TENSOR_TILE: u32 = 64;
+const TENSOR_THREADS: u32 = 128;
+const TENSOR_HEADS: [usize; 4] = [16, 32, 64, 128];
 /// Threads of a workgroup of any other entry.
 const THREADS: u32 = 64;
 
@@ -147,11 +152,16 @@ impl Attention {
         operands: &[(&'static str, Place)],
         flops: u64,
     ) -> Launch {
-        let mut launch = Launch::new("attention", entry, threads, groups)
+        let (kernel, tile) = if entry.ends_with("_mma") {
+            ("attention_mma", TENSOR_TILE)
+        } else {
+            ("attention", TILE)
+        };
+        let mut launch = Launch::new(kernel, entry, threads, groups)
             .constant("HEADS", self.heads as u64)
             .constant("KV_HEADS", self.kv_heads as u64)
             .constant("HEAD_DIM", self.head_dim as u64)
-            .constant("ROWS", TILE)
+            .constant("ROWS", tile)
             .param("first", extents.first)
             .param("sequences", extents.sequences)
             .param("time", extents.time)
@@ -183,12 +193,18 @@ impl Attention {
     fn rows_of(
         &self,
         limits: &Limits,
-        [tiled, direct]: [&'static str; 2],
+        [tiled, direct, tensor]: [&'static str; 3],
         heads: usize,
         extents: Extents,
+        dtype: DType,
     ) -> (&'static str, u32, u64) {
         let direct_pays = !limits.tile.shares();
-        let (entry, threads, rows) = if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
+        let (entry, threads, rows) = if limits.dialect == Dialect::Cuda
+            && matches!(dtype, DType::BF16 | DType::F16)
+            && TENSOR_HEADS.contains(&self.head_dim)
+        {
+            (tensor, TENSOR_THREADS, TENSOR_TILE)
+        } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
             (direct, STRIP, STRIP * ROWS_PER_THREAD)
         } else {
             (tiled, (TILE / PER_THREAD).pow(2), TILE)
@@ -275,9 +291,9 @@ impl Rule for Attention {
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
                 let extents = Extents::new(&range, time);
-                let entries = ["forward", "forward_direct"];
+                let entries = ["forward", "forward_direct", "forward_mma"];
                 launches.push(self.kernel(
-                    self.rows_of(limits, entries, self.heads, extents),
+                    self.rows_of(limits, entries, self.heads, extents, qkv.dtype),
                     extents,
                     &[
                         ("qkv", window(qkv, packed)),
@@ -363,6 +379,7 @@ impl Rule for AttentionGrad {
         let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
         let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * time);
         let flops = |products| op.cost(inputs[0], products) / batch.max(1);
+        let dtype = qkv.dtype;
         let mut launches = Launches::new();
         // The logs of normalisers, and after them what the gradients of scores subtract.
         let count = lse.elements;
@@ -388,11 +405,11 @@ impl Rule for AttentionGrad {
                     2 * extents.sequences * columns,
                 ));
                 for (entries, heads, products) in [
-                    (["grad_queries", "grad_queries_direct"], op.heads, 3),
-                    (["grad_keys", "grad_keys_direct"], op.kv_heads, 4),
+                    (["grad_queries", "grad_queries_direct", "grad_queries_mma"], op.heads, 3),
+                    (["grad_keys", "grad_keys_direct", "grad_keys_mma"], op.kv_heads, 4),
                 ] {
                     launches.push(op.kernel(
-                        op.rows_of(limits, entries, heads, extents),
+                        op.rows_of(limits, entries, heads, extents, dtype),
                         extents,
                         &[qkv, dout, statistics, dqkv],
                         flops(products) * extents.sequences,

@@ -1,0 +1,313 @@
+// Causal attention of 16-bit projections on tensor cores; comes after attention.cu, which says how tensors are laid out.
+//
+// A block makes the ROWS rows of one head that it owns, sixteen a warp, and goes over the other rows that attend or are
+// attended to. Rows pass through shared memory in chunks of eight channels, 16 bytes, swizzled so that the eight that
+// `ldmatrix` reads at once lie in different banks. Scores stay in registers: as products leave tensor cores, they are
+// weights for the next ones, rounded to the projections' dtype. Bound by arithmetic.
+
+using Element = decltype(Args::qkv)::Element;
+
+constexpr unsigned CHUNK = 8;
+constexpr unsigned CHUNKS_OF_ROW = HEAD_DIM / CHUNK;
+// Other rows at a time in the gradients, which keep four tiles in shared memory.
+constexpr unsigned FEW = ROWS / 2;
+// What one instruction makes: 16 rows, of which a lane has two, 8 further, by 8 columns, of which it has two neighbours.
+constexpr unsigned MMA_ROWS = 16;
+constexpr unsigned MMA_COLUMNS = 8;
+constexpr unsigned MMA_K = 16;
+
+using Tall = Shared<Chunk, ROWS * CHUNKS_OF_ROW>;
+using Short = Shared<Chunk, FEW * CHUNKS_OF_ROW>;
+
+__shared__ Tall own_rows;
+// Values or gradients that belong to own rows.
+__shared__ Tall own_partners;
+__shared__ Tall key_rows;
+__shared__ Tall value_rows;
+__shared__ Short other_rows;
+__shared__ Short other_partners;
+
+// Place of a chunk of a row.
+__device__ unsigned place(unsigned row, unsigned chunk) {
+    constexpr unsigned SWIZZLED = CHUNKS_OF_ROW < CHUNK ? CHUNKS_OF_ROW : CHUNK;
+    return row * CHUNKS_OF_ROW + (chunk ^ (row / (CHUNK / SWIZZLED) % SWIZZLED));
+}
+
+// Begins to copy COUNT rows from `row` on, which lie `stride` elements apart from element `first` on.
+template <unsigned COUNT, class Tile, class Stored>
+__device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsigned first, unsigned stride, unsigned row) {
+    for (unsigned i = threadIdx.x; i < COUNT * CHUNKS_OF_ROW; i += WORKGROUP) {
+        const unsigned r = i / CHUNKS_OF_ROW;
+        const unsigned chunk = i % CHUNKS_OF_ROW;
+        const bool exists = row + r < args.time;
+        tr_copy_async(to, place(r, chunk), stored, exists ? first + (row + r) * stride + CHUNK * chunk : 0, exists);
+    }
+}
+
+template <unsigned COUNT, class Tile>
+__device__ void copy_packed(const Args &args, Tile &to, unsigned batch, unsigned column, unsigned row) {
+    copy_rows<COUNT>(args, to, args.qkv, batch * args.time * PACKED + column, PACKED, row);
+}
+
+template <unsigned COUNT, class Tile>
+__device__ void copy_dout(const Args &args, Tile &to, unsigned batch, unsigned head, unsigned row) {
+    copy_rows<COUNT>(args, to, args.dout, out_index(args, batch, 0, head), HEADS * HEAD_DIM, row);
+}
+
+// The warp's first row in the block's, the first of a lane's two rows in the warp's, and the first of its two columns.
+__device__ unsigned rows_of_warp() { return threadIdx.x / WARP * MMA_ROWS; }
+__device__ unsigned row_of_lane() { return threadIdx.x % WARP / 4; }
+__device__ unsigned column_of_lane() { return threadIdx.x % 4 * 2; }
+
+template <unsigned COLUMNS> using Scores = float[COLUMNS / MMA_COLUMNS][4];
+
+template <unsigned BLOCKS> __device__ void clear(float (&sums)[BLOCKS][4]) {
+#pragma unroll
+    for (unsigned j = 0; j < BLOCKS; j++) {
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++) {
+            sums[j][r] = 0.0f;
+        }
+    }
+}
+
+// Applies f(value, row, column) to all of a warp's values: row 0 or 1 of the lane's, column of the tile's.
+template <unsigned BLOCKS, class F> __device__ void each_score(float (&scores)[BLOCKS][4], F f) {
+#pragma unroll
+    for (unsigned j = 0; j < BLOCKS; j++) {
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++) {
+            scores[j][r] = f(scores[j][r], r / 2, j * MMA_COLUMNS + column_of_lane() + r % 2);
+        }
+    }
+}
+
+// Inner products of the warp's own rows with other rows.
+template <unsigned BLOCKS, class Own, class Other>
+__device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &other) {
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned matrix = lane / 8;
+    clear(products);
+#pragma unroll
+    for (unsigned d = 0; d < HEAD_DIM; d += MMA_K) {
+        unsigned rows[4];
+        tr_load_matrices<false>(rows, own, place(rows_of_warp() + matrix % 2 * 8 + lane % 8, d / CHUNK + matrix / 2));
+#pragma unroll
+        for (unsigned j = 0; j < BLOCKS; j += 2) {
+            unsigned columns[4];
+            const unsigned row = j * MMA_COLUMNS + matrix / 2 * 8 + lane % 8;
+            tr_load_matrices<false>(columns, other, place(row, d / CHUNK + matrix % 2));
+            tr_multiply_add<Element>(products[j], rows, columns[0], columns[1]);
+            tr_multiply_add<Element>(products[j + 1], rows, columns[2], columns[3]);
+        }
+    }
+}
+
+__device__ unsigned rounded_pair(float low, float high) {
+    Element pair[2];
+    tr_round(low, pair[0]);
+    tr_round(high, pair[1]);
+    return pair[0].bits | unsigned(pair[1].bits) << 16;
+}
+
+// Adds other rows times their weights to the sums of the warp's own rows.
+template <unsigned BLOCKS, class Other>
+__device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS][4], Other &other) {
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned matrix = lane / 8;
+#pragma unroll
+    for (unsigned j = 0; j < BLOCKS; j += 2) {
+        // Sums of 16 × 8 lie in a warp as halves of its 16 × 16 factors do.
+        const unsigned rows[4] = {
+            rounded_pair(weights[j][0], weights[j][1]),
+            rounded_pair(weights[j][2], weights[j][3]),
+            rounded_pair(weights[j + 1][0], weights[j + 1][1]),
+            rounded_pair(weights[j + 1][2], weights[j + 1][3]),
+        };
+        const unsigned row = j * MMA_COLUMNS + matrix % 2 * 8 + lane % 8;
+#pragma unroll
+        for (unsigned d = 0; d < HEAD_DIM / MMA_COLUMNS; d += 2) {
+            unsigned columns[4];
+            tr_load_matrices<true>(columns, other, place(row, d + matrix / 2));
+            tr_multiply_add<Element>(sums[d], rows, columns[0], columns[1]);
+            tr_multiply_add<Element>(sums[d + 1], rows, columns[2], columns[3]);
+        }
+    }
+}
+
+// Stores row 0 or 1 of a lane's, from element `first` on, times a factor.
+__device__ void store_row(const Args &args, unsigned first, const Scores<HEAD_DIM> &sums, unsigned half, float factor) {
+#pragma unroll
+    for (unsigned j = 0; j < HEAD_DIM / MMA_COLUMNS; j++) {
+        const unsigned to = first + j * MMA_COLUMNS + column_of_lane();
+        args.out.store2(to, sums[j][2 * half] * factor, sums[j][2 * half + 1] * factor, 2);
+    }
+}
+
+// Over the four lanes that share a row.
+template <class Fold> __device__ float fold_row(float value) { return tr_fold_lanes<Fold, 4>(value); }
+
+__device__ void forward_mma(const Args &args) {
+    const Tile at = tile_of(args, HEADS);
+    const unsigned kv_head = at.head / GROUP;
+    const unsigned query = at.first + rows_of_warp() + row_of_lane();
+    const unsigned end = smaller(at.first + ROWS, args.time);
+    copy_packed<ROWS>(args, own_rows, at.batch, query_column(at.head), at.first);
+    copy_packed<ROWS>(args, key_rows, at.batch, key_column(kv_head), 0);
+    tr_commit_copies();
+    copy_packed<ROWS>(args, value_rows, at.batch, value_column(kv_head), 0);
+    tr_commit_copies();
+    float highest[2] = {LOWEST, LOWEST};
+    // Of the lane's own columns; all lanes of a row rescale by the same factors.
+    float total[2] = {0.0f, 0.0f};
+    Scores<HEAD_DIM> sums;
+    clear(sums);
+    for (unsigned first = 0; first < end; first += ROWS) {
+        // The keys have come; values may be on their way.
+        tr_wait_copies<1>();
+        __syncthreads();
+        Scores<ROWS> scores;
+        multiply_rows(scores, own_rows, key_rows);
+        __syncthreads();
+        if (first + ROWS < end) {
+            copy_packed<ROWS>(args, key_rows, at.batch, key_column(kv_head), first + ROWS);
+        }
+        tr_commit_copies();
+        float raised[2] = {highest[0], highest[1]};
+        each_score(scores, [&](float product, unsigned r, unsigned column) {
+            const float score = first + column <= query + 8 * r ? product * args.scale2 : LOWEST;
+            raised[r] = fmaxf(raised[r], score);
+            return score;
+        });
+        float factor[2];
+#pragma unroll
+        for (unsigned r = 0; r < 2; r++) {
+            raised[r] = fold_row<Max>(raised[r]);
+            factor[r] = exp2f(highest[r] - raised[r]);
+            highest[r] = raised[r];
+            total[r] *= factor[r];
+        }
+        each_score(scores, [&](float score, unsigned r, unsigned) {
+            const float weight = exp2f(score - raised[r]);
+            total[r] += weight;
+            return weight;
+        });
+        each_score(sums, [&](float sum, unsigned r, unsigned) { return sum * factor[r]; });
+        // The values have come; the next keys may be on their way.
+        tr_wait_copies<1>();
+        __syncthreads();
+        weigh_rows(sums, scores, value_rows);
+        __syncthreads();
+        if (first + ROWS < end) {
+            copy_packed<ROWS>(args, value_rows, at.batch, value_column(kv_head), first + ROWS);
+        }
+        tr_commit_copies();
+    }
+#pragma unroll
+    for (unsigned r = 0; r < 2; r++) {
+        total[r] = fold_row<Sum>(total[r]);
+        const unsigned row = query + 8 * r;
+        if (row < args.time) {
+            store_row(args, out_index(args, at.batch, row, at.head), sums, r, 1.0f / total[r]);
+            if (column_of_lane() == 0) {
+                const float lse = highest[r] * LN_2 + logf(total[r]);
+                args.statistics.store(lse_index(args, at.batch, at.head, row), lse);
+            }
+        }
+    }
+}
+
+__device__ void store_own(const Args &args, const Tile &at, unsigned column, const Scores<HEAD_DIM> &sums, float factor) {
+#pragma unroll
+    for (unsigned r = 0; r < 2; r++) {
+        const unsigned row = at.first + rows_of_warp() + row_of_lane() + 8 * r;
+        if (row < args.time) {
+            store_row(args, (at.batch * args.time + row) * PACKED + column, sums, r, factor);
+        }
+    }
+}
+
+__device__ void grad_queries_mma(const Args &args) {
+    const Tile at = tile_of(args, HEADS);
+    const unsigned kv_head = at.head / GROUP;
+    const unsigned query = at.first + rows_of_warp() + row_of_lane();
+    float lse2[2], delta[2];
+#pragma unroll
+    for (unsigned r = 0; r < 2; r++) {
+        lse2[r] = statistic(args, lse_index(args, at.batch, at.head, 0), query + 8 * r) * LOG2_E;
+        delta[r] = statistic(args, delta_index(args, at.batch, at.head, 0), query + 8 * r);
+    }
+    copy_packed<ROWS>(args, own_rows, at.batch, query_column(at.head), at.first);
+    copy_dout<ROWS>(args, own_partners, at.batch, at.head, at.first);
+    Scores<HEAD_DIM> sums;
+    clear(sums);
+    const unsigned end = smaller(at.first + ROWS, args.time);
+    for (unsigned first = 0; first < end; first += FEW) {
+        copy_packed<FEW>(args, other_rows, at.batch, key_column(kv_head), first);
+        copy_packed<FEW>(args, other_partners, at.batch, value_column(kv_head), first);
+        tr_commit_copies();
+        tr_wait_copies<0>();
+        __syncthreads();
+        Scores<FEW> probability, slope;
+        multiply_rows(probability, own_rows, other_rows);
+        each_score(probability, [&](float product, unsigned r, unsigned column) {
+            return first + column <= query + 8 * r ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
+        });
+        multiply_rows(slope, own_partners, other_partners);
+        each_score(slope, [&](float product, unsigned r, unsigned) { return product - delta[r]; });
+#pragma unroll
+        for (unsigned j = 0; j < FEW / MMA_COLUMNS; j++) {
+#pragma unroll
+            for (unsigned r = 0; r < 4; r++) {
+                slope[j][r] *= probability[j][r];
+            }
+        }
+        weigh_rows(sums, slope, other_rows);
+        __syncthreads();
+    }
+    store_own(args, at, query_column(at.head), sums, args.scale);
+}
+
+__device__ void grad_keys_mma(const Args &args) {
+    const Tile at = tile_of(args, KV_HEADS);
+    const unsigned key = at.first + rows_of_warp() + row_of_lane();
+    copy_packed<ROWS>(args, own_rows, at.batch, key_column(at.head), at.first);
+    copy_packed<ROWS>(args, own_partners, at.batch, value_column(at.head), at.first);
+    Scores<HEAD_DIM> dvalues, dkeys;
+    clear(dvalues);
+    clear(dkeys);
+    for (unsigned head = at.head * GROUP; head < (at.head + 1) * GROUP; head++) {
+        const unsigned of_lse = lse_index(args, at.batch, head, 0);
+        const unsigned of_delta = delta_index(args, at.batch, head, 0);
+        for (unsigned first = at.first; first < args.time; first += FEW) {
+            copy_packed<FEW>(args, other_rows, at.batch, query_column(head), first);
+            copy_dout<FEW>(args, other_partners, at.batch, head, first);
+            tr_commit_copies();
+            tr_wait_copies<0>();
+            __syncthreads();
+            Scores<FEW> probability, slope;
+            multiply_rows(probability, own_rows, other_rows);
+            each_score(probability, [&](float product, unsigned r, unsigned column) {
+                const unsigned query = first + column;
+                const float lse2 = statistic(args, of_lse, query) * LOG2_E;
+                return query >= key + 8 * r && query < args.time ? exp2f(product * args.scale2 - lse2) : 0.0f;
+            });
+            weigh_rows(dvalues, probability, other_partners);
+            multiply_rows(slope, own_partners, other_partners);
+            each_score(slope, [&](float product, unsigned, unsigned column) {
+                return product - statistic(args, of_delta, first + column);
+            });
+#pragma unroll
+            for (unsigned j = 0; j < FEW / MMA_COLUMNS; j++) {
+#pragma unroll
+                for (unsigned r = 0; r < 4; r++) {
+                    slope[j][r] *= probability[j][r];
+                }
+            }
+            weigh_rows(dkeys, slope, other_rows);
+            __syncthreads();
+        }
+    }
+    store_own(args, at, value_column(at.head), dvalues, 1.0f);
+    store_own(args, at, key_column(at.head), dkeys, args.scale);
+}
