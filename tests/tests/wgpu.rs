@@ -149,8 +149,8 @@ fn products_staged_as_f16_match_the_references() {
     check(backend, &products_of_halves(), failed);
 }
 
-/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel. Where the
-/// extents are multiples of four, lavapipe compiles it for minutes, so these are not.
+/// No adapter here multiplies matrices in subgroups: what stands in for that shows all the rest of the kernel. With
+/// all products of f16, lavapipe's compiler took more than three minutes, so these are some of them.
 #[test]
 fn cooperative_products_match_the_references() {
     let mut backend = open(&Options::default());
