@@ -277,8 +277,8 @@ impl Launches {
         Place { source: Source::Scratch, dtype, first, elements }
     }
 
-    /// Lets `make` write to `place` in rows of `columns` elements. Where two rows share a 32-bit word, it
-    /// writes to f32 scratch instead (which starts as a copy of `place` where `load`), and that is rounded
+    /// Lets `make` write to `place` in rows of `columns` elements. Where two rows share a 32-bit word, and the
+    /// device's language writes no less than one, it writes to f32 scratch instead (which starts as a copy of `place` where `load`), and that is rounded
     /// into `place` afterwards.
     pub fn by_rows(
         &mut self,
@@ -288,7 +288,8 @@ impl Launches {
         load: bool,
         make: impl FnOnce(&mut Self, Place),
     ) {
-        if (columns * place.dtype.size() as u64).is_multiple_of(4) {
+        let whole_words = (columns * place.dtype.size() as u64).is_multiple_of(4);
+        if limits.dialect == Dialect::Cuda || whole_words {
             return make(self, place);
         }
         let wide = self.scratch(DType::F32, place.elements);
