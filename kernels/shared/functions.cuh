@@ -29,6 +29,14 @@ __device__ float tr_join_halves(float high, float low) {
     return __uint_as_float(__float_as_uint(high) + unsigned(int(low)));
 }
 
+// One of the two bf16 that x lies between, the one farther from 0 with a probability of the part of their distance
+// that x has come. What isn't finite stays as it is.
+__device__ float tr_stochastic_half(float x, float uniform) {
+    const unsigned bits = __float_as_uint(x);
+    const unsigned rounded = (bits + unsigned(uniform * 65536.0f)) & 0xffff0000u;
+    return __uint_as_float((bits & 0x7f800000u) == 0x7f800000u ? bits : rounded);
+}
+
 // Upper half, rounded to nearest, ties to even; a NaN stays one.
 __device__ unsigned short tr_round_bf16(float x) {
     const unsigned bits = __float_as_uint(x);
