@@ -1,7 +1,7 @@
 //! Compiles every kernel that the core's cases launch, and those of models' shapes, with NVRTC, and prints what the compiler says of each entry:
 //! the most registers, shared memory and spilled bytes of its variants. Needs no GPU.
 //!
-//!     cargo run -p tightrope-backend-cuda --example kernel_table -- sm_80 sm_90a > backend-cuda/kernels.tsv
+//!     cargo run -p tightrope-backend-cuda --example kernel_table -- sm_80 sm_86 sm_89 sm_90a > backend-cuda/kernels.tsv
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -81,8 +81,8 @@ impl Emulated {
 struct Build<'a> {
     kernels: Vec<&'a Kernel>,
     library: PathBuf,
-    /// The compiler, and where it writes until it's done.
-    running: Option<(Child, PathBuf)>,
+    /// The compiler, what it reads, and where it writes until it's done.
+    running: Option<(Child, PathBuf, PathBuf)>,
 }
 
 impl<'a> Build<'a> {
@@ -107,17 +107,19 @@ impl<'a> Build<'a> {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        Ok(Self { kernels, library, running: Some((compiler, made)) })
+        Ok(Self { kernels, library, running: Some((compiler, source, made)) })
     }
 
     /// Waits for the compiler.
     fn end(&mut self) -> Result<(), String> {
-        let Some((compiler, made)) = self.running.take() else { return Ok(()) };
+        let Some((compiler, source, made)) = self.running.take() else { return Ok(()) };
         let output = compiler.wait_with_output().map_err(|error| error.to_string())?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        fs::rename(made, &self.library).map_err(|error| error.to_string())
+        // What didn't compile stays, to be looked at.
+        let kept = fs::remove_file(source).and_then(|()| fs::rename(made, &self.library));
+        kept.map_err(|error| error.to_string())
     }
 }
 
