@@ -99,7 +99,7 @@ impl Failure {
         self.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// As [`Failure::check`], and forgets a failure that isn't the device's end.
+    /// `Err` with the failure, where there was one, and forgets it unless it's the device's end.
     pub fn take(&self) -> Result<(), DeviceError> {
         let mut kept = self.lock();
         match &*kept {

@@ -154,7 +154,7 @@ impl<O: Origin> Recovering<O> {
     /// Does `work` on a device that is ready, again on a new one where it's lost on the way.
     ///
     /// # Errors
-    /// What `work` fails with, and a device that is lost [`TRIES`] times.
+    /// What `work` fails with, and a device that is lost too many times in a row.
     pub async fn attempt<T>(
         &mut self,
         mut work: impl AsyncFnMut(&mut O, &mut Trainer) -> Result<T, O::Error>,

@@ -14,7 +14,9 @@ use tightrope_core::launch::{Launch, Limits, Place};
 use tightrope_core::ops::{Attention, AttentionGrad, Case, MatMul};
 use tightrope_core::plan::Options;
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
-use tightrope_nn::{BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
+};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
@@ -127,6 +129,7 @@ fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision) -> Ve
         time: 24,
         build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
         optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
         weight_decay: 0.1,
         clip: Some(1.0),
         options: Options::default(),

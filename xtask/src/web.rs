@@ -101,13 +101,15 @@ pub fn tests() -> anyhow::Result<[Command; 2]> {
     Ok([engine, end_to_end])
 }
 
-/// Installs what the tests run on, where it's missing: Chromium, and a Vulkan driver for the native half.
+/// Installs what the tests run on, where it's missing: Chromium, a Vulkan driver, and a C++ compiler.
 ///
 /// # Errors
 /// Where that can't be done.
 pub fn prepare() -> anyhow::Result<()> {
     let missing: Vec<&str> = [
         ("/usr/bin/chromium", "chromium"),
+        // CUDA kernels are compiled for the processor.
+        ("/usr/bin/g++", "g++"),
         ("/usr/share/vulkan/icd.d", "mesa-vulkan-drivers"),
         ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "libvulkan1"),
     ]
