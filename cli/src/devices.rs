@@ -5,11 +5,14 @@ use std::path::Path;
 use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::driver::Gpu;
 use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
 use tightrope_core::launch::Limits;
 use tightrope_core::{Backend, DeviceError};
 
 use crate::error::{Failure, Help as _};
+use crate::rates::cache_folder;
 use crate::settings::{Device, Settings};
 
 /// The device that the settings name.
@@ -48,10 +51,13 @@ impl Devices {
             Device::Wgpu(adapter) => self
                 .gpu(&Adapter { adapter, ..Adapter::default() })
                 .help("use --device cpu or --device auto"),
-            Device::Cuda(_) => Err(Failure::failed(
-                anyhow!("no device `{}`: this build has no CUDA backend", settings.run.device),
-                format!("found: {}; use --device with one of these, or auto", found()),
-            )),
+            Device::Cuda(ordinal) => match open_cuda(ordinal) {
+                Ok(gpu) => Ok(Box::new(gpu)),
+                Err(problem) => Err(Failure::failed(
+                    anyhow!("no device `{}`: {problem}", settings.run.device),
+                    format!("found: {}; use --device with one of these, or auto", found()),
+                )),
+            },
         }
     }
 
@@ -71,6 +77,19 @@ pub fn cpu(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
     let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
         .help("lower run.threads, or leave it out to use every core")?;
     Ok(Box::new(cpu))
+}
+
+/// GPU number `ordinal` of NVIDIA's.
+///
+/// # Errors
+/// Why there's none, in words.
+pub fn open_cuda(ordinal: usize) -> Result<Cuda, String> {
+    let kernels = cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
+    match Gpu::open(ordinal, kernels) {
+        Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
+        Err(DeviceError::Lost { reason, .. }) => Err(reason),
+        Err(other) => Err(other.to_string()),
+    }
 }
 
 /// Whether a device can go away and its memory with it: all but the processor.

@@ -159,7 +159,7 @@ fn identity(device: &dyn Backend) -> String {
 }
 
 /// Where programs keep what they can make again.
-fn cache_folder() -> Option<PathBuf> {
+pub fn cache_folder() -> Option<PathBuf> {
     let folder =
         |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
     let of_home = |path: &str| folder("HOME").map(|home| home.join(path));

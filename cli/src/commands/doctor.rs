@@ -19,8 +19,6 @@ use crate::settings::{MicroBatch, Settings};
 use crate::{devices, output, setup};
 use machine::Machine;
 
-/// Devices that this build leaves out.
-const ABSENT: [(&str, &str); 1] = [("cuda", "NVIDIA GPUs: not in this build")];
 /// What to do where there's no GPU.
 const NO_ADAPTER: &str = "no GPU through Vulkan, Metal or DX12; on Debian, mesa-vulkan-drivers and libvulkan1 bring drivers";
 
@@ -36,7 +34,8 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
         .collect::<Result<Vec<_>, _>>()?;
     let gpus = block_on(adapters());
-    let found = Found { device: device.name(), machine, gpus, fits };
+    let cuda = devices::open_cuda(0).map(|gpu| gpu.name());
+    let found = Found { device: device.name(), machine, gpus, cuda, fits };
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
 }
 
@@ -83,6 +82,8 @@ struct Found {
     device: String,
     machine: Machine,
     gpus: Vec<Description>,
+    /// NVIDIA's first, or why there's none.
+    cuda: Result<String, String>,
     fits: Vec<Fit>,
 }
 
@@ -107,9 +108,11 @@ impl Found {
             "bf16": name(self.largest(|fit| fit.fits_bf16)),
         });
         cpu["presets"] = json!(self.fits);
-        let absent = ABSENT
-            .map(|(name, reason)| json!({ "name": name, "available": false, "reason": reason }));
-        let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain(absent).collect();
+        let cuda = match &self.cuda {
+            Ok(name) => json!({ "name": "cuda", "available": true, "description": name }),
+            Err(reason) => json!({ "name": "cuda", "available": false, "reason": reason }),
+        };
+        let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain([cuda]).collect();
         json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
     }
 
@@ -164,9 +167,8 @@ impl Found {
         if self.gpus.is_empty() {
             line("wgpu", NO_ADAPTER);
         }
-        for (name, reason) in ABSENT {
-            line(name, reason);
-        }
+        let (Ok(cuda) | Err(cuda)) = &self.cuda;
+        line("cuda", cuda);
         let largest = |fit: Option<&Fit>| fit.map_or("none", |fit| fit.preset);
         line(
             "fits",
@@ -222,8 +224,13 @@ mod tests {
             fits_bf16: true,
         };
         let fits = vec![fit("a", 1, true), fit("c", 3, false), fit("b", 2, true)];
-        let found =
-            Found { device: "cpu".to_owned(), machine: Machine::look(), gpus: vec![], fits };
+        let found = Found {
+            device: "cpu".to_owned(),
+            machine: Machine::look(),
+            gpus: vec![],
+            cuda: Err("no driver".into()),
+            fits,
+        };
         let object = found.json();
         let cpu = &object["devices"][0];
         assert_eq!(
