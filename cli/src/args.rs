@@ -102,6 +102,9 @@ pub struct Plan {
     /// Settings.
     #[command(flatten)]
     pub settings: SettingArgs,
+    /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
+    #[arg(long)]
+    pub sweep: bool,
     /// Print the plan as one JSON object on stdout
     #[arg(long)]
     pub json: bool,

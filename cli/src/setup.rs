@@ -160,7 +160,7 @@ pub fn trainer_config_of(
     model: ModelConfig,
 ) -> Result<TrainerConfig, Failure> {
     let settings = filled(settings, &model)?;
-    let Settings { train, memory, run, .. } = &settings;
+    let Settings { train, memory, .. } = &settings;
     if !memory.offload.is_empty() {
         return Err(Failure::usage(
             anyhow!("`memory.offload` is set, and the device is the cpu"),
@@ -189,11 +189,7 @@ pub fn trainer_config_of(
         Chunk::Auto => 0,
     };
     Ok(TrainerConfig {
-        precision: match run.precision {
-            settings::Precision::F32 => Precision::F32,
-            settings::Precision::Bf16 => Precision::BF16,
-            settings::Precision::F16 => Precision::F16,
-        },
+        precision: precision(&settings),
         batch,
         micro_batch: match train.micro_batch {
             MicroBatch::Auto => batch,
@@ -234,6 +230,15 @@ pub fn learning_rate(settings: &Settings) -> LearningRate {
         min_lr: train.min_lr.unwrap_or_else(|| defaults::min_lr(lr)),
         warmup: train.warmup.unwrap_or(0),
         steps: train.steps.unwrap_or(defaults::STEPS),
+    }
+}
+
+/// Storage of weights and activations.
+pub fn precision(settings: &Settings) -> Precision {
+    match settings.run.precision {
+        settings::Precision::F32 => Precision::F32,
+        settings::Precision::Bf16 => Precision::BF16,
+        settings::Precision::F16 => Precision::F16,
     }
 }
 
@@ -309,8 +314,12 @@ fn allowed(settings: &Settings, config: &TrainerConfig) -> Vec<TrainerConfig> {
         .collect()
 }
 
-/// The fastest plan within `budget`, if any, and the smallest arena seen.
-fn fit(
+/// The fastest plan within `budget` over what the settings leave open, if any, and the fewest bytes of those that
+/// were seen.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fit(
     settings: &Settings,
     config: &TrainerConfig,
     budget: u64,

@@ -117,7 +117,7 @@ pub struct Node {
 }
 
 /// A list of nodes that is replayed as a whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Name, as in `train`, `update`, `eval`, `decode`.
     pub name: String,

@@ -86,6 +86,9 @@ pub(crate) struct Handles {
 pub struct Planned {
     /// Where every byte goes.
     pub plan: Plan,
+    /// Seconds that no plan within the budget takes less than, of those that recompute activations of blocks over
+    /// the micro-batches that were free; `None` of a plan that wasn't searched for.
+    pub bound_s: Option<f64>,
     pub(crate) config: TrainerConfig,
     pub(crate) model: Model,
     pub(crate) handles: Handles,
@@ -99,7 +102,7 @@ impl Planned {
     pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
         let Built { graph, model, handles } = Built::new(config)?;
         let plan = Plan::new(graph, &config.options, target)?;
-        Ok(Self { plan, config: config.clone(), model, handles })
+        Ok(Self { plan, bound_s: None, config: config.clone(), model, handles })
     }
 
     /// The fastest plan that fits `budget` bytes when ops take `seconds`, over micro-batches (where
@@ -120,11 +123,12 @@ impl Planned {
             .filter(|n| config.batch.is_multiple_of(*n))
             .filter(|&n| free_micro_batch || n == config.micro_batch);
         let mut smallest = u64::MAX;
+        let mut bound_s = f64::INFINITY;
         let mut best: Option<(f64, Self)> = None;
         for micro_batch in micro_batches {
             let config = TrainerConfig { micro_batch, ..config.clone() };
             let Built { graph, model, handles } = Built::new(&config)?;
-            let search = Search::new(graph, &config.options, target, seconds)?;
+            let mut search = Search::new(graph, &config.options, target, seconds)?;
             // Without recomputation: what no plan of this micro-batch is faster than.
             let passes = config.accumulation() as f64;
             let pass = search.seconds("train") + search.seconds("micro");
@@ -135,15 +139,18 @@ impl Planned {
             match search.within(budget)? {
                 Err(bytes) => smallest = smallest.min(bytes),
                 Ok(fit) => {
+                    bound_s = bound_s.min(least + passes * fit.bound_s);
                     let step_s = least + passes * fit.recompute_s;
                     if best.as_ref().is_none_or(|(best, _)| step_s < *best) {
                         let config = TrainerConfig { options: fit.plan.options.clone(), ..config };
-                        best = Some((step_s, Self { plan: fit.plan, config, model, handles }));
+                        let plan = fit.plan;
+                        best = Some((step_s, Self { plan, bound_s: None, config, model, handles }));
                     }
                 }
             }
         }
-        Ok((best.map(|(_, planned)| planned), smallest))
+        let best = best.map(|(_, planned)| Self { bound_s: Some(bound_s), ..planned });
+        Ok((best, smallest))
     }
 
     /// What it was planned for.

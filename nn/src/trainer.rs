@@ -49,7 +49,7 @@ impl Trainer {
     /// # Errors
     /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
     pub fn new(planned: Planned, backend: Box<dyn Backend>) -> Result<Self, TrainError> {
-        let Planned { plan, config, model, handles } = planned;
+        let Planned { plan, config, model, handles, .. } = planned;
         let session = Session::new(plan, backend).map_err(SessionError::from)?;
         let mut trainer = Self { session, config, model, handles };
         let positions: Vec<i32> = (0..trainer.config.time as i32).collect();

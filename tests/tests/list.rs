@@ -113,8 +113,9 @@ fn wrong_numbers_of_inputs_are_refused_with_the_op_and_all_types() {
 
 #[test]
 fn wrong_shapes_are_refused_with_the_op_and_all_types() {
-    // Inputs that may have any shape beside the others: ids, and a tensor to be summed into a slot.
-    let free = [("Embedding", 1), ("SquareSum", 0), ("SquareSum", 1)];
+    // Inputs that may have any shape beside the others: the tensor among a map's single numbers, ids, and a tensor
+    // to be summed into a slot.
+    let free = [("Map", 7), ("Embedding", 1), ("SquareSum", 0), ("SquareSum", 1)];
     let mut wrong = vec![];
     for family in Op::FAMILIES {
         let (refused, there) = spoilt(family, |sample| misfit(sample.ty.dtype));

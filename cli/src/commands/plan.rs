@@ -2,6 +2,7 @@
 //! allocated.
 
 mod chart;
+mod sweep;
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -18,6 +19,7 @@ use crate::progress::{human_bytes, human_count};
 use crate::rates::{Known, Store};
 use crate::{devices, output, setup};
 use chart::{Point, draw};
+use sweep::Sweep;
 
 /// Tensors listed.
 const LISTED: usize = 12;
@@ -33,6 +35,16 @@ const WIDTHS: (usize, usize) = (80, 160);
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
     let device = devices::device(&settings)?;
+    if args.sweep {
+        let (threads, precision) = (setup::threads(&settings), setup::precision(&settings));
+        let rates = Store::of_user().known(&*device, precision, threads).rates;
+        let sweep = Sweep::new(&settings, &*device, &rates)?;
+        return if args.json {
+            output::print_json(&sweep.json())
+        } else {
+            output::print(&sweep.text())
+        };
+    }
     let start = Instant::now();
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
@@ -173,6 +185,15 @@ impl<'a> Summary<'a> {
                 self.known.source()
             ),
         );
+        if let Some(bound) = self.planned.bound_s {
+            line(
+                "fastest",
+                format!(
+                    "{bound:.3} s: no choice of activations fits in less; {:.2}% above it",
+                    100.0 * (estimate.step_s / bound - 1.0)
+                ),
+            );
+        }
         line("planned", format!("{} ops in {:.3} s", report.steps, self.plan_s));
         text += "\nat the peak\n";
         for class in Class::ALL {
@@ -219,6 +240,7 @@ impl<'a> Summary<'a> {
             "choices": choices(config),
             "predicted_step_s": estimate.step_s,
             "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
+            "step_bound_s": self.planned.bound_s,
             "rates": if self.known.measured { "measured" } else { "default" },
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "recomputed_share": estimate.recomputed(),

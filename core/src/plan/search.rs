@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
         search.persistent =
             search.graph.tensors.iter().filter(kept).map(|info| align(info.ty.bytes())).sum();
         let others = (0..search.graph.programs.len()).filter(|&index| index != program);
-        search.others = others.map(|index| search.live(&search.graph, index)).max().unwrap_or(0);
+        search.others = others.map(|index| search.live(index)).max().unwrap_or(0);
         search.climb();
         Ok(search)
     }
@@ -136,9 +136,9 @@ impl<'a> Search<'a> {
     }
 
     /// Largest sum of live bytes of a program's transients.
-    fn live(&self, graph: &Graph, program: usize) -> u64 {
-        let Some(program) = graph.programs.get(program) else { return 0 };
-        let live = liveness::analyse(graph, program, self.options.in_place, self.target);
+    fn live(&self, program: usize) -> u64 {
+        let Some(program) = self.graph.programs.get(program) else { return 0 };
+        let live = liveness::analyse(&self.graph, program, self.options.in_place, self.target);
         live_bytes(&live.buffers, program.nodes.len()).into_iter().max().unwrap_or(0)
     }
 
@@ -281,34 +281,36 @@ impl<'a> Search<'a> {
                 let named = made.flat_map(|node| &node.outputs).filter(|t| dropped.contains(t));
                 Checkpoint::Tensors(named.map(|&t| self.graph.info(t).name.clone()).collect())
             }
+            State::Segments(1) => Checkpoint::Block,
             State::Segments(length) => Checkpoint::Every(length),
         }
     }
 
-    /// The graph of one plan of the list.
-    fn graph_of(&self, checkpoint: &Checkpoint, keep_last: bool) -> Result<Graph> {
-        let mut graph = self.graph.clone();
-        if *checkpoint != Checkpoint::None {
-            let program = graph.programs[self.program].clone();
-            let flags = remat::chosen(&graph, &program, checkpoint, keep_last)?;
-            graph.programs[self.program] = remat::rewrite(&mut graph, &program, &flags);
+    /// Bytes that a plan of the list needs at least, and all but always exactly.
+    fn peak(&mut self, state: &State) -> Result<u64> {
+        match state {
+            State::Moves(_) => self.peak_with(state, false),
+            State::Segments(_) => {
+                Ok(self.peak_with(state, false)?.min(self.peak_with(state, true)?))
+            }
         }
-        Ok(graph)
     }
 
-    /// Bytes that a plan of the list needs at least, and all but always exactly.
-    fn peak(&self, state: &State) -> Result<u64> {
+    fn peak_with(&mut self, state: &State, keep_last: bool) -> Result<u64> {
         let checkpoint = self.checkpoint(state);
-        let bytes = |keep_last: bool| -> Result<u64> {
-            let graph = self.graph_of(&checkpoint, keep_last)?;
-            let transient = self.live(&graph, self.program).max(self.others);
-            let fixed = self.target.staging() + parameter_bytes(&graph, self.target);
-            Ok(self.persistent + transient + fixed)
-        };
-        match state {
-            State::Moves(_) => bytes(false),
-            State::Segments(_) => Ok(bytes(false)?.min(bytes(true)?)),
-        }
+        // The program is put back and its copies are taken off: cloning a graph takes longer than all the rest.
+        let tensors = self.graph.tensors.len();
+        let program = std::mem::take(&mut self.graph.programs[self.program]);
+        let flags = remat::chosen(&self.graph, &program, &checkpoint, keep_last);
+        let bytes = flags.map(|flags| {
+            self.graph.programs[self.program] = remat::rewrite(&mut self.graph, &program, &flags);
+            let transient = self.live(self.program).max(self.others);
+            let fixed = self.target.staging() + parameter_bytes(&self.graph, self.target);
+            self.persistent + transient + fixed
+        });
+        self.graph.programs[self.program] = program;
+        self.graph.tensors.truncate(tensors);
+        bytes
     }
 
     /// The plan of a state.
@@ -338,12 +340,12 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn within(&self, budget: u64) -> Result<std::result::Result<Fit, u64>> {
+    pub fn within(&mut self, budget: u64) -> Result<std::result::Result<Fit, u64>> {
         let whole = self.peak(&State::Moves(0))?;
         let bound_s = self.bound(whole.saturating_sub(budget));
         let mut smallest = (whole, State::Moves(0));
         let mut from = 0;
-        for &level in &self.levels {
+        for level in self.levels.clone() {
             let peak = if level == 0 { whole } else { self.peak(&State::Moves(level))? };
             if peak < smallest.0 {
                 smallest = (peak, State::Moves(level));
@@ -382,11 +384,13 @@ impl<'a> Search<'a> {
         Ok(Err(fit.plan.peak_bytes()))
     }
 
-    /// Plans that recompute whole segments, from the fastest on.
+    /// Plans that recompute whole segments. With L blocks of which each holds B bytes and begins with I, segments of n
+    /// take about n·B + I·L/n, which is least at √(L·I/B): no length above √L is worth a try.
     fn segments(&self) -> Vec<State> {
         let nodes = &self.graph.programs[self.program].nodes;
         let blocks = nodes.iter().filter_map(|node| node.block).max().map_or(0, |last| last + 1);
-        (2..=blocks / 2).map(State::Segments).collect()
+        let longest = (1..).find(|n| n * n >= blocks).unwrap_or(1);
+        (1..=longest).map(State::Segments).collect()
     }
 }
 

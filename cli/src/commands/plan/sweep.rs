@@ -1,0 +1,97 @@
+//! `tightrope plan --sweep`: what bytes buy, from the fastest plan to the smallest.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tightrope_core::Backend;
+use tightrope_nn::{Estimate, Planned, Rates};
+
+use super::choices;
+use crate::error::Failure;
+use crate::progress::human_bytes;
+use crate::settings::Settings;
+use crate::setup;
+
+/// Budgets tried between the smallest plan and the fastest.
+const BUDGETS: u64 = 16;
+/// Columns of the longest bar.
+const BAR: f64 = 30.0;
+
+/// One plan of the sweep.
+struct Point {
+    planned: Planned,
+    estimate: Estimate,
+}
+
+/// The plans of `settings` on `device` over budgets, fastest first.
+pub struct Sweep {
+    points: Vec<Point>,
+    seconds: f64,
+}
+
+impl Sweep {
+    /// Plans for every budget.
+    ///
+    /// # Errors
+    /// Wrong settings.
+    pub fn new(settings: &Settings, device: &dyn Backend, rates: &Rates) -> Result<Self, Failure> {
+        let start = Instant::now();
+        let config = setup::trainer_config(settings)?;
+        let within = |bytes: u64| setup::fit(settings, &config, bytes, device);
+        let (fastest, smallest) = (within(u64::MAX)?.0, within(1)?.1);
+        let most = fastest.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
+        let mut points: Vec<Point> = vec![];
+        for part in (0..=BUDGETS).rev() {
+            let budget = smallest + most.saturating_sub(smallest) * part / BUDGETS;
+            let Some(planned) = within(budget)?.0 else { continue };
+            let estimate = Estimate::new(&planned.plan, planned.config().accumulation(), rates);
+            let peak = planned.plan.peak_bytes();
+            let known = |point: &Point| point.planned.plan.peak_bytes() == peak;
+            if !points.last().is_some_and(known) {
+                points.push(Point { planned, estimate });
+            }
+        }
+        Ok(Self { points, seconds: start.elapsed().as_secs_f64() })
+    }
+
+    /// A line a plan: bytes, time, and what was chosen.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let Some(fastest) = self.points.first() else { return text };
+        let (most, least_s) = (fastest.planned.plan.peak_bytes() as f64, fastest.estimate.step_s);
+        let _ =
+            writeln!(text, "{:>9} {:>10} {:>8}  micro-batch, recomputed", "peak", "step", "slower");
+        for Point { planned, estimate } in &self.points {
+            let (bytes, config) = (planned.plan.peak_bytes(), planned.config());
+            let bar = "█".repeat((BAR * bytes as f64 / most).round() as usize);
+            let _ = writeln!(
+                text,
+                "{:>9} {:>8.3} s {:>7.1}%  {} × {}, {}\n{:>9} {bar}",
+                human_bytes(bytes),
+                estimate.step_s,
+                100.0 * (estimate.step_s / least_s - 1.0),
+                config.micro_batch,
+                config.accumulation(),
+                config.options.checkpoint,
+                "",
+            );
+        }
+        let _ = writeln!(text, "{} plans in {:.3} s", self.points.len(), self.seconds);
+        text
+    }
+
+    /// The same for machines.
+    pub fn json(&self) -> Value {
+        let of = |Point { planned, estimate }: &Point| {
+            json!({
+                "peak_bytes": planned.plan.peak_bytes(),
+                "predicted_step_s": estimate.step_s,
+                "step_bound_s": planned.bound_s,
+                "recomputed_share": estimate.recomputed(),
+                "choices": choices(planned.config()),
+            })
+        };
+        json!({ "plans": self.points.iter().map(of).collect::<Vec<_>>(), "sweep_s": self.seconds })
+    }
+}
