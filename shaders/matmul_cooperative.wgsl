@@ -2,11 +2,12 @@
 // in matmul.wgsl.
 //
 // A workgroup stages TILE_K of a TILE_M × TILE_N tile at a time, as rows of f16, and each of its subgroups makes THREAD_M ×
-// THREAD_N of it, in squares of 16: 2 × 2 of them, so that two squares of lhs and two of rhs are read for four products.
+// THREAD_N of it, in 2 × 2 squares, so that two squares of lhs and two of rhs are read for four products.
 // Rows are padded by 16 bytes, which keeps them aligned and apart in memory's banks. Sums are put through workgroup
 // memory, a square a subgroup at a time, because only that says which thread has which element.
 
-const EDGE: u32 = 16u;
+// Of the squares, of which a subgroup makes two along each axis.
+const EDGE: u32 = THREAD_M / 2u;
 const FOURS_OF_EDGE: u32 = EDGE / 4u;
 // Squares of sums that a subgroup makes.
 const SQUARES: u32 = 4u;

@@ -11,7 +11,7 @@ use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Type};
 use web_time::Instant;
 
 use crate::Wgpu;
-use crate::tiles::{CANDIDATES, COOPERATIVE};
+use crate::tiles::{self, CANDIDATES};
 
 /// Extents of the matrices: small, and, for a device that's too fast to tell by those, large.
 const EXTENTS: [usize; 2] = [256, 1024];
@@ -60,16 +60,16 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
 /// The device's failure.
 pub async fn cooperative(device: &mut Wgpu) -> Result<Option<Tile>, DeviceError> {
     let limits = &device.device.limits;
-    if !device.describe().cooperative || !limits.native_f16 || limits.subgroup.is_none() {
-        return Ok(None);
-    }
+    let usable = limits.native_f16 && limits.subgroup.is_some();
+    let Some(edge) = device.describe().cooperative.filter(|_| usable) else { return Ok(None) };
+    let tile = tiles::cooperative(edge);
     let plain = halves(device).await?;
-    device.device.limits.cooperative = Some(COOPERATIVE);
+    device.device.limits.cooperative = Some(tile);
     let together = halves(device).await;
     device.device.limits.cooperative = None;
     device.loaded = None;
     match together {
-        Ok((rate, product)) => Ok((rate > plain.0 && product == plain.1).then_some(COOPERATIVE)),
+        Ok((rate, product)) => Ok((rate > plain.0 && product == plain.1).then_some(tile)),
         // A device that doesn't compile it goes on without; one that is lost doesn't go on.
         Err(error) => match device.device.failure.take() {
             Err(DeviceError::Lost { .. }) => Err(error),

@@ -45,8 +45,8 @@ pub struct Description {
     pub native_f16: bool,
     /// Whether threads can share registers, and the fewest and most of them that may.
     pub subgroups: Option<(u32, u32)>,
-    /// Whether subgroups multiply matrices of f16, 16 by 16, into f32.
-    pub cooperative: bool,
+    /// Edge of the squares of f16 that subgroups multiply into f32, where they can.
+    pub cooperative: Option<u32>,
 }
 
 impl Description {
@@ -66,7 +66,7 @@ impl Description {
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             native_f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups: features.contains(wgpu::Features::SUBGROUP).then_some(sizes),
-            cooperative: features.contains(COOPERATIVE) && multiplies_halves(adapter),
+            cooperative: square_edge(adapter).filter(|_| features.contains(COOPERATIVE)),
         }
     }
 
@@ -131,14 +131,17 @@ const WANTED: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY
     .union(wgpu::Features::SHADER_F16)
     .union(wgpu::Features::SUBGROUP);
 
-/// Whether an adapter multiplies matrices as `shaders/matmul_cooperative.wgsl` does.
-fn multiplies_halves(adapter: &wgpu::Adapter) -> bool {
-    const EDGE: u32 = 16;
-    adapter.cooperative_matrix_properties().iter().any(|kind| {
-        [kind.m_size, kind.n_size, kind.k_size] == [EDGE; 3]
-            && kind.ab_type == wgpu::CooperativeScalarType::F16
-            && kind.cr_type == wgpu::CooperativeScalarType::F32
-    })
+/// Edge of the best squares for `shaders/matmul_cooperative.wgsl` that an adapter multiplies.
+fn square_edge(adapter: &wgpu::Adapter) -> Option<u32> {
+    let kinds = adapter.cooperative_matrix_properties();
+    let offered = |edge: &u32| {
+        kinds.iter().any(|kind| {
+            [kind.m_size, kind.n_size, kind.k_size] == [*edge; 3]
+                && kind.ab_type == wgpu::CooperativeScalarType::F16
+                && kind.cr_type == wgpu::CooperativeScalarType::F32
+        })
+    };
+    tiles::SQUARE_EDGES.into_iter().find(offered)
 }
 
 impl Device {
@@ -159,7 +162,8 @@ impl Device {
         let (limits, features) = if options.default_limits {
             (wgpu::Limits::default(), wgpu::Features::empty())
         } else {
-            let wanted = if multiplies_halves(&adapter) { WANTED | COOPERATIVE } else { WANTED };
+            let wanted =
+                if square_edge(&adapter).is_some() { WANTED | COOPERATIVE } else { WANTED };
             (offered.clone(), adapter.features() & wanted)
         };
         let experimental_features = if features.contains(COOPERATIVE) {

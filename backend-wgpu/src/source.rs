@@ -133,7 +133,12 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
     text.extend(SHARED);
     let alone = subgroup(launch) == 1;
     text += if alone { NO_SUBGROUPS } else { SUBGROUPS };
-    text += if alone { NOT_COOPERATIVE } else { COOPERATIVE };
+    if alone {
+        text += NOT_COOPERATIVE;
+    } else {
+        declare_squares(&mut text, launch);
+        text += COOPERATIVE;
+    }
     text += &launch.generated;
     text.extend(kernel.files.iter().map(|&(_, file)| file));
     let text = reachable(&text, launch.entry);
@@ -145,6 +150,15 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
         directives += "enable wgpu_cooperative_matrix;\n";
     }
     Ok(directives + &text)
+}
+
+/// The squares that a subgroup holds together: their extents are part of their types' names.
+fn declare_squares(text: &mut String, launch: &Launch) {
+    let own = launch.constants.iter().find(|(name, _)| *name == "THREAD_M");
+    let edge = own.map_or(0, |&(_, rows)| rows / 2);
+    for (name, role, ty) in [("Left", "A", "f16"), ("Right", "B", "f16"), ("Sum", "C", "f32")] {
+        line(text, format_args!("alias {name} = coop_mat{edge}x{edge}<{ty}, {role}>;"));
+    }
 }
 
 /// Workgroups are numbered along one axis; a grid folds them into rows where there are many.

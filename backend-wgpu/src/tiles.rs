@@ -12,9 +12,14 @@ pub const CANDIDATES: &[Tile] = &[
     Tile { entry: "direct_16x16", m: 64, n: 64, k: 4, thread_m: 16, thread_n: 16 },
 ];
 
-/// The tile of products that subgroups make together, of four of them.
-pub const COOPERATIVE: Tile =
-    Tile { entry: "cooperative", m: 64, n: 64, k: 32, thread_m: 32, thread_n: 32 };
+/// Edges of the squares that a subgroup may hold together, best first: naga has no others.
+pub const SQUARE_EDGES: [u32; 2] = [16, 8];
+
+/// The tile of products that four subgroups make together, each two squares along both axes.
+pub const fn cooperative(edge: u32) -> Tile {
+    let (own, whole) = (2 * edge, 4 * edge);
+    Tile { entry: "cooperative", m: whole, n: whole, k: 32, thread_m: own, thread_n: own }
+}
 
 /// Limits between them that make every kind of launch: with each tile, with all that only some adapters offer, and
 /// with cooperative matrices and what stands in for them.
@@ -23,11 +28,13 @@ pub fn kinds_of_limits(dialect: Dialect) -> Vec<Limits> {
     let with_tile = |&tile| Limits { tile, ..smallest.clone() };
     let mut kinds: Vec<Limits> = CANDIDATES.iter().map(with_tile).collect();
     let native = Limits { native_f16: true, ..smallest };
-    kinds.push(Limits { cooperative: Some(COOPERATIVE), ..native.clone() });
+    for tile in SQUARE_EDGES.map(cooperative) {
+        kinds.push(Limits { cooperative: Some(tile), ..native.clone() });
+        kinds.push(Limits { subgroup: Some(32), cooperative: Some(tile), ..native.clone() });
+    }
     for threads in [4, 32, 128] {
         kinds.push(Limits { subgroup: Some(threads), ..native.clone() });
     }
-    kinds.push(Limits { subgroup: Some(32), cooperative: Some(COOPERATIVE), ..native });
     kinds
 }
 

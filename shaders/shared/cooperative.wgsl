@@ -1,9 +1,5 @@
-// Squares of 16 by 16 that a subgroup holds together (VK_KHR_cooperative_matrix), loaded from rows of f16 in workgroup
-// memory. The names that end in T are those for rows.
-
-alias Left = coop_mat16x16<f16, A>;
-alias Right = coop_mat16x16<f16, B>;
-alias Sum = coop_mat16x16<f32, C>;
+// Squares that a subgroup holds together (VK_KHR_cooperative_matrix; Metal's simdgroup_matrix), of EDGE by EDGE, loaded
+// from rows of f16 in workgroup memory. The names that end in T are those for rows.
 
 fn load_left(at: u32) -> Left {
     return coopLoadT<Left>(&lhs_rows[at], LHS_PITCH);

@@ -1,6 +1,7 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `bench`, `picture` and `web`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `bench`, `picture` and `web`.
 
 mod bench;
+mod mesa;
 mod picture;
 mod test;
 mod web;
@@ -15,6 +16,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test      format, lints, documentation and every test; the last line counts them
+  cooperative
+            products by cooperative matrices, on a Vulkan driver that has them
   bench     side by side with PyTorch, into bench/results/
               --peer FILE              the script of the other side
               --runs N                 runs of each side, which take turns (3)
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("test", [])) => test::run(),
+        Some(("cooperative", [])) => test::run_cooperative(),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),
         Some(("web", [test])) if test == "--test" => test::run_in_browser(),
@@ -83,6 +87,14 @@ fn built() -> anyhow::Result<PathBuf> {
         message["executable"].as_str().map(PathBuf::from)
     });
     path.context("cargo names no binary; is the package still called `tightrope`?")
+}
+
+/// Runs a command that must end well.
+fn done(command: &mut Command) -> anyhow::Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.status().with_context(|| format!("can't start {shown}"))?;
+    ensure!(status.success(), "{shown} failed with {status}");
+    Ok(())
 }
 
 /// Runs a command and reads the last line of its stdout as an object.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::{cargo, root, web};
+use crate::{cargo, mesa, root, web};
 
 /// One command of the checks.
 struct Stage {
@@ -61,6 +61,7 @@ pub fn run() -> anyhow::Result<bool> {
     for stage in &STAGES {
         total.add(timed(stage.name, stage.tests, || run_stage(stage))?);
     }
+    total.add(timed(COOPERATIVE, true, cooperative)?);
     total.add(timed("tests in a browser", true, browser)?);
     if total.ignored > 0 {
         println!("{} ignored", total.ignored);
@@ -85,6 +86,29 @@ fn timed(
     }
     println!("== {name}: {:.0} s ==", start.elapsed().as_secs_f64());
     Ok(counts)
+}
+
+/// Name of the stage on a driver of its own.
+const COOPERATIVE: &str = "products by cooperative matrices";
+
+/// Only the products by cooperative matrices; `false` where one is wrong.
+///
+/// # Errors
+/// When a command can't be started.
+pub fn run_cooperative() -> anyhow::Result<bool> {
+    let total = timed(COOPERATIVE, true, cooperative)?;
+    println!("{} passed, {} failed", total.passed, total.failed);
+    Ok(total.failed == 0)
+}
+
+fn cooperative() -> anyhow::Result<(bool, Counts)> {
+    match mesa::tests() {
+        Ok(command) => counted(command),
+        Err(error) => {
+            println!("{error:#}");
+            Ok((false, Counts::default()))
+        }
+    }
 }
 
 /// Only the tests in a browser; `false` where one failed.

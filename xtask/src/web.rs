@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use tiny_http::{Header, Request, Response, Server};
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::{cargo, root};
+use crate::{cargo, done, root};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Profile of the workspace's Cargo.toml.
@@ -234,13 +234,6 @@ fn measure(module: &Path) -> anyhow::Result<()> {
 fn npm(page: &Path, words: &[&str]) -> anyhow::Result<()> {
     done(Command::new("npm").args(words).current_dir(page))
         .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
-}
-
-fn done(command: &mut Command) -> anyhow::Result<()> {
-    let shown = format!("{command:?}");
-    let status = command.status().with_context(|| format!("can't start {shown}"))?;
-    ensure!(status.success(), "{shown} failed with {status}");
-    Ok(())
 }
 
 /// Serves the files of `folder` on this machine alone, isolated from other origins, until it's stopped.
