@@ -350,7 +350,6 @@ fn sixteen_bits_come_close() {
             built.start(&run, &case);
             let loss = built.micro_step(&run, &case, 0, 1.0);
             let expected = f64::from(case.values("loss")[0]);
-            eprintln!("XX {:?} {:e}", precision, loss - expected);
             assert!((loss - expected).abs() < within, "{} {precision:?}: {loss}", case.name);
             assert!((loss - expected).abs() > 1e-7, "{precision:?} rounds nothing");
             for &gradient in &built.gradients {
