@@ -5,18 +5,13 @@ use std::path::{Path, PathBuf};
 
 use conformance::cases;
 use conformance::conformance::{Mode, block_on, run, unsupported};
-use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::driver::{Driver, Emulated, Gpu};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
 use tightrope_core::launch::{Launch, Limits, Place};
 use tightrope_core::ops::{Attention, AttentionGrad, Case, MatMul};
-use tightrope_core::plan::Options;
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
-use tightrope_nn::{
-    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
-};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
@@ -109,67 +104,6 @@ fn tensor_cores_match_the_references_emulated() {
     };
     assert!(cases.iter().all(on_tensor_cores));
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
-}
-
-/// Losses of a few steps of a small model, of two micro-batches each.
-fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision) -> Vec<f32> {
-    let mut model = tightrope_nn::preset("tiny").expect("a preset");
-    model.family = family;
-    (model.layers, model.channels, model.heads, model.kv_heads) = (2, 32, 2, 2);
-    (model.hidden, model.context, model.vocab) = (64, 24, 50);
-    model.dropout = 0.1;
-    if family == Family::Gpt2 {
-        model.hidden = 4 * model.channels;
-    }
-    let config = TrainerConfig {
-        model,
-        precision,
-        batch: 4,
-        micro_batch: 2,
-        time: 24,
-        build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
-        seed: 3,
-        decode: 0,
-    };
-    let planned = Planned::new(&config, &*backend).expect("a plan");
-    let peak = planned.plan.peak_bytes();
-    let mut trainer = Trainer::new(planned, backend).expect("memory");
-    assert_eq!(trainer.allocated_bytes(), peak);
-    trainer.initialise().expect("weights");
-    let text: Vec<i32> = (0..2 * 48 + 1).map(|i| i * i % 47).collect();
-    let batches = [(&text[..48], &text[1..49]), (&text[48..96], &text[49..97])];
-    (0..5)
-        .map(|step| {
-            trainer.step(step, 3e-3, &batches).expect("a step");
-            block_on(trainer.outcome()).expect("an outcome").loss
-        })
-        .collect()
-}
-
-#[test]
-fn training_emulated_follows_the_processor() {
-    for (family, precision, tolerance) in [
-        (Family::Gpt2, Precision::F32, 1e-4),
-        (Family::Llama, Precision::F32, 1e-4),
-        (Family::Gpt2, Precision::BF16, 2e-2),
-        (Family::Llama, Precision::F16, 5e-3),
-    ] {
-        // Threads take turns in another order each time.
-        let emulated = |seed| {
-            losses(Box::new(Cuda::new(Box::new(Emulated::new(cache(), seed)))), family, precision)
-        };
-        let cpu = losses(Box::new(Cpu::new(2).expect("threads")), family, precision);
-        let found = emulated(1);
-        let worst = cpu.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        println!("{family:?} {precision:?}: at most {worst} off");
-        assert!(worst <= tolerance, "{family:?} {precision:?}: {found:?} and {cpu:?}");
-        assert_eq!(found, emulated(99), "{family:?} {precision:?}: the order of threads shows");
-    }
 }
 
 /// A machine without a GPU says what it lacks; one with a GPU runs everything on it.
