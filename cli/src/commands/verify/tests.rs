@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use tightrope_core::{DType, Type};
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::driver::Emulated;
+use tightrope_core::{Backend, DType, Type};
 use tightrope_data::SafeTensors;
 use tightrope_data::safetensors::{Tensor, write};
 
@@ -25,6 +27,25 @@ fn recorded_cases_pass() {
         assert!(verdict.errors.logits_max_abs_err > 0.0, "{}", verdict.text());
         assert!(verdict.errors.grad_rel_l2.values().all(|&error| error > 0.0));
         assert_eq!(verdict.errors.grad_rel_l2.len(), verdict.errors.after_rel_l2.len());
+    }
+}
+
+#[test]
+fn recorded_cases_pass_through_the_kernels_for_cuda() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut seed = 0;
+    let mut device = || {
+        seed += 1;
+        let backend: Box<dyn Backend> =
+            Box::new(Cuda::new(Box::new(Emulated::new(cache.path(), seed))));
+        Ok(backend)
+    };
+    for dir in cases() {
+        let errors = measure(&Case::open(&dir).unwrap(), &mut device).unwrap();
+        let verdict = Verdict::new(dir.display().to_string(), errors, &Tolerances::STRICT);
+        println!("{}", verdict.text());
+        assert!(verdict.pass, "{}", verdict.text());
+        assert!(verdict.errors.logits_max_abs_err > 0.0, "{}", verdict.text());
     }
 }
 
