@@ -4,11 +4,13 @@
 mod chart;
 mod sweep;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::{Value, json};
-use tightrope_core::plan::{Report, Resident};
+use tightrope_core::plan::{Alive, Report, Resident};
 use tightrope_core::{Backend, Class, Life, Phase};
 use tightrope_nn::{Estimate, ModelConfig, Planned, TrainerConfig};
 
@@ -21,7 +23,7 @@ use crate::{devices, output, setup};
 use chart::{Point, draw};
 use sweep::Sweep;
 
-/// Tensors listed.
+/// Groups of tensors listed.
 const LISTED: usize = 12;
 /// Rows of the chart.
 const ROWS: usize = 12;
@@ -201,16 +203,16 @@ impl<'a> Summary<'a> {
             text += &share(class.name(), bytes, report.peak_bytes);
         }
         text += &share("gaps", self.gaps(), report.peak_bytes);
+        let groups = grouped(&report.alive);
         let _ = writeln!(text, "\nlargest of {} tensors alive there", report.alive.len());
-        for tensor in report.alive.iter().take(LISTED) {
-            let _ = writeln!(
-                text,
-                "  {:>9}  {:<10} {} {}",
-                human_bytes(tensor.bytes),
-                tensor.class,
-                tensor.name,
-                tensor.ty
-            );
+        for Group { name, ty, class, count, bytes } in groups.iter().take(LISTED) {
+            let count = if *count > 1 { format!("{count} × ") } else { String::new() };
+            let _ = writeln!(text, "  {:>9}  {class:<10} {count}{name} {ty}", human_bytes(*bytes));
+        }
+        if let Some(rest) = groups.get(LISTED..).filter(|rest| !rest.is_empty()) {
+            let (bytes, count) =
+                rest.iter().fold((0, 0), |(b, c), group| (b + group.bytes, c + group.count));
+            let _ = writeln!(text, "  {:>9}  {:<10} {count} more", human_bytes(bytes), "");
         }
         let micro = if config.accumulation() > 1 { ", one micro-step for all" } else { "" };
         let _ = writeln!(text, "\nlive bytes in estimated time{micro}; ▒ is kept between steps");
@@ -257,6 +259,7 @@ impl<'a> Summary<'a> {
                 "step": report.peak_step,
                 "op": report.peak_op,
                 "alive": report.alive,
+                "groups": grouped(&report.alive),
             },
             "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
             "persistent": self.persistent(),
@@ -304,6 +307,45 @@ impl<'a> Summary<'a> {
             })
             .collect()
     }
+}
+
+/// Tensors of one type that are the same of every block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Group {
+    /// With `*` for the number of the block, where there are several.
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    class: &'static str,
+    count: usize,
+    /// Of all together.
+    bytes: u64,
+}
+
+/// The tensors by what they are in their block, those that take the most first.
+fn grouped(alive: &[Alive]) -> Vec<Group> {
+    let mut groups: BTreeMap<(String, &str, &str), Group> = BTreeMap::new();
+    for Alive { name, ty, class, bytes } in alive {
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        let words: Vec<&str> =
+            name.split('.').map(|word| if is_number(word) { "*" } else { word }).collect();
+        let pattern = words.join(".");
+        let group = groups.entry((pattern.clone(), ty, class)).or_insert_with(|| Group {
+            name: name.clone(),
+            ty: ty.clone(),
+            class,
+            count: 0,
+            bytes: 0,
+        });
+        if group.count == 1 {
+            group.name = pattern;
+        }
+        group.count += 1;
+        group.bytes += bytes;
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    groups
 }
 
 /// What was chosen, by the settings or by the planner.

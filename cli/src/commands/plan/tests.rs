@@ -126,3 +126,17 @@ fn faster_machines_are_estimated_faster() {
     assert!(times.is_sorted() && times[0] > 0.0, "{times:?}");
     assert!(seconds(names[0], 4) < times[0]);
 }
+
+#[test]
+fn blocks_are_listed_together_and_nothing_is_lost() {
+    summarised(&config(), |summary| {
+        let alive = &summary.report.alive;
+        let groups = grouped(alive);
+        assert_eq!(groups.iter().map(|group| group.count).sum::<usize>(), alive.len());
+        let bytes: u64 = alive.iter().map(|tensor| tensor.bytes).sum();
+        assert_eq!(groups.iter().map(|group| group.bytes).sum::<u64>(), bytes);
+        let gelu = groups.iter().find(|group| group.name == "h.*.mlp.gelu").unwrap();
+        assert_eq!(gelu.count, 2);
+        assert!(summary.text(80).contains("2 × h.*.mlp.gelu"));
+    });
+}
