@@ -3,6 +3,8 @@
 //! Every command that trains, plans or measures goes through here, so that what `plan` predicts is what
 //! `train` does.
 
+mod refusal;
+
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -289,7 +291,7 @@ pub fn planned_of(
         }
         smallest = smallest.min(least);
     }
-    Err(does_not_fit(settings, &config, budget, smallest, target)?)
+    Err(refusal::does_not_fit(settings, &config, budget, smallest, target)?)
 }
 
 /// The configuration, and those with the changes of the numerics that `memory.allow` names, in the order in
@@ -375,56 +377,6 @@ fn all_but(
         }
     }
     Ok(plan::Checkpoint::Tensors(dropped))
-}
-
-/// The failure, with the first change of a few that fits `budget`.
-fn does_not_fit(
-    settings: &Settings,
-    config: &TrainerConfig,
-    budget: u64,
-    smallest: u64,
-    target: &dyn Backend,
-) -> Result<Failure, Failure> {
-    let free = |change: &dyn Fn(&mut Settings)| {
-        let mut free = settings.clone();
-        change(&mut free);
-        free
-    };
-    let open = free(&|settings| {
-        settings.train.micro_batch = MicroBatch::Auto;
-        settings.memory.checkpoint = Checkpoint::Auto;
-    });
-    let bf16 = TrainerConfig { precision: Precision::BF16, ..config.clone() };
-    let coded = TrainerConfig { optimizer_bits: StateBits::B8, ..config.clone() };
-    let shorter = |parts: usize| {
-        let time = (config.time / parts).max(1);
-        TrainerConfig { time, decode: time, ..config.clone() }
-    };
-    let changes = [
-        ("--micro-batch auto --checkpoint auto".to_owned(), config.clone()),
-        ("--precision bf16".to_owned(), bf16),
-        ("--set memory.optimizer_bits=8".to_owned(), coded),
-        (format!("--context {}", shorter(2).time), shorter(2)),
-        (format!("--context {}", shorter(4).time), shorter(4)),
-    ];
-    let mut cheapest = None;
-    for (words, changed) in changes {
-        if fit(&open, &changed, budget, target)?.0.is_some() {
-            cheapest = Some(words);
-            break;
-        }
-    }
-    let enough = format!("--memory {}", Bytes(smallest));
-    let help = match cheapest {
-        Some(words) => format!("{words} fits; so does {enough}"),
-        None => format!("{enough} fits; or choose a smaller model or a shorter --context"),
-    };
-    let message = format!(
-        "the training step takes {} at least, and {} are available",
-        exact_bytes(smallest),
-        exact_bytes(budget)
-    );
-    Ok(Failure::does_not_fit(anyhow!(message), help))
 }
 
 /// Bytes for people, and to the byte.

@@ -96,6 +96,13 @@ fn a_budget_that_no_plan_meets() {
     assert!(object["error"].as_str().unwrap().contains("bytes"), "{object}");
     assert!(object["help"].as_str().unwrap().contains("fits"), "{object}");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "));
+    let preset = object["largest_preset"].as_str().unwrap();
+    let fits =
+        plan(&["--preset", preset, "--batch", "16", "--context", "256", "--memory", "100MB"]);
+    assert_eq!(fits.status.code(), Some(0), "{preset}");
+    let smallest = object["smallest_bytes"].to_string();
+    let enough = plan(&[&GPT2[..], &["--memory", &smallest]].concat());
+    assert_eq!(enough.status.code(), Some(0));
 }
 
 #[test]

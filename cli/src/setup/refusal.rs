@@ -1,0 +1,142 @@
+//! The failure of a step that doesn't fit: what it takes, and what would fit.
+
+use anyhow::anyhow;
+use serde_json::json;
+use tightrope_core::Backend;
+use tightrope_nn::{Precision, StateBits, TrainerConfig, presets};
+
+use super::{exact_bytes, fit};
+use crate::error::Failure;
+use crate::progress::human_bytes;
+use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
+
+/// A budget that every plan exceeds, so that the fewest bytes of all are found.
+const NONE: u64 = 1;
+
+/// A change of the settings.
+struct Change {
+    words: String,
+    config: TrainerConfig,
+}
+
+/// The failure, with the first knob that fits `budget` and what it needs then, and the longest context and the
+/// largest preset that fit. `smallest` is what the step takes as asked.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn does_not_fit(
+    settings: &Settings,
+    config: &TrainerConfig,
+    budget: u64,
+    smallest: u64,
+    target: &dyn Backend,
+) -> Result<Failure, Failure> {
+    let mut open = settings.clone();
+    open.train.micro_batch = MicroBatch::Auto;
+    open.memory.checkpoint = Checkpoint::Auto;
+    let least = |config: &TrainerConfig| -> Result<u64, Failure> {
+        Ok(fit(&open, config, NONE, target)?.1)
+    };
+    let mut cheapest = None;
+    for Change { words, config } in knobs(config) {
+        let bytes = least(&config)?;
+        if bytes <= budget {
+            cheapest = Some((words, bytes));
+            break;
+        }
+    }
+    let fits = |config: &TrainerConfig| -> Result<bool, Failure> { Ok(least(config)? <= budget) };
+    let context = longest_context(config, &fits)?;
+    let preset = largest_preset(config, &fits)?;
+    let enough = format!("--memory {}", Bytes(smallest));
+    let mut help = match &cheapest {
+        Some((words, bytes)) => {
+            format!("{words} fits, with {}; so does {enough}", human_bytes(*bytes))
+        }
+        None => format!("{enough} fits"),
+    };
+    if let Some(tokens) = context {
+        help += &format!("; so does --context {tokens}, the longest");
+    }
+    if let Some(name) = preset {
+        help += &format!("; so does --preset {name}, the largest of fewer parameters");
+    }
+    if cheapest.is_none() && context.is_none() && preset.is_none() {
+        help += "; no shorter context and no smaller preset does";
+    }
+    let message = format!(
+        "the training step takes {} at least, and {} are available",
+        exact_bytes(smallest),
+        exact_bytes(budget)
+    );
+    let knob = cheapest.map(|(words, bytes)| json!({ "words": words, "bytes": bytes }));
+    Ok(Failure::does_not_fit(anyhow!(message), help).with_details(json!({
+        "smallest_bytes": smallest,
+        "budget_bytes": budget,
+        "cheapest_knob": knob,
+        "longest_context": context,
+        "largest_preset": preset,
+    })))
+}
+
+/// Knobs that leave the model and its data as they are, those that change numbers least first.
+fn knobs(config: &TrainerConfig) -> Vec<Change> {
+    let mut changes = vec![Change {
+        words: "--micro-batch auto --checkpoint auto".to_owned(),
+        config: config.clone(),
+    }];
+    for bits in [StateBits::B16, StateBits::B8] {
+        if u32::from(bits) < u32::from(config.optimizer_bits) {
+            changes.push(Change {
+                words: format!("--set memory.optimizer_bits={}", u32::from(bits)),
+                config: TrainerConfig { optimizer_bits: bits, ..config.clone() },
+            });
+        }
+    }
+    if config.precision == Precision::F32 {
+        changes.push(Change {
+            words: "--precision bf16".to_owned(),
+            config: TrainerConfig { precision: Precision::BF16, ..config.clone() },
+        });
+    }
+    changes
+}
+
+/// The longest context below that of `config` that fits.
+fn longest_context(
+    config: &TrainerConfig,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
+) -> Result<Option<usize>, Failure> {
+    let fits_at = |time: usize| fits(&TrainerConfig { time, decode: time, ..config.clone() });
+    // Where weights and their states alone are too large, no length is tried but one.
+    if config.time == 1 || !fits_at(1)? {
+        return Ok(None);
+    }
+    let (mut below, mut above) = (1, config.time);
+    while above > below + 1 {
+        let time = usize::midpoint(below, above);
+        if fits_at(time)? { below = time } else { above = time }
+    }
+    Ok(Some(below))
+}
+
+/// The preset with the most parameters of those with fewer than `config`'s model that fit.
+fn largest_preset(
+    config: &TrainerConfig,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
+) -> Result<Option<&'static str>, Failure> {
+    let parameters = config.model.parameters();
+    let mut smaller: Vec<_> = presets()
+        .iter()
+        .map(|preset| (preset.name, preset.config()))
+        .filter(|(_, model)| model.parameters() < parameters)
+        .collect();
+    smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
+    for (name, model) in smaller {
+        let time = config.time.min(model.context);
+        if fits(&TrainerConfig { model, time, decode: time, ..config.clone() })? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
