@@ -13,6 +13,9 @@ use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
 /// A budget that every plan exceeds, so that the fewest bytes of all are found.
 const NONE: u64 = 1;
 
+/// What leaves all to the planner that changes no number.
+const OPENING: &str = "--micro-batch auto --checkpoint auto";
+
 /// A change of the settings.
 struct Change {
     words: String,
@@ -37,17 +40,23 @@ pub fn does_not_fit(
     let least = |config: &TrainerConfig| -> Result<u64, Failure> {
         Ok(fit(&open, config, NONE, target)?.1)
     };
+    // What else has to be left open for the changes to fit.
+    let opening = if open == *settings { "" } else { OPENING };
     let mut cheapest = None;
     for Change { words, config } in knobs(config) {
         let bytes = least(&config)?;
         if bytes <= budget {
-            cheapest = Some((words, bytes));
+            cheapest = Some((format!("{opening} {words}").trim().to_owned(), bytes));
             break;
         }
     }
     let fits = |config: &TrainerConfig| -> Result<bool, Failure> { Ok(least(config)? <= budget) };
     let context = longest_context(config, &fits)?;
-    let preset = largest_preset(config, &fits)?;
+    // Weights that are given decide the model.
+    let preset = match settings.model.init {
+        Some(_) => None,
+        None => largest_preset(config, &fits)?,
+    };
     let enough = format!("--memory {}", Bytes(smallest));
     let mut help = match &cheapest {
         Some((words, bytes)) => {
@@ -56,10 +65,12 @@ pub fn does_not_fit(
         None => format!("{enough} fits"),
     };
     if let Some(tokens) = context {
-        help += &format!("; so does --context {tokens}, the longest");
+        let words = format!("{opening} --context {tokens}");
+        help += &format!("; so does {}, the longest", words.trim_start());
     }
     if let Some(name) = preset {
-        help += &format!("; so does --preset {name}, the largest of fewer parameters");
+        let words = format!("{opening} --preset {name}");
+        help += &format!("; so does {}, the largest of fewer parameters", words.trim_start());
     }
     if cheapest.is_none() && context.is_none() && preset.is_none() {
         help += "; no shorter context and no smaller preset does";
@@ -79,12 +90,10 @@ pub fn does_not_fit(
     })))
 }
 
-/// Knobs that leave the model and its data as they are, those that change numbers least first.
+/// Knobs that leave the model and its data as they are, those that change numbers least first: the first is what
+/// [`OPENING`] leaves to the planner, alone.
 fn knobs(config: &TrainerConfig) -> Vec<Change> {
-    let mut changes = vec![Change {
-        words: "--micro-batch auto --checkpoint auto".to_owned(),
-        config: config.clone(),
-    }];
+    let mut changes = vec![Change { words: String::new(), config: config.clone() }];
     for bits in [StateBits::B16, StateBits::B8] {
         if u32::from(bits) < u32::from(config.optimizer_bits) {
             changes.push(Change {
@@ -129,12 +138,11 @@ fn largest_preset(
     let mut smaller: Vec<_> = presets()
         .iter()
         .map(|preset| (preset.name, preset.config()))
-        .filter(|(_, model)| model.parameters() < parameters)
+        .filter(|(_, model)| model.parameters() < parameters && model.context >= config.time)
         .collect();
     smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
     for (name, model) in smaller {
-        let time = config.time.min(model.context);
-        if fits(&TrainerConfig { model, time, decode: time, ..config.clone() })? {
+        if fits(&TrainerConfig { model, ..config.clone() })? {
             return Ok(Some(name));
         }
     }
