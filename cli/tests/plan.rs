@@ -106,6 +106,24 @@ fn a_budget_that_no_plan_meets() {
 }
 
 #[test]
+fn what_a_refusal_names_fits() {
+    let words = ["--preset", "shakespeare", "--batch", "8", "--memory", "170MiB", "--json"];
+    let fixed = ["--micro-batch", "8"];
+    let refused = object(&plan(&[&words[..], &fixed].concat()));
+    assert_eq!(refused["exit_code"], 3, "{refused}");
+    let knob = refused["cheapest_knob"]["words"].as_str().unwrap();
+    let changed: Vec<&str> = knob.split(' ').collect();
+    let found = object(&plan(&[&words[..], &fixed, &changed].concat()));
+    assert!(found["peak_bytes"].as_u64().unwrap() <= 170 << 20, "{knob}: {found}");
+    let length = refused["longest_context"].as_u64().unwrap();
+    for (length, fits) in [(length, true), (length + 1, false)] {
+        let length = length.to_string();
+        let found = plan(&[&words[..], &["--context", &length]].concat());
+        assert_eq!(found.status.success(), fits, "{length}");
+    }
+}
+
+#[test]
 fn text_for_people() {
     let output = plan(&["--preset", "tiny", "--batch", "4", "--memory", "1GiB"]);
     assert_eq!(output.status.code(), Some(0));

@@ -37,21 +37,21 @@ pub fn does_not_fit(
     let mut open = settings.clone();
     open.train.micro_batch = MicroBatch::Auto;
     open.memory.checkpoint = Checkpoint::Auto;
-    let least = |config: &TrainerConfig| -> Result<u64, Failure> {
-        Ok(fit(&open, config, NONE, target)?.1)
-    };
     // What else has to be left open for the changes to fit.
     let opening = if open == *settings { "" } else { OPENING };
     let mut cheapest = None;
     for Change { words, config } in knobs(config) {
-        let bytes = least(&config)?;
-        if bytes <= budget {
+        if let (Some(planned), _) = fit(&open, &config, budget, target)? {
+            let (_, least) = fit(&open, &config, NONE, target)?;
+            let bytes = least.min(planned.plan.peak_bytes());
             cheapest = Some((format!("{opening} {words}").trim().to_owned(), bytes));
             break;
         }
     }
-    let fits = |config: &TrainerConfig| -> Result<bool, Failure> { Ok(least(config)? <= budget) };
-    let context = longest_context(config, &fits)?;
+    let fits = |config: &TrainerConfig| -> Result<bool, Failure> {
+        Ok(fit(&open, config, budget, target)?.0.is_some())
+    };
+    let context = longest_context(config, settings.model.init.is_none(), &fits)?;
     // Weights that are given decide the model.
     let preset = match settings.model.init {
         Some(_) => None,
@@ -111,12 +111,20 @@ fn knobs(config: &TrainerConfig) -> Vec<Change> {
     changes
 }
 
-/// The longest context below that of `config` that fits.
+/// The longest context below that of `config` that fits. A `new` model has as many positions; one with weights
+/// keeps its own.
 fn longest_context(
     config: &TrainerConfig,
+    new: bool,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
 ) -> Result<Option<usize>, Failure> {
-    let fits_at = |time: usize| fits(&TrainerConfig { time, decode: time, ..config.clone() });
+    let fits_at = |time: usize| {
+        let mut shorter = TrainerConfig { time, decode: time, ..config.clone() };
+        if new {
+            shorter.model.context = time;
+        }
+        fits(&shorter)
+    };
     // Where weights and their states alone are too large, no length is tried but one.
     if config.time == 1 || !fits_at(1)? {
         return Ok(None);
