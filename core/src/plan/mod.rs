@@ -175,12 +175,17 @@ impl Plan {
         }
         let persistent_bytes = pages.end();
         let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
+        let analyse = |program| liveness::analyse(&graph, program, options.in_place, target);
+        let lived: Vec<_> = graph.programs.iter().map(analyse).collect();
+        let timelines: Vec<Vec<u64>> = (graph.programs.iter().zip(&lived))
+            .map(|(program, live)| live_bytes(&live.buffers, program.nodes.len()))
+            .collect();
+        // Programs share the space, so that none has to be smaller than the largest can be.
+        let enough = timelines.iter().flatten().copied().max().unwrap_or(0);
         let mut programs = vec![];
-        for program in &graph.programs {
-            let live = liveness::analyse(&graph, program, options.in_place, target);
-            let timeline = live_bytes(&live.buffers, program.nodes.len());
+        for ((program, live), timeline) in graph.programs.iter().zip(lived).zip(timelines) {
             let lower_bound = timeline.iter().copied().max().unwrap_or(0);
-            let placement = place(&live.buffers, lower_bound, page);
+            let placement = place(&live.buffers, enough, page);
             let mut residents: Vec<Resident> = live
                 .buffers
                 .iter()

@@ -76,27 +76,32 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Rounds of the search that follows the greedy variants where they leave a gap; a fixed number, so that
-/// the same buffers always get the same places.
+/// Rounds of the search that follows the greedy variants where they leave a gap, and how often all of them may look at
+/// a placed buffer. Fixed numbers, so that the same buffers always get the same places; the second is a fraction of
+/// a second's work.
 const ROUNDS: usize = 60;
+const LOOKS: usize = 20_000_000;
 
-/// The best of the eight variants, improved by a search where it's over `lower_bound`.
-pub fn place(buffers: &[Buffer], lower_bound: u64, page: Page) -> Placement {
+/// The best of the eight variants, improved by a search where it takes more than `enough` bytes, which is at least
+/// the largest sum of live bytes.
+pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let mut best = Placement { offsets: vec![], bytes: u64::MAX };
     let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
+    let mut looks = 0;
     for order in orders {
         for best_fit in [false, true] {
-            let placed = place_in(buffers, &order.sorted(buffers), best_fit, page);
+            let placed = place_in(buffers, &order.sorted(buffers), best_fit, page, &mut looks);
             if placed.bytes < best.bytes {
                 best = placed;
             }
-            if best.bytes <= lower_bound {
+            if best.bytes <= enough {
                 return best;
             }
         }
     }
+    looks = 0;
     for order in orders {
-        improve(buffers, &mut best, order.sorted(buffers), lower_bound, page);
+        improve(buffers, &mut best, order.sorted(buffers), enough, page, &mut looks);
     }
     best
 }
@@ -107,18 +112,20 @@ fn improve(
     buffers: &[Buffer],
     best: &mut Placement,
     mut order: Vec<usize>,
-    lower_bound: u64,
+    enough: u64,
     page: Page,
+    looks: &mut usize,
 ) {
     let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
     let live = live_bytes(buffers, steps);
-    let fullest = live.iter().rposition(|&bytes| bytes == lower_bound).unwrap_or(0);
+    let most = live.iter().copied().max();
+    let fullest = live.iter().rposition(|&bytes| Some(bytes) == most).unwrap_or(0);
     order.sort_by_key(|&index| !(buffers[index].birth..=buffers[index].death).contains(&fullest));
     for _ in 0..ROUNDS {
-        if best.bytes <= lower_bound {
+        if best.bytes <= enough || *looks > LOOKS {
             return;
         }
-        let placed = place_in(buffers, &order, false, page);
+        let placed = place_in(buffers, &order, false, page, looks);
         let ends = |index: usize| placed.offsets[index] + buffers[index].bytes;
         let Some(at) = order.iter().position(|&index| ends(index) == placed.bytes) else { return };
         let moved = order.remove(at);
@@ -148,16 +155,57 @@ impl Order {
     }
 }
 
+/// Offset and index of a placed buffer.
+type Placed = (u64, usize);
+
+/// Steps of a window.
+const WINDOW: usize = 64;
+
+/// Placed buffers by rising offset, so that gaps are found in one sweep: all of them, and those live in each window
+/// of steps, since most buffers live so shortly that few others matter.
+struct Map {
+    all: Vec<Placed>,
+    windows: Vec<Vec<Placed>>,
+}
+
+impl Map {
+    fn new(buffers: &[Buffer]) -> Self {
+        let windows = buffers.iter().map(|b| b.death / WINDOW + 1).max().unwrap_or(0);
+        Self { all: Vec::with_capacity(buffers.len()), windows: vec![vec![]; windows] }
+    }
+
+    /// All that may be live together with `buffer`.
+    fn beside(&self, buffer: &Buffer) -> &[Placed] {
+        let window = buffer.birth / WINDOW;
+        if buffer.death / WINDOW == window { &self.windows[window] } else { &self.all }
+    }
+
+    fn insert(&mut self, buffer: &Buffer, placed: Placed) {
+        let own = buffer.birth / WINDOW..=buffer.death / WINDOW;
+        for list in self.windows[own].iter_mut().chain([&mut self.all]) {
+            let at = list.partition_point(|&(offset, _)| offset <= placed.0);
+            list.insert(at, placed);
+        }
+    }
+}
+
 /// Places buffers one by one, each at the first or the tightest gap between those placed before.
-fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool, page: Page) -> Placement {
+fn place_in(
+    buffers: &[Buffer],
+    order: &[usize],
+    best_fit: bool,
+    page: Page,
+    looks: &mut usize,
+) -> Placement {
     let mut offsets = vec![0; buffers.len()];
-    // Placed buffers by rising offset, so that gaps are found in one sweep.
-    let mut placed: Vec<(u64, usize)> = Vec::with_capacity(buffers.len());
+    let mut map = Map::new(buffers);
     let mut end = 0;
     for &index in order {
         let buffer = &buffers[index];
         let (mut cursor, mut chosen, mut tightest) = (0, None, u64::MAX);
-        for &(offset, other) in &placed {
+        let beside = map.beside(buffer);
+        *looks += beside.len();
+        for &(offset, other) in beside {
             let other = &buffers[other];
             if other.death < buffer.birth || buffer.death < other.birth {
                 continue;
@@ -176,8 +224,7 @@ fn place_in(buffers: &[Buffer], order: &[usize], best_fit: bool, page: Page) -> 
         let offset = chosen.unwrap_or_else(|| page.fit(cursor, buffer.bytes));
         offsets[index] = offset;
         end = end.max(offset + buffer.bytes);
-        let at = placed.partition_point(|&(other, _)| other <= offset);
-        placed.insert(at, (offset, index));
+        map.insert(buffer, (offset, index));
     }
     Placement { offsets, bytes: end }
 }

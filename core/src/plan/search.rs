@@ -354,18 +354,8 @@ impl<'a> Search<'a> {
                 from = level;
                 continue;
             }
-            let (mut over, mut under) = (from, level);
-            while under > over + 1 {
-                let middle = usize::midpoint(over, under);
-                let fits = self.peak(&State::Moves(middle))? <= budget;
-                if fits { under = middle } else { over = middle }
-            }
-            // Offsets may leave a gap over the live bytes: the next moves close it.
-            for count in under..=self.moves.len() {
-                let fit = self.fit(State::Moves(count), bound_s)?;
-                if fit.plan.peak_bytes() <= budget {
-                    return Ok(Ok(fit));
-                }
+            if let Some(fit) = self.placed_within(budget, from, level, bound_s)? {
+                return Ok(Ok(fit));
             }
         }
         for state in self.segments() {
@@ -382,6 +372,36 @@ impl<'a> Search<'a> {
         }
         let fit = self.fit(smallest.1, bound_s)?;
         Ok(Err(fit.plan.peak_bytes()))
+    }
+
+    /// The first plan of the list with `over` to `under` moves, or more, that fits as placed, where `over` moves leave
+    /// more than `budget` bytes live and `under` don't.
+    fn placed_within(
+        &mut self,
+        budget: u64,
+        mut over: usize,
+        mut under: usize,
+        bound_s: f64,
+    ) -> Result<Option<Fit>> {
+        let mut live = budget;
+        loop {
+            while under > over + 1 {
+                let middle = usize::midpoint(over, under);
+                let fits = self.peak(&State::Moves(middle))? <= live;
+                if fits { under = middle } else { over = middle }
+            }
+            let fit = self.fit(State::Moves(under), bound_s)?;
+            let bytes = fit.plan.peak_bytes();
+            if bytes <= budget {
+                return Ok(Some(fit));
+            }
+            // Offsets leave a gap over the live bytes, which have to be fewer by what that is too much.
+            live = live.saturating_sub(bytes - budget);
+            (over, under) = (under, self.moves.len());
+            if over >= under || self.peak(&State::Moves(under))? > live {
+                return Ok(None);
+            }
+        }
     }
 
     /// Plans that recompute whole segments. With L blocks of which each holds B bytes and begins with I, segments of n
