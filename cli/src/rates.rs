@@ -7,11 +7,9 @@ use std::time::Duration;
 use std::{env, fs, process};
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::plan::Options;
 use tightrope_core::{Backend, DeviceError, SessionError};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits, Timed,
-    TrainerConfig, defaults,
+    Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, defaults,
 };
 
 use crate::commands::bench::profile;
@@ -35,22 +33,7 @@ fn measured_step(precision: Precision) -> TrainerConfig {
         context: 256,
         ..defaults::MODEL
     };
-    let (beta1, beta2, eps) = (defaults::BETA1, defaults::BETA2, defaults::EPS);
-    TrainerConfig {
-        precision,
-        batch: 4,
-        micro_batch: 4,
-        time: model.context,
-        build: BuildOptions { loss_chunk: defaults::loss_chunk(&model), attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1, beta2, eps },
-        optimizer_bits: StateBits::B32,
-        weight_decay: defaults::WEIGHT_DECAY,
-        clip: Some(defaults::CLIP),
-        options: Options::default(),
-        seed: defaults::SEED,
-        decode: 0,
-        model,
-    }
+    TrainerConfig { precision, batch: 4, micro_batch: 4, ..TrainerConfig::new(model) }
 }
 
 /// Rates, and where they are from.

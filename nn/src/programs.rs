@@ -16,7 +16,7 @@ use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
 use crate::error::ensure;
 use crate::{
     BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Precision,
-    Result, StateBits, Trained, Update, UpdateOptions, append_update,
+    Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -51,6 +51,26 @@ pub struct TrainerConfig {
 }
 
 impl TrainerConfig {
+    /// What a run of `model` takes that says nothing else: steps of one whole sequence, in f32, by AdamW.
+    pub fn new(model: ModelConfig) -> Self {
+        let (beta1, beta2, eps) = (defaults::BETA1, defaults::BETA2, defaults::EPS);
+        Self {
+            precision: Precision::F32,
+            batch: 1,
+            micro_batch: 1,
+            time: model.context,
+            build: BuildOptions { loss_chunk: defaults::loss_chunk(&model), attention_chunk: 0 },
+            optimizer: Optimizer::AdamW { beta1, beta2, eps },
+            optimizer_bits: StateBits::B32,
+            weight_decay: defaults::WEIGHT_DECAY,
+            clip: Some(defaults::CLIP),
+            options: Options::default(),
+            seed: defaults::SEED,
+            decode: 0,
+            model,
+        }
+    }
+
     /// Micro-steps of an optimizer step.
     pub fn accumulation(&self) -> usize {
         self.batch / self.micro_batch

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Session;
-use tightrope_nn::{
-    BuildOptions, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
-};
+use tightrope_nn::{BuildOptions, Planned, Precision, Trainer, TrainerConfig};
 
 /// The system's allocator, watched.
 struct Watched;
@@ -69,19 +67,13 @@ fn the_arena_is_the_only_allocation_of_size() {
         let mut model = tightrope_nn::preset("small").expect("a preset");
         model.vocab = 5000;
         let config = TrainerConfig {
-            time: model.context,
-            model,
             precision,
             batch: 8,
             micro_batch: 4,
             build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
-            optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-            optimizer_bits: StateBits::B32,
-            weight_decay: 0.1,
-            clip: Some(1.0),
-            options: tightrope_core::plan::Options::default(),
             seed: 0,
             decode: 8,
+            ..TrainerConfig::new(model)
         };
         let cpu = Cpu::new(2).expect("threads");
         let planned = Planned::new(&config, &cpu).expect("a plan");

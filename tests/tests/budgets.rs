@@ -4,10 +4,7 @@
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Graph, Node, Phase, Plan};
-use tightrope_nn::{
-    BuildOptions, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits, TrainerConfig,
-    preset,
-};
+use tightrope_nn::{BuildOptions, ModelConfig, Planned, Precision, Rates, TrainerConfig, preset};
 
 const THREADS: usize = 2;
 /// Budgets tried for each model.
@@ -16,19 +13,12 @@ const BUDGETS: u64 = 100;
 fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
     let model = preset(name).expect("a preset");
     TrainerConfig {
-        model: ModelConfig { context: time.max(model.context), ..model },
-        precision: Precision::F32,
         batch,
         micro_batch: batch,
         time,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 0,
-        decode: 0,
+        ..TrainerConfig::new(ModelConfig { context: time.max(model.context), ..model })
     }
 }
 

@@ -7,10 +7,7 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::Backend;
-use tightrope_core::plan::Options;
-use tightrope_nn::{
-    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
-};
+use tightrope_nn::{BuildOptions, Family, Planned, Precision, Trainer, TrainerConfig};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
@@ -27,19 +24,13 @@ fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision, steps
         model.hidden = 4 * model.channels;
     }
     let config = TrainerConfig {
-        model,
         precision,
         batch: 4,
         micro_batch: 2,
         time: 24,
         build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 3,
-        decode: 0,
+        ..TrainerConfig::new(model)
     };
     let planned = Planned::new(&config, &*backend).expect("a plan");
     let peak = planned.plan.peak_bytes();

@@ -3,10 +3,7 @@
 use conformance::conformance::block_on;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
-use tightrope_core::plan::Options;
-use tightrope_nn::{
-    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Trainer, TrainerConfig,
-};
+use tightrope_nn::{BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig};
 
 /// Ten losses of a two-block model on a text that repeats with noise.
 fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -> Vec<f32> {
@@ -18,19 +15,14 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
         model.hidden = 4 * model.channels;
     }
     let config = TrainerConfig {
-        model,
         precision,
         batch: 8,
         micro_batch: 4,
         time: 32,
         build: BuildOptions { loss_chunk: 64, attention_chunk: 0 },
         optimizer,
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 3,
-        decode: 0,
+        ..TrainerConfig::new(model)
     };
     let cpu = Cpu::new(2).expect("threads");
     let planned = Planned::new(&config, &cpu).expect("a plan");

@@ -25,19 +25,13 @@ fn model(family: Family) -> ModelConfig {
 
 fn config(family: Family, precision: Precision) -> TrainerConfig {
     TrainerConfig {
-        model: model(family),
         precision,
         batch: 8,
         micro_batch: 8,
         time: 128,
         build: BuildOptions::default(),
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 7,
-        decode: 0,
+        ..TrainerConfig::new(model(family))
     }
 }
 

@@ -8,9 +8,7 @@ use std::path::PathBuf;
 use tightrope_core::dialect::{Dialect, print};
 use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Op, Type};
-use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, StateBits, TrainerConfig,
-};
+use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, Precision, TrainerConfig};
 
 /// A device without a processor's particulars, so that every machine makes the same plan.
 struct Plain;
@@ -44,19 +42,15 @@ fn planned(family: Family, precision: Precision, batch: usize, checkpoint: Check
         ..tightrope_nn::preset("tiny").expect("a preset")
     };
     let config = TrainerConfig {
-        model,
         precision,
         batch,
         micro_batch: 2,
         time: 16,
         build: BuildOptions { loss_chunk: 8, attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
         options: Options { checkpoint, ..Options::default() },
         seed: 0,
         decode: 16,
+        ..TrainerConfig::new(model)
     };
     Planned::new(&config, &Plain).expect("a plan")
 }

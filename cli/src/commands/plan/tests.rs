@@ -2,25 +2,19 @@
 
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Checkpoint;
-use tightrope_nn::{BuildOptions, Optimizer, Precision, Rates, StateBits, preset};
+use tightrope_nn::{BuildOptions, Precision, Rates, preset};
 
 use super::*;
 
 fn config() -> TrainerConfig {
     TrainerConfig {
-        model: preset("tiny").unwrap(),
-        precision: Precision::F32,
         batch: 8,
         micro_batch: 8,
         time: 64,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: tightrope_core::plan::Options::default(),
         seed: 1,
         decode: 64,
+        ..TrainerConfig::new(preset("tiny").unwrap())
     }
 }
 
