@@ -16,7 +16,8 @@ const TRIES: usize = 3;
 const COPY_SHARE: f64 = 0.05;
 /// Bytes a second that a copy is taken to move before one was timed.
 const COPY_RATE: f64 = 0.5e9;
-/// A second copy of more than this isn't kept for the next time.
+/// Copies of at most this have their memory from the start on, for two: one to hold and one to write. Of larger ones,
+/// the second isn't kept for the next time.
 const KEPT_BYTES: u64 = 64 << 20;
 
 /// How far a run has come.
@@ -112,7 +113,12 @@ impl<O: Origin> Recovering<O> {
             copy_s: None,
             lost: None,
         };
-        run.attempt(async |_, _| Ok(())).await?;
+        let bytes = run.attempt(async |_, trainer| Ok(trainer.snapshot_bytes())).await?;
+        if copies && bytes <= KEPT_BYTES {
+            // When a copy is due depends on how fast steps are; how much memory a run takes shouldn't.
+            run.copy().await?;
+            run.copy().await?;
+        }
         Ok(run)
     }
 
