@@ -24,27 +24,58 @@ pub fn fuse(graph: &mut Graph, operands: usize) {
     }
 }
 
-/// Number of readers of each tensor; results count as read.
-fn readers(graph: &Graph, program: &Program) -> Vec<usize> {
-    let mut count = vec![0; graph.tensors.len()];
-    let read = program.nodes.iter().flat_map(|node| &node.inputs).chain(&program.results);
-    read.for_each(|t| count[t.index()] += 1);
-    count
+/// Who makes and reads each tensor of a program, by position in it.
+struct Uses {
+    maker: Vec<Option<usize>>,
+    /// One entry for each time that it's an input.
+    readers: Vec<Vec<usize>>,
 }
 
-/// Index of the node that makes each tensor.
-fn producers(graph: &Graph, program: &Program) -> Vec<Option<usize>> {
-    let mut producer = vec![None; graph.tensors.len()];
-    for (index, node) in program.nodes.iter().enumerate() {
-        node.outputs.iter().for_each(|t| producer[t.index()] = Some(index));
+impl Uses {
+    fn of(graph: &Graph, program: &Program) -> Self {
+        let tensors = graph.tensors.len();
+        let mut uses = Self { maker: vec![None; tensors], readers: vec![vec![]; tensors] };
+        for (index, node) in program.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|t| uses.maker[t.index()] = Some(index));
+            node.inputs.iter().for_each(|t| uses.readers[t.index()].push(index));
+        }
+        uses
     }
-    producer
+
+    /// Position of the only node that reads `tensor`, once.
+    fn only_reader(&self, tensor: Tensor) -> Option<usize> {
+        let [reader] = self.readers[tensor.index()][..] else { return None };
+        Some(reader)
+    }
+
+    /// Notes that the node at `from` became part of the one at `to`, which is `node` now. Together they read `before`.
+    fn merge(&mut self, from: usize, to: usize, before: &[Tensor], node: &Node) {
+        for tensor in before {
+            self.readers[tensor.index()].retain(|&reader| reader != from && reader != to);
+        }
+        node.inputs.iter().for_each(|tensor| self.readers[tensor.index()].push(to));
+        node.outputs.iter().for_each(|tensor| self.maker[tensor.index()] = Some(to));
+    }
+}
+
+/// What two nodes read.
+fn inputs_of(nodes: [&Node; 2]) -> Vec<Tensor> {
+    nodes.iter().flat_map(|node| &node.inputs).copied().collect()
+}
+
+/// Removes the nodes at these positions. Until they all are, positions stay what they were.
+fn remove(program: &mut Program, gone: &BTreeSet<usize>) {
+    let mut index = 0;
+    program.nodes.retain(|_| {
+        index += 1;
+        !gone.contains(&(index - 1))
+    });
 }
 
 /// A loss whose gradient is taken with a known seed is computed where its gradient is: one op, in the
 /// forward pass.
 fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
-    let producer = producers(graph, program);
+    let uses = Uses::of(graph, program);
     let mut pairs: Vec<(usize, usize)> = program
         .nodes
         .iter()
@@ -57,7 +88,7 @@ fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
             };
             let backward = program.nodes.iter().position(same)?;
             let seed = program.nodes[backward].inputs[3];
-            let known = producer[seed.index()].is_none_or(|made| made < forward);
+            let known = uses.maker[seed.index()].is_none_or(|made| made < forward);
             known.then_some((forward, backward))
         })
         .collect();
@@ -75,29 +106,29 @@ fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
 /// `add(before, new)` where a matrix product or scatter made `new` for this sum alone, and nothing reads
 /// `before` later: the op adds to `before` in place.
 fn sums_into_producers(graph: &mut Graph, program: &mut Program) {
-    let mut index = 0;
-    while index < program.nodes.len() {
-        if let Some(made) = summed_producer(graph, program, index) {
-            let sum = program.nodes.remove(index);
-            let node = &mut program.nodes[made];
-            let before = sum.inputs[0];
-            match &mut node.op {
-                Op::MatMul(op) => op.accumulate = true,
-                Op::EmbeddingGrad(op) => op.accumulate = true,
-                Op::LinearCrossEntropyGrad(op) => op.accumulate = true,
-                _ => unreachable!("only ops that can accumulate are chosen"),
-            }
-            node.inputs.push(before);
-            *node.outputs.last_mut().expect("an output") = sum.outputs[0];
-            let life = graph.info(before).life;
-            let after = graph.info_mut(sum.outputs[0]);
-            (after.life, after.replaces) = (life, Some(before));
-            // What is only there to be added to is of the sum's class.
-            graph.info_mut(before).class = graph.info(sum.outputs[0]).class;
-        } else {
-            index += 1;
+    let (mut uses, mut gone) = (Uses::of(graph, program), BTreeSet::new());
+    for index in 0..program.nodes.len() {
+        let Some(made) = summed_producer(graph, program, &uses, index) else { continue };
+        let before = inputs_of([&program.nodes[index], &program.nodes[made]]);
+        let (first, sum) = (program.nodes[index].inputs[0], program.nodes[index].outputs[0]);
+        let node = &mut program.nodes[made];
+        match &mut node.op {
+            Op::MatMul(op) => op.accumulate = true,
+            Op::EmbeddingGrad(op) => op.accumulate = true,
+            Op::LinearCrossEntropyGrad(op) => op.accumulate = true,
+            _ => unreachable!("only ops that can accumulate are chosen"),
         }
+        node.inputs.push(first);
+        *node.outputs.last_mut().expect("an output") = sum;
+        uses.merge(index, made, &before, node);
+        gone.insert(index);
+        let life = graph.info(first).life;
+        let after = graph.info_mut(sum);
+        (after.life, after.replaces) = (life, Some(first));
+        // What is only there to be added to is of the sum's class.
+        graph.info_mut(first).class = graph.info(sum).class;
     }
+    remove(program, &gone);
 }
 
 fn is_sum(op: &Op) -> bool {
@@ -106,10 +137,10 @@ fn is_sum(op: &Op) -> bool {
 }
 
 /// The node that makes the second term of the sum at `index`, where the sum can move into it.
-fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usize> {
+fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) -> Option<usize> {
     let sum = program.nodes.get(index).filter(|node| is_sum(&node.op))?;
     let (before, new) = (sum.inputs[0], sum.inputs[1]);
-    let made = producers(graph, program)[new.index()]?;
+    let made = uses.maker[new.index()]?;
     let node = &program.nodes[made];
     let can = match &node.op {
         Op::MatMul(op) => !op.accumulate,
@@ -121,30 +152,30 @@ fn summed_producer(graph: &Graph, program: &Program, index: usize) -> Option<usi
     // What outlives the program is overwritten only where the sum itself does so.
     let may_write = graph.info(before).life == Life::Transient
         || graph.info(sum.outputs[0]).replaces == Some(before);
-    let only_reader = readers(graph, program)[new.index()] == 1;
-    let reads_before = |node: &Node| node.inputs.contains(&before);
+    let kept = |tensor: Tensor| program.results.contains(&tensor);
+    let only_reader = uses.only_reader(new).is_some() && !kept(new);
     // `before` must exist where the producer runs, and hold its value for nobody else from there on.
-    let exists = producers(graph, program)[before.index()].is_none_or(|at| at < made);
-    let unread = !program.nodes[made..]
-        .iter()
-        .enumerate()
-        .any(|(offset, node)| made + offset != index && reads_before(node))
-        && !program.results.contains(&before);
+    let exists = uses.maker[before.index()].is_none_or(|at| at < made);
+    let readers = &uses.readers[before.index()];
+    let unread = readers.iter().all(|&at| at < made || at == index) && !kept(before);
     (can && alike && may_write && only_reader && exists && unread).then_some(made)
 }
 
 /// A map with one output that only one other map of the same shape reads becomes part of that one.
 fn maps_into_readers(graph: &mut Graph, program: &mut Program, operands: usize) {
-    let mut index = 0;
-    while index < program.nodes.len() {
-        match only_map_reader(graph, program, index) {
-            Some(reader) if fused_operands(program, index, reader) <= operands => {
-                let node = program.nodes.remove(index);
-                compose(&node, &mut program.nodes[reader - 1]);
-            }
-            _ => index += 1,
-        }
+    let (mut uses, mut gone) = (Uses::of(graph, program), BTreeSet::new());
+    for index in 0..program.nodes.len() {
+        let reader = only_map_reader(graph, program, &uses, &gone, index);
+        let few = |&reader: &usize| fused_operands(program, index, reader) <= operands;
+        let Some(reader) = reader.filter(few) else { continue };
+        let before = inputs_of([&program.nodes[index], &program.nodes[reader]]);
+        let [inner, outer] =
+            program.nodes.get_disjoint_mut([index, reader]).expect("no map reads itself");
+        compose(inner, outer);
+        uses.merge(index, reader, &before, outer);
+        gone.insert(index);
     }
+    remove(program, &gone);
 }
 
 /// Most tensors that the map at `reader` reads and writes once the one at `index` is part of it.
@@ -161,14 +192,17 @@ fn simple_map(node: &Node) -> Option<&Map> {
 }
 
 /// The one map that reads the output of the map at `index`, where both can be one.
-fn only_map_reader(graph: &Graph, program: &Program, index: usize) -> Option<usize> {
+fn only_map_reader(
+    graph: &Graph,
+    program: &Program,
+    uses: &Uses,
+    gone: &BTreeSet<usize>,
+    index: usize,
+) -> Option<usize> {
     let node = &program.nodes[index];
     let map = simple_map(node).filter(|map| map.formulas.len() == 1)?;
     let out = node.outputs[0];
-    if readers(graph, program)[out.index()] != 1 || program.results.contains(&out) {
-        return None;
-    }
-    let reader = program.nodes.iter().position(|other| other.inputs.contains(&out))?;
+    let reader = uses.only_reader(out).filter(|_| !program.results.contains(&out))?;
     let other = &program.nodes[reader];
     simple_map(other)?;
     // A rounding that the first map's storage makes is part of its meaning; keep it.
@@ -176,8 +210,8 @@ fn only_map_reader(graph: &Graph, program: &Program, index: usize) -> Option<usi
     let same_shape = graph.ty(out).shape == graph.ty(other.outputs[0]).shape;
     let same_part = node.phase == other.phase && node.block == other.block;
     // Inputs must still hold what they held where the first map ran.
-    let overwritten = program.nodes[index + 1..=reader].iter().any(|between| {
-        between.outputs.iter().any(|t| {
+    let overwritten = (index + 1..=reader).filter(|at| !gone.contains(at)).any(|at| {
+        program.nodes[at].outputs.iter().any(|t| {
             graph
                 .info(*t)
                 .replaces

@@ -10,7 +10,7 @@
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
-use tightrope_core::plan::{Options, Search, Seconds, Target};
+use tightrope_core::plan::{Found, Options, Search, Seconds, Target};
 use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
 
 use crate::error::ensure;
@@ -126,8 +126,8 @@ impl Planned {
     }
 
     /// The fastest plan that fits `budget` bytes when ops take `seconds`, over micro-batches (where
-    /// `free_micro_batch`) and over what is recomputed. `None` where none fits; the second value is the fewest
-    /// bytes of a plan then.
+    /// `free_micro_batch`) and over what is recomputed, and its bytes. `None` where none fits, and the fewest bytes
+    /// that one takes.
     ///
     /// # Errors
     /// As [`Planned::new`].
@@ -142,40 +142,96 @@ impl Planned {
             .rev()
             .filter(|n| config.batch.is_multiple_of(*n))
             .filter(|&n| free_micro_batch || n == config.micro_batch);
-        let mut smallest = u64::MAX;
-        let mut bound_s = f64::INFINITY;
-        let mut best: Option<(f64, Self)> = None;
+        let mut choices = vec![];
         for micro_batch in micro_batches {
             let config = TrainerConfig { micro_batch, ..config.clone() };
-            let Built { graph, model, handles } = Built::new(&config)?;
-            let mut search = Search::new(graph, &config.options, target, seconds)?;
-            // Without recomputation: what no plan of this micro-batch is faster than.
-            let passes = config.accumulation() as f64;
-            let pass = search.seconds("train") + search.seconds("micro");
-            let least = passes * pass + search.seconds("update");
-            if best.as_ref().is_some_and(|(best, _)| least >= *best) {
+            choices.push(Choice::new(config, budget, target, seconds)?);
+        }
+        let (mut bound_s, mut too_large) = (f64::INFINITY, vec![]);
+        // Looking closer only ever makes a choice slower. So the one that looks fastest is looked at next, and the first
+        // whose buffers have a place is the fastest of all.
+        let fastest = |choices: &[Choice<'_>]| {
+            (0..choices.len()).min_by(|&a, &b| choices[a].step_s().total_cmp(&choices[b].step_s()))
+        };
+        while let Some(next) = fastest(&choices) {
+            let choice = &mut choices[next];
+            let Some(found) = &choice.found else {
+                choice.found = choice.search.fastest(choice.live)?;
+                if choice.found.is_some() {
+                    bound_s = bound_s.min(choice.bound_s(budget)?);
+                } else {
+                    too_large.push(choices.remove(next));
+                }
+                continue;
+            };
+            let plan = choice.search.place(found)?;
+            let bytes = plan.peak_bytes();
+            if bytes > budget {
+                // Offsets leave a gap over the live bytes, which have to be fewer by as much.
+                let live = choice.live.saturating_sub(bytes - budget);
+                choice.live = live.min(found.needs.bytes.saturating_sub(1));
+                choice.found = None;
                 continue;
             }
-            match search.within(budget)? {
-                Err(bytes) => smallest = smallest.min(bytes),
-                Ok(fit) => {
-                    bound_s = bound_s.min(least + passes * fit.bound_s);
-                    let step_s = least + passes * fit.recompute_s;
-                    if best.as_ref().is_none_or(|(best, _)| step_s < *best) {
-                        let config = TrainerConfig { options: fit.plan.options.clone(), ..config };
-                        let plan = fit.plan;
-                        best = Some((step_s, Self { plan, bound_s: None, config, model, handles }));
-                    }
-                }
+            let Choice { config, model, handles, .. } = choices.swap_remove(next);
+            let config = TrainerConfig { options: plan.options.clone(), ..config };
+            let bound_s = Some(bound_s);
+            return Ok((Some(Self { plan, bound_s, config, model, handles }), bytes));
+        }
+        let mut smallest = u64::MAX;
+        for mut choice in too_large {
+            let found = choice.search.smallest()?;
+            if found.needs.bytes < smallest {
+                smallest = choice.search.place(&found)?.peak_bytes().min(smallest);
             }
         }
-        let best = best.map(|(_, planned)| Self { bound_s: Some(bound_s), ..planned });
-        Ok((best, smallest))
+        Ok((None, smallest))
     }
 
     /// What it was planned for.
     pub fn config(&self) -> &TrainerConfig {
         &self.config
+    }
+}
+
+/// A micro-batch and what is known of its plans.
+struct Choice<'a> {
+    config: TrainerConfig,
+    model: Model,
+    handles: Handles,
+    search: Search<'a>,
+    /// Seconds of a step without recomputation.
+    least_s: f64,
+    /// Live bytes that a plan may have, to fit as placed.
+    live: u64,
+    /// The fastest plan with so many, once it's looked for.
+    found: Option<Found>,
+}
+
+impl<'a> Choice<'a> {
+    fn new(
+        config: TrainerConfig,
+        budget: u64,
+        target: &'a dyn Target,
+        seconds: Seconds<'a>,
+    ) -> Result<Self> {
+        let Built { graph, model, handles } = Built::new(&config)?;
+        let search = Search::new(graph, &config.options, target, seconds)?;
+        let pass = search.seconds("train") + search.seconds("micro");
+        let least_s = config.accumulation() as f64 * pass + search.seconds("update");
+        Ok(Self { config, model, handles, search, least_s, live: budget, found: None })
+    }
+
+    /// Seconds of a step, as far as is known.
+    fn step_s(&self) -> f64 {
+        let again = self.found.as_ref().map_or(0.0, |found| found.needs.recompute_s);
+        self.least_s + self.config.accumulation() as f64 * again
+    }
+
+    /// Seconds that no step within `budget` bytes takes less than.
+    fn bound_s(&mut self, budget: u64) -> Result<f64> {
+        let again = self.search.bound_s(budget)?;
+        Ok(self.least_s + self.config.accumulation() as f64 * again)
     }
 }
 

@@ -21,7 +21,7 @@ pub use offsets::{Buffer, Page, Placement, live_bytes, place};
 use pages::Pages;
 pub use remat::Checkpoint;
 pub use report::{Alive, ByClass, Report};
-pub use search::{Fit, Search, Seconds};
+pub use search::{Found, Needs, Search, Seconds};
 
 /// What a plan has to know of the device it's for.
 pub trait Target {
@@ -159,9 +159,15 @@ impl Plan {
             _ => {}
         }
         // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
-        let dropped = Self::place(recompute(&graph, options, false)?, options, target);
-        let kept = Self::place(recompute(&graph, options, true)?, options, target);
-        Ok(if kept.peak_bytes() <= dropped.peak_bytes() { kept } else { dropped })
+        let dropped = recompute(&graph, options, false)?;
+        let kept = recompute(&graph, options, true)?;
+        let needs = |graph: &Graph| {
+            let programs = 0..graph.programs.len();
+            let live = programs.map(|program| most_live(graph, program, options, target)).max();
+            live.unwrap_or(0) + parameter_bytes(graph, target)
+        };
+        let chosen = if needs(&kept) <= needs(&dropped) { kept } else { dropped };
+        Ok(Self::place(chosen, options, target))
     }
 
     fn place(graph: Graph, options: &Options, target: &dyn Target) -> Self {
@@ -259,6 +265,13 @@ fn recompute(graph: &Graph, options: &Options, keep_last: bool) -> Result<Graph>
         graph.programs[index] = remat::rewrite(&mut graph, &program, &chosen);
     }
     Ok(graph)
+}
+
+/// Largest sum of live bytes of a program's transients; 0 of a program that isn't there.
+fn most_live(graph: &Graph, program: usize, options: &Options, target: &dyn Target) -> u64 {
+    let Some(program) = graph.programs.get(program) else { return 0 };
+    let live = liveness::analyse(graph, program, options.in_place, target);
+    live_bytes(&live.buffers, program.nodes.len()).into_iter().max().unwrap_or(0)
 }
 
 fn parameter_bytes(graph: &Graph, target: &dyn Target) -> u64 {

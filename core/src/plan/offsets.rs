@@ -1,8 +1,9 @@
 //! Offsets: dynamic storage allocation for buffers whose lifetimes are known.
 //!
-//! Eight greedy variants (four orders × first or best fit) are run and the best is kept. No arrangement can
-//! be smaller than the largest sum of live bytes, so that bound tells how good the best one is. For uniform
-//! transformer graphs it's met exactly.
+//! No arrangement can be smaller than the largest sum of live bytes, so that bound tells how good one is. A training
+//! step fills up with activations and empties again while gradients take their place: two stacks that grow towards
+//! each other, activations from the bottom and gradients from the top, meet the bound or all but do. Where they don't,
+//! eight greedy variants (four orders × first or best fit) are run too and then a search, and the best is kept.
 
 /// A buffer to place: bytes, and the steps in which it's live, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,12 @@ pub struct Buffer {
     pub birth: usize,
     /// Last step that needs it.
     pub death: usize,
+}
+
+impl Buffer {
+    fn is_live(&self, step: usize) -> bool {
+        (self.birth..=self.death).contains(&step)
+    }
 }
 
 /// Where buffers were placed.
@@ -48,6 +55,29 @@ impl Page {
             start.next_multiple_of(self.bytes) - self.base
         }
     }
+
+    /// The last offset at which `size` bytes end at `end` or before and lie across no cut.
+    fn fit_below(self, end: u64, size: u64) -> Option<u64> {
+        let start = self.base + end.checked_sub(size)?;
+        let cut = (self.base + end.saturating_sub(1)) / self.bytes * self.bytes;
+        let start = match () {
+            () if start >= cut => start,
+            () if size <= self.bytes => cut - size,
+            () => start / self.bytes * self.bytes,
+        };
+        start.checked_sub(self.base)
+    }
+}
+
+/// Which of the places that have room a buffer takes.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    /// The lowest.
+    First,
+    /// The tightest.
+    Best,
+    /// The lowest for what is live at the step `fullest`, and for the rest the highest below `ceiling`.
+    Ends { fullest: usize, ceiling: u64 },
 }
 
 /// In which order buffers are placed.
@@ -76,65 +106,83 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Rounds of the search that follows the greedy variants where they leave a gap, and how often all of them may look at
-/// a placed buffer. Fixed numbers, so that the same buffers always get the same places; the second is a fraction of
-/// a second's work.
+/// Rounds of a search for a better order, and how often all searches together may look at a placed buffer. Fixed
+/// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
-const LOOKS: usize = 20_000_000;
+const LOOKS: usize = 5_000_000;
 
-/// The best of the eight variants, improved by a search where it takes more than `enough` bytes, which is at least
-/// the largest sum of live bytes.
+/// The best arrangement that was found. `enough` bytes, at least the largest sum of live bytes, are as good as fewer.
 pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
-    let mut best = Placement { offsets: vec![], bytes: u64::MAX };
+    let best = Placement { offsets: vec![], bytes: u64::MAX };
+    let mut search = Arrangements { buffers, enough, page, looks: 0, best };
+    let fullest = fullest(buffers);
     let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
-    let mut looks = 0;
+    // What is live at the fullest step is stacked from the bottom, what lives longest around it lowest, so that it
+    // leaves from the top. Everything else is before or after and hangs from the ceiling, the long-lived highest: in
+    // a backward pass gradients fill from the top what activations leave.
+    let ends = Choice::Ends { fullest, ceiling: enough };
+    let around = |order: Order| {
+        let mut order = order.sorted(buffers);
+        order.sort_by_key(|&index| !buffers[index].is_live(fullest));
+        order
+    };
+    search.improve(around(Order::Lifetime), ends, LOOKS / 2);
     for order in orders {
-        for best_fit in [false, true] {
-            let placed = place_in(buffers, &order.sorted(buffers), best_fit, page, &mut looks);
-            if placed.bytes < best.bytes {
-                best = placed;
-            }
-            if best.bytes <= enough {
-                return best;
-            }
+        for choice in [Choice::First, Choice::Best] {
+            search.arrange(&order.sorted(buffers), choice);
         }
     }
-    looks = 0;
     for order in orders {
-        improve(buffers, &mut best, order.sorted(buffers), enough, page, &mut looks);
+        search.improve(around(order), Choice::First, LOOKS);
     }
-    best
+    search.best
 }
 
-/// Buffers that are live at the fullest step come first, since together they leave no room there. Then,
-/// over and over, whatever ends highest is placed earlier the next time. The best is kept.
-fn improve(
-    buffers: &[Buffer],
-    best: &mut Placement,
-    mut order: Vec<usize>,
+/// Arrangements tried of the same buffers.
+struct Arrangements<'a> {
+    buffers: &'a [Buffer],
     enough: u64,
     page: Page,
-    looks: &mut usize,
-) {
+    /// Placed buffers that were looked at.
+    looks: usize,
+    best: Placement,
+}
+
+impl Arrangements<'_> {
+    /// Places buffers in this order, unless that can't better the best. What ends highest.
+    fn arrange(&mut self, order: &[usize], choice: Choice) -> Option<usize> {
+        if self.best.bytes <= self.enough {
+            return None;
+        }
+        let placed = place_in(self.buffers, order, choice, self.page, &mut self.looks);
+        let ends = |index: usize| placed.offsets[index] + self.buffers[index].bytes;
+        let highest = order.iter().position(|&index| ends(index) == placed.bytes);
+        if placed.bytes < self.best.bytes {
+            self.best = placed;
+        }
+        highest
+    }
+
+    /// Over and over, whatever ends highest is placed earlier the next time, up to so many looks in all.
+    fn improve(&mut self, mut order: Vec<usize>, choice: Choice, looks: usize) {
+        for _ in 0..ROUNDS {
+            if self.looks > looks {
+                return;
+            }
+            let Some(at) = self.arrange(&order, choice) else { return };
+            let moved = order.remove(at);
+            // Half way forward: a large step for what came late, and in the end the front.
+            order.insert(at / 2, moved);
+        }
+    }
+}
+
+/// The last step with the most live bytes.
+fn fullest(buffers: &[Buffer]) -> usize {
     let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
     let live = live_bytes(buffers, steps);
     let most = live.iter().copied().max();
-    let fullest = live.iter().rposition(|&bytes| Some(bytes) == most).unwrap_or(0);
-    order.sort_by_key(|&index| !(buffers[index].birth..=buffers[index].death).contains(&fullest));
-    for _ in 0..ROUNDS {
-        if best.bytes <= enough || *looks > LOOKS {
-            return;
-        }
-        let placed = place_in(buffers, &order, false, page, looks);
-        let ends = |index: usize| placed.offsets[index] + buffers[index].bytes;
-        let Some(at) = order.iter().position(|&index| ends(index) == placed.bytes) else { return };
-        let moved = order.remove(at);
-        // Half way forward: a large step for what came late, and in the end the front.
-        order.insert(at / 2, moved);
-        if placed.bytes < best.bytes {
-            *best = placed;
-        }
-    }
+    live.iter().rposition(|&bytes| Some(bytes) == most).unwrap_or(0)
 }
 
 impl Order {
@@ -189,11 +237,11 @@ impl Map {
     }
 }
 
-/// Places buffers one by one, each at the first or the tightest gap between those placed before.
+/// Places buffers one by one, each in a gap between those placed before or above them.
 fn place_in(
     buffers: &[Buffer],
     order: &[usize],
-    best_fit: bool,
+    choice: Choice,
     page: Page,
     looks: &mut usize,
 ) -> Placement {
@@ -202,6 +250,10 @@ fn place_in(
     let mut end = 0;
     for &index in order {
         let buffer = &buffers[index];
+        let from_top = match choice {
+            Choice::Ends { fullest, ceiling } if !buffer.is_live(fullest) => Some(ceiling),
+            _ => None,
+        };
         let (mut cursor, mut chosen, mut tightest) = (0, None, u64::MAX);
         let beside = map.beside(buffer);
         *looks += beside.len();
@@ -210,16 +262,25 @@ fn place_in(
             if other.death < buffer.birth || buffer.death < other.birth {
                 continue;
             }
-            let start = page.fit(cursor, buffer.bytes);
-            let gap = offset.saturating_sub(start);
-            if gap >= buffer.bytes && gap < tightest {
-                chosen = Some(start);
-                tightest = gap;
-                if !best_fit {
-                    break;
+            if let Some(ceiling) = from_top {
+                let place = page.fit_below(offset.min(ceiling), buffer.bytes);
+                chosen = place.filter(|&start| start >= cursor).or(chosen);
+            } else {
+                let start = page.fit(cursor, buffer.bytes);
+                let gap = offset.saturating_sub(start);
+                if gap >= buffer.bytes && gap < tightest {
+                    chosen = Some(start);
+                    tightest = gap;
+                    if !matches!(choice, Choice::Best) {
+                        break;
+                    }
                 }
             }
             cursor = cursor.max(offset + other.bytes);
+        }
+        if let Some(ceiling) = from_top {
+            let place = page.fit_below(ceiling, buffer.bytes);
+            chosen = place.filter(|&start| start >= cursor).or(chosen);
         }
         let offset = chosen.unwrap_or_else(|| page.fit(cursor, buffer.bytes));
         offsets[index] = offset;

@@ -121,27 +121,26 @@ pub fn chosen(
         }
     };
     let last = blocks.saturating_sub(1) / length;
+    let segment = |node: &Node| node.block.map(|block| block / length);
     for node in forward() {
-        let Some(segment) = node.block.map(|block| block / length) else { continue };
-        if keep_last && segment == last {
-            continue;
-        }
-        for &tensor in &node.outputs {
-            let leaves = program
-                .nodes
-                .iter()
-                .filter(|reader| reader.phase == Phase::Forward)
-                .filter(|reader| reader.inputs.contains(&tensor))
-                .any(|reader| reader.block.map(|block| block / length) != Some(segment));
-            recompute[tensor.index()] = !leaves && !program.results.contains(&tensor);
-        }
+        let dropped = segment(node).is_some_and(|segment| !(keep_last && segment == last));
+        node.outputs.iter().for_each(|tensor| recompute[tensor.index()] = dropped);
+    }
+    // What a segment makes for another, or for after the program, stays.
+    program.results.iter().for_each(|tensor| recompute[tensor.index()] = false);
+    let made: HashMap<Tensor, Option<usize>> = forward()
+        .flat_map(|node| node.outputs.iter().map(move |&tensor| (tensor, segment(node))))
+        .collect();
+    for reader in program.nodes.iter().filter(|node| node.phase == Phase::Forward) {
+        let leaves = |t: &&Tensor| made.get(t).is_some_and(|by| *by != segment(reader));
+        reader.inputs.iter().filter(leaves).for_each(|t| recompute[t.index()] = false);
     }
     Ok(recompute)
 }
 
 /// Drops, in blocks where something is dropped, what the backward pass doesn't read: it costs nothing, and kept
 /// it would take the place of what is made from it.
-fn drop_between(program: &Program, recompute: &mut [bool]) {
+pub fn drop_between(program: &Program, recompute: &mut [bool]) {
     let forward = || program.nodes.iter().filter(|node| node.phase == Phase::Forward);
     let touched: HashSet<usize> = forward()
         .filter(|node| node.outputs.iter().any(|tensor| recompute[tensor.index()]))

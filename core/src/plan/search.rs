@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Checkpoint, Options, Plan, Target, live_bytes, liveness, parameter_bytes, remat};
+use super::{Checkpoint, Options, Plan, Target, most_live, parameter_bytes, remat};
 use crate::error::Result;
 use crate::fuse::fuse;
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
@@ -20,15 +20,21 @@ use crate::ops::Rule;
 /// Seconds that a node takes on the device that the plan is for.
 pub type Seconds<'a> = &'a dyn Fn(&Graph, &Node) -> f64;
 
-/// A plan that fits, and how far from the best it can be.
-#[derive(Clone, Debug)]
-pub struct Fit {
-    /// The plan.
-    pub plan: Plan,
+/// What a plan of the list needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Needs {
+    /// Bytes that it needs at least, and all but always exactly: offsets can leave gaps.
+    pub bytes: u64,
     /// Seconds of recomputation in one replay of its training program.
     pub recompute_s: f64,
-    /// No choice of activations of whole blocks fits with less recomputation, by the ladder's relaxation.
-    pub bound_s: f64,
+}
+
+/// A plan of the list.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What it needs.
+    pub needs: Needs,
+    state: State,
 }
 
 /// Most activations of a block that are chosen one by one; smaller ones go with the last rung alone.
@@ -77,10 +83,12 @@ pub struct Search<'a> {
     /// Bytes of everything that no choice changes: persistent tensors, and the largest other program.
     persistent: u64,
     others: u64,
+    /// Plans that were looked at.
+    known: HashMap<State, Needs>,
 }
 
 /// One plan of the list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// So many moves are made.
     Moves(usize),
@@ -115,6 +123,7 @@ impl<'a> Search<'a> {
             levels: vec![0],
             persistent: 0,
             others: 0,
+            known: HashMap::new(),
             graph,
         };
         let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
@@ -124,7 +133,8 @@ impl<'a> Search<'a> {
         search.persistent =
             search.graph.tensors.iter().filter(kept).map(|info| align(info.ty.bytes())).sum();
         let others = (0..search.graph.programs.len()).filter(|&index| index != program);
-        search.others = others.map(|index| search.live(index)).max().unwrap_or(0);
+        search.others =
+            others.map(|index| most_live(&search.graph, index, options, target)).max().unwrap_or(0);
         search.climb();
         Ok(search)
     }
@@ -133,13 +143,6 @@ impl<'a> Search<'a> {
     pub fn seconds(&self, program: &str) -> f64 {
         let named = self.graph.programs.iter().filter(|known| known.name == program);
         named.flat_map(|program| &program.nodes).map(|node| (self.seconds)(&self.graph, node)).sum()
-    }
-
-    /// Largest sum of live bytes of a program's transients.
-    fn live(&self, program: usize) -> u64 {
-        let Some(program) = self.graph.programs.get(program) else { return 0 };
-        let live = liveness::analyse(&self.graph, program, self.options.in_place, self.target);
-        live_bytes(&live.buffers, program.nodes.len()).into_iter().max().unwrap_or(0)
     }
 
     /// Makes the list of moves.
@@ -286,41 +289,62 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Bytes that a plan of the list needs at least, and all but always exactly.
-    fn peak(&mut self, state: &State) -> Result<u64> {
-        match state {
-            State::Moves(_) => self.peak_with(state, false),
-            State::Segments(_) => {
-                Ok(self.peak_with(state, false)?.min(self.peak_with(state, true)?))
+    /// What a plan of the list needs.
+    fn needs(&mut self, state: &State) -> Result<Needs> {
+        if let Some(known) = self.known.get(state) {
+            return Ok(*known);
+        }
+        let mut needs = self.needs_with(state, false)?;
+        if let State::Segments(_) = state {
+            let kept = self.needs_with(state, true)?;
+            if kept.bytes <= needs.bytes {
+                needs = kept;
             }
         }
+        self.known.insert(state.clone(), needs);
+        Ok(needs)
     }
 
-    fn peak_with(&mut self, state: &State, keep_last: bool) -> Result<u64> {
-        let checkpoint = self.checkpoint(state);
+    fn needs_with(&mut self, state: &State, keep_last: bool) -> Result<Needs> {
+        let flags = self.flags(state, keep_last)?;
         // The program is put back and its copies are taken off: cloning a graph takes longer than all the rest.
         let tensors = self.graph.tensors.len();
         let program = std::mem::take(&mut self.graph.programs[self.program]);
-        let flags = remat::chosen(&self.graph, &program, &checkpoint, keep_last);
-        let bytes = flags.map(|flags| {
-            self.graph.programs[self.program] = remat::rewrite(&mut self.graph, &program, &flags);
-            let transient = self.live(self.program).max(self.others);
-            let fixed = self.target.staging() + parameter_bytes(&self.graph, self.target);
-            self.persistent + transient + fixed
-        });
+        let rewritten = remat::rewrite(&mut self.graph, &program, &flags);
+        let again = rewritten.nodes.iter().filter(|node| node.phase == Phase::Recompute);
+        let recompute_s = again.map(|node| (self.seconds)(&self.graph, node)).sum();
+        self.graph.programs[self.program] = rewritten;
+        let live = most_live(&self.graph, self.program, &self.options, self.target);
+        let fixed = self.target.staging() + parameter_bytes(&self.graph, self.target);
         self.graph.programs[self.program] = program;
         self.graph.tensors.truncate(tensors);
-        bytes
+        Ok(Needs { bytes: self.persistent + live.max(self.others) + fixed, recompute_s })
     }
 
-    /// The plan of a state.
-    fn fit(&self, state: State, bound_s: f64) -> Result<Fit> {
-        let options = Options { checkpoint: self.checkpoint(&state), ..self.options.clone() };
-        let plan = Plan::of_fused(self.graph.clone(), &options, self.target)?;
-        let nodes = plan.graph.programs[self.program].nodes.iter();
-        let again = nodes.filter(|node| node.phase == Phase::Recompute);
-        let recompute_s = again.map(|node| (self.seconds)(&plan.graph, node)).sum();
-        Ok(Fit { plan, recompute_s, bound_s })
+    /// The tensors that a plan of the list recomputes.
+    fn flags(&self, state: &State, keep_last: bool) -> Result<Vec<bool>> {
+        let program = &self.graph.programs[self.program];
+        let State::Moves(count) = *state else {
+            return remat::chosen(&self.graph, program, &self.checkpoint(state), keep_last);
+        };
+        let mut flags = vec![false; self.graph.tensors.len()];
+        for &tensor in self.moves[..count].iter().flat_map(|step| &step.dropped) {
+            flags[tensor.index()] = !program.results.contains(&tensor);
+        }
+        if count > 0 {
+            remat::drop_between(program, &mut flags);
+        }
+        Ok(flags)
+    }
+
+    /// Whether a plan of the list can need as few as `bytes`: what it drops is all that it can save.
+    fn may_fit(&mut self, state: &State, bytes: u64) -> Result<bool> {
+        let whole = self.needs(&State::Moves(0))?.bytes;
+        let flags = self.flags(state, false)?;
+        let dropped = self.graph.tensors.iter().zip(&flags).filter(|(_, dropped)| **dropped);
+        let align = |bytes: usize| (bytes as u64).next_multiple_of(self.target.alignment());
+        let saved: u64 = dropped.map(|(info, _)| align(info.ty.bytes())).sum();
+        Ok(whole.saturating_sub(saved) <= bytes)
     }
 
     /// Least seconds of recomputation that save `bytes`, where a block may climb a part of a rung.
@@ -336,72 +360,74 @@ impl<'a> Search<'a> {
         seconds
     }
 
-    /// The first plan of the list that fits `budget` bytes, or the fewest bytes that a plan of the list takes.
+    /// Seconds of recomputation that no choice of activations of whole blocks within `budget` bytes takes less than, by
+    /// the ladder's relaxation.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn within(&mut self, budget: u64) -> Result<std::result::Result<Fit, u64>> {
-        let whole = self.peak(&State::Moves(0))?;
-        let bound_s = self.bound(whole.saturating_sub(budget));
-        let mut smallest = (whole, State::Moves(0));
-        let mut from = 0;
-        for level in self.levels.clone() {
-            let peak = if level == 0 { whole } else { self.peak(&State::Moves(level))? };
-            if peak < smallest.0 {
-                smallest = (peak, State::Moves(level));
-            }
-            if peak > budget {
-                from = level;
-                continue;
-            }
-            if let Some(fit) = self.placed_within(budget, from, level, bound_s)? {
-                return Ok(Ok(fit));
-            }
-        }
-        for state in self.segments() {
-            let peak = self.peak(&state)?;
-            if peak <= budget {
-                let fit = self.fit(state.clone(), bound_s)?;
-                if fit.plan.peak_bytes() <= budget {
-                    return Ok(Ok(fit));
-                }
-            }
-            if peak < smallest.0 {
-                smallest = (peak, state);
-            }
-        }
-        let fit = self.fit(smallest.1, bound_s)?;
-        Ok(Err(fit.plan.peak_bytes()))
+    pub fn bound_s(&mut self, budget: u64) -> Result<f64> {
+        let whole = self.needs(&State::Moves(0))?.bytes;
+        Ok(self.bound(whole.saturating_sub(budget)))
     }
 
-    /// The first plan of the list with `over` to `under` moves, or more, that fits as placed, where `over` moves leave
-    /// more than `budget` bytes live and `under` don't.
-    fn placed_within(
-        &mut self,
-        budget: u64,
-        mut over: usize,
-        mut under: usize,
-        bound_s: f64,
-    ) -> Result<Option<Fit>> {
-        let mut live = budget;
-        loop {
-            while under > over + 1 {
-                let middle = usize::midpoint(over, under);
-                let fits = self.peak(&State::Moves(middle))? <= live;
-                if fits { under = middle } else { over = middle }
+    /// The fastest plan of the list that needs at most `bytes` by liveness, if one does.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn fastest(&mut self, bytes: u64) -> Result<Option<Found>> {
+        let mut over = 0;
+        for level in self.levels.clone() {
+            let state = State::Moves(level);
+            if self.may_fit(&state, bytes)? && self.needs(&state)?.bytes <= bytes {
+                return self.between(bytes, over, level).map(Some);
             }
-            let fit = self.fit(State::Moves(under), bound_s)?;
-            let bytes = fit.plan.peak_bytes();
-            if bytes <= budget {
-                return Ok(Some(fit));
-            }
-            // Offsets leave a gap over the live bytes, which have to be fewer by what that is too much.
-            live = live.saturating_sub(bytes - budget);
-            (over, under) = (under, self.moves.len());
-            if over >= under || self.peak(&State::Moves(under))? > live {
-                return Ok(None);
+            over = level;
+        }
+        for state in self.segments() {
+            if self.may_fit(&state, bytes)? && self.needs(&state)?.bytes <= bytes {
+                return self.found(state).map(Some);
             }
         }
+        Ok(None)
+    }
+
+    /// The plan of the list that needs the fewest bytes by liveness, the fastest of equals.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn smallest(&mut self) -> Result<Found> {
+        let mut smallest = self.found(State::Moves(0))?;
+        let levels = self.levels.clone().into_iter().map(State::Moves);
+        for state in levels.chain(self.segments()) {
+            let found = self.found(state)?;
+            if found.needs.bytes < smallest.needs.bytes {
+                smallest = found;
+            }
+        }
+        Ok(smallest)
+    }
+
+    /// The first plan of the list that leaves at most `bytes` live, where `over` moves leave more and `under` don't.
+    fn between(&mut self, bytes: u64, mut over: usize, mut under: usize) -> Result<Found> {
+        while under > over + 1 {
+            let middle = usize::midpoint(over, under);
+            let fits = self.needs(&State::Moves(middle))?.bytes <= bytes;
+            if fits { under = middle } else { over = middle }
+        }
+        self.found(State::Moves(under))
+    }
+
+    fn found(&mut self, state: State) -> Result<Found> {
+        Ok(Found { needs: self.needs(&state)?, state })
+    }
+
+    /// Gives every buffer of a plan its offset.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn place(&self, found: &Found) -> Result<Plan> {
+        let options = Options { checkpoint: self.checkpoint(&found.state), ..self.options.clone() };
+        Plan::of_fused(self.graph.clone(), &options, self.target)
     }
 
     /// Plans that recompute whole segments. With L blocks of which each holds B bytes and begins with I, segments of n
