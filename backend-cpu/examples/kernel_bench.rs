@@ -141,7 +141,7 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
     let mut scratch = vec![0.0; norm::norm_backward_scratch(r, c)];
     bench.line(&format!("layer norm grad {name}"), &shape, bytes(3), || {
         let bias = Some(&mut dbias[..]);
-        let grads = ParameterGrads { weight: &mut dweight, bias, accumulate: true };
+        let grads = Some(ParameterGrads { weight: &mut dweight, bias, accumulate: true });
         norm::layer_norm_backward(
             &x,
             &weight,
@@ -157,7 +157,7 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
         norm::rms_norm(&x, &weight, 1e-5, &mut y, &mut rstd);
     });
     bench.line(&format!("rms norm grad {name}"), &shape, bytes(3), || {
-        let grads = ParameterGrads { weight: &mut dweight, bias: None, accumulate: true };
+        let grads = Some(ParameterGrads { weight: &mut dweight, bias: None, accumulate: true });
         norm::rms_norm_backward(&x, &weight, &rstd, Some(&dy), &mut y, grads, &mut scratch);
     });
 }

@@ -9,6 +9,7 @@ use tightrope_core::{DType, Op, Type};
 
 use crate::arena::View;
 use crate::fast::{attention, norm, rows};
+use products::Made;
 
 /// Scratch of one step, as the plan placed it.
 pub struct Scratch<'a> {
@@ -56,10 +57,10 @@ pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usiz
     match op {
         Op::MatMul(op) => products::matmul_scratch(op, inputs[0], inputs[1], threads),
         Op::LinearCrossEntropy(op) => {
-            products::loss_scratch(op, inputs[0], inputs[1], false, threads)
+            products::loss_scratch(op, inputs[0], inputs[1], Made::Loss, threads)
         }
         Op::LinearCrossEntropyGrad(op) => {
-            products::loss_scratch(&op.loss, inputs[0], inputs[1], true, threads)
+            products::loss_scratch(&op.loss, inputs[0], inputs[1], Made::of(op), threads)
         }
         Op::Attention(op) => {
             let dims = sequences::dims(op, inputs[0]);

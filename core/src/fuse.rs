@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::expr::{Expr, input};
-use crate::graph::{Graph, Life, Node, Program, Tensor};
+use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
 use crate::ops::{Map, Op};
 
 /// Applies every rewrite to every program, in a fixed order. No map comes to read and write more than
@@ -140,12 +140,17 @@ fn is_sum(op: &Op) -> bool {
 fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) -> Option<usize> {
     let sum = program.nodes.get(index).filter(|node| is_sum(&node.op))?;
     let (before, new) = (sum.inputs[0], sum.inputs[1]);
+    // What a backward pass may need made again isn't made in place.
+    let trains = program.nodes.iter().any(|node| node.phase == Phase::Backward);
+    if trains && sum.phase == Phase::Forward {
+        return None;
+    }
     let made = uses.maker[new.index()]?;
     let node = &program.nodes[made];
     let can = match &node.op {
         Op::MatMul(op) => !op.accumulate,
         Op::EmbeddingGrad(op) => !op.accumulate,
-        Op::LinearCrossEntropyGrad(op) => !op.accumulate && node.outputs[2] == new,
+        Op::LinearCrossEntropyGrad(op) => op.weight && !op.accumulate && node.outputs[2] == new,
         _ => false,
     };
     let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);

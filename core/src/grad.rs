@@ -1,7 +1,7 @@
 //! `grad`: appends the backward pass to a graph.
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Phase, Tensor};
+use crate::graph::{Graph, Node, Phase, Tensor};
 use crate::ops::{Map, Rule};
 
 /// A tensor whose gradient is wanted.
@@ -21,7 +21,8 @@ impl From<Tensor> for Wanted {
 
 /// Appends, to the current program, the ops that compute the gradient of scalar `loss` with respect to
 /// each tensor of `wanted`, given the gradient `seed` of the loss itself. A tensor that the loss doesn't
-/// depend on gets what it is added to, or `None`. Contributions are added in the reverse order of their
+/// depend on gets what it is added to, or `None`. What only the gradient of another tensor needs isn't computed, and
+/// outputs that [`Rule::made_again`] speaks of are made again where the backward pass reads them. Contributions are added in the reverse order of their
 /// readers, always the same.
 ///
 /// # Errors
@@ -56,7 +57,12 @@ pub fn grad(
         if outputs.iter().all(Option::is_none) || !wants.contains(&true) {
             continue;
         }
-        let run = |graph: &mut Graph| node.op.grad(graph, node, &outputs, &wants);
+        let run = |graph: &mut Graph| {
+            let first = graph.node_count();
+            let contributions = node.op.grad(graph, node, &outputs, &wants)?;
+            make_again(graph, &nodes, node, first)?;
+            Ok(contributions)
+        };
         let contributions = match node.block {
             Some(index) => graph.in_block(index, run)?,
             None => run(graph)?,
@@ -89,4 +95,28 @@ pub fn grad(
         }
     }
     Ok(wanted.iter().map(|w| gradients[w.tensor.index()]).collect())
+}
+
+/// Puts, before the nodes from `first` on, copies of the nodes that made what they read of `node`'s inputs, where that
+/// is made again in a backward pass.
+fn make_again(graph: &mut Graph, nodes: &[Node], node: &Node, first: usize) -> Result<()> {
+    for &input in &node.inputs {
+        let made = |other: &&Node| other.op.made_again() && other.outputs == [input];
+        let Some(producer) = nodes.iter().find(made) else { continue };
+        let later = graph.nodes(first..graph.node_count());
+        if !later.iter().any(|later| later.inputs.contains(&input)) {
+            continue;
+        }
+        let name = format!("again.{}", graph.info(input).name);
+        let again = graph.one(producer.op.clone(), &producer.inputs, &name)?;
+        graph.info_mut(again).class = graph.info(input).class;
+        let program = graph.programs.last_mut().expect("nodes were pushed");
+        for later in &mut program.nodes[first..] {
+            let read = later.inputs.iter_mut().filter(|read| **read == input);
+            read.for_each(|read| *read = again);
+        }
+        // Pushed last, and read by those from `first` on.
+        program.nodes[first..].rotate_right(1);
+    }
+    Ok(())
 }

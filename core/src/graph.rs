@@ -25,6 +25,8 @@ impl Tensor {
 pub enum Class {
     /// Trained parameters.
     Weight,
+    /// Parameters that training leaves as they are.
+    Frozen,
     /// Gradients of parameters.
     Gradient,
     /// Optimizer state and scalars of the update.
@@ -39,8 +41,9 @@ pub enum Class {
 
 impl Class {
     /// Every class, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Weight,
+        Self::Frozen,
         Self::Gradient,
         Self::Optimizer,
         Self::Activation,
@@ -52,6 +55,7 @@ impl Class {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weight => "weight",
+            Self::Frozen => "frozen",
             Self::Gradient => "gradient",
             Self::Optimizer => "optimizer",
             Self::Activation => "activation",

@@ -19,7 +19,7 @@ use crate::values;
 pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("AttentionGrad", "first derivatives only"),
     ("CachedAttention", "generation only; overwrites its caches"),
-    ("Dequantize", "storage of optimizer state"),
+    ("Dequantize", "storage of optimizer state and frozen weights"),
     ("EmbeddingGrad", "first derivatives only"),
     ("EmbeddingGrad in place", "first derivatives only"),
     ("LayerNormGrad", "first derivatives only"),

@@ -55,7 +55,8 @@ fn gradients(device: Wgpu, chunk: usize) -> Vec<Vec<u32>> {
         Sample { ty: targets, fill: Fill::Whole(-1, vocab as i64) },
         float(DType::F32, &[1]),
     ];
-    let case = Case::new(LinearCrossEntropyGrad { loss, accumulate: false }, inputs);
+    let op = LinearCrossEntropyGrad { loss, weight: true, accumulate: false };
+    let case = Case::new(op, inputs);
     let mut graph = Graph::new();
     let tensors: Vec<_> = (case.inputs.iter().enumerate())
         .map(|(i, sample)| graph.persistent(&format!("in{i}"), sample.ty.clone(), Class::Input))

@@ -230,7 +230,8 @@ fn tensors_larger_than_a_binding_are_bound_in_windows() {
                 float(DType::F32, &[1]),
             ];
             inputs.extend(accumulate.then(|| sums.clone()));
-            cases.push(Case::new(LinearCrossEntropyGrad { loss, accumulate }, inputs));
+            let op = LinearCrossEntropyGrad { loss, weight: true, accumulate };
+            cases.push(Case::new(op, inputs));
         }
         let loss = LinearCrossEntropy { vocab, chunk: 100 };
         cases.push(Case::new(loss, vec![x.clone(), table.clone(), targets]));

@@ -140,8 +140,8 @@ pub fn norm_backward_scratch(rows: usize, columns: usize) -> usize {
 /// Rows of scratch of a block of rows: partial dweight, partial dbias, and one row of dy.
 const PARTS: usize = 3;
 
-/// dx (R, C) and the gradients of weight and bias (C) from x and dy (R, C), weight (C), and mean and
-/// rstd (R) as [`layer_norm`] left them. Without `dy`, `dx` holds it and is overwritten.
+/// dx (R, C) and, where asked for, the gradients of weight and bias (C) from x and dy (R, C), weight (C), and mean
+/// and rstd (R) as [`layer_norm`] left them. Without `dy`, `dx` holds it and is overwritten.
 ///
 /// # Panics
 /// If the lengths do not agree or `scratch` is shorter than [`norm_backward_scratch`].
@@ -153,14 +153,14 @@ pub fn layer_norm_backward<X: Storage, W: Storage>(
     rstd: &[f32],
     dy: Option<&[X]>,
     dx: &mut [X],
-    grads: ParameterGrads,
+    grads: Option<ParameterGrads>,
     scratch: &mut [f32],
 ) {
     assert_eq!(mean.len(), rstd.len(), "mean and rstd differ in length");
     backward(x, weight, Some(mean), rstd, dy, dx, grads, scratch);
 }
 
-/// dx (R, C) and the gradient of weight (C) from x and dy (R, C), weight (C), and rstd (R) as
+/// dx (R, C) and, where asked for, the gradient of weight (C) from x and dy (R, C), weight (C), and rstd (R) as
 /// [`rms_norm`] left it. Without `dy`, `dx` holds it and is overwritten.
 ///
 /// # Panics
@@ -171,7 +171,7 @@ pub fn rms_norm_backward<X: Storage, W: Storage>(
     rstd: &[f32],
     dy: Option<&[X]>,
     dx: &mut [X],
-    grads: ParameterGrads,
+    grads: Option<ParameterGrads>,
     scratch: &mut [f32],
 ) {
     backward(x, weight, None, rstd, dy, dx, grads, scratch);
@@ -185,15 +185,17 @@ fn backward<X: Storage, W: Storage>(
     rstd: &[f32],
     dy: Option<&[X]>,
     dx: &mut [X],
-    grads: ParameterGrads,
+    grads: Option<ParameterGrads>,
     scratch: &mut [f32],
 ) {
     let (rows, c) = (rstd.len(), weight.len());
     assert_eq!(x.len(), rows * c, "x is not (R, C) = ({rows}, {c})");
     assert!(dy.is_none_or(|dy| dy.len() == rows * c), "dy is not (R, C) = ({rows}, {c})");
     assert_eq!(dx.len(), rows * c, "dx is not (R, C) = ({rows}, {c})");
-    assert_eq!(grads.weight.len(), c, "dweight is not (C) = ({c})");
-    assert!(grads.bias.as_ref().is_none_or(|b| b.len() == c), "dbias is not (C) = ({c})");
+    if let Some(grads) = &grads {
+        assert_eq!(grads.weight.len(), c, "dweight is not (C) = ({c})");
+        assert!(grads.bias.as_ref().is_none_or(|b| b.len() == c), "dbias is not (C) = ({c})");
+    }
     if c == 0 {
         return;
     }
@@ -211,8 +213,9 @@ fn backward<X: Storage, W: Storage>(
             (dx.part(first * c, count * c), parts.part(part, PARTS * c))
         };
         let (x, dy) = (&x[range.clone()], dy.map(|dy| &dy[range]));
-        rows_backward(isa, x, weight, mean, &rstd[block], dy, dx, part);
+        rows_backward(isa, x, weight, mean, &rstd[block], dy, dx, part, grads.is_some());
     });
+    let Some(grads) = grads else { return };
     sum_partials(partial, 0, PARTS * c, grads.weight, grads.accumulate);
     if let Some(bias) = grads.bias {
         sum_partials(partial, c, PARTS * c, bias, grads.accumulate);
@@ -221,10 +224,11 @@ fn backward<X: Storage, W: Storage>(
 
 dispatched!(fn rows_backward<X, W>(
     x: &[X], weight: &[W], mean: Option<&[f32]>, rstd: &[f32], dy: Option<&[X]>, dx: &mut [X],
-    partial: &mut [f32],
+    partial: &mut [f32], sums: bool,
 ) = rows_backward_body);
 
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "as `layer_norm_backward`")]
 fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
     x: &[X],
     weight: &[W],
@@ -233,6 +237,7 @@ fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
     dy: Option<&[X]>,
     dx: &mut [X],
     partial: &mut [f32],
+    sums: bool,
 ) {
     let c = weight.len();
     partial.fill(0.0);
@@ -245,17 +250,36 @@ fn rows_backward_body<S: Simd, X: Storage, W: Storage>(
         let (sum_g, sum_gx) = gradient_sums::<S, X, W>(x, dy, weight, m, scale);
         let mean_g = if mean.is_some() { sum_g / c as f32 } else { 0.0 };
         let mean_gx = sum_gx / c as f32;
+        let row = [m, scale, mean_g, mean_gx];
         let inputs = x.iter().zip(dy).zip(weight);
+        if !sums {
+            for (((x, dy), w), dx) in inputs.zip(dx) {
+                (_, *dx) = element::<S, X, W>(*x, *dy, *w, row);
+            }
+            continue;
+        }
         let outputs = dx.iter_mut().zip(dweight.iter_mut()).zip(dbias.iter_mut());
         for (((x, dy), w), ((dx, dweight), dbias)) in inputs.zip(outputs) {
-            let normal = (x.to_f32() - m) * scale;
-            // Rounded as in the sum: with one column the difference is exactly 0.
-            let centered = dy * w.to_f32() - mean_g;
-            *dx = X::from_f32(scale * S::mul_add(-normal, mean_gx, centered));
+            let normal;
+            (normal, *dx) = element::<S, X, W>(*x, *dy, *w, row);
             *dweight = S::mul_add(*dy, normal, *dweight);
             *dbias += dy;
         }
     }
+}
+
+/// x̂ and dx of an element of a row with this mean, 1/deviation, mean of g and mean of g·x̂.
+#[inline(always)]
+fn element<S: Simd, X: Storage, W: Storage>(
+    x: X,
+    dy: f32,
+    w: W,
+    [mean, rstd, mean_g, mean_gx]: [f32; 4],
+) -> (f32, X) {
+    let normal = (x.to_f32() - mean) * rstd;
+    // Rounded as in the sum: with one column the difference is exactly 0.
+    let centered = dy * w.to_f32() - mean_g;
+    (normal, X::from_f32(rstd * S::mul_add(-normal, mean_gx, centered)))
 }
 
 /// (Σ g, Σ g·x̂) of a row, g = dy·weight.

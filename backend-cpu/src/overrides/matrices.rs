@@ -57,11 +57,11 @@ pub unsafe fn layer_norm_grad<T: Storage>(
         let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
         let dy = apart::<T>(inputs[4], outputs[0]);
         let (mean, rstd) = (inputs[2].slice(), inputs[3].slice());
-        let grads = ParameterGrads {
-            weight: outputs[1].slice_mut(),
+        let grads = outputs.get(1).map(|weight| ParameterGrads {
+            weight: weight.slice_mut(),
             bias: Some(outputs[2].slice_mut()),
             accumulate: false,
-        };
+        });
         let dx = outputs[0].slice_mut::<T>();
         norm::layer_norm_backward(x, w, mean, rstd, dy, dx, grads, scratch.floats());
     }
@@ -101,8 +101,11 @@ pub unsafe fn rms_norm_grad<T: Storage>(
     unsafe {
         let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
         let dy = apart::<T>(inputs[3], outputs[0]);
-        let weight = outputs[1].slice_mut();
-        let grads = ParameterGrads { weight, bias: None, accumulate: false };
+        let grads = outputs.get(1).map(|weight| ParameterGrads {
+            weight: weight.slice_mut(),
+            bias: None,
+            accumulate: false,
+        });
         let dx = outputs[0].slice_mut::<T>();
         norm::rms_norm_backward(x, w, inputs[2].slice(), dy, dx, grads, scratch.floats());
     }

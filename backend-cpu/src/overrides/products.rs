@@ -101,14 +101,14 @@ impl Chunks {
     }
 
     /// Bytes of the logits, their gradients where they're stored apart, the rows' losses, and the products.
-    fn parts(&self, gradient: bool, threads: usize) -> [usize; 4] {
+    fn parts(&self, made: Made, threads: usize) -> [usize; 4] {
         let Self { rows, columns, padded, chunk, element } = *self;
         let align = |bytes: usize| bytes.next_multiple_of(64);
-        let apart = gradient && element != Element::F32;
+        let apart = made != Made::Loss && element != Element::F32;
         // Gradients of logits meet the operands in their type.
         let products =
             [(chunk, padded, columns), (chunk, columns, padded), (padded, columns, chunk)];
-        let scratch = products[..if gradient { 3 } else { 1 }]
+        let scratch = products[..made as usize]
             .iter()
             .map(|&(m, n, k)| gemm::scratch_bytes(m, n, k, element, element, threads))
             .max();
@@ -121,15 +121,33 @@ impl Chunks {
     }
 }
 
+/// What a loss makes, as the number of its products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// The loss.
+    Loss = 1,
+    /// And the gradient of x.
+    Slope = 2,
+    /// And that of the head.
+    Both = 3,
+}
+
+impl Made {
+    /// What `op` makes.
+    pub fn of(op: &LinearCrossEntropyGrad) -> Self {
+        if op.weight { Self::Both } else { Self::Slope }
+    }
+}
+
 /// Scratch of a loss, bytes.
 pub fn loss_scratch(
     op: &LinearCrossEntropy,
     x: &Type,
     w: &Type,
-    gradient: bool,
+    made: Made,
     threads: usize,
 ) -> usize {
-    Chunks::new(op, x, w).map_or(0, |chunks| chunks.parts(gradient, threads).iter().sum())
+    Chunks::new(op, x, w).map_or(0, |chunks| chunks.parts(made, threads).iter().sum())
 }
 
 /// What a loss reads and writes; gradients where they're wanted.
@@ -137,13 +155,15 @@ struct Pass<'a> {
     op: &'a LinearCrossEntropy,
     inputs: &'a [View<'a>],
     loss: View<'a>,
+    made: Made,
     gradients: Option<Gradients<'a>>,
 }
 
 struct Gradients<'a> {
     dloss: View<'a>,
     dx: View<'a>,
-    dw: View<'a>,
+    /// Where the gradient of the head goes, unless it's frozen.
+    dw: Option<View<'a>>,
     accumulate: bool,
 }
 
@@ -155,7 +175,7 @@ pub unsafe fn loss(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let pass = Pass { op, inputs, loss: outputs[0], gradients: None };
+    let pass = Pass { op, inputs, loss: outputs[0], made: Made::Loss, gradients: None };
     // SAFETY: passed on.
     unsafe { by_storage!(inputs[0].ty().dtype, false, chunked(&pass, scratch)) }
 }
@@ -168,9 +188,14 @@ pub unsafe fn loss_grad(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let gradients =
-        Gradients { dloss: inputs[3], dx: outputs[1], dw: outputs[2], accumulate: op.accumulate };
-    let pass = Pass { op: &op.loss, inputs, loss: outputs[0], gradients: Some(gradients) };
+    let gradients = Gradients {
+        dloss: inputs[3],
+        dx: outputs[1],
+        dw: outputs.get(2).copied(),
+        accumulate: op.accumulate,
+    };
+    let (made, gradients) = (Made::of(op), Some(gradients));
+    let pass = Pass { op: &op.loss, inputs, loss: outputs[0], made, gradients };
     // SAFETY: passed on.
     unsafe { by_storage!(inputs[0].ty().dtype, false, chunked(&pass, scratch)) }
 }
@@ -181,7 +206,7 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
     let (x, w) = (pass.inputs[0], pass.inputs[1]);
     let Some(chunks) = Chunks::new(pass.op, x.ty(), w.ty()) else { return false };
     let Chunks { rows, columns, padded, chunk, element } = chunks;
-    let [logits, dlogits, losses, _] = chunks.parts(pass.gradients.is_some(), scratch.threads);
+    let [logits, dlogits, losses, _] = chunks.parts(pass.made, scratch.threads);
     let (logits, rest) = scratch.bytes.split_at_mut(logits);
     let (dlogits, rest) = rest.split_at_mut(dlogits);
     let (losses, products) = rest.split_at_mut(losses);
@@ -234,9 +259,11 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
             dlogits.as_ptr().cast()
         };
         let slopes = Mat::rows(slopes, element, padded);
-        let dw = MatMut::rows(gradients.dw.ptr(), Element::F32, columns);
-        let add = gradients.accumulate || start > 0;
-        multiply(product(padded, columns, count, slopes.transposed(), x_rows, dw, add));
+        if let Some(dw) = gradients.dw {
+            let dw = MatMut::rows(dw.ptr(), Element::F32, columns);
+            let add = gradients.accumulate || start > 0;
+            multiply(product(padded, columns, count, slopes.transposed(), x_rows, dw, add));
+        }
         // Last, since dx may have taken over the rows of x.
         let dx = MatMut::rows(row(gradients.dx), element, columns);
         multiply(product(count, columns, padded, slopes, head, dx, false));

@@ -27,11 +27,13 @@ pub struct LinearCrossEntropy {
 }
 
 /// Loss and its gradients in one pass over the logits. Inputs: x, w, targets, gradient of the loss (1), and
-/// where `accumulate` the gradient of w to add to. Outputs: loss (1), dx, dw.
+/// where `accumulate` the gradient of w to add to. Outputs: loss (1), dx, and where `weight` dw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearCrossEntropyGrad {
     /// The loss.
     pub loss: LinearCrossEntropy,
+    /// Whether dw is made; that of a frozen head isn't.
+    pub weight: bool,
     /// dw is added to the last input, in place.
     pub accumulate: bool,
 }
@@ -112,8 +114,8 @@ struct Chunks<'a> {
     w: Place,
     targets: Place,
     loss: Place,
-    /// Gradient of the loss, dx, dw, and whether dw is added to.
-    grad: Option<(Place, Place, Place, bool)>,
+    /// Gradient of the loss, dx, dw where it's made, and whether dw is added to.
+    grad: Option<(Place, Place, Option<Place>, bool)>,
     rows: u64,
     columns: u64,
     padded: u64,
@@ -231,6 +233,7 @@ impl<'a> Chunks<'a> {
     fn gradients(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
         let Some((_, dx, dw, accumulate)) = self.grad else { return };
         self.dx(dx, start, rows, logits).push(self.limits, launches);
+        let Some(dw) = dw else { return };
         let product = Product {
             lhs: Self::stored(logits, self.padded, 0).transposed(true),
             rhs: Self::stored(self.x, self.columns, start),
@@ -265,14 +268,15 @@ impl Rule for LinearCrossEntropy {
         graph: &mut Graph,
         node: &Node,
         outputs: &[Option<Tensor>],
-        _wanted: &[bool],
+        wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
         let Some(dloss) = outputs[0] else { return Ok(vec![None; 3]) };
         let inputs = [node.inputs[0], node.inputs[1], node.inputs[2], dloss];
-        let op = LinearCrossEntropyGrad { loss: self.clone(), accumulate: false };
+        let op =
+            LinearCrossEntropyGrad { loss: self.clone(), weight: wanted[1], accumulate: false };
         let name = format!("grad.{}", graph.info(node.outputs[0]).name);
         let pushed = graph.push(op, &inputs, &name)?;
-        Ok(vec![Some(pushed[1]), Some(pushed[2]), None])
+        Ok(vec![Some(pushed[1]), pushed.get(2).copied(), None])
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
@@ -304,10 +308,12 @@ impl LinearCrossEntropyGrad {
         for dtype in [DType::F32, DType::BF16] {
             for (loss, mut inputs) in LinearCrossEntropy::samples(dtype) {
                 inputs.push(unit(DType::F32, &[1]));
-                let op = Self { loss: loss.clone(), accumulate: false };
-                cases.push(Case::new(op, inputs.clone()));
+                for weight in [true, false] {
+                    let op = Self { loss: loss.clone(), weight, accumulate: false };
+                    cases.push(Case::new(op, inputs.clone()));
+                }
                 inputs.push(unit(DType::F32, &inputs[1].ty.shape));
-                cases.push(Case::new(Self { loss, accumulate: true }, inputs));
+                cases.push(Case::new(Self { loss, weight: true, accumulate: true }, inputs));
             }
         }
         cases
@@ -320,6 +326,7 @@ impl Rule for LinearCrossEntropyGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
+        ensure(self.weight || !self.accumulate, || "adds to a gradient that isn't made".into())?;
         let expected = 4 + usize::from(self.accumulate);
         ensure(inputs.len() == expected, || {
             format!("takes {expected} inputs, got {}", inputs.len())
@@ -328,7 +335,9 @@ impl Rule for LinearCrossEntropyGrad {
         self.loss.check(x, w, inputs[2])?;
         let sum = x.dtype.statistics();
         typed("the gradient of the loss", inputs[3], &Type::new(sum, [1]))?;
-        Ok(vec![Type::new(sum, [1]), x.clone(), w.with_dtype(sum)])
+        let mut made = vec![Type::new(sum, [1]), x.clone()];
+        made.extend(self.weight.then(|| w.with_dtype(sum)));
+        Ok(made)
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
@@ -340,14 +349,15 @@ impl Rule for LinearCrossEntropyGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        let flops = 6 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
+        let products = if self.weight { 3 } else { 2 };
+        let flops = products * 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let chunks = Chunks::new(&self.loss, limits, inputs, outputs);
         let (dloss, dx) = (Place::input(3, inputs[3]), Place::output(1, outputs[1]));
-        let dw = Place::output(2, outputs[2]);
+        let dw = outputs.get(2).map(|dw| Place::output(2, dw));
         // Sums that several launches make are held in f32. No row of one element fills a word of two.
         let cut = dx.dtype != DType::F32 && chunks.w.bytes().1 > limits.binding_bytes;
         let columns = if cut { 1 } else { chunks.columns };
@@ -361,7 +371,7 @@ impl Rule for LinearCrossEntropyGrad {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, w, targets, dloss) = (inputs[0], inputs[1], inputs[2], inputs[3].get(0));
-        let (loss, dx, dw) = (outputs[0], outputs[1], outputs[2]);
+        let (loss, dx) = (outputs[0], outputs[1]);
         let columns = x.ty().last();
         let mut sum = vec![0.0; w.len()];
         let mut total = 0.0;
@@ -382,6 +392,7 @@ impl Rule for LinearCrossEntropyGrad {
             drow.iter().enumerate().for_each(|(c, &value)| dx.set(r * columns + c, value));
         }
         loss.set(0, total / counted(&targets));
+        let Some(dw) = outputs.get(2) else { return };
         for (index, &value) in sum.iter().enumerate() {
             let before = if self.accumulate { dw.get(index) } else { 0.0 };
             dw.set(index, before + value);

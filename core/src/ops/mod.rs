@@ -53,6 +53,12 @@ pub trait Rule {
         vec![]
     }
 
+    /// Whether a backward pass runs the op again for an output that it reads, so that none is held for it from the
+    /// forward pass on: for ops on persistent tensors that cost next to nothing.
+    fn made_again(&self) -> bool {
+        false
+    }
+
     /// Outputs that may take over an input's storage where that input dies here, as (output, input):
     /// each element is read before it's written, and nowhere else.
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
@@ -255,6 +261,9 @@ impl Rule for Op {
     }
     fn overwrites(&self) -> Vec<(usize, usize)> {
         self.rule().overwrites()
+    }
+    fn made_again(&self) -> bool {
+        self.rule().made_again()
     }
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
         self.rule().may_overwrite()

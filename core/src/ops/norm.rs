@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::layout::{part, windows_beside};
 use super::reduce::{QUAD, Strips, THREADS, lanes, sum_columns};
 use super::{
-    Array, Case, Cost, Inferred, Rule, arity, ensure, float, shaped, traffic, typed, unit,
+    Array, Case, Cost, Inferred, Op, Rule, arity, ensure, float, shaped, traffic, typed, unit,
 };
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
@@ -23,9 +23,12 @@ pub struct LayerNorm {
     pub eps: f64,
 }
 
-/// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy. Outputs: dx, dw, db.
+/// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy. Outputs: dx, and where `weights` dw and db.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LayerNormGrad;
+pub struct LayerNormGrad {
+    /// Whether the weights' gradients are made; those of frozen weights aren't.
+    pub weights: bool,
+}
 
 /// RMS norm. Inputs: x (…, C), w (C). Outputs: y like x, rstd (R).
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +37,12 @@ pub struct RmsNorm {
     pub eps: f64,
 }
 
-/// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy. Outputs: dx, dw.
+/// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy. Outputs: dx, and where `weights` dw.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RmsNormGrad;
+pub struct RmsNormGrad {
+    /// Whether the weight's gradient is made; that of a frozen weight isn't.
+    pub weights: bool,
+}
 
 fn sizes() -> [[usize; 2]; 6] {
     [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31], [131, 12]]
@@ -60,6 +66,19 @@ fn check_grad(x: &Type, w: &Type, dy: &Type, stats: &[&Type]) -> std::result::Re
     check(x, &[w])?;
     typed("dy", dy, x)?;
     stats.iter().try_for_each(|ty| typed("a statistic", ty, &statistics(x)))
+}
+
+/// Appends the gradient of a norm; those that it doesn't make are `None`.
+fn push_grad(
+    graph: &mut Graph,
+    node: &Node,
+    op: impl Into<Op>,
+    inputs: &[Tensor],
+) -> Result<Vec<Option<Tensor>>> {
+    let name = format!("grad.{}", graph.info(node.outputs[0]).name);
+    let mut grads: Vec<_> = graph.push(op, inputs, &name)?.into_iter().map(Some).collect();
+    grads.resize(node.inputs.len(), None);
+    Ok(grads)
 }
 
 /// What a norm's launches read. What an op lacks is another of its tensors, which takes no further binding.
@@ -216,12 +235,12 @@ impl Rule for LayerNorm {
         graph: &mut Graph,
         node: &Node,
         outputs: &[Option<Tensor>],
-        _wanted: &[bool],
+        wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
         let Some(dy) = outputs[0] else { return Ok(vec![None; 3]) };
         let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy];
-        let name = format!("grad.{}", graph.info(node.outputs[0]).name);
-        Ok(graph.push(LayerNormGrad, &inputs, &name)?.into_iter().map(Some).collect())
+        let op = LayerNormGrad { weights: wanted[1] || wanted[2] };
+        push_grad(graph, node, op, &inputs)
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
@@ -266,7 +285,9 @@ impl LayerNormGrad {
                 let stat = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
                 let inputs = vec![x.clone(), unit(dtype, &shape[1..]), stat.clone(), stat, x];
-                cases.push(Case::new(Self, inputs));
+                for weights in [true, false] {
+                    cases.push(Case::new(Self { weights }, inputs.clone()));
+                }
             }
         }
         cases
@@ -282,7 +303,7 @@ impl Rule for LayerNormGrad {
         let [x, w, mean, rstd, dy] = arity(inputs)?;
         check_grad(x, w, dy, &[mean, rstd])?;
         let dw = w.with_dtype(w.dtype.statistics());
-        Ok(vec![x.clone(), dw.clone(), dw])
+        Ok(if self.weights { vec![x.clone(), dw.clone(), dw] } else { vec![x.clone()] })
     }
 
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
@@ -290,7 +311,10 @@ impl Rule for LayerNormGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: 14 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+        Cost {
+            flops: if self.weights { 14 } else { 10 } * inputs[0].elements() as u64,
+            bytes: traffic(inputs, outputs),
+        }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
@@ -301,8 +325,10 @@ impl Rule for LayerNormGrad {
         let operands = Operands { x, dy, w, b: w, mean, rstd };
         let rows = Rows::new(limits, inputs[0]);
         // First, since dx may overwrite dy.
-        let (dw, db) = (output(1), Some(output(2)));
-        rows.push_weights(&mut launches, "layer_weights", &operands, dw, db);
+        if self.weights {
+            let (dw, db) = (output(1), Some(output(2)));
+            rows.push_weights(&mut launches, "layer_weights", &operands, dw, db);
+        }
         rows.push(&mut launches, "layer_backward", 0.0, &operands, output(0));
         Ok(launches)
     }
@@ -325,7 +351,7 @@ impl Rule for LayerNormGrad {
                 outputs[0].set(at(c), dx);
             }
         }
-        for c in 0..columns {
+        for c in (0..columns).filter(|_| self.weights) {
             outputs[1].set(c, dw[c]);
             outputs[2].set(c, db[c]);
         }
@@ -362,12 +388,11 @@ impl Rule for RmsNorm {
         graph: &mut Graph,
         node: &Node,
         outputs: &[Option<Tensor>],
-        _wanted: &[bool],
+        wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
         let Some(dy) = outputs[0] else { return Ok(vec![None; 2]) };
         let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], dy];
-        let name = format!("grad.{}", graph.info(node.outputs[0]).name);
-        Ok(graph.push(RmsNormGrad, &inputs, &name)?.into_iter().map(Some).collect())
+        push_grad(graph, node, RmsNormGrad { weights: wanted[1] }, &inputs)
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
@@ -408,7 +433,10 @@ impl RmsNormGrad {
             for dtype in [DType::F32, DType::BF16] {
                 let rstd = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
-                cases.push(Case::new(Self, vec![x.clone(), unit(dtype, &shape[1..]), rstd, x]));
+                let inputs = vec![x.clone(), unit(dtype, &shape[1..]), rstd, x];
+                for weights in [true, false] {
+                    cases.push(Case::new(Self { weights }, inputs.clone()));
+                }
             }
         }
         cases
@@ -423,7 +451,8 @@ impl Rule for RmsNormGrad {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [x, w, rstd, dy] = arity(inputs)?;
         check_grad(x, w, dy, &[rstd])?;
-        Ok(vec![x.clone(), w.with_dtype(w.dtype.statistics())])
+        let dw = w.with_dtype(w.dtype.statistics());
+        Ok(if self.weights { vec![x.clone(), dw] } else { vec![x.clone()] })
     }
 
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
@@ -431,7 +460,10 @@ impl Rule for RmsNormGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: 10 * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+        Cost {
+            flops: if self.weights { 10 } else { 8 } * inputs[0].elements() as u64,
+            bytes: traffic(inputs, outputs),
+        }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
@@ -442,7 +474,9 @@ impl Rule for RmsNormGrad {
         let operands = Operands { x, dy, w, b: w, mean: rstd, rstd };
         let rows = Rows::new(limits, inputs[0]);
         // First, since dx may overwrite dy.
-        rows.push_weights(&mut launches, "rms_weights", &operands, output(1), None);
+        if self.weights {
+            rows.push_weights(&mut launches, "rms_weights", &operands, output(1), None);
+        }
         rows.push(&mut launches, "rms_backward", 0.0, &operands, output(0));
         Ok(launches)
     }
@@ -462,6 +496,8 @@ impl Rule for RmsNormGrad {
                 outputs[0].set(at(c), rstd.get(r) * (slope(c) - normal(c) * mean_product));
             }
         }
-        dw.iter().enumerate().for_each(|(c, &value)| outputs[1].set(c, value));
+        for c in (0..columns).filter(|_| self.weights) {
+            outputs[1].set(c, dw[c]);
+        }
     }
 }

@@ -218,6 +218,10 @@ impl Rule for Dequantize {
         Ok(vec![codes.with_dtype(self.dtype)])
     }
 
+    fn made_again(&self) -> bool {
+        true
+    }
+
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let [codes, scales, x] =

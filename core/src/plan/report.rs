@@ -32,7 +32,7 @@ pub struct Report {
     pub peak_bytes: u64,
     /// No arena for these programs can be smaller.
     pub lower_bound_bytes: u64,
-    /// Bytes by class at the peak.
+    /// Bytes by class at the peak; frozen ones only where there are any.
     pub by_class: ByClass,
     /// Program with the most live bytes.
     pub peak_program: String,
@@ -61,7 +61,8 @@ impl Plan {
         let (_, program, step) = peak.unwrap_or((0, 0, 0));
         let mut alive = self.alive_at(program, step);
         alive.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
-        let mut by_class: ByClass = Class::ALL.iter().map(|class| (class.name(), 0)).collect();
+        let always = Class::ALL.into_iter().filter(|&class| class != Class::Frozen);
+        let mut by_class: ByClass = always.map(|class| (class.name(), 0)).collect();
         for tensor in &alive {
             *by_class.entry(tensor.class).or_default() += tensor.bytes;
         }

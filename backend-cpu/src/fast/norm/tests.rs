@@ -75,8 +75,8 @@ fn run<X: Storage, W: Storage>(
     let start = if accumulate { 0.5 } else { f32::NAN };
     let (mut dweight, mut dbias) = (vec![start; c], vec![start; c]);
     let mut scratch = vec![f32::NAN; norm_backward_scratch(rows, c)];
-    let grads =
-        ParameterGrads { weight: &mut dweight, bias: center.then_some(&mut dbias[..]), accumulate };
+    let to_bias = center.then_some(&mut dbias[..]);
+    let grads = Some(ParameterGrads { weight: &mut dweight, bias: to_bias, accumulate });
     if center {
         layer_norm(x, weight, Some(bias), EPS, &mut y, &mut mean, &mut rstd);
         layer_norm_backward(x, weight, &mean, &rstd, Some(dy), &mut dx, grads, &mut scratch);
@@ -143,12 +143,15 @@ fn in_place_has_the_same_bits() {
     let (x, dy) = (random::<bf16>(rows * c, 0.0, 5), random::<bf16>(rows * c, 0.0, 6));
     let weight = random::<bf16>(c, 1.0, 7);
     let apart = run(&x, &weight, &weight, &dy, false, false);
-    let (mut y, mut rstd, mut dx) = (x.clone(), vec![0.0; rows], dy);
+    let (mut y, mut rstd, mut dx) = (x.clone(), vec![0.0; rows], dy.clone());
     let (mut dweight, mut scratch) = (vec![0.0; c], vec![0.0; norm_backward_scratch(rows, c)]);
     rms_norm(&x, &weight, EPS, &mut y, &mut rstd);
-    let grads = ParameterGrads { weight: &mut dweight, bias: None, accumulate: false };
+    let grads = Some(ParameterGrads { weight: &mut dweight, bias: None, accumulate: false });
     rms_norm_backward(&x, &weight, &rstd, None, &mut dx, grads, &mut scratch);
     assert!(dx == apart.dx && dweight == apart.dweight);
+    let mut frozen = vec![bf16::ZERO; x.len()];
+    rms_norm_backward(&x, &weight, &rstd, Some(&dy), &mut frozen, None, &mut scratch);
+    assert!(frozen == apart.dx, "a frozen weight changes dx");
 }
 
 #[test]
