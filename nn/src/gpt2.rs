@@ -58,7 +58,7 @@ fn linear((own, theirs): (String, String), shape: [usize; 2], init: Init) -> [Pa
 }
 
 /// One block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Block {
     index: usize,
     norm_1: Norm,
@@ -86,15 +86,15 @@ impl Block {
     /// x (B, T, C) to the same shape.
     pub fn forward(&self, graph: &mut Graph, pass: &Pass<'_>, x: Tensor) -> Result<Tensor> {
         let normed = self.norm_1.apply(graph, x, "norm_1")?;
-        let qkv = self.qkv.apply(graph, normed, "attn.qkv")?;
+        let qkv = self.qkv.apply(graph, pass, normed, "attn.qkv")?;
         let mixed = pass.attend(graph, self.index, qkv)?;
-        let branch = self.proj.apply(graph, mixed, "attn.proj")?;
+        let branch = self.proj.apply(graph, pass, mixed, "attn.proj")?;
         let x = pass.residual(graph, x, branch, "attn.residual")?;
 
         let normed = self.norm_2.apply(graph, x, "norm_2")?;
-        let up = self.up.apply(graph, normed, "mlp.up")?;
+        let up = self.up.apply(graph, pass, normed, "mlp.up")?;
         let active = pass.map(graph, gelu_tanh(input(0)), &[up], "mlp.gelu")?;
-        let branch = self.down.apply(graph, active, "mlp.down")?;
+        let branch = self.down.apply(graph, pass, active, "mlp.down")?;
         pass.residual(graph, x, branch, "mlp.residual")
     }
 }

@@ -26,6 +26,11 @@ pub fn fill_initial(parameter: &Parameter, seed: u64, first: usize, out: &mut [f
     match parameter.init {
         Init::Zeros => values.fill(0.0),
         Init::Ones => values.fill(1.0),
+        Init::Uniform { bound } => {
+            for (element, value) in (first as u64..).zip(values) {
+                *value = (bound * (2.0 * uniform(key, STREAM, element) - 1.0)) as f32;
+            }
+        }
         Init::Normal { std } => {
             // A pair of uniform numbers gives elements 2k and 2k + 1; a piece may begin or end within one.
             let (head, pairs) = values.split_at_mut(kept.min(first & 1));

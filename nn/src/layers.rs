@@ -1,18 +1,26 @@
 //! Layers that every family is made of.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tightrope_core::expr::{constant, input, random};
-use tightrope_core::ops::{Attention, CachedAttention, LayerNorm, Map, MatMul, RmsNorm};
-use tightrope_core::{DType, Expr, Graph, Tensor};
+use tightrope_core::ops::{
+    Attention, CachedAttention, Concat, Dequantize, LayerNorm, Map, MatMul, RmsNorm,
+};
+use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 
 use crate::config::ModelConfig;
 use crate::error::Result;
+use crate::lora;
 use crate::model::Cache;
 
 /// The tensors of a model's parameters by name.
 pub(crate) struct Weights<'a> {
     pub by_name: HashMap<&'a str, Tensor>,
+    /// Scales of the weights that are stored as codes.
+    pub scales: HashMap<&'a str, Tensor>,
+    /// Adapters, by the weight that they are beside.
+    pub adapted: HashMap<&'a str, Vec<Adapted>>,
     pub norm_eps: f64,
 }
 
@@ -22,7 +30,13 @@ impl Weights<'_> {
     }
 
     pub fn linear(&self, name: &str) -> Linear {
-        Linear { weight: self.get(&format!("{name}.weight")), bias: self.bias(name) }
+        let name_of_weight = format!("{name}.weight");
+        Linear {
+            weight: self.get(&name_of_weight),
+            scales: self.scales.get(name_of_weight.as_str()).copied(),
+            bias: self.bias(name),
+            adapted: self.adapted.get(name_of_weight.as_str()).cloned().unwrap_or_default(),
+        }
     }
 
     pub fn norm(&self, name: &str) -> Norm {
@@ -35,19 +49,112 @@ impl Weights<'_> {
     }
 }
 
-/// x·Wᵀ, plus a bias where the model has one.
-#[derive(Clone, Copy, Debug)]
+/// The tensors of an adapter of some columns of a linear layer's output.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapted {
+    pub rows: Range<usize>,
+    pub a: Tensor,
+    pub b: Tensor,
+    /// Factor on its product.
+    pub scale: f64,
+    /// Probability of dropping an element of its input.
+    pub dropout: f64,
+}
+
+impl Adapted {
+    /// scale·dropout(x)·Aᵀ·Bᵀ.
+    fn apply(&self, graph: &mut Graph, pass: &Pass<'_>, x: Tensor, name: &str) -> Result<Tensor> {
+        let named = |part: &str| format!("{name}.{part}");
+        let kept = pass.dropped_with(graph, self.dropout, input(0));
+        let x = match kept == input(0) {
+            true => x,
+            false => pass.map(graph, kept, &[x], &named("dropped"))?,
+        };
+        let product = MatMul::linear(false, pass.dtype);
+        let low = graph.one(product.clone(), &[x, self.a], &named("low"))?;
+        // Scaled where it's narrow.
+        let low = match self.scale {
+            1.0 => low,
+            scale => pass.map(graph, input(0) * constant(scale), &[low], &named("scaled"))?,
+        };
+        Ok(graph.one(product, &[low, self.b], &named("high"))?)
+    }
+}
+
+/// x·Wᵀ, plus a bias where the model has one, plus what adapters add.
+#[derive(Clone, Debug)]
 pub(crate) struct Linear {
     weight: Tensor,
+    /// Where the weight is codes.
+    scales: Option<Tensor>,
     bias: Option<Tensor>,
+    /// In the order of their rows.
+    adapted: Vec<Adapted>,
 }
 
 impl Linear {
-    pub fn apply(&self, graph: &mut Graph, x: Tensor, name: &str) -> Result<Tensor> {
-        let mut inputs = vec![x, self.weight];
+    pub fn apply(
+        &self,
+        graph: &mut Graph,
+        pass: &Pass<'_>,
+        x: Tensor,
+        name: &str,
+    ) -> Result<Tensor> {
+        let weight = match self.scales {
+            None => self.weight,
+            Some(scales) => {
+                let (block, code) = (lora::BLOCK, lora::CODE);
+                let op = Dequantize { block, code, dtype: pass.dtype };
+                let weight = graph.one(op, &[self.weight, scales], &format!("{name}.weight"))?;
+                graph.info_mut(weight).class = Class::Frozen;
+                weight
+            }
+        };
+        let mut inputs = vec![x, weight];
         inputs.extend(self.bias);
         let op = MatMul::linear(self.bias.is_some(), graph.dtype(x));
-        Ok(graph.one(op, &inputs, name)?)
+        if self.adapted.is_empty() {
+            return Ok(graph.one(op, &inputs, name)?);
+        }
+        let base = graph.one(op, &inputs, &format!("{name}.base"))?;
+        let delta = self.delta(graph, pass, x, base, name)?;
+        Ok(graph.one(Map::add(pass.dtype), &[base, delta], name)?)
+    }
+
+    /// What all adapters add to `base`, zeros in columns that have none.
+    fn delta(
+        &self,
+        graph: &mut Graph,
+        pass: &Pass<'_>,
+        x: Tensor,
+        base: Tensor,
+        name: &str,
+    ) -> Result<Tensor> {
+        let shape = graph.ty(base).shape.clone();
+        let (axis, width) = (shape.len() - 1, graph.ty(base).last());
+        let mut parts = vec![];
+        let mut done = 0;
+        let zeros = |graph: &mut Graph, columns: Range<usize>, parts: &mut Vec<Tensor>| {
+            if !columns.is_empty() {
+                let ty = Type::new(pass.dtype, [&shape[..axis], &[columns.len()]].concat());
+                let name = format!("{name}.{}.none", columns.start);
+                parts.push(graph.one(Map::fill(0.0, &ty), &[], &name)?);
+            }
+            Result::Ok(())
+        };
+        for adapted in &self.adapted {
+            zeros(graph, done..adapted.rows.start, &mut parts)?;
+            let whole = adapted.rows.len() == width;
+            let name =
+                if whole { name.to_owned() } else { format!("{name}.{}", adapted.rows.start) };
+            parts.push(adapted.apply(graph, pass, x, &name)?);
+            done = adapted.rows.end;
+        }
+        zeros(graph, done..width, &mut parts)?;
+        match parts[..] {
+            [whole] => Ok(whole),
+            _ => Ok(graph.one(Concat { axis }, &parts, &format!("{name}.delta"))?),
+        }
     }
 }
 
@@ -112,7 +219,11 @@ impl Pass<'_> {
 
     /// `formula` with dropout, where this pass has any (Srivastava et al. 2014).
     pub fn dropped(&self, graph: &mut Graph, formula: Expr) -> Expr {
-        let p = self.config.dropout;
+        self.dropped_with(graph, self.config.dropout, formula)
+    }
+
+    /// As [`Pass::dropped`], with probability `p`.
+    fn dropped_with(&self, graph: &mut Graph, p: f64, formula: Expr) -> Expr {
         if self.key.is_none() || p == 0.0 {
             return formula;
         }

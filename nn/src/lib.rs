@@ -9,6 +9,7 @@
 //! | save them | [`export`] |
 //! | append the optimizer | [`append_update`] |
 //! | set the learning rate of a step | [`LearningRate`] |
+//! | train adapters beside frozen weights | [`Lora`] |
 //! | train on a device that may go away | [`Recovering`] |
 //!
 //! A new model family is one file like `gpt2.rs`: its parameters with their Hugging Face names, and one
@@ -26,6 +27,7 @@ mod huggingface;
 mod init;
 mod layers;
 mod llama;
+pub mod lora;
 mod model;
 mod optim;
 mod params;
@@ -41,6 +43,7 @@ pub use config::{Family, ModelConfig};
 pub use cost::{Estimate, Rates, Timed};
 pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
+pub use lora::Lora;
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
 pub use optim::{
     LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update, UpdateOptions,

@@ -48,7 +48,7 @@ pub(crate) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
 }
 
 /// One block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Block {
     index: usize,
     norm_1: Norm,
@@ -78,7 +78,7 @@ impl Block {
     /// x (B, T, C) to the same shape.
     pub fn forward(&self, graph: &mut Graph, pass: &Pass<'_>, x: Tensor) -> Result<Tensor> {
         let normed = self.norm_1.apply(graph, x, "norm_1")?;
-        let qkv = self.qkv.apply(graph, normed, "attn.qkv")?;
+        let qkv = self.qkv.apply(graph, pass, normed, "attn.qkv")?;
         let rope = Rope {
             rotated: pass.config.heads + pass.config.kv_heads,
             head_dim: pass.config.head_dim(),
@@ -87,14 +87,14 @@ impl Block {
         };
         let turned = graph.one(rope, &[qkv, pass.start], "attn.rope")?;
         let mixed = pass.attend(graph, self.index, turned)?;
-        let branch = self.proj.apply(graph, mixed, "attn.proj")?;
+        let branch = self.proj.apply(graph, pass, mixed, "attn.proj")?;
         let x = pass.residual(graph, x, branch, "attn.residual")?;
 
         let normed = self.norm_2.apply(graph, x, "norm_2")?;
-        let gate = self.gate.apply(graph, normed, "mlp.gate")?;
-        let up = self.up.apply(graph, normed, "mlp.up")?;
+        let gate = self.gate.apply(graph, pass, normed, "mlp.gate")?;
+        let up = self.up.apply(graph, pass, normed, "mlp.up")?;
         let active = pass.map(graph, swiglu(input(0), input(1)), &[gate, up], "mlp.swiglu")?;
-        let branch = self.down.apply(graph, active, "mlp.down")?;
+        let branch = self.down.apply(graph, pass, active, "mlp.down")?;
         pass.residual(graph, x, branch, "mlp.residual")
     }
 }

@@ -1,5 +1,7 @@
 //! `Model`: a configured network whose weights are tensors of a graph.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use tightrope_core::expr::input;
 use tightrope_core::ops::{Attention, Embedding, LinearCrossEntropy, MatMul, Slice};
@@ -7,7 +9,8 @@ use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use crate::config::{Family, ModelConfig};
 use crate::error::{Result, ensure};
-use crate::layers::{Norm, Pass, Weights};
+use crate::layers::{Adapted, Norm, Pass, Weights};
+use crate::lora::{self, Adapter, Lora, is_linear};
 use crate::params::{Parameter, parameters};
 use crate::{gpt2, llama};
 
@@ -88,7 +91,7 @@ pub struct BuildOptions {
     pub attention_chunk: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Block {
     Gpt2(gpt2::Block),
     Llama(llama::Block),
@@ -101,6 +104,10 @@ pub struct Model {
     precision: Precision,
     parameters: Vec<Parameter>,
     weights: Vec<Tensor>,
+    /// Scales of the weights that are stored as codes.
+    scales: Vec<Option<Tensor>>,
+    /// What is trained in place of the parameters.
+    adapters: Option<(Vec<Parameter>, Vec<Tensor>)>,
     wte: Tensor,
     wpe: Option<Tensor>,
     blocks: Vec<Block>,
@@ -114,18 +121,61 @@ impl Model {
     /// # Errors
     /// As [`ModelConfig::check`].
     pub fn declare(graph: &mut Graph, config: &ModelConfig, precision: Precision) -> Result<Self> {
+        Self::adapted(graph, config, precision, None)
+    }
+
+    /// As [`Model::declare`], with adapters beside frozen weights where `lora` is given.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::check`] and [`Lora::check`].
+    pub fn adapted(
+        graph: &mut Graph,
+        config: &ModelConfig,
+        precision: Precision,
+        lora: Option<&Lora>,
+    ) -> Result<Self> {
         config.check()?;
         let parameters = parameters(config);
-        let weights: Vec<Tensor> = parameters
-            .iter()
-            .map(|parameter| {
-                let ty = Type::new(precision.dtype(), parameter.shape.clone());
-                graph.persistent(&parameter.name, ty, Class::Weight)
-            })
-            .collect();
-        let names = parameters.iter().map(|parameter| parameter.name.as_str());
+        let (mut weights, mut scales) = (vec![], vec![]);
+        for parameter in &parameters {
+            let coded = lora.is_some_and(|lora| lora.coded) && is_linear(parameter);
+            let class = if lora.is_some() { Class::Frozen } else { Class::Weight };
+            let (name, dtype) = match coded {
+                true => (format!("{}.codes", parameter.name), lora::CODE.dtype()),
+                false => (parameter.name.clone(), precision.dtype()),
+            };
+            weights.push(graph.persistent(&name, Type::new(dtype, parameter.shape.clone()), class));
+            scales.push(coded.then(|| {
+                let ty = Type::new(DType::F32, [parameter.elements().div_ceil(lora::BLOCK)]);
+                graph.persistent(&format!("{}.scales", parameter.name), ty, class)
+            }));
+        }
+        let mut adapted: HashMap<&str, Vec<Adapted>> = HashMap::new();
+        let adapters = match lora {
+            None => None,
+            Some(lora) => {
+                lora.check(config)?;
+                let (mut list, mut tensors) = (vec![], vec![]);
+                for Adapter { layer, rows, parameters: own } in lora.adapters(config) {
+                    let [a, b] = own.clone().map(|parameter| {
+                        let ty = Type::new(precision.dtype(), parameter.shape);
+                        graph.persistent(&parameter.name, ty, Class::Weight)
+                    });
+                    let (scale, dropout) = (lora.scale(), lora.dropout);
+                    let beside = adapted.entry(parameters[layer].name.as_str()).or_default();
+                    beside.push(Adapted { rows, a, b, scale, dropout });
+                    list.extend(own);
+                    tensors.extend([a, b]);
+                }
+                Some((list, tensors))
+            }
+        };
+        let names = || parameters.iter().map(|parameter| parameter.name.as_str());
+        let scaled = names().zip(&scales).filter_map(|(name, scales)| Some((name, (*scales)?)));
         let by_name = Weights {
-            by_name: names.zip(weights.iter().copied()).collect(),
+            by_name: names().zip(weights.iter().copied()).collect(),
+            scales: scaled.collect(),
+            adapted,
             norm_eps: config.norm_eps,
         };
         let block = |index| match config.family {
@@ -138,14 +188,27 @@ impl Model {
         let norm_f = by_name.norm("norm_f");
         let head = if config.tied { wte } else { by_name.get("lm_head.weight") };
         let config = config.clone();
-        Ok(Self { config, precision, parameters, weights, wte, wpe, blocks, norm_f, head })
+        Ok(Self {
+            config,
+            precision,
+            parameters,
+            weights,
+            scales,
+            adapters,
+            wte,
+            wpe,
+            blocks,
+            norm_f,
+            head,
+        })
     }
 
-    /// Declares what is kept beside each weight (see [`Precision::low`]), one persistent tensor a parameter;
+    /// Declares what is kept beside each trained weight (see [`Precision::low`]), one persistent tensor a parameter;
     /// empty in f32.
     pub fn declare_low(&self, graph: &mut Graph) -> Vec<Tensor> {
         let Some(dtype) = self.precision.low() else { return vec![] };
-        self.parameters
+        self.trained()
+            .0
             .iter()
             .map(|parameter| {
                 let ty = Type::new(dtype, parameter.shape.clone());
@@ -172,6 +235,24 @@ impl Model {
     /// One tensor a parameter, in the same order.
     pub fn weights(&self) -> &[Tensor] {
         &self.weights
+    }
+
+    /// The scales of each weight that is stored as codes, in the same order.
+    pub(crate) fn scales(&self) -> &[Option<Tensor>] {
+        &self.scales
+    }
+
+    /// What training changes, and one tensor for each: the adapters where there are any, else all parameters.
+    pub fn trained(&self) -> (&[Parameter], &[Tensor]) {
+        match &self.adapters {
+            Some((parameters, tensors)) => (parameters, tensors),
+            None => (&self.parameters, &self.weights),
+        }
+    }
+
+    /// Whether the parameters are frozen, and adapters trained.
+    pub fn is_frozen(&self) -> bool {
+        self.adapters.is_some()
     }
 
     /// Appends the mean cross-entropy of the targets, f32 (1), in nats.

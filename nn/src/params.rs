@@ -21,6 +21,11 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
+    /// Uniform between −bound and bound.
+    Uniform {
+        /// Largest magnitude.
+        bound: f64,
+    },
     /// All 0.
     Zeros,
     /// All 1.
@@ -94,6 +99,11 @@ impl Parameter {
         let mut parameter = self.whole(name);
         parameter.parts[0].transposed = true;
         parameter
+    }
+
+    /// Name of the layer that it's the weight of.
+    pub(crate) fn layer(&self) -> &str {
+        self.name.strip_suffix(".weight").unwrap_or(&self.name)
     }
 
     /// Elements in memory, padding included.
@@ -199,7 +209,35 @@ impl Import {
                 return Err(unexpected(file, problem, nearest));
             }
         }
-        match parts().find(|(_, part)| !files.contains_key(&part.name)) {
+        Self::complete(&list, files)
+    }
+
+    /// Matches the tensor names of a file to exactly these parameters.
+    ///
+    /// # Errors
+    /// [`Error::UnexpectedTensor`] and [`Error::MissingTensor`].
+    pub(crate) fn of<S: AsRef<str>>(
+        list: &[Parameter],
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
+        let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
+        let mut files = BTreeMap::new();
+        for name in names {
+            let name = name.as_ref();
+            if !known.contains(name) {
+                let problem = "is not an adapter that the settings of `lora` describe";
+                return Err(unexpected(name, problem, nearest(name, known.iter().copied())));
+            }
+            files.insert(name.to_owned(), name.to_owned());
+        }
+        Self::complete(list, files)
+    }
+
+    /// The names in a file, where none is missing.
+    fn complete(list: &[Parameter], files: BTreeMap<String, String>) -> Result<Self> {
+        let mut parts = list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
+        match parts.find(|(_, part)| !files.contains_key(&part.name)) {
             None => Ok(Self { files }),
             Some((parameter, part)) => Err(Error::MissingTensor {
                 name: part.name.clone(),

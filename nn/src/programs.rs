@@ -15,8 +15,8 @@ use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
 
 use crate::error::ensure;
 use crate::{
-    BuildOptions, DecodeInputs, Error, Inputs, LossScale, Model, ModelConfig, Optimizer, Precision,
-    Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
+    BuildOptions, DecodeInputs, Error, Inputs, Lora, LossScale, Model, ModelConfig, Optimizer,
+    Precision, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -48,6 +48,8 @@ pub struct TrainerConfig {
     pub seed: u64,
     /// Positions of the decoder's cache; 0 for no `decode` program.
     pub decode: usize,
+    /// Adapters that are trained in place of the model's own parameters.
+    pub lora: Option<Lora>,
 }
 
 impl TrainerConfig {
@@ -67,6 +69,7 @@ impl TrainerConfig {
             options: Options::default(),
             seed: defaults::SEED,
             decode: 0,
+            lora: None,
             model,
         }
     }
@@ -74,6 +77,11 @@ impl TrainerConfig {
     /// Micro-steps of an optimizer step.
     pub fn accumulation(&self) -> usize {
         self.batch / self.micro_batch
+    }
+
+    /// Whether anything is dropped in training.
+    fn draws(&self) -> bool {
+        self.model.dropout > 0.0 || self.lora.as_ref().is_some_and(|lora| lora.dropout > 0.0)
     }
 
     /// The ids of a step's inputs and targets, both (batch, T), as one pair for each micro-step.
@@ -251,7 +259,8 @@ impl Built {
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
         let mut graph = Graph::new();
-        let model = Model::declare(&mut graph, &config.model, config.precision)?;
+        let lora = config.lora.as_ref();
+        let model = Model::adapted(&mut graph, &config.model, config.precision, lora)?;
         let low = model.declare_low(&mut graph);
         let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
             graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
@@ -261,7 +270,7 @@ impl Built {
             targets: ids(&mut graph, "targets", &[micro_batch, time]),
             positions: ids(&mut graph, "positions", &[time]),
             start: ids(&mut graph, "start", &[1]),
-            key: (config.model.dropout > 0.0 || config.optimizer_bits.draws(&config.optimizer))
+            key: (config.draws() || config.optimizer_bits.draws(&config.optimizer))
                 .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
         };
         let loss_scale =
@@ -315,8 +324,8 @@ fn training(
     let steps = config.accumulation();
     let share = 1.0 / steps as f64;
     let one = Type::new(DType::F32, [1]);
-    let accumulators: Vec<Option<Tensor>> = model
-        .parameters()
+    let (parameters, weights) = model.trained();
+    let accumulators: Vec<Option<Tensor>> = parameters
         .iter()
         .map(|parameter| {
             let ty = Type::new(DType::F32, parameter.shape.clone());
@@ -335,15 +344,11 @@ fn training(
         None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
     };
     let loss = model.loss(graph, inputs, &config.build)?;
-    let wanted: Vec<Wanted> = model
-        .weights()
-        .iter()
-        .zip(&accumulators)
-        .map(|(&tensor, &into)| Wanted { tensor, into })
-        .collect();
+    let wanted: Vec<Wanted> =
+        weights.iter().zip(&accumulators).map(|(&tensor, &into)| Wanted { tensor, into }).collect();
     let gradients = grad(graph, loss, seed, &wanted)?;
     let mut trained = vec![];
-    for (index, (parameter, gradient)) in model.parameters().iter().zip(gradients).enumerate() {
+    for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
         let gradient = gradient.ok_or_else(|| Error::Setting {
             key: "model",
             problem: format!("the loss doesn't depend on `{}`", parameter.name),
@@ -351,7 +356,7 @@ fn training(
         graph.info_mut(gradient).class = Class::Gradient;
         trained.push(Trained {
             name: parameter.name.clone(),
-            weight: model.weights()[index],
+            weight: weights[index],
             low: low.get(index).copied(),
             gradient,
             decay: parameter.decay,

@@ -208,6 +208,10 @@ impl<O: Origin> Recovering<O> {
         let mut trainer = Trainer::new(planned, backend)?;
         let from = match &self.copy {
             Some((copy, done)) => {
+                // What steps don't change isn't in the copy.
+                if trainer.model.is_frozen() {
+                    self.origin.fill(&mut trainer)?;
+                }
                 trainer.restore(copy)?;
                 *done
             }

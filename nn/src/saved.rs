@@ -42,7 +42,7 @@ impl Snapshot {
 const PIECE: usize = 16 << 20;
 
 impl Trainer {
-    /// The weights of a checkpoint: all parts of all parameters, under their Hugging Face names.
+    /// The weights of a checkpoint: all parts of the parameters that steps change, under their Hugging Face names.
     pub fn saved_weights(&self) -> Vec<SavedTensor> {
         let parameters = self.parameters().iter().enumerate();
         let of_parameter = parameters.flat_map(|(parameter, description)| {
@@ -80,7 +80,7 @@ impl Trainer {
         }
     }
 
-    /// Sets every weight from a file with tensors of these names.
+    /// Sets every weight from a file with tensors of these names, and adapters beside them to what they begin with.
     ///
     /// # Errors
     /// As [`Import::new`] and [`Import::read`], and those of the device.
@@ -90,9 +90,28 @@ impl Trainer {
         get: &mut Get<'_>,
     ) -> Result<(), TrainError> {
         let import = Import::new(&self.config().model, names)?;
+        for index in 0..self.model.parameters().len() {
+            let values = import.read(&self.model.parameters()[index], get)?;
+            match self.model.is_frozen() {
+                true => self.set_frozen(index, &values)?,
+                false => self.set_weight(index, &values)?,
+            }
+        }
+        if self.model.is_frozen() { self.initialise_trained() } else { Ok(()) }
+    }
+
+    /// Sets every adapter from a file with tensors of these names.
+    ///
+    /// # Errors
+    /// Adapters of other layers or shapes, and those of the device.
+    pub fn load_adapters<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let import = Import::of(self.parameters(), names)?;
         for index in 0..self.parameters().len() {
-            let parameter = self.parameters()[index].clone();
-            let values = import.read(&parameter, get)?;
+            let values = import.read(&self.parameters()[index], get)?;
             self.set_weight(index, &values)?;
         }
         Ok(())
@@ -237,7 +256,7 @@ fn changed_by_steps(model: &Model, handles: &Handles, graph: &Graph) -> Vec<(Ten
     let Handles { low, update, loss_scale, .. } = handles;
     let state = update.state.iter().map(|state| state.tensor);
     let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
-    let tensors = model.weights().iter().chain(low).copied().chain(state).chain(scale);
+    let tensors = model.trained().1.iter().chain(low).copied().chain(state).chain(scale);
     tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
 }
 

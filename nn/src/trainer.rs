@@ -3,7 +3,7 @@
 use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
 
 use crate::programs::{Handles, Planned, TrainerConfig};
-use crate::{LossScale, Model, Parameter, Precision, State, fill_initial};
+use crate::{LossScale, Model, Parameter, Precision, State, initial_values, lora};
 
 /// What one optimizer step came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,9 +70,9 @@ impl Trainer {
         &self.session
     }
 
-    /// Parameters of the model.
+    /// Parameters that steps change: those of the model, or its adapters where it has any.
     pub fn parameters(&self) -> &[Parameter] {
-        self.model.parameters()
+        self.model.trained().0
     }
 
     /// Fills every weight from the seed.
@@ -80,21 +80,49 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub fn initialise(&mut self) -> Result<(), TrainError> {
-        for index in 0..self.model.parameters().len() {
-            let parameter = self.model.parameters()[index].clone();
-            let mut values = vec![0.0; parameter.elements()];
-            fill_initial(&parameter, self.config.seed, 0, &mut values);
+        self.initialise_from(self.config.seed)
+    }
+
+    /// As [`Trainer::initialise`], with frozen weights from another seed than the run's.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn initialise_from(&mut self, seed: u64) -> Result<(), TrainError> {
+        if self.model.is_frozen() {
+            for index in 0..self.model.parameters().len() {
+                let values = initial_values(&self.model.parameters()[index], seed);
+                self.set_frozen(index, &values)?;
+            }
+        }
+        self.initialise_trained()
+    }
+
+    /// Fills the weights that steps change from the seed.
+    pub(crate) fn initialise_trained(&mut self) -> Result<(), TrainError> {
+        for index in 0..self.parameters().len() {
+            let values = initial_values(&self.parameters()[index], self.config.seed);
             self.set_weight(index, &values)?;
         }
         Ok(())
     }
 
-    /// Sets the f32 master of a weight.
+    /// Sets a frozen weight, rounded to how it's stored.
+    pub(crate) fn set_frozen(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
+        let weight = self.model.weights()[index];
+        let Some(scales) = self.model.scales()[index] else {
+            return Ok(self.session.write_values(weight, values)?);
+        };
+        let (codes, scale) = lora::encode(lora::CODE, values);
+        self.session.write_values(weight, &codes)?;
+        Ok(self.session.write_values(scales, &scale)?)
+    }
+
+    /// Sets the f32 master of a weight that steps change.
     ///
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn set_weight(&mut self, parameter: usize, master: &[f32]) -> Result<(), TrainError> {
-        let weight = self.model.weights()[parameter];
+        let weight = self.model.trained().1[parameter];
         match (self.config.precision, self.handles.low.get(parameter)) {
             (Precision::BF16, Some(&low)) => {
                 let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
@@ -113,12 +141,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// The f32 master of a weight.
+    /// The f32 master of a weight that steps change.
     ///
     /// # Errors
     /// Those of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
-        let weight = self.model.weights()[parameter];
+        let weight = self.model.trained().1[parameter];
         match (self.config.precision, self.handles.low.get(parameter).copied()) {
             (Precision::BF16, Some(low)) => {
                 let high = self.session.read_values(weight).await?;

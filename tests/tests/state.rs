@@ -34,6 +34,7 @@ fn config(optimizer: Optimizer, optimizer_bits: StateBits) -> TrainerConfig {
         options: Options::default(),
         seed: 5,
         decode: 0,
+        lora: None,
     }
 }
 

@@ -325,6 +325,7 @@ impl Setup {
             },
             seed,
             decode: self.model.context,
+            lora: None,
         }
     }
 

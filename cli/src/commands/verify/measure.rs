@@ -188,6 +188,7 @@ async fn training_run(
         options: Options::default(),
         seed: 0,
         decode: 0,
+        lora: None,
     };
     let mut trainer = Trainer::new(Planned::new(&config, &*device)?, device)?;
     for (index, values) in initial.iter().enumerate() {

@@ -1,0 +1,288 @@
+//! LoRA (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models").   r rank, s = alpha/r
+//!
+//!   y = x·Wᵀ (+ b) + s·dropout(x)·Aᵀ·Bᵀ,   A (r, in) uniform, B (out, r) zeros
+//!
+//! A and B are trained, and everything else is frozen: no gradient, no remainder of a master, no optimizer state. Names
+//! are those of PEFT, the library whose files these adapters are. Frozen weights of linear layers may be stored in
+//! 8 bits and dequantised before each product (as in QLoRA: Dettmers et al. 2023).
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tightrope_core::graph::nearest;
+use tightrope_core::ops::Code;
+
+use crate::config::{Family, ModelConfig};
+use crate::error::{Result, ensure};
+use crate::params::{Init, Parameter, Part, parameters};
+
+/// Target that stands for every linear layer of the blocks.
+pub const ALL_LINEAR: &str = "all-linear";
+/// What the name of every adapter begins with in a file of PEFT's.
+const PEFT: &str = "base_model.model.";
+/// Elements of a frozen weight that share a scale.
+pub(crate) const BLOCK: usize = 256;
+/// The code of frozen weights. They are spread about evenly within a block, where the linear code is off by less than
+/// the dynamic ones, whose many decades serve moments.
+pub(crate) const CODE: Code = Code::Linear;
+
+/// Low-rank adapters beside frozen weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lora {
+    /// Rank of the adapters, r.
+    pub rank: usize,
+    /// The adapters' products count alpha/r times.
+    pub alpha: f64,
+    /// Ends of the Hugging Face names of the linear layers that get adapters, or [`ALL_LINEAR`].
+    pub targets: Vec<String>,
+    /// Probability of zeroing an element of an adapter's input, in training.
+    pub dropout: f64,
+    /// Frozen weights of linear layers are stored in 8 bits, else in the run's precision.
+    pub coded: bool,
+}
+
+/// A linear layer of a Hugging Face model: all of a parameter, or the rows of one of its parts.
+struct Module<'a> {
+    /// Index of the parameter.
+    parameter: usize,
+    name: &'a str,
+    /// Name of the adapter in the graph, without its last word.
+    own: String,
+    rows: Range<usize>,
+    columns: usize,
+}
+
+/// An adapter of some rows of a linear layer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Adapter {
+    /// Index of the layer's weight among the parameters of the model.
+    pub layer: usize,
+    /// Rows of the weight, which are columns of the layer's output.
+    pub rows: Range<usize>,
+    /// A and B.
+    pub parameters: [Parameter; 2],
+}
+
+/// Whether a parameter is the weight of a linear layer in a block.
+pub(crate) fn is_linear(parameter: &Parameter) -> bool {
+    parameter.name.starts_with("h.") && parameter.shape.len() == 2
+}
+
+/// The linear layers of a model's blocks.
+fn modules(list: &[Parameter]) -> impl Iterator<Item = Module<'_>> {
+    let linear = list.iter().enumerate().filter(|(_, parameter)| is_linear(parameter));
+    linear.flat_map(|(index, parameter)| {
+        let of_layer = parameter.layer();
+        parameter.parts.iter().map(move |Part { name, rows, .. }| {
+            let name = name.trim_end_matches(".weight");
+            let own = match parameter.parts.len() {
+                1 => of_layer.to_owned(),
+                _ => format!("{of_layer}.{}", last(name)),
+            };
+            Module { parameter: index, name, own, rows: rows.clone(), columns: parameter.columns() }
+        })
+    })
+}
+
+/// The last word of a dotted name.
+fn last(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, last)| last)
+}
+
+/// Whether PEFT takes the module `name` for one of `target`.
+fn is_target(name: &str, target: &str) -> bool {
+    target == ALL_LINEAR
+        || name.strip_suffix(target).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+impl Lora {
+    /// # Errors
+    /// [`crate::Error::Setting`] for a number out of range, and for a target that no linear layer of the model has, with
+    /// the nearest that one has.
+    pub fn check(&self, config: &ModelConfig) -> Result<()> {
+        let widest = config.channels.max(config.hidden);
+        ensure((1..=widest).contains(&self.rank), "lora.rank", || {
+            format!("{} must lie between 1 and {widest}, the model's widest layer", self.rank)
+        })?;
+        ensure(self.alpha.is_finite() && self.alpha > 0.0, "lora.alpha", || {
+            format!("{} must be above 0", self.alpha)
+        })?;
+        ensure((0.0..1.0).contains(&self.dropout), "lora.dropout", || {
+            format!("{} must be at least 0 and below 1", self.dropout)
+        })?;
+        ensure(!self.targets.is_empty(), "lora.targets", || {
+            format!("names no layer; name some, or \"{ALL_LINEAR}\"")
+        })?;
+        let list = parameters(config);
+        let mut known = vec![];
+        for module in modules(&list) {
+            let name = last(module.name);
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+        for target in &self.targets {
+            let found = !target.is_empty() && modules(&list).any(|m| is_target(m.name, target));
+            ensure(found, "lora.targets", || {
+                let near = nearest(target, known.iter().copied().chain([ALL_LINEAR]));
+                let near = near.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                let family = config.family.name();
+                format!(
+                    "no linear layer of a {family} is called `{target}`{near} It has {}, or {ALL_LINEAR}",
+                    known.join(", ")
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the adapters' product is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.alpha / self.rank as f64
+    }
+
+    /// The adapters of a model, in the order of its parameters.
+    pub(crate) fn adapters(&self, config: &ModelConfig) -> Vec<Adapter> {
+        let list = parameters(config);
+        let targeted =
+            modules(&list).filter(|m| self.targets.iter().any(|target| is_target(m.name, target)));
+        targeted
+            .map(|Module { parameter, name, own, rows, columns }| {
+                let adapter = |letter: &str, shape: &[usize], init| {
+                    let own = format!("{own}.lora_{letter}");
+                    Parameter::new(own, shape, init)
+                        .whole(format!("{PEFT}{name}.lora_{letter}.weight"))
+                };
+                // Kaiming's with a slope of √5, as torch.nn.Linear begins.
+                let uniform = Init::Uniform { bound: 1.0 / (columns as f64).sqrt() };
+                let a = adapter("A", &[self.rank, columns], uniform);
+                let b = adapter("B", &[rows.len(), self.rank], Init::Zeros);
+                Adapter { layer: parameter, rows, parameters: [a, b] }
+            })
+            .collect()
+    }
+
+    /// PEFT's `adapter_config.json` for adapters of a model that is found at `base`.
+    pub fn to_peft(&self, config: &ModelConfig, base: Option<&str>) -> Value {
+        let targets = match self.targets.iter().any(|target| target == ALL_LINEAR) {
+            true => json!(ALL_LINEAR),
+            false => json!(self.targets),
+        };
+        json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": base,
+            "bias": "none",
+            // GPT-2's layers are `Conv1D`s, which store (in, out).
+            "fan_in_fan_out": config.family == Family::Gpt2,
+            "inference_mode": true,
+            "init_lora_weights": true,
+            "lora_alpha": self.alpha,
+            "lora_dropout": self.dropout,
+            "modules_to_save": null,
+            "r": self.rank,
+            "target_modules": targets,
+            "use_dora": false,
+            "use_rslora": false,
+        })
+    }
+}
+
+/// Codes of a weight, and the scale of each block.
+pub(crate) fn encode(code: Code, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let (mut codes, mut scales) = (Vec::with_capacity(values.len()), vec![]);
+    for block in values.chunks(BLOCK) {
+        let largest = block.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+        let scale = largest / code.largest() as f32;
+        scales.push(scale);
+        let part = |&x: &f32| if scale > 0.0 { f64::from(x) / f64::from(scale) } else { 0.0 };
+        codes.extend(block.iter().map(|x| code.nearest(part(x)) as f32));
+    }
+    (codes, scales)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{initial_values, preset};
+
+    fn lora(targets: &[&str]) -> Lora {
+        let targets = targets.iter().map(|&target| target.to_owned()).collect();
+        Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, coded: false }
+    }
+
+    fn names(preset_name: &str, targets: &[&str]) -> Vec<String> {
+        let config = preset(preset_name).unwrap();
+        lora(targets).check(&config).unwrap();
+        let adapters = lora(targets).adapters(&config);
+        adapters.iter().map(|adapter| adapter.parameters[0].parts[0].name.clone()).collect()
+    }
+
+    #[test]
+    fn adapters_have_the_names_of_peft() {
+        let layers = preset("tiny").unwrap().layers;
+        let found = names("tiny", &["c_attn"]);
+        assert_eq!(found[0], "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight");
+        assert_eq!(found.len(), layers);
+        assert_eq!(names("tiny", &["c_proj"]).len(), 2 * layers);
+        assert_eq!(names("tiny", &["mlp.c_proj"]).len(), layers);
+        assert_eq!(names("tiny", &[ALL_LINEAR]).len(), 4 * layers);
+        let layers = preset("llama-tiny").unwrap().layers;
+        let found = names("llama-tiny", &["q_proj", "v_proj"]);
+        assert_eq!(found[1], "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight");
+        assert_eq!(found.len(), 2 * layers);
+        assert_eq!(names("llama-tiny", &[ALL_LINEAR]).len(), 7 * layers);
+    }
+
+    #[test]
+    fn refusals_name_the_setting() {
+        let config = preset("tiny").unwrap();
+        for (lora, words) in [
+            (
+                lora(&["c_atn"]),
+                "called `c_atn`; did you mean `c_attn`? It has c_attn, c_proj, c_fc",
+            ),
+            (lora(&["attn"]), "no linear layer of a gpt2 is called `attn`"),
+            (lora(&["lm_head"]), "called `lm_head`"),
+            (lora(&[""]), "called ``"),
+            (lora(&[]), "`lora.targets`: names no layer"),
+            (Lora { rank: 0, ..lora(&["c_fc"]) }, "`lora.rank`: 0 must lie between 1 and"),
+            (Lora { alpha: 0.0, ..lora(&["c_fc"]) }, "`lora.alpha`: 0 must be above 0"),
+            (Lora { dropout: 1.0, ..lora(&["c_fc"]) }, "`lora.dropout`: 1 must be"),
+        ] {
+            let message = lora.check(&config).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_begins_as_linear_layers_of_torch_do() {
+        let config = preset("tiny").unwrap();
+        let [a, b] = lora(&["c_fc"]).adapters(&config)[0].parameters.clone();
+        let values = initial_values(&a, 5);
+        let bound = 1.0 / (config.channels as f32).sqrt();
+        let largest = values.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
+        assert!(largest <= bound && largest > 0.95 * bound, "{largest} of {bound}");
+        let mean = values.iter().sum::<f32>() / values.len() as f32;
+        assert!(mean.abs() < 0.1 * bound, "{mean}");
+        assert!(initial_values(&b, 5).iter().all(|&x| x == 0.0));
+    }
+
+    /// Why [`CODE`] is what it is.
+    #[test]
+    fn the_linear_code_is_off_by_less_than_the_dynamic_one_on_weights() {
+        let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 }).whole("w");
+        let values = initial_values(&parameter, 3);
+        let error = |code: Code| {
+            let (codes, scales) = encode(code, &values);
+            let off = values.iter().zip(&codes).enumerate().map(|(i, (&x, &c))| {
+                (f64::from(x) - code.value(c.into()) * f64::from(scales[i / BLOCK])).powi(2)
+            });
+            (off.sum::<f64>() / values.len() as f64).sqrt() / 0.02
+        };
+        let (linear, dynamic) = (error(CODE), error(Code::Signed));
+        assert!(linear < 0.008 && linear < 0.7 * dynamic, "{linear} and {dynamic}");
+    }
+}
