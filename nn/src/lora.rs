@@ -164,6 +164,16 @@ impl Lora {
             .collect()
     }
 
+    /// Numbers that are trained: those of all adapters of a model.
+    pub fn trained(&self, config: &ModelConfig) -> u64 {
+        let adapters = self.adapters(config);
+        adapters
+            .iter()
+            .flat_map(|a| &a.parameters)
+            .map(|parameter| parameter.elements() as u64)
+            .sum()
+    }
+
     /// PEFT's `adapter_config.json` for adapters of a model that is found at `base`.
     pub fn to_peft(&self, config: &ModelConfig, base: Option<&str>) -> Value {
         let targets = match self.targets.iter().any(|target| target == ALL_LINEAR) {

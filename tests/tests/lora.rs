@@ -1,0 +1,324 @@
+//! Adapters beside frozen weights: what they take, that they train, and that their gradients are right.
+
+use std::collections::BTreeMap;
+
+use conformance::cases::retyped_op;
+use conformance::conformance::block_on;
+use conformance::reference::Interpreter;
+use conformance::values::uniform;
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Class, DType, Graph, Op, Phase, Tensor, Type, Wanted, grad};
+use tightrope_nn::lora::ALL_LINEAR;
+use tightrope_nn::{
+    BuildOptions, Inputs, Lora, Model, ModelConfig, Optimizer, Planned, Precision, StateBits,
+    Trainer, TrainerConfig, initial_values, preset,
+};
+
+fn lora(targets: &[&str]) -> Lora {
+    let targets = targets.iter().map(|&target| target.to_owned()).collect();
+    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, coded: false }
+}
+
+fn small(family: &str) -> ModelConfig {
+    let name = if family == "llama" { "llama-tiny" } else { "tiny" };
+    ModelConfig { layers: 2, vocab: 50, context: 32, ..preset(name).expect("a preset") }
+}
+
+fn config(model: ModelConfig, lora: Option<Lora>) -> TrainerConfig {
+    TrainerConfig {
+        model,
+        precision: Precision::F32,
+        batch: 8,
+        micro_batch: 8,
+        time: 32,
+        build: BuildOptions::default(),
+        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+        optimizer_bits: StateBits::B32,
+        weight_decay: 0.1,
+        clip: Some(1.0),
+        options: Options::default(),
+        seed: 5,
+        decode: 0,
+        lora,
+    }
+}
+
+fn planned(config: &TrainerConfig) -> (Planned, Cpu) {
+    let cpu = Cpu::new(2).expect("threads");
+    (Planned::new(config, &cpu).expect("a plan"), cpu)
+}
+
+fn trainer(config: &TrainerConfig) -> Trainer {
+    let (planned, cpu) = planned(config);
+    let predicted = planned.plan.arena_bytes;
+    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    assert_eq!(trainer.allocated_bytes(), predicted);
+    trainer.initialise().expect("weights");
+    trainer
+}
+
+/// Losses of steps on a text that repeats with noise.
+fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>, lr: f64) -> Vec<f32> {
+    let ids = trainer.config().batch * trainer.config().time;
+    let token = |i: usize| {
+        let noisy = uniform(9, i as u64) < 0.1;
+        if noisy { (uniform(10, i as u64) * 50.0) as i32 } else { (i % 7 * 5) as i32 }
+    };
+    let mut loss = |step: u64| {
+        let start = step as usize * ids;
+        let text: Vec<i32> = (start..=start + ids).map(token).collect();
+        let config = trainer.config().clone();
+        let batches = config.micro_batches(&text[..ids], &text[1..]);
+        trainer.step(step, lr, &batches).expect("a step");
+        block_on(trainer.outcome()).expect("an outcome").loss
+    };
+    steps.map(&mut loss).collect()
+}
+
+/// Everything that a checkpoint holds of the trainer's tensors.
+fn saved(trainer: &mut Trainer) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
+    let tensors = [trainer.saved_weights(), trainer.saved_states()].concat();
+    let values = tensors.into_iter().map(|tensor| {
+        let values = block_on(trainer.saved_values(&tensor)).expect("values");
+        (tensor.name, (tensor.ty.shape, values))
+    });
+    values.collect()
+}
+
+/// Every form of adapters that there is, on both families.
+fn forms() -> Vec<TrainerConfig> {
+    let mut forms = vec![];
+    for (family, targets) in
+        [("gpt2", &[ALL_LINEAR][..]), ("llama", &[ALL_LINEAR]), ("llama", &["q_proj", "v_proj"])]
+    {
+        for coded in [false, true] {
+            let lora = Lora { coded, dropout: 0.1, ..lora(targets) };
+            forms.push(config(small(family), Some(lora)));
+        }
+    }
+    forms
+}
+
+#[test]
+fn nothing_is_kept_for_a_frozen_weight() {
+    let model = preset("gpt2").expect("a preset");
+    let lora = Lora { rank: 8, ..lora(&[ALL_LINEAR]) };
+    let with = |lora: &Lora| TrainerConfig {
+        time: 1024,
+        build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+        ..config(model.clone(), Some(lora.clone()))
+    };
+    let trained: u64 = lora.trained(&model);
+    for micro_batch in [8, 1] {
+        let (planned, _) = planned(&TrainerConfig { micro_batch, ..with(&lora) });
+        let graph = &planned.plan.graph;
+        let kept = |class: Class| -> u64 {
+            let roots = graph.tensors.iter().filter(|info| info.replaces.is_none());
+            let kept = roots.filter(|info| info.life == tightrope_core::Life::Persistent);
+            kept.filter(|info| info.class == class).map(|info| info.ty.bytes() as u64).sum()
+        };
+        // Padding of the vocabulary included.
+        let base = 4 * (model.parameters() + (50_304 - 50_257) * 768);
+        assert_eq!(kept(Class::Frozen), base);
+        assert_eq!(kept(Class::Weight), 4 * trained);
+        assert_eq!(kept(Class::Gradient), if micro_batch == 8 { 0 } else { 4 * trained });
+        // Two moments, and the numbers that the host writes and reads.
+        let scalars = kept(Class::Optimizer) - 8 * trained;
+        assert!(scalars < 64, "{scalars} bytes of state of nothing");
+        let gradients = graph
+            .tensors
+            .iter()
+            .filter(|info| info.class == Class::Gradient && info.replaces.is_none());
+        assert!(gradients.clone().count() > 0);
+        for info in gradients {
+            assert!(info.name.contains("lora_"), "{} is a gradient", info.name);
+        }
+    }
+    let coded = Lora { coded: true, ..lora.clone() };
+    let persistent = |lora: &Lora| planned(&with(lora)).0.plan.persistent_bytes;
+    let (whole, eighths) = (persistent(&lora), persistent(&coded));
+    // 12 blocks of 12·768² weights: 4 bytes each, or 1 and an f32 for each 256.
+    let weights = 12 * 12 * 768 * 768;
+    assert_eq!(whole - eighths, 4 * weights - weights - weights / 64);
+}
+
+#[test]
+fn the_backward_pass_reads_no_weight_that_the_forward_pass_dequantised() {
+    for config in forms().into_iter().filter(|c| c.lora.as_ref().is_some_and(|l| l.coded)) {
+        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
+            let options = Options { checkpoint, ..Options::default() };
+            let (planned, _) = planned(&TrainerConfig { options, ..config.clone() });
+            let graph = &planned.plan.graph;
+            let nodes = &graph.programs[0].nodes;
+            for (index, node) in nodes.iter().enumerate() {
+                if !matches!(node.op, Op::Dequantize(_)) {
+                    continue;
+                }
+                let read = |other: &&tightrope_core::Node| other.inputs.contains(&node.outputs[0]);
+                let readers: Vec<_> = nodes[index..].iter().filter(read).collect();
+                assert_eq!(readers.len(), 1, "{}", graph.info(node.outputs[0]).name);
+                let last = node.phase == Phase::Backward;
+                assert_eq!(readers[0].phase == Phase::Backward, last);
+                let next = nodes[index + 1].inputs.contains(&node.outputs[0]);
+                assert!(next || node.phase == Phase::Recompute, "made too early");
+            }
+        }
+    }
+}
+
+#[test]
+fn adapters_begin_as_the_model_alone() {
+    for family in ["gpt2", "llama"] {
+        let model = small(family);
+        let tokens: Vec<i32> = (0..8 * 32).map(|i| i * 7 % 50).collect();
+        let loss = |lora: Option<Lora>| {
+            let mut trainer = trainer(&config(model.clone(), lora));
+            block_on(trainer.evaluate(&tokens, &tokens)).expect("a loss")
+        };
+        let alone = loss(None);
+        assert_eq!(loss(Some(lora(&[ALL_LINEAR]))), alone, "{family}");
+        let coded = loss(Some(Lora { coded: true, ..lora(&[ALL_LINEAR]) }));
+        assert!((coded - alone).abs() < 2e-3, "{family}: {coded} in 8 bits, {alone} in 32");
+    }
+}
+
+#[test]
+fn adapters_learn_as_well_beside_weights_in_8_bits() {
+    for family in ["gpt2", "llama"] {
+        let end = |coded: bool, precision: Precision| {
+            let lora = Lora { coded, rank: 8, ..lora(&[ALL_LINEAR]) };
+            let config = TrainerConfig { precision, ..config(small(family), Some(lora)) };
+            let losses = train(&mut trainer(&config), 0..60, 1e-2);
+            assert!(losses[0] > 3.8, "{}", losses[0]);
+            losses[50..].iter().sum::<f32>() / 10.0
+        };
+        let [single, codes] = [false, true].map(|coded| end(coded, Precision::F32));
+        let half = end(true, Precision::BF16);
+        println!("{family}: {single} beside f32, {codes} beside 8 bits, {half} in bf16");
+        // The frozen weights are random: there is only so much to adapt.
+        assert!(single < 3.2, "{family} doesn't learn: {single}");
+        assert!((codes - single).abs() < 0.01, "{family}: {codes} and {single}");
+        assert!((half - single).abs() < 0.01, "{family}: {half} and {single}");
+    }
+}
+
+#[test]
+fn a_run_continues_from_its_adapters_bit_for_bit() {
+    for config in forms() {
+        let mut whole = trainer(&config);
+        train(&mut whole, 0..4, 1e-3);
+        let checkpoint = saved(&mut whole);
+        let mut resumed = trainer(&config);
+        let get = |name: &str| Ok(checkpoint[name].clone());
+        let [weights, states] = [resumed.saved_weights(), resumed.saved_states()]
+            .map(|list| list.into_iter().map(|tensor| tensor.name).collect::<Vec<_>>());
+        assert!(weights.iter().all(|name| name.starts_with("base_model.model.")), "{weights:?}");
+        resumed.load_adapters(&weights, &mut { get }).expect("adapters");
+        resumed.load_states(&states, &mut { get }).expect("state");
+        let losses = [&mut whole, &mut resumed].map(|trainer| train(trainer, 4..8, 1e-3));
+        assert_eq!(losses[0], losses[1]);
+        assert!(saved(&mut whole) == saved(&mut resumed), "{:?}", config.lora);
+    }
+}
+
+#[test]
+fn recomputed_adapters_change_no_bit() {
+    for base in forms() {
+        let run = |checkpoint: Checkpoint, micro_batch: usize| {
+            let options = Options { checkpoint, ..Options::default() };
+            let mut trainer = trainer(&TrainerConfig { options, micro_batch, ..base.clone() });
+            let losses = train(&mut trainer, 0..3, 1e-3);
+            (losses, saved(&mut trainer))
+        };
+        for micro_batch in [8, 2] {
+            let kept = run(Checkpoint::None, micro_batch);
+            assert!(kept == run(Checkpoint::Block, micro_batch), "{:?}", base.lora);
+            assert!(kept == run(Checkpoint::Sqrt, micro_batch), "{:?}", base.lora);
+        }
+    }
+}
+
+/// The same graph in f64.
+fn widened(mut graph: Graph) -> Graph {
+    let wide = |dtype: DType| if dtype == DType::F32 { DType::F64 } else { dtype };
+    graph.tensors.iter_mut().for_each(|info| info.ty.dtype = wide(info.ty.dtype));
+    for node in graph.programs.iter_mut().flat_map(|program| &mut program.nodes) {
+        node.op = retyped_op(&node.op, &wide);
+    }
+    graph
+}
+
+#[test]
+fn gradients_of_adapters_match_central_differences() {
+    const STEP: f64 = 1e-4;
+    for TrainerConfig { model: config, lora, .. } in forms() {
+        let lora = lora.expect("all forms have adapters");
+        let mut graph = Graph::new();
+        let model =
+            Model::adapted(&mut graph, &config, Precision::F32, Some(&lora)).expect("a model");
+        let given = |graph: &mut Graph, name: &str, dtype, shape: &[usize]| {
+            graph.persistent(name, Type::new(dtype, shape), Class::Input)
+        };
+        let inputs = Inputs {
+            tokens: given(&mut graph, "tokens", DType::I32, &[2, 5]),
+            targets: given(&mut graph, "targets", DType::I32, &[2, 5]),
+            positions: given(&mut graph, "positions", DType::I32, &[5]),
+            start: given(&mut graph, "start", DType::I32, &[1]),
+            key: Some(given(&mut graph, "key", DType::U32, &[4])),
+        };
+        let seed = given(&mut graph, "seed", DType::F32, &[1]);
+        graph.begin("train");
+        let loss = model.loss(&mut graph, &inputs, &BuildOptions::default()).expect("a loss");
+        let wanted: Vec<Wanted> = model.trained().1.iter().map(|&t| t.into()).collect();
+        let gradients = grad(&mut graph, loss, seed, &wanted).expect("gradients");
+        let graph = widened(graph);
+        let run = Interpreter::new(&graph);
+        let fill = |tensor: Tensor, value: &dyn Fn(usize) -> f64| {
+            (0..graph.ty(tensor).elements()).for_each(|i| run.set(tensor, i, value(i)));
+        };
+        for (index, info) in graph.tensors.iter().enumerate() {
+            let tensor = graph.find(&info.name).expect("a name");
+            if tensor.index() != index || info.class != Class::Frozen || info.name.contains("again")
+            {
+                continue;
+            }
+            match info.ty.dtype {
+                DType::I8 => {
+                    fill(tensor, &|i| (uniform(index as u64, i as u64) * 255.0).floor() - 127.0)
+                }
+                _ if info.name.ends_with("scales") => fill(tensor, &|_| 1e-3),
+                _ => fill(tensor, &|i| 0.4 * uniform(index as u64, i as u64) - 0.2),
+            }
+        }
+        let (parameters, tensors) = model.trained();
+        for (parameter, &tensor) in parameters.iter().zip(tensors) {
+            let values = initial_values(parameter, 3);
+            // B begins with zeros, where A has no gradient.
+            fill(tensor, &|i| f64::from(values[i]) + 0.2 * uniform(7, i as u64) - 0.1);
+        }
+        fill(inputs.tokens, &|i| (i * 7 % 50) as f64);
+        fill(inputs.targets, &|i| (i * 3 % 50) as f64);
+        fill(inputs.positions, &|i| i as f64);
+        fill(seed, &|_| 1.0);
+        run.run(0);
+        for ((parameter, &tensor), gradient) in parameters.iter().zip(tensors).zip(gradients) {
+            let gradient = run.values(gradient.expect("the loss depends on it"));
+            let at = run.values(tensor);
+            let largest = gradient.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+            assert!(largest > 0.0, "{} has no gradient", parameter.name);
+            for element in [0, at.len() / 3, at.len() - 1] {
+                let [after, before] = [STEP, -STEP].map(|step| {
+                    run.set(tensor, element, at[element] + step);
+                    run.run(0);
+                    run.values(loss)[0]
+                });
+                run.set(tensor, element, at[element]);
+                let quotient = (after - before) / (2.0 * STEP);
+                let off = (quotient - gradient[element]).abs() / largest;
+                assert!(off < 1e-5, "{} {element}: off by {off}", parameter.name);
+            }
+            run.run(0);
+        }
+    }
+}
