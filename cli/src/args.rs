@@ -328,6 +328,7 @@ fn heading(table: &str) -> &'static str {
     match table {
         "model" => "Model",
         "train" => "Training",
+        "lora" => "LoRA",
         "memory" => "Memory",
         "data" => "Data",
         _ => "Run",
@@ -391,7 +392,7 @@ mod tests {
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --checkpoint every:2 \
              --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --checkpoint-every 7",
+             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16",
         )
         .unwrap();
         let written: toml::Table = settings.to_toml().unwrap().parse().unwrap();

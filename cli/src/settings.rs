@@ -1,4 +1,4 @@
-//! Every setting of a run, in the five tables of a settings file.
+//! Every setting of a run, in the six tables of a settings file.
 //!
 //! [`schema`] is the one list of keys: it names, types, limits and describes each, and the
 //! command line's flags are made from it. [`merge`] reads files, flags and `--set` through that
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{StateBits, defaults};
 
 pub use check::Conflict;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub model: Model,
     /// The optimisation.
     pub train: Train,
+    /// Adapters that are trained in place of the network.
+    pub lora: Lora,
     /// What the planner may spend and do.
     pub memory: Memory,
     /// The text.
@@ -138,6 +141,29 @@ impl Train {
         let lr = *self.lr.get_or_insert(lr);
         self.min_lr.get_or_insert(defaults::min_lr(lr));
         self.warmup.get_or_insert(defaults::warmup(steps));
+    }
+}
+
+/// Table `lora`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lora {
+    /// Rank of the adapters; 0 is none, and the network itself is trained.
+    pub rank: usize,
+    /// The adapters' products count alpha/rank times.
+    pub alpha: Option<f64>,
+    /// Ends of the Hugging Face names of the layers that get adapters.
+    pub targets: Vec<String>,
+    /// Chance of dropping an element of an adapter's input, in [0, 1).
+    pub dropout: f64,
+    /// Bits per weight of the frozen layers: 8, or unset for the run's precision.
+    pub base_bits: Option<u32>,
+}
+
+impl Default for Lora {
+    fn default() -> Self {
+        let targets = vec![ALL_LINEAR.to_owned()];
+        Self { rank: 0, alpha: None, targets, dropout: 0.0, base_bits: None }
     }
 }
 
@@ -313,6 +339,11 @@ beta2 = 0.95
 eps = 1e-8
 clip = 1.0
 seed = 1337
+
+[lora]
+rank = 0
+targets = ["all-linear"]
+dropout = 0.0
 
 [memory]
 budget = "2GiB"

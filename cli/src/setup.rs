@@ -13,8 +13,8 @@ use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, ModelConfig, Optimizer, Planned, Precision, StateBits,
-    TrainError, TrainerConfig, preset,
+    self as nn, BuildOptions, LearningRate, Lora, ModelConfig, Optimizer, Planned, Precision,
+    StateBits, TrainError, TrainerConfig, preset,
 };
 
 use crate::error::{Failure, Help as _};
@@ -52,6 +52,10 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
     own.tied = Some(model.tied);
     own.dropout = Some(model.dropout);
     settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
+    if let Some(lora) = lora(&settings) {
+        lora.check(model).map_err(refused)?;
+        settings.lora.alpha = Some(lora.alpha);
+    }
     settings.check()?;
     Ok(settings)
 }
@@ -214,7 +218,20 @@ pub fn trainer_config_of(
         },
         seed: train.seed,
         decode: time,
+        lora: lora(&settings),
         model,
+    })
+}
+
+/// The adapters that are trained, if any.
+fn lora(settings: &Settings) -> Option<Lora> {
+    let settings::Lora { rank, alpha, targets, dropout, base_bits } = &settings.lora;
+    (*rank > 0).then(|| Lora {
+        rank: *rank,
+        alpha: alpha.unwrap_or(2.0 * *rank as f64),
+        targets: targets.clone(),
+        dropout: *dropout,
+        coded: base_bits.is_some(),
     })
 }
 

@@ -31,6 +31,7 @@ pub const FORMAT: u32 = 1;
 const FOLDER: &str = "checkpoints";
 const MANIFEST: &str = "manifest.json";
 const MODEL: &str = "model.safetensors";
+const ADAPTERS: &str = "adapter_model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STEP: &str = "step-";
 const TEMPORARY: &str = ".tmp-step-";
@@ -57,10 +58,35 @@ pub struct Manifest {
     pub settings: Value,
     /// The model's description.
     pub model: Value,
+    /// Where the frozen weights are that adapters are beside; a checkpoint of adapters holds nothing else of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
     /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
     /// a safetensors file or all of another file. Filled in by [`save`].
     #[serde(default)]
     pub checksums: BTreeMap<String, String>,
+}
+
+/// The frozen weights that adapters are beside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// Those that this seed begins with.
+    Seed(u64),
+    /// Those of a model directory or checkpoint.
+    Model {
+        /// Where it was.
+        path: PathBuf,
+        /// [`crate::weights_fingerprint`] of its tensors.
+        fingerprint: String,
+    },
+}
+
+impl Manifest {
+    /// The file of the weights: PEFT's name for adapters.
+    fn weights_file(&self) -> &'static str {
+        if self.base.is_some() { ADAPTERS } else { MODEL }
+    }
 }
 
 /// Position in the data, and which data it is a position in.
@@ -100,7 +126,8 @@ impl DataState {
 /// What a checkpoint holds besides its manifest.
 #[derive(Debug, Default)]
 pub struct Contents<'a> {
-    /// Weights under their Hugging Face names: `model.safetensors`.
+    /// Weights under their Hugging Face names: `model.safetensors`, or `adapter_model.safetensors` beside a
+    /// [`Manifest::base`].
     pub model: Vec<Tensor<'a>>,
     /// Optimizer state: `optimizer.safetensors`.
     pub optimizer: Vec<Tensor<'a>>,
@@ -115,7 +142,7 @@ pub struct Checkpoint {
     pub path: PathBuf,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Its weights, mapped.
+    /// Its weights, or adapters where the manifest names a base, mapped.
     pub model: SafeTensors,
     /// Its optimizer state, mapped.
     pub optimizer: SafeTensors,

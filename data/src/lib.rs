@@ -33,11 +33,11 @@ mod tokenizer;
 mod tokens;
 mod toy;
 
-pub use checkpoint::{Checkpoint, Contents, DataState, Manifest, Skipped};
+pub use checkpoint::{Base, Checkpoint, Contents, DataState, Manifest, Skipped};
 pub use corpus::{Corpus, Source, fingerprint};
 pub use error::{Error, Result};
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
-pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights};
+pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights, weights_fingerprint};
 #[cfg(not(target_family = "wasm"))]
 pub use tokenizer::HuggingFace;
 pub use tokenizer::Tokenizer;

@@ -12,6 +12,7 @@ use half::{bf16, f16};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use tightrope_core::{DType, Type};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::bytes::Bytes;
 use crate::{Error, Result};
@@ -64,6 +65,18 @@ pub struct TensorView<'a> {
     pub shape: &'a [usize],
     /// Little-endian elements, row-major; not necessarily aligned.
     pub bytes: &'a [u8],
+}
+
+/// 16 hex digits of XXH3-64 over names, types and bytes of tensors, in whatever order and files they are.
+pub fn weights_fingerprint<'a>(tensors: impl IntoIterator<Item = TensorView<'a>>) -> String {
+    let mut sorted: Vec<TensorView<'_>> = tensors.into_iter().collect();
+    sorted.sort_by_key(|tensor| tensor.name);
+    let mut hash = Xxh3::new();
+    for TensorView { name, dtype, shape, bytes, .. } in sorted {
+        hash.update(format!("{name} {dtype}{shape:?}\n").as_bytes());
+        hash.update(bytes);
+    }
+    format!("{:016x}", hash.digest())
 }
 
 impl SafeTensors {

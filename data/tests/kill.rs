@@ -30,6 +30,7 @@ fn save(root: &Path, step: u64) -> Result<()> {
         schedule: Value::Null,
         settings: Value::Null,
         model: Value::Null,
+        base: None,
         checksums: BTreeMap::new(),
     };
     let contents = Contents {

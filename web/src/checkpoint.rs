@@ -28,6 +28,7 @@ pub async fn save<O>(made: &Made<O>, done: Done, trainer: &mut Trainer) -> Resul
         settings: made.setup.to_settings(),
         model: serde_json::to_value(&made.setup.model)
             .map_err(|error| Error::Setup(format!("the model can't be written: {error}")))?,
+        base: None,
         checksums: Default::default(),
     };
     let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
@@ -69,6 +70,11 @@ pub fn load(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<()> {
 /// # Errors
 /// A setup of another model.
 pub fn with_model(setup: Setup, checkpoint: &Checkpoint) -> Result<Setup> {
+    if checkpoint.manifest.base.is_some() {
+        return Err(Error::Setup(
+            "the checkpoint holds LoRA adapters, which the page doesn't train: open one of a whole model".into(),
+        ));
+    }
     let model: ModelConfig = serde_json::from_value(checkpoint.manifest.model.clone())
         .map_err(|error| Error::Setup(format!("the checkpoint's model can't be read: {error}")))?;
     model.check()?;

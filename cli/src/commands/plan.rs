@@ -199,7 +199,8 @@ impl<'a> Summary<'a> {
         line("planned", format!("{} ops in {:.3} s", report.steps, self.plan_s));
         text += "\nat the peak\n";
         for class in Class::ALL {
-            let bytes = report.by_class.get(class.name()).copied().unwrap_or(0);
+            // Frozen weights have a line where there are any.
+            let Some(&bytes) = report.by_class.get(class.name()) else { continue };
             text += &share(class.name(), bytes, report.peak_bytes);
         }
         text += &share("gaps", self.gaps(), report.peak_bytes);
@@ -359,6 +360,7 @@ pub fn choices(config: &TrainerConfig) -> Value {
         "attention_chunk": config.build.attention_chunk,
         "precision": config.precision,
         "optimizer_bits": config.optimizer_bits,
+        "lora": config.lora,
     })
 }
 

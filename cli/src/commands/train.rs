@@ -86,6 +86,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
     let (config, done) = (run.config().clone(), run.done());
     run.origin.seek(&config, done)?;
+    let base = run.origin.start.base(&settings)?;
     // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
     let dir = match resumed {
         Some(dir) => dir,
@@ -107,7 +108,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         progress.note(&format!("note: {note}"));
     }
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
-    let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data };
+    let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data, base };
     let mut outputs = Outputs { metrics, events, progress };
     let mut training = Training::new(saved, &mut run);
     let ended = training.train(&mut outputs, stop)?;
@@ -157,6 +158,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "measured_peak_bytes": run.allocated_bytes(),
             "resident_peak_bytes": resident_peak(),
             "parameters": model.parameters(),
+            "trained_parameters": trained(&config),
             "skipped_steps": summary.skipped,
             "run": dir,
         });
@@ -188,7 +190,7 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
             directory::refuse_run(out)?;
         }
         let start = match &settings.model.init {
-            Some(init) => Start::Model(Box::new(Source::open(init)?)),
+            Some(init) => Start::Model(Box::new(Source::open_whole(init)?)),
             None => Start::Seed,
         };
         let model = setup::model_config(&settings)?;
@@ -222,7 +224,7 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
         notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
         let model = setup::model_config(&settings)?;
         match &settings.model.init {
-            Some(init) => (Start::Model(Box::new(Source::open(init)?)), model),
+            Some(init) => (Start::Model(Box::new(Source::open_whole(init)?)), model),
             None => (Start::Seed, model),
         }
     } else {
@@ -352,7 +354,20 @@ fn table(
             config.time
         ),
     );
-    line("parameters", human_count(model.parameters() as f64));
+    let parameters = human_count(model.parameters() as f64);
+    match &config.lora {
+        None => line("parameters", parameters),
+        Some(lora) => line(
+            "parameters",
+            format!(
+                "{parameters}, frozen{}; {} trained, in adapters of rank {} on {}",
+                if lora.coded { ", in 8 bits" } else { "" },
+                human_count(trained(config) as f64),
+                lora.rank,
+                lora.targets.join(", ")
+            ),
+        ),
+    }
     line("data", data.describe(settings));
     let steps = steps_of(settings);
     let tokens = config.batch * config.time;
@@ -383,6 +398,12 @@ fn table(
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Numbers that steps change.
+fn trained(config: &TrainerConfig) -> u64 {
+    let all = || config.model.parameters();
+    config.lora.as_ref().map_or_else(all, |lora| lora.trained(&config.model))
 }
 
 /// The predicted time of a step and of a run of `steps`.

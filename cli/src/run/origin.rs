@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, DeviceError};
-use tightrope_data::{Batch, Loader};
+use tightrope_data::{Base, Batch, Loader};
 use tightrope_nn::{self as nn, Done, LearningRate, TrainError, Trainer, TrainerConfig};
 
 use super::corpus::Data;
@@ -33,6 +33,24 @@ pub enum Start {
 }
 
 impl Start {
+    /// Where frozen weights come from, for adapters beside them.
+    ///
+    /// # Errors
+    /// Weights that can't be read.
+    pub fn base(&self, settings: &Settings) -> Result<Option<Base>, Failure> {
+        if settings.lora.rank == 0 {
+            return Ok(None);
+        }
+        Ok(match self {
+            Self::Seed => Some(Base::Seed(settings.train.seed)),
+            Self::Model(source) => Some(Base::Model {
+                path: source.dir.canonicalize().unwrap_or_else(|_| source.dir.clone()),
+                fingerprint: source.fingerprint()?,
+            }),
+            Self::Checkpoint(source) => source.base().cloned(),
+        })
+    }
+
     /// Sets weights, and optimizer state where there is any. Returns how far the run has come.
     fn fill(&self, trainer: &mut Trainer, settings: &Settings) -> Result<Done, Failure> {
         match self {
@@ -41,11 +59,11 @@ impl Start {
                 Ok(Done::default())
             }
             Self::Model(source) => {
-                source.load(trainer)?;
+                source.load(trainer, None)?;
                 Ok(Done::default())
             }
             Self::Checkpoint(source) => {
-                source.load(trainer)?;
+                source.load(trainer, settings.model.init.as_deref())?;
                 let Some(checkpoint) = &source.checkpoint else { return Ok(Done::default()) };
                 state::restore_optimizer(trainer, checkpoint)?;
                 let manifest = &checkpoint.manifest;

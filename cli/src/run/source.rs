@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::{Checkpoint, Tokenizer, Weights, checkpoint};
+use tightrope_data::{Base, Checkpoint, Tokenizer, Weights, checkpoint, weights_fingerprint};
 use tightrope_nn::{ModelConfig, Trainer};
 
 use crate::args::SettingArgs;
@@ -72,20 +72,89 @@ impl Source {
         Ok(Self { dir, config, checkpoint: Some(checkpoint), notes })
     }
 
-    /// Sets every weight of `trainer`, which is one of this model.
+    /// Sets every weight of `trainer`, which is one of this model. Frozen weights that adapters are beside come from
+    /// where they were, or else from `init`.
     ///
     /// # Errors
     /// Weights that are missing, of another shape or dtype, not finite, or in a broken file.
-    pub fn load(&self, trainer: &mut Trainer) -> Result<(), Failure> {
+    pub fn load(&self, trainer: &mut Trainer, init: Option<&Path>) -> Result<(), Failure> {
+        match self.base() {
+            None => {}
+            Some(_) if trainer.config().lora.is_none() => return Err(self.adapters_alone()),
+            Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
+            Some(Base::Model { path, fingerprint }) => {
+                self.find_base(path, fingerprint, init)?.load(trainer, None)?;
+            }
+        }
         self.load_weights(trainer)
             .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
             .help("fetch or copy the model again, or name another one")
+    }
+
+    /// Where the frozen weights are, of a checkpoint of adapters.
+    pub fn base(&self) -> Option<&Base> {
+        self.checkpoint.as_ref()?.manifest.base.as_ref()
+    }
+
+    /// The refusal of adapters where whole weights are needed.
+    fn adapters_alone(&self) -> Failure {
+        Failure::usage(
+            anyhow!("`{}` holds adapters, and not the weights they are beside", self.dir.display()),
+            "resume that run with --resume, or give --init the model that it began with",
+        )
+    }
+
+    /// Opens a model that a run starts from.
+    ///
+    /// # Errors
+    /// As [`Source::open`], and a checkpoint of adapters alone.
+    pub fn open_whole(path: &Path) -> Result<Self, Failure> {
+        let source = Self::open(path)?;
+        if source.base().is_some() { Err(source.adapters_alone()) } else { Ok(source) }
+    }
+
+    /// The model with these frozen weights.
+    fn find_base(
+        &self,
+        path: &Path,
+        fingerprint: &str,
+        init: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        for place in [Some(path), init].into_iter().flatten().filter(|place| place.exists()) {
+            let source = Self::open_whole(place)?;
+            if source.fingerprint()? == fingerprint {
+                return Ok(source);
+            }
+        }
+        Err(Failure::failed(
+            anyhow!(
+                "the weights that the adapters in `{}` are beside were in `{}`, and aren't there",
+                self.dir.display(),
+                path.display()
+            ),
+            "copy that model back, or say with --init where it is",
+        ))
+    }
+
+    /// What tells these weights from others.
+    ///
+    /// # Errors
+    /// Weights that are missing or in a broken file.
+    pub fn fingerprint(&self) -> Result<String, Failure> {
+        if let Some(checkpoint) = &self.checkpoint {
+            return Ok(weights_fingerprint(checkpoint.model.tensors()));
+        }
+        let weights = Weights::open(&self.dir).help("fetch or copy the model again")?;
+        Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
     fn load_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
         if let Some(checkpoint) = &self.checkpoint {
             let weights = &checkpoint.model;
             let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+            if self.base().is_some() {
+                return Ok(trainer.load_adapters(weights.names(), &mut get)?);
+            }
             return Ok(trainer.load_weights(weights.names(), &mut get)?);
         }
         let weights = Weights::open(&self.dir)?;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use pollster::block_on;
 use serde_json::Value;
 use tightrope_core::DType;
-use tightrope_data::{Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
+use tightrope_data::{Base, Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
 use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
 
 use super::corpus::Data;
@@ -29,6 +29,8 @@ pub struct Saved<'a> {
     pub model: &'a ModelConfig,
     /// The data.
     pub data: &'a Data,
+    /// Where the frozen weights are, of a run that trains adapters.
+    pub base: Option<Base>,
 }
 
 impl Saved<'_> {
@@ -52,6 +54,14 @@ impl Saved<'_> {
             (serde_json::to_string_pretty(&self.model.to_hf())? + "\n").into_bytes(),
         )];
         extra.extend(self.data.tokenizer.files());
+        if let Some(lora) = &trainer.config().lora {
+            let path = match &self.base {
+                Some(Base::Model { path, .. }) => path.to_str(),
+                _ => None,
+            };
+            let adapters = serde_json::to_string_pretty(&lora.to_peft(self.model, path))? + "\n";
+            extra.push(("adapter_config.json".to_owned(), adapters.into_bytes()));
+        }
         let schedule = block_on(trainer.saved_schedule(&setup::learning_rate(self.settings)))?;
         let manifest = Manifest {
             format: checkpoint::FORMAT,
@@ -62,6 +72,7 @@ impl Saved<'_> {
             schedule,
             settings: lasting(self.settings)?,
             model: serde_json::to_value(self.model)?,
+            base: self.base.clone(),
             checksums: Default::default(),
         };
         let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
@@ -137,7 +148,7 @@ fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()>
 /// Whether a checkpoint continues in these settings and this data.
 ///
 /// # Errors
-/// A changed seed, number of bits of optimizer state, corpus, tokenizer or split.
+/// A changed seed, number of bits of optimizer state, adapter, corpus, tokenizer or split.
 pub fn check_continues(
     checkpoint: &Checkpoint,
     settings: &Settings,
@@ -158,6 +169,22 @@ pub fn check_continues(
     let (was, now) = (bits, u64::from(u32::from(settings.memory.optimizer_bits)));
     if let Some(was) = was.filter(|&was| was != now) {
         return changed("`memory.optimizer_bits`", was.to_string(), now.to_string());
+    }
+    // What is trained, and beside what. Checkpoints of earlier versions say nothing, and have no adapters.
+    let mine = serde_json::to_value(&settings.lora).context("the settings don't fit JSON")?;
+    let before = manifest.settings.get("lora").cloned();
+    let before = before.unwrap_or_else(|| serde_json::json!({ "rank": 0 }));
+    for (key, name) in [
+        ("rank", "`lora.rank`"),
+        ("alpha", "`lora.alpha`"),
+        ("targets", "`lora.targets`"),
+        ("base_bits", "`lora.base_bits`"),
+    ] {
+        let (was, now) = (&before[key], &mine[key]);
+        let adapted = key == "rank" || settings.lora.rank > 0;
+        if adapted && was != now {
+            return changed(name, was.to_string(), now.to_string());
+        }
     }
     let (was, now) = (&manifest.data, data.state(manifest.data.position));
     if was.tokenizer != now.tokenizer {

@@ -277,7 +277,7 @@ error: unknown setting `lr`
  |
  | --set lr=3e-4
  |       ^^
-help: did you mean `train.lr`? the tables are model, train, memory, data, run
+help: did you mean `train.lr`? the tables are model, train, lora, memory, data, run
 "#,
     );
 }
@@ -292,7 +292,7 @@ error: unknown setting `optim.lr`
  |
  | --set optim.lr=3e-4
  |       ^^^^^^^^
-help: did you mean `train.lr`? the tables are model, train, memory, data, run
+help: did you mean `train.lr`? the tables are model, train, lora, memory, data, run
 "#,
     );
 }

@@ -35,6 +35,8 @@ pub enum Kind {
     Text,
     /// A file or directory.
     Path,
+    /// A list of texts that aren't empty.
+    Texts,
     /// A list of files.
     Paths,
     /// One of some words.
@@ -89,7 +91,7 @@ const DERIVED_SIZE: &str = "the preset's or that of init";
 
 /// Every setting, in the order of the tables and keys in a settings file.
 #[rustfmt::skip]
-pub static KEYS: [Key; 44] = [
+pub static KEYS: [Key; 49] = [
     key("model.preset", Kind::Text, Some("preset"), "NAME", "Known model that gives every size left unset", "a small GPT"),
     key("model.family", Kind::Word(words::<Family>), Some("family"), "FAMILY", "Architecture", DERIVED_SIZE),
     key("model.layers", SIZE, Some("layers"), "N", "Transformer blocks", DERIVED_SIZE),
@@ -118,6 +120,12 @@ pub static KEYS: [Key; 44] = [
     key("train.clip", Kind::Number(Range::NotNegative), Some("clip"), "NORM", "Largest gradient norm; 0 is no clipping", ""),
     key("train.seed", Kind::Count(0, i64::MAX), Some("seed"), "N", "Seed of weights, dropout, data order and samples", ""),
 
+    key("lora.rank", INTERVAL, Some("lora-rank"), "N", "Rank of adapters that are trained beside frozen weights; 0 trains all weights", ""),
+    key("lora.alpha", Kind::Number(Range::Positive), Some("lora-alpha"), "X", "Adapters count alpha/rank times", "twice the rank"),
+    key("lora.targets", Kind::Texts, None, "LIST", "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", ""),
+    key("lora.dropout", Kind::Number(Range::Fraction), None, "CHANCE", "Chance of dropping an element of an adapter's input", ""),
+    key("lora.base_bits", Kind::OneOf(&[8]), None, "BITS", "Bits per weight of frozen layers: 8", "those of the precision"),
+
     key("memory.budget", own::<Bytes>(), Some("memory"), "BYTES", "Memory that the plan may use, such as 2GiB", "what the device has free"),
     key("memory.checkpoint", own::<Checkpoint>(), Some("checkpoint"), "WHAT", "Activations kept: auto, none (all are), block, every:N, sqrt, or a list of tensors", ""),
     key("memory.loss_chunk", own::<Chunk>(), Some("loss-chunk"), "ROWS", "Rows of logits at once: a number, auto or none", ""),
@@ -141,10 +149,10 @@ pub static KEYS: [Key; 44] = [
 ];
 
 /// The tables, in order.
-pub const TABLES: [&str; 5] = ["model", "train", "memory", "data", "run"];
+pub const TABLES: [&str; 6] = ["model", "train", "lora", "memory", "data", "run"];
 
 /// Names that other trainers give to the same thing, for suggestions only.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 28] = [
     ("n_layer", "layers"),
     ("num_layers", "layers"),
     ("num_hidden_layers", "layers"),
@@ -169,6 +177,10 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("dtype", "precision"),
     ("output_dir", "out"),
     ("gradient_checkpointing", "checkpoint"),
+    ("lora_r", "rank"),
+    ("lora_alpha", "alpha"),
+    ("target_modules", "targets"),
+    ("load_in_8bit", "base_bits"),
 ];
 
 impl Key {
@@ -207,7 +219,9 @@ impl Key {
         let wrong = |expected: &str, value: &Value| {
             Err(format!("must be {expected}, not {}", describe(value)))
         };
-        if let (Kind::Words(_) | Kind::Paths, Value::Array(items)) = (self.kind, &value) {
+        if let (Kind::Words(_) | Kind::Texts | Kind::Paths, Value::Array(items)) =
+            (self.kind, &value)
+        {
             let item = self.kind.item();
             return match items.iter().find(|value| !item.holds(value)) {
                 Some(wrong) => Err(format!(
@@ -231,13 +245,14 @@ impl Key {
 impl Kind {
     /// Whether a command line may write the value without quotes, whatever it looks like.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Text | Self::Path | Self::Paths)
+        matches!(self, Self::Text | Self::Texts | Self::Path | Self::Paths)
     }
 
     /// The kind of one item of a list.
     fn item(self) -> Self {
         match self {
             Self::Words(words) => Self::Word(words),
+            Self::Texts => Self::Text,
             Self::Paths => Self::Path,
             kind => kind,
         }
@@ -246,7 +261,7 @@ impl Kind {
     /// One item stands for a list of one, and `1e4` for 10000.
     fn normalise(self, value: Value) -> Value {
         match (self, value) {
-            (Self::Words(_) | Self::Paths, Value::String(item)) => vec![item].into(),
+            (Self::Words(_) | Self::Texts | Self::Paths, Value::String(item)) => vec![item].into(),
             (Self::Count(..), Value::Float(x)) if x.fract() == 0.0 && x.abs() < 1e15 => {
                 Value::Integer(x as i64)
             }
@@ -279,6 +294,7 @@ impl Kind {
         match self {
             Self::Text => "text".to_owned(),
             Self::Path => "a path".to_owned(),
+            Self::Texts => "a list of texts".to_owned(),
             Self::Paths => "a list of paths".to_owned(),
             Self::Word(words) => alternatives(&words()),
             Self::Words(words) => format!("a list of {}", alternatives(&words())),

@@ -7,7 +7,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::manifest::hex;
-use super::{Contents, FORMAT, MANIFEST, MODEL, Manifest, OPTIMIZER};
+use super::{Contents, FORMAT, MANIFEST, Manifest, OPTIMIZER};
 use crate::safetensors::{Tensor, is_file_name, write_to};
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ pub(super) fn fill(
 ) -> Result<()> {
     let Contents { model, optimizer, extra } = contents;
     let mut checksums = BTreeMap::new();
-    tensors(sink, path, MODEL, model, &mut checksums)?;
+    tensors(sink, path, manifest.weights_file(), model, &mut checksums)?;
     tensors(sink, path, OPTIMIZER, optimizer, &mut checksums)?;
     for (name, bytes) in extra {
         let reserved = name == MANIFEST || checksums.contains_key(&name);

@@ -19,6 +19,7 @@ fn manifest(step: u64) -> Manifest {
         schedule: json!({"kind": "cosine", "lr": 6e-4}),
         settings: json!({"train": {"lr": 0.000_3, "weight_decay": 0.1 + 0.2}}),
         model: json!({"family": "gpt2", "layers": 2}),
+        base: None,
         checksums: BTreeMap::new(),
     }
 }

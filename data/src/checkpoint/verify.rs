@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::archive::Archive;
 use super::manifest::hex;
-use super::{Checkpoint, MANIFEST, MODEL, Manifest, OPTIMIZER, text_file};
+use super::{Checkpoint, MANIFEST, Manifest, OPTIMIZER, text_file};
 use crate::bytes::Bytes;
 use crate::safetensors::{SafeTensors, is_file_name};
 use crate::{Error, Result};
@@ -71,7 +71,8 @@ impl Checkpoint {
         let manifest_path = path.join(MANIFEST);
         let manifest = Manifest::from_text(&manifest_path, &files.open(path, MANIFEST)?)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();
-        let model = verify_tensors(path, &files, MODEL, &manifest, &mut unseen)?;
+        let file = manifest.weights_file();
+        let model = verify_tensors(path, &files, file, &manifest, &mut unseen)?;
         let optimizer = verify_tensors(path, &files, OPTIMIZER, &manifest, &mut unseen)?;
         for name in unseen {
             if !is_file_name(name) {
