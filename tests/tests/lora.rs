@@ -11,8 +11,8 @@ use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Class, DType, Graph, Op, Phase, Tensor, Type, Wanted, grad};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    BuildOptions, Inputs, Lora, Model, ModelConfig, Optimizer, Planned, Precision, StateBits,
-    Trainer, TrainerConfig, initial_values, preset,
+    BuildOptions, Inputs, Lora, Model, ModelConfig, Planned, Precision, Trainer, TrainerConfig,
+    initial_values, preset,
 };
 
 fn lora(targets: &[&str]) -> Lora {
@@ -27,20 +27,13 @@ fn small(family: &str) -> ModelConfig {
 
 fn config(model: ModelConfig, lora: Option<Lora>) -> TrainerConfig {
     TrainerConfig {
-        model,
-        precision: Precision::F32,
         batch: 8,
         micro_batch: 8,
         time: 32,
         build: BuildOptions::default(),
-        optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
-        optimizer_bits: StateBits::B32,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 5,
-        decode: 0,
         lora,
+        ..TrainerConfig::new(model)
     }
 }
 

@@ -6,9 +6,8 @@ use conformance::conformance::block_on;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Class;
-use tightrope_core::plan::Options;
 use tightrope_nn::{
-    BuildOptions, Family, Optimizer, Planned, Precision, StateBits, Stored, Trainer, TrainerConfig,
+    BuildOptions, Family, Optimizer, Planned, StateBits, Stored, Trainer, TrainerConfig,
 };
 
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
@@ -21,20 +20,14 @@ fn config(optimizer: Optimizer, optimizer_bits: StateBits) -> TrainerConfig {
     (model.layers, model.channels, model.heads, model.kv_heads) = (2, 64, 4, 4);
     (model.hidden, model.context, model.vocab) = (256, 32, 50);
     TrainerConfig {
-        model,
-        precision: Precision::F32,
         batch: 8,
         micro_batch: 8,
         time: 32,
         build: BuildOptions::default(),
         optimizer,
         optimizer_bits,
-        weight_decay: 0.1,
-        clip: Some(1.0),
-        options: Options::default(),
         seed: 5,
-        decode: 0,
-        lora: None,
+        ..TrainerConfig::new(model)
     }
 }
 

@@ -7,6 +7,7 @@ use tightrope_core::graph::nearest;
 use tightrope_core::plan::{self, Options};
 use tightrope_data::{Checkpoint, Toy};
 use tightrope_nn::defaults::{self, Sizes};
+use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
     BuildOptions, Family, LearningRate, ModelConfig, Optimizer, Precision, Schedule, StateBits,
     TrainerConfig, preset,
@@ -309,11 +310,9 @@ impl Setup {
         let Self { batch, weight_decay, clip, seed, .. } = *self;
         let loss_chunk = self.loss_chunk.unwrap_or_else(|| defaults::loss_chunk(&self.model));
         TrainerConfig {
-            model: self.model.clone(),
             precision: self.precision,
             batch,
             micro_batch: self.micro_batch.unwrap_or(batch),
-            time: self.model.context,
             build: BuildOptions { loss_chunk, attention_chunk: 0 },
             optimizer: self.optimizer,
             optimizer_bits: self.optimizer_bits,
@@ -325,7 +324,7 @@ impl Setup {
             },
             seed,
             decode: self.model.context,
-            lora: None,
+            ..TrainerConfig::new(self.model.clone())
         }
     }
 
@@ -358,6 +357,9 @@ impl Setup {
     pub fn to_settings(&self) -> Value {
         let mut settings = self.to_json();
         settings["model"]["preset"] = Value::Null;
+        settings["lora"] = json!({
+            "rank": 0, "alpha": null, "targets": [ALL_LINEAR], "dropout": 0.0, "base_bits": null,
+        });
         let memory = &mut settings["memory"];
         memory["attention_chunk"] = AUTO.into();
         memory["offload"] = json!([]);
@@ -374,6 +376,13 @@ impl Setup {
     pub fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         let manifest = &checkpoint.manifest;
         let mut settings = manifest.settings.clone();
+        if manifest.base.is_some() {
+            return Err(Error::Setup(
+                "the checkpoint holds adapters, which the page doesn't train; continue it with \
+                 `tightrope train --resume`"
+                    .to_owned(),
+            ));
+        }
         let kind = match manifest.data.toy() {
             Some(toy) => Kind::Toy(toy),
             None if manifest.data.files.len() == 1 => Kind::Text,
@@ -390,6 +399,9 @@ impl Setup {
             if let Some(keys) = settings.get_mut(table).and_then(Value::as_object_mut) {
                 keys.remove(key);
             }
+        }
+        if let Some(tables) = settings.as_object_mut() {
+            tables.remove("lora");
         }
         if let Some(data) = settings.get_mut("data").and_then(Value::as_object_mut) {
             data.insert("kind".to_owned(), kind.name().into());

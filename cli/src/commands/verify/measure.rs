@@ -7,8 +7,8 @@ use tightrope_core::ops::Map;
 use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
-    BuildOptions, Exported, Inputs, Model, Parameter, Planned, Precision, StateBits, Trainer,
-    TrainerConfig, export, parameters, zero_gradient_rows,
+    BuildOptions, Exported, Inputs, Model, Parameter, Planned, Precision, Trainer, TrainerConfig,
+    export, parameters, zero_gradient_rows,
 };
 
 use super::case::Case;
@@ -174,21 +174,16 @@ async fn training_run(
     device: Box<dyn Backend>,
 ) -> anyhow::Result<Run> {
     let config = TrainerConfig {
-        model: case.config.clone(),
-        precision: Precision::F32,
         batch: case.batch * case.accumulation,
         micro_batch: case.batch,
         time: case.time,
         // The pass above takes the loss whole, so that both of its forms are held to the record.
         build: BuildOptions { loss_chunk: 16, ..BuildOptions::default() },
         optimizer: case.optimizer,
-        optimizer_bits: StateBits::B32,
         weight_decay: case.weight_decay,
         clip: case.clip,
-        options: Options::default(),
         seed: 0,
-        decode: 0,
-        lora: None,
+        ..TrainerConfig::new(case.config.clone())
     };
     let mut trainer = Trainer::new(Planned::new(&config, &*device)?, device)?;
     for (index, values) in initial.iter().enumerate() {
