@@ -22,8 +22,8 @@ impl From<Tensor> for Wanted {
 /// Appends, to the current program, the ops that compute the gradient of scalar `loss` with respect to
 /// each tensor of `wanted`, given the gradient `seed` of the loss itself. A tensor that the loss doesn't
 /// depend on gets what it is added to, or `None`. What only the gradient of another tensor needs isn't computed, and
-/// outputs that [`Rule::made_again`] speaks of are made again where the backward pass reads them. Contributions are added in the reverse order of their
-/// readers, always the same.
+/// outputs that [`Rule::made_again`] speaks of are made again where the backward pass reads them. Contributions are added
+/// in the reverse order of their readers, always the same.
 ///
 /// # Errors
 /// [`Error::NoGradient`] where the loss depends on a wanted tensor through an op without one.
@@ -42,6 +42,7 @@ pub fn grad(
             node.outputs.iter().filter(float).for_each(|t| needed[t.index()] = true);
         }
     }
+    let again: Vec<&Node> = nodes.iter().filter(|node| node.op.made_again()).collect();
     graph.set_phase(Phase::Backward);
     let mut gradients: Vec<Option<Tensor>> = vec![None; graph.tensors.len()];
     let mut in_place = vec![false; graph.tensors.len()];
@@ -60,7 +61,7 @@ pub fn grad(
         let run = |graph: &mut Graph| {
             let first = graph.node_count();
             let contributions = node.op.grad(graph, node, &outputs, &wants)?;
-            make_again(graph, &nodes, node, first)?;
+            make_again(graph, &again, node, first)?;
             Ok(contributions)
         };
         let contributions = match node.block {
@@ -97,12 +98,11 @@ pub fn grad(
     Ok(wanted.iter().map(|w| gradients[w.tensor.index()]).collect())
 }
 
-/// Puts, before the nodes from `first` on, copies of the nodes that made what they read of `node`'s inputs, where that
+/// Puts, before the nodes from `first` on, copies of those of `again` that made what they read of `node`'s inputs: what
 /// is made again in a backward pass.
-fn make_again(graph: &mut Graph, nodes: &[Node], node: &Node, first: usize) -> Result<()> {
+fn make_again(graph: &mut Graph, again: &[&Node], node: &Node, first: usize) -> Result<()> {
     for &input in &node.inputs {
-        let made = |other: &&Node| other.op.made_again() && other.outputs == [input];
-        let Some(producer) = nodes.iter().find(made) else { continue };
+        let Some(producer) = again.iter().find(|other| other.outputs == [input]) else { continue };
         let later = graph.nodes(first..graph.node_count());
         if !later.iter().any(|later| later.inputs.contains(&input)) {
             continue;

@@ -146,24 +146,20 @@ pub fn drop_between(program: &Program, recompute: &mut [bool]) {
         .filter(|node| node.outputs.iter().any(|tensor| recompute[tensor.index()]))
         .filter_map(|node| node.block)
         .collect();
-    let mut read: HashSet<Tensor> = program.results.iter().copied().collect();
-    let mut readers: HashMap<Tensor, Vec<Option<usize>>> = HashMap::new();
+    // What is read after the forward pass, or in it by another block than the one that made it.
+    let mut stays = vec![false; recompute.len()];
+    program.results.iter().for_each(|tensor| stays[tensor.index()] = true);
+    let mut block = vec![None; recompute.len()];
     for node in &program.nodes {
-        if node.phase == Phase::Forward {
-            node.inputs.iter().for_each(|&t| readers.entry(t).or_default().push(node.block));
-        } else {
-            read.extend(&node.inputs);
+        for tensor in &node.inputs {
+            let elsewhere = node.phase != Phase::Forward || block[tensor.index()] != node.block;
+            stays[tensor.index()] |= elsewhere;
         }
+        node.outputs.iter().for_each(|tensor| block[tensor.index()] = node.block);
     }
     for node in forward().filter(|node| node.op.overwrites().is_empty()) {
-        if !node.block.is_some_and(|block| touched.contains(&block)) {
-            continue;
-        }
-        let stays = |tensor: &Tensor| {
-            let leaves = |readers: &Vec<_>| readers.iter().any(|reader| *reader != node.block);
-            read.contains(tensor) || readers.get(tensor).is_some_and(leaves)
-        };
-        if !node.outputs.iter().any(stays) {
+        let within = node.block.is_some_and(|block| touched.contains(&block));
+        if within && !node.outputs.iter().any(|tensor| stays[tensor.index()]) {
             node.outputs.iter().for_each(|tensor| recompute[tensor.index()] = true);
         }
     }
@@ -190,7 +186,8 @@ pub fn rewrite(graph: &mut Graph, program: &Program, recompute: &[bool]) -> Prog
         }
         copies.nodes.push(node);
     }
-    Program { nodes: copies.nodes, ..program.clone() }
+    let Program { name, results, .. } = program;
+    Program { name: name.clone(), nodes: copies.nodes, results: results.clone() }
 }
 
 struct Copies<'a> {
