@@ -77,6 +77,7 @@ impl Command {
   tightrope train --config runs/a/run.toml --lr 1e-3 --set train.beta2=0.99
   tightrope train --resume runs/a
   tightrope train --resume from-the-browser.tar --out runs/b
+  tightrope train --plan runs/a/plan.json --config runs/a/run.toml --out runs/c
 
 For the browser, pack a checkpoint into one file:
   tar -cf run.tar -C runs/a/checkpoints/step-1000 .")]
@@ -389,7 +390,7 @@ mod tests {
             "--preset gpt2 --layers 2 --channels 64 --heads 4 --kv-heads 4 --hidden 256 \
              --context 128 --vocab 512 --family gpt2 --init m --batch 8 --micro-batch 4 \
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
-             --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --checkpoint every:2 \
+             --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --checkpoint every:2 \
              --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
              --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16",

@@ -173,6 +173,8 @@ impl Default for Lora {
 pub struct Memory {
     /// Bytes that the plan may use; unset is what the device has free.
     pub budget: Option<Bytes>,
+    /// Plan file whose choices are taken as they are.
+    pub plan: Option<PathBuf>,
     /// Which activations are kept for the backward pass.
     pub checkpoint: Checkpoint,
     /// Rows of logits that exist at once.
@@ -191,6 +193,7 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             budget: None,
+            plan: None,
             checkpoint: Checkpoint::Auto,
             loss_chunk: Chunk::Auto,
             attention_chunk: Chunk::Auto,

@@ -3,6 +3,7 @@
 //! Every command that trains, plans or measures goes through here, so that what `plan` predicts is what
 //! `train` does.
 
+pub mod plan_file;
 mod refusal;
 
 use std::path::Path;
@@ -300,6 +301,9 @@ pub fn planned_of(
     target: &dyn Backend,
 ) -> Result<Planned, Failure> {
     let budget = budget(settings).unwrap_or(u64::MAX);
+    if let Some(file) = &settings.memory.plan {
+        return plan_file::planned(file, settings, &config, budget, target);
+    }
     let mut smallest = u64::MAX;
     for config in allowed(settings, &config) {
         let (found, least) = fit(settings, &config, budget, target)?;

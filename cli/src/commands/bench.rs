@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::json;
 use tightrope_nn::{Estimate, Planned, Precision, Rates, Trainer};
 
-use super::plan::choices;
 use crate::args::Bench;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
 use crate::rates::Store;
 use crate::settings::Settings;
+use crate::setup::plan_file::Choices;
 use crate::{devices, output, setup};
 use peak::Peaks;
 use profile::{Row, profile};
@@ -80,7 +80,7 @@ struct Step {
     model_gflop_s: f64,
     predicted_step_s: f64,
     peak_bytes: u64,
-    choices: serde_json::Value,
+    choices: Choices,
 }
 
 impl Step {
@@ -129,7 +129,7 @@ impl Step {
             model_gflop_s: model_flops / 1e9,
             predicted_step_s: estimate.step_s,
             peak_bytes: trainer.allocated_bytes(),
-            choices: choices(&config),
+            choices: Choices::of(&config),
         })
     }
 }

@@ -19,6 +19,7 @@ use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::{human_bytes, human_count};
 use crate::rates::{Known, Store};
+use crate::setup::plan_file::{Choices, MadeFor};
 use crate::{devices, output, setup};
 use chart::{Point, draw};
 use sweep::Sweep;
@@ -240,7 +241,8 @@ impl<'a> Summary<'a> {
             "gap_bytes": self.gaps(),
             "lower_bound_bytes": report.lower_bound_bytes,
             "budget_bytes": self.budget,
-            "choices": choices(config),
+            "made_for": MadeFor::of(config, &self.device),
+            "choices": Choices::of(config),
             "predicted_step_s": estimate.step_s,
             "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
             "step_bound_s": self.planned.bound_s,
@@ -347,21 +349,6 @@ fn grouped(alive: &[Alive]) -> Vec<Group> {
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     groups
-}
-
-/// What was chosen, by the settings or by the planner.
-pub fn choices(config: &TrainerConfig) -> Value {
-    json!({
-        "batch": config.batch,
-        "micro_batch": config.micro_batch,
-        "accumulation": config.accumulation(),
-        "checkpoint": config.options.checkpoint.to_string(),
-        "loss_chunk": config.build.loss_chunk,
-        "attention_chunk": config.build.attention_chunk,
-        "precision": config.precision,
-        "optimizer_bits": config.optimizer_bits,
-        "lora": config.lora,
-    })
 }
 
 fn choices_text(config: &TrainerConfig) -> String {

@@ -13,7 +13,7 @@ use tightrope_data::checkpoint;
 use tightrope_nn::{Estimate, ModelConfig, Planned, Precision, Recovering, TrainerConfig};
 
 use super::plan::copied_text;
-use crate::args::Train;
+use crate::args::{SettingArgs, Train};
 use crate::devices::{Devices, can_be_lost};
 use crate::error::{Failure, Help as _};
 use crate::metrics::MetricsFile;
@@ -29,8 +29,12 @@ use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
 use crate::settings::{self, MicroBatch, Settings};
 use crate::setup;
+use crate::setup::plan_file::{Choices, MadeFor, PlanFile};
 use crate::signals::Interrupt;
 use crate::tensorboard::EventWriter;
+
+/// The file of a run with its plan.
+const PLAN: &str = "plan.json";
 
 /// Trains, then prints the held-out loss and a sample; with `--json`, one object at the end.
 ///
@@ -80,7 +84,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let predicted = planned.plan.peak_bytes();
     let table = table(&settings, &model, &data, &planned, &*device);
     let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));
-    let plan = plan_json(&settings, &planned)?;
+    let plan = plan_json(&settings, &planned, &device.name())?;
     let origin = Origin::new(&settings, start, &data, open);
     let copies = can_be_lost(&*device);
     let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
@@ -96,7 +100,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     settings
         .write(&dir.join(RUN_SETTINGS))
         .help("free some space, or give --out a directory that can be written")?;
-    directory::write(&dir.join("plan.json"), format!("{plan:#}\n").as_bytes())?;
+    directory::write(&dir.join(PLAN), format!("{plan:#}\n").as_bytes())?;
     let steps = steps_of(&settings);
     let metrics = match done.steps {
         0 => MetricsFile::create(&dir)?,
@@ -197,7 +201,7 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
         settings = setup::filled(&settings, &model)?;
         let tokenizer = corpus::tokenizer(&settings, model.vocab)?;
         let data = Data::open(&settings, tokenizer, model.vocab, Vec::new())?;
-        let (device, planned) = plan_of(&mut settings, &model, open)?;
+        let (device, planned) = plan_of(&mut settings, &model, None, open)?;
         let notes = match &start {
             Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
@@ -249,7 +253,11 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
     {
         state::check_continues(checkpoint, &settings, &data)?;
     }
-    let (device, planned) = plan_of(&mut settings, &model, open)?;
+    let before = SettingArgs::default().load(Some(&dir.join(RUN_SETTINGS)))?;
+    let unchanged =
+        before.memory == settings.memory && before.train.micro_batch == settings.train.micro_batch;
+    let own = if unchanged { PlanFile::read(&dir.join(PLAN)).ok() } else { None };
+    let (device, planned) = plan_of(&mut settings, &model, own.as_ref(), open)?;
     Ok(Prepared { resumed: Some(dir), settings, model, data, planned, device, start, notes })
 }
 
@@ -268,7 +276,7 @@ fn prepare_checkpoint(args: &Train, path: &Path, open: Open<'_>) -> Result<Prepa
     if let Some(checkpoint) = &source.checkpoint {
         state::check_continues(checkpoint, &settings, &data)?;
     }
-    let (device, planned) = plan_of(&mut settings, &model, open)?;
+    let (device, planned) = plan_of(&mut settings, &model, None, open)?;
     let start = Start::Checkpoint(Box::new(source));
     Ok(Prepared { resumed: None, settings, model, data, planned, device, start, notes: Vec::new() })
 }
@@ -290,15 +298,23 @@ fn begin(settings: &mut Settings, start: &Start) -> Result<PathBuf, Failure> {
 }
 
 /// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
-/// makes the same ones, whatever memory is free then.
+/// makes the same ones, whatever memory is free then. Those of its `own` plan are taken where they are of this step.
 fn plan_of(
     settings: &mut Settings,
     model: &ModelConfig,
+    own: Option<&PlanFile>,
     open: Open<'_>,
 ) -> Result<(Box<dyn Backend>, Planned), Failure> {
     let config = setup::trainer_config_of(settings, model.clone())?;
     let device = open(settings)?;
-    let planned = setup::planned_of(settings, config, &*device)?;
+    let again = own.and_then(|own| own.made(settings, &config, &*device).ok()?.ok());
+    let budget = setup::budget(settings).unwrap_or(u64::MAX);
+    let planned = match again.filter(|planned| planned.plan.peak_bytes() <= budget) {
+        Some(planned) => planned,
+        None => setup::planned_of(settings, config, &*device)?,
+    };
+    // The run's own plan.json says the same.
+    settings.memory.plan = None;
     let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
     settings.memory.optimizer_bits = *optimizer_bits;
@@ -321,12 +337,13 @@ fn plan_of(
 }
 
 /// The plan's report, and the choices that made it.
-fn plan_json(settings: &Settings, planned: &Planned) -> Result<Value, Failure> {
+fn plan_json(settings: &Settings, planned: &Planned, device: &str) -> Result<Value, Failure> {
     let config = planned.config();
     let mut value = serde_json::to_value(planned.plan.report())
         .map_err(|error| Failure::from(anyhow!(error).context("the plan doesn't fit JSON")))?;
     value["budget_bytes"] = json!(settings.memory.budget.map(|bytes| bytes.0));
-    value["choices"] = super::plan::choices(config);
+    value["made_for"] = json!(MadeFor::of(config, device));
+    value["choices"] = json!(Choices::of(config));
     Ok(value)
 }
 

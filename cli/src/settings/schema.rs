@@ -91,7 +91,7 @@ const DERIVED_SIZE: &str = "the preset's or that of init";
 
 /// Every setting, in the order of the tables and keys in a settings file.
 #[rustfmt::skip]
-pub static KEYS: [Key; 49] = [
+pub static KEYS: [Key; 50] = [
     key("model.preset", Kind::Text, Some("preset"), "NAME", "Known model that gives every size left unset", "a small GPT"),
     key("model.family", Kind::Word(words::<Family>), Some("family"), "FAMILY", "Architecture", DERIVED_SIZE),
     key("model.layers", SIZE, Some("layers"), "N", "Transformer blocks", DERIVED_SIZE),
@@ -127,6 +127,7 @@ pub static KEYS: [Key; 49] = [
     key("lora.base_bits", Kind::OneOf(&[8]), None, "BITS", "Bits per weight of frozen layers: 8", "those of the precision"),
 
     key("memory.budget", own::<Bytes>(), Some("memory"), "BYTES", "Memory that the plan may use, such as 2GiB", "what the device has free"),
+    key("memory.plan", Kind::Path, Some("plan"), "FILE", "Plan to use as it is, such as a run's plan.json", "the fastest that fits"),
     key("memory.checkpoint", own::<Checkpoint>(), Some("checkpoint"), "WHAT", "Activations kept: auto, none (all are), block, every:N, sqrt, or a list of tensors", ""),
     key("memory.loss_chunk", own::<Chunk>(), Some("loss-chunk"), "ROWS", "Rows of logits at once: a number, auto or none", ""),
     key("memory.attention_chunk", own::<Chunk>(), Some("attention-chunk"), "ROWS", "Rows of attention scores at once: a number, auto or none", ""),

@@ -3,6 +3,7 @@
 mod archives;
 mod lora;
 mod models;
+mod plan_files;
 mod refusals;
 mod runs;
 

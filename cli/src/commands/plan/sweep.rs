@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tightrope_core::Backend;
 use tightrope_nn::{Estimate, Planned, Rates};
 
-use super::choices;
 use crate::error::Failure;
 use crate::progress::human_bytes;
 use crate::settings::Settings;
 use crate::setup;
+use crate::setup::plan_file::Choices;
 
 /// Budgets tried between the smallest plan and the fastest.
 const BUDGETS: u64 = 16;
@@ -89,7 +89,7 @@ impl Sweep {
                 "predicted_step_s": estimate.step_s,
                 "step_bound_s": planned.bound_s,
                 "recomputed_share": estimate.recomputed(),
-                "choices": choices(planned.config()),
+                "choices": Choices::of(planned.config()),
             })
         };
         json!({ "plans": self.points.iter().map(of).collect::<Vec<_>>(), "sweep_s": self.seconds })
