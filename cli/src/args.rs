@@ -89,6 +89,13 @@ pub struct Train {
     /// alone, also as an archive (.tar), goes on as a new run
     #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = ValueHint::AnyPath)]
     pub resume: Option<Option<PathBuf>>,
+    /// Time every op of the step before the run, and write the times beside the predicted ones into the run
+    /// directory (profile.json)
+    #[arg(long)]
+    pub profile: bool,
+    /// Also write the step as a trace for ui.perfetto.dev, predicted and measured; measures as --profile does
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -98,7 +105,9 @@ pub struct Train {
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   tightrope plan --preset gpt2 --batch 64
-  tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json")]
+  tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json
+  tightrope plan --preset gpt2 --batch 4 --memory 3GiB --html plan.html
+  tightrope plan --config runs/a/run.toml --plan runs/a/plan.json --measured runs/a --html a.html")]
 pub struct Plan {
     /// Settings.
     #[command(flatten)]
@@ -106,6 +115,15 @@ pub struct Plan {
     /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
     #[arg(long)]
     pub sweep: bool,
+    /// Also write the plan as an interactive page, which needs no network
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sweep")]
+    pub html: Option<PathBuf>,
+    /// Also write the predicted step as a trace for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sweep")]
+    pub perfetto: Option<PathBuf>,
+    /// Show beside it what a run of this plan measured with `train --profile`
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::AnyPath, conflicts_with = "sweep")]
+    pub measured: Option<PathBuf>,
     /// Print the plan as one JSON object on stdout
     #[arg(long)]
     pub json: bool,

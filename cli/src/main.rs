@@ -6,6 +6,7 @@ mod devices;
 mod error;
 mod metrics;
 mod output;
+mod profile;
 mod progress;
 mod rates;
 mod run;

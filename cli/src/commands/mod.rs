@@ -5,7 +5,7 @@ mod completions;
 pub mod doctor;
 mod eval;
 mod generate;
-mod plan;
+pub mod plan;
 mod train;
 mod verify;
 

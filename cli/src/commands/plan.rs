@@ -1,47 +1,48 @@
 //! `tightrope plan`: what training would take, from the plan alone. Nothing runs, and no tensor is
 //! allocated.
 
+mod alive;
 mod chart;
+mod layers;
+mod page;
+pub mod step;
+mod summary;
 mod sweep;
+mod trace;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use serde::Serialize;
-use serde_json::{Value, json};
-use tightrope_core::plan::{Alive, Report, Resident};
-use tightrope_core::{Backend, Class, Life, Phase};
-use tightrope_nn::{Estimate, ModelConfig, Planned, TrainerConfig};
-
 use crate::args::Plan;
-use crate::devices::can_be_lost;
-use crate::error::Failure;
-use crate::progress::{human_bytes, human_count};
-use crate::rates::{Known, Store};
-use crate::setup::plan_file::{Choices, MadeFor};
+use crate::error::{Failure, Help as _};
+use crate::profile::Profile;
+use crate::rates::Store;
 use crate::{devices, output, setup};
-use chart::{Point, draw};
+use anyhow::Context as _;
+use step::ShownProgram;
+use summary::Summary;
+pub use summary::copied_text;
 use sweep::Sweep;
 
-/// Groups of tensors listed.
-const LISTED: usize = 12;
-/// Rows of the chart.
-const ROWS: usize = 12;
 /// Columns where stdout is no terminal, and at most.
 const WIDTHS: (usize, usize) = (80, 160);
 
 /// Plans the training step and prints what it would take.
 ///
 /// # Errors
-/// Wrong settings, and a step that doesn't fit the memory.
+/// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
+    let profile = args.measured.as_deref().map(Profile::read).transpose()?;
     let device = devices::device(&settings)?;
-    if args.sweep {
-        let (threads, precision) = (setup::threads(&settings), setup::precision(&settings));
+    let (threads, precision) = (setup::threads(&settings), setup::precision(&settings));
+    let swept = || {
         let rates = Store::of_user().known(&*device, precision, threads).rates;
-        let sweep = Sweep::new(&settings, &*device, &rates)?;
+        Sweep::new(&settings, &*device, &rates)
+    };
+    if args.sweep {
+        let sweep = swept()?;
         return if args.json {
             output::print_json(&sweep.json())
         } else {
@@ -51,339 +52,45 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     let planned = setup::planned(&settings, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
-    let threads = setup::threads(&settings);
+    if let Some(profile) = &profile {
+        profile.check(&planned.plan)?;
+    }
     let known = Store::of_user().known(&*device, planned.config().precision, threads);
     let summary = Summary::new(&planned, &*device, known, setup::budget(&settings), plan_s);
+    let programs = step::programs(&planned.plan, planned.config().accumulation(), &known.rates);
+    if let Some(file) = &args.perfetto {
+        write_trace(file, &programs, profile.as_ref())?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &page::page(&summary, &programs, &swept()?, profile.as_ref()))?;
+    }
     if args.json {
         return output::print_json(&summary.json());
     }
     let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
-    output::print(&summary.text(width.min(WIDTHS.1)))
+    let mut text = summary.text(width.min(WIDTHS.1));
+    if let Some(profile) = &profile {
+        text += &format!("\nmeasured on {}\n{}", profile.device, profile.text());
+    }
+    output::print(&text)
 }
 
-/// Everything that is said of a plan.
-struct Summary<'a> {
-    planned: &'a Planned,
-    report: Report,
-    device: String,
-    /// Bytes of the host's memory for a copy of what steps change, where the device can go away.
-    copied_bytes: Option<u64>,
-    known: Known,
-    budget: Option<u64>,
-    estimate: Estimate,
-    plan_s: f64,
+/// Writes the trace of a step, measured beside predicted.
+///
+/// # Errors
+/// When the file can't be written.
+pub fn write_trace(
+    file: &Path,
+    programs: &[ShownProgram],
+    profile: Option<&Profile>,
+) -> Result<(), Failure> {
+    write(file, &trace::trace(programs, profile).to_string())
 }
 
-impl<'a> Summary<'a> {
-    fn new(
-        planned: &'a Planned,
-        device: &dyn Backend,
-        known: Known,
-        budget: Option<u64>,
-        plan_s: f64,
-    ) -> Self {
-        let copied_bytes = can_be_lost(device).then(|| planned.snapshot_bytes());
-        let device = device.name();
-        let accumulation = planned.config().accumulation();
-        let estimate = Estimate::new(&planned.plan, accumulation, &known.rates);
-        let report = planned.plan.report();
-        Self { planned, report, device, copied_bytes, known, budget, estimate, plan_s }
-    }
-
-    fn config(&self) -> &TrainerConfig {
-        self.planned.config()
-    }
-
-    fn tokens(&self) -> usize {
-        self.config().batch * self.config().time
-    }
-
-    /// Indices of the programs of an optimizer step, in the order they run.
-    fn training(&self) -> impl Iterator<Item = usize> {
-        let programs = self.planned.plan.graph.programs.iter().enumerate();
-        let training = |name: &str| matches!(name, "train" | "micro" | "update");
-        programs.filter(move |(_, program)| training(&program.name)).map(|(index, _)| index)
-    }
-
-    /// Estimated time, live bytes and phase of every op of an optimizer step, with one micro-step for
-    /// all.
-    fn timeline(&self) -> Vec<Point> {
-        let plan = &self.planned.plan;
-        self.training()
-            .flat_map(|index| {
-                let nodes = &plan.graph.programs[index].nodes;
-                nodes.iter().zip(&plan.programs[index].timeline).map(|(node, &live)| Point {
-                    seconds: self.known.rates.seconds(&plan.graph, node),
-                    live,
-                    label: match node.phase {
-                        Phase::Forward => "forward",
-                        Phase::Backward | Phase::Recompute => "backward",
-                        Phase::Update => "update",
-                    },
-                })
-            })
-            .collect()
-    }
-
-    fn text(&self, width: usize) -> String {
-        let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
-        let model = &config.model;
-        let ModelConfig { layers, channels, heads, vocab, .. } = *model;
-        let mut text = String::new();
-        let mut line = |name: &str, value: String| {
-            // Writing to a String can't fail.
-            let _ = writeln!(text, "{name:<11}{value}");
-        };
-        line(
-            "model",
-            format!(
-                "{}: {layers} layers of {channels} channels, {heads} heads, vocabulary {vocab}; {} \
-                 parameters",
-                model.family.name(),
-                human_count(model.parameters() as f64)
-            ),
-        );
-        line("device", format!("{}, {}", self.device, config.precision.dtype()));
-        line(
-            "step",
-            format!(
-                "{} tokens: {} sequences of {}",
-                human_count(self.tokens() as f64),
-                config.batch,
-                config.time
-            ),
-        );
-        line(
-            "peak",
-            format!(
-                "{}, in `{}` at {}",
-                exact(report.peak_bytes),
-                report.peak_program,
-                report.peak_op
-            ),
-        );
-        line(
-            "bound",
-            format!(
-                "{}: no order of offsets takes less; {:.2}% above it",
-                human_bytes(report.lower_bound_bytes),
-                100.0 * self.gap()
-            ),
-        );
-        if let Some(budget) = self.budget {
-            let spare = human_bytes(budget.saturating_sub(report.peak_bytes));
-            line("budget", format!("{}, {spare} to spare", human_bytes(budget)));
-        }
-        if let Some(bytes) = self.copied_bytes {
-            line("host", copied_text(bytes));
-        }
-        line("choices", choices_text(config));
-        line(
-            "estimate",
-            format!(
-                "{:.3} s a step, {} tokens/s, {:.0}% of it recomputation ({})",
-                estimate.step_s,
-                human_count(self.tokens() as f64 / estimate.step_s),
-                100.0 * estimate.recomputed(),
-                self.known.source()
-            ),
-        );
-        if let Some(bound) = self.planned.bound_s {
-            line(
-                "fastest",
-                format!(
-                    "{bound:.3} s: no choice of activations fits in less; {:.2}% above it",
-                    100.0 * (estimate.step_s / bound - 1.0)
-                ),
-            );
-        }
-        line("planned", format!("{} ops in {:.3} s", report.steps, self.plan_s));
-        text += "\nat the peak\n";
-        for class in Class::ALL {
-            // Frozen weights have a line where there are any.
-            let Some(&bytes) = report.by_class.get(class.name()) else { continue };
-            text += &share(class.name(), bytes, report.peak_bytes);
-        }
-        text += &share("gaps", self.gaps(), report.peak_bytes);
-        let groups = grouped(&report.alive);
-        let _ = writeln!(text, "\nlargest of {} tensors alive there", report.alive.len());
-        for Group { name, ty, class, count, bytes } in groups.iter().take(LISTED) {
-            let count = if *count > 1 { format!("{count} × ") } else { String::new() };
-            let _ = writeln!(text, "  {:>9}  {class:<10} {count}{name} {ty}", human_bytes(*bytes));
-        }
-        if let Some(rest) = groups.get(LISTED..).filter(|rest| !rest.is_empty()) {
-            let (bytes, count) =
-                rest.iter().fold((0, 0), |(b, c), group| (b + group.bytes, c + group.count));
-            let _ = writeln!(text, "  {:>9}  {:<10} {count} more", human_bytes(bytes), "");
-        }
-        let micro = if config.accumulation() > 1 { ", one micro-step for all" } else { "" };
-        let _ = writeln!(text, "\nlive bytes in estimated time{micro}; ▒ is kept between steps");
-        text += &draw(&self.timeline(), self.planned.plan.persistent_bytes, width, ROWS);
-        text
-    }
-
-    /// How far the arena is above its lower bound.
-    fn gap(&self) -> f64 {
-        let bound = self.report.lower_bound_bytes.max(1) as f64;
-        self.report.peak_bytes as f64 / bound - 1.0
-    }
-
-    /// Bytes of the arena that no tensor has at the peak: alignment and holes.
-    fn gaps(&self) -> u64 {
-        self.report.peak_bytes.saturating_sub(self.report.by_class.values().sum())
-    }
-
-    fn json(&self) -> Value {
-        let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
-        json!({
-            "peak_bytes": report.peak_bytes,
-            "by_class": report.by_class,
-            "gap_bytes": self.gaps(),
-            "lower_bound_bytes": report.lower_bound_bytes,
-            "budget_bytes": self.budget,
-            "made_for": MadeFor::of(config, &self.device),
-            "choices": Choices::of(config),
-            "predicted_step_s": estimate.step_s,
-            "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
-            "step_bound_s": self.planned.bound_s,
-            "rates": if self.known.measured { "measured" } else { "default" },
-            "host_copy_bytes": self.copied_bytes.unwrap_or(0),
-            "recomputed_share": estimate.recomputed(),
-            "flops_per_step": estimate.flops,
-            "tokens_per_step": self.tokens(),
-            "parameters": config.model.parameters(),
-            "plan_s": self.plan_s,
-            "steps": report.steps,
-            "recomputed_steps": report.recomputed,
-            "device": self.device,
-            "persistent_bytes": self.planned.plan.persistent_bytes,
-            "peak": {
-                "program": report.peak_program,
-                "step": report.peak_step,
-                "op": report.peak_op,
-                "alive": report.alive,
-                "groups": grouped(&report.alive),
-            },
-            "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
-            "persistent": self.persistent(),
-        })
-    }
-
-    /// A program as a map of offset and time.
-    fn program(&self, index: usize) -> Value {
-        let plan = &self.planned.plan;
-        let (program, planned) = (&plan.graph.programs[index], &plan.programs[index]);
-        let phases: Vec<Phase> = program.nodes.iter().map(|node| node.phase).collect();
-        let arena: Vec<Value> = planned.residents.iter().map(|it| self.resident(it)).collect();
-        json!({ "name": program.name, "phases": phases, "live": planned.timeline, "arena": arena })
-    }
-
-    fn resident(&self, resident: &Resident) -> Value {
-        let Resident { tensors, offset, bytes, birth, death } = resident;
-        let graph = &self.planned.plan.graph;
-        let first = tensors.first().map(|&(tensor, _)| graph.info(tensor));
-        json!({
-            "name": first.map_or("scratch", |info| info.name.as_str()),
-            "class": first.map_or(Class::Workspace, |info| info.class),
-            "offset": offset,
-            "bytes": bytes,
-            "birth": birth,
-            "death": death,
-        })
-    }
-
-    /// Tensors that are kept between steps.
-    fn persistent(&self) -> Vec<Value> {
-        let plan = &self.planned.plan;
-        let kept = |&(_, info): &(usize, &tightrope_core::TensorInfo)| {
-            info.life == Life::Persistent && info.replaces.is_none()
-        };
-        let tensors = plan.graph.tensors.iter().enumerate().filter(kept);
-        tensors
-            .map(|(index, info)| {
-                json!({
-                    "name": info.name,
-                    "class": info.class,
-                    "offset": plan.offsets[index],
-                    "bytes": info.ty.bytes(),
-                })
-            })
-            .collect()
-    }
-}
-
-/// Tensors of one type that are the same of every block.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Group {
-    /// With `*` for the number of the block, where there are several.
-    name: String,
-    #[serde(rename = "type")]
-    ty: String,
-    class: &'static str,
-    count: usize,
-    /// Of all together.
-    bytes: u64,
-}
-
-/// The tensors by what they are in their block, those that take the most first.
-fn grouped(alive: &[Alive]) -> Vec<Group> {
-    let mut groups: BTreeMap<(String, &str, &str), Group> = BTreeMap::new();
-    for Alive { name, ty, class, bytes } in alive {
-        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
-        let words: Vec<&str> =
-            name.split('.').map(|word| if is_number(word) { "*" } else { word }).collect();
-        let pattern = words.join(".");
-        let group = groups.entry((pattern.clone(), ty, class)).or_insert_with(|| Group {
-            name: name.clone(),
-            ty: ty.clone(),
-            class,
-            count: 0,
-            bytes: 0,
-        });
-        if group.count == 1 {
-            group.name = pattern;
-        }
-        group.count += 1;
-        group.bytes += bytes;
-    }
-    let mut groups: Vec<Group> = groups.into_values().collect();
-    groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
-    groups
-}
-
-fn choices_text(config: &TrainerConfig) -> String {
-    let rows = |chunk: usize, zero: &str| match chunk {
-        0 => zero.to_owned(),
-        rows if rows >= config.micro_batch * config.time => "none".to_owned(),
-        rows => format!("{rows} rows"),
-    };
-    format!(
-        "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}, optimizer state in {} bits",
-        config.micro_batch,
-        config.accumulation(),
-        config.options.checkpoint,
-        rows(config.build.loss_chunk, "none"),
-        rows(config.build.attention_chunk, "the device's"),
-        u32::from(config.optimizer_bits),
-    )
-}
-
-/// What the host keeps of a device that can go away.
-pub fn copied_text(bytes: u64) -> String {
-    format!("{} for a copy of weights and states, should the device go away", human_bytes(bytes))
-}
-
-fn exact(bytes: u64) -> String {
-    format!("{} ({bytes} bytes)", human_bytes(bytes))
-}
-
-/// A class with its bytes, its share, and a bar of it.
-fn share(name: &str, bytes: u64, of: u64) -> String {
-    const BAR: f64 = 40.0;
-    let part = bytes as f64 / of.max(1) as f64;
-    let bar = "█".repeat((BAR * part).round() as usize);
-    let line = format!("  {name:<11}{:>9} {:5.1}%  {bar}", human_bytes(bytes), 100.0 * part);
-    format!("{}\n", line.trim_end())
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text)
+        .with_context(|| format!("can't write `{}`", file.display()))
+        .help("name a file in a folder that can be written")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `tightrope train`: a run from its settings to its last checkpoint.
 
+mod profiling;
+
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,10 +30,11 @@ use crate::run::state::{self, Saved};
 use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
 use crate::settings::{self, MicroBatch, Settings};
-use crate::setup;
 use crate::setup::plan_file::{Choices, MadeFor, PlanFile};
 use crate::signals::Interrupt;
 use crate::tensorboard::EventWriter;
+use crate::{profile, setup};
+use profiling::Profiling;
 
 /// The file of a run with its plan.
 const PLAN: &str = "plan.json";
@@ -85,6 +88,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let table = table(&settings, &model, &data, &planned, &*device);
     let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));
     let plan = plan_json(&settings, &planned, &device.name())?;
+    let mut profiling = Profiling::asked(args, &planned, &known.rates, &mut *device)?;
     let origin = Origin::new(&settings, start, &data, open);
     let copies = can_be_lost(&*device);
     let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
@@ -101,6 +105,9 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         .write(&dir.join(RUN_SETTINGS))
         .help("free some space, or give --out a directory that can be written")?;
     directory::write(&dir.join(PLAN), format!("{plan:#}\n").as_bytes())?;
+    if let Some(profiling) = &mut profiling {
+        profiling.write(&dir, None)?;
+    }
     let steps = steps_of(&settings);
     let metrics = match done.steps {
         0 => MetricsFile::create(&dir)?,
@@ -145,6 +152,10 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "a step took {step_s:.4} s (median), and {predicted_step_s:.4} s were predicted"
         ));
     }
+    if let Some(profiling) = &mut profiling {
+        profiling.write(&dir, step_s)?;
+        outputs.progress.note(profiling.text().trim_end());
+    }
     outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
         let tokens = (config.batch * config.time) as f64;
@@ -164,6 +175,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "parameters": model.parameters(),
             "trained_parameters": trained(&config),
             "skipped_steps": summary.skipped,
+            "profile": profiling.map(|_| dir.join(profile::FILE)),
             "run": dir,
         });
         print(out, &format!("{object}\n"));

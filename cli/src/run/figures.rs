@@ -2,8 +2,17 @@
 
 /// Largest memory of this process so far, bytes: `VmHWM`, where the system tells it.
 pub fn resident_peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// Memory of this process now, bytes: `VmRSS`, where the system tells it.
+pub fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+fn status(key: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

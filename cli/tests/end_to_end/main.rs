@@ -4,6 +4,7 @@ mod archives;
 mod lora;
 mod models;
 mod plan_files;
+mod profiles;
 mod refusals;
 mod runs;
 

@@ -39,14 +39,14 @@ impl fmt::Display for Checkpoint {
     }
 }
 
-/// Names without the number of their block, each with how many blocks have it; an op's further outputs, whose
-/// names end in a number, go without saying.
+/// Names without the number of their block, each with how many blocks have it. Of an op with several outputs, whose
+/// names end in their numbers, the first stands for all.
 fn summary(names: &[String]) -> String {
     let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
     let mut kinds: Vec<(String, usize)> = vec![];
     for name in names {
         let words: Vec<&str> = name.split('.').collect();
-        if words.last().is_some_and(is_number) {
+        if words.last().is_some_and(|word| is_number(word) && *word != "0") {
             continue;
         }
         let kind = words.into_iter().filter(|word| !is_number(word)).collect::<Vec<_>>().join(".");

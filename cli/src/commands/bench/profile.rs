@@ -14,6 +14,7 @@ use tightrope_core::{
 use tightrope_nn::{ModelConfig, initial_values, parameters};
 
 use super::peak::Peaks;
+use crate::commands::plan::step::repeats;
 use crate::progress::human_count;
 
 /// Ops of one family and shape.
@@ -59,7 +60,7 @@ pub fn profile(
     let times = times(&plan, model, device, LEAST)?;
     let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
     for (index, times) in times {
-        let repeats = if plan.graph.programs[index].name == MICRO { accumulation } else { 1 };
+        let repeats = repeats(&plan.graph.programs[index].name, accumulation);
         for (step, times) in plan.programs[index].steps.iter().zip(&times) {
             let node = &plan.graph.programs[index].nodes[step.node];
             let key = (node.op.name(), describe(&plan.graph, node));
@@ -87,6 +88,20 @@ pub fn times(
     device: &mut dyn Backend,
     least: (Duration, usize),
 ) -> Result<Vec<Times>, SessionError> {
+    watched(plan, model, device, least, &mut |_, _| ())
+}
+
+/// As [`times`], and calls `watch` with the program and the step after every run of an op.
+///
+/// # Errors
+/// Those of the device.
+pub fn watched(
+    plan: &Arc<Plan>,
+    model: &ModelConfig,
+    device: &mut dyn Backend,
+    least: (Duration, usize),
+    watch: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Times>, SessionError> {
     device.prepare(Arc::clone(plan))?;
     fill(plan, model, device)?;
     // A device that works on its own is waited for after each op; what the wait itself takes doesn't count.
@@ -97,10 +112,9 @@ pub fn times(
     wait(device, Instant::now())?;
     let waits: Result<Vec<f64>, _> = (0..WAITS).map(|_| wait(device, Instant::now())).collect();
     let idle = fastest(&waits?);
-    let trains = |name: &str| matches!(name, "train" | MICRO | "update");
     let programs = plan.graph.programs.iter().enumerate();
     let mut times: Vec<Times> = programs
-        .filter(|(_, program)| trains(&program.name))
+        .filter(|(_, program)| repeats(&program.name, 1) > 0)
         .map(|(index, _)| (index, vec![vec![]; plan.programs[index].steps.len()]))
         .collect();
     let start = Instant::now();
@@ -111,15 +125,13 @@ pub fn times(
                 let start = Instant::now();
                 device.run(*index, step..step + 1)?;
                 times.push((wait(device, start)? - idle).max(0.0));
+                watch(*index, step);
             }
         }
         replays += 1;
     }
     Ok(times)
 }
-
-/// The program that runs once for each micro-batch.
-const MICRO: &str = "micro";
 
 /// What ops of one kind come to.
 #[derive(Clone, Copy, Debug, Default)]

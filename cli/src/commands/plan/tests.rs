@@ -1,10 +1,15 @@
 //! What is said of a plan agrees with the plan.
 
+use serde_json::json;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Checkpoint;
-use tightrope_nn::{BuildOptions, Precision, Rates, preset};
+use tightrope_core::{Backend as _, Class};
+use tightrope_nn::{BuildOptions, Estimate, Planned, Precision, Rates, TrainerConfig, preset};
 
+use super::alive::grouped;
+use super::summary::ROWS;
 use super::*;
+use crate::rates::Known;
 
 fn config() -> TrainerConfig {
     TrainerConfig {
@@ -132,5 +137,149 @@ fn blocks_are_listed_together_and_nothing_is_lost() {
         let gelu = groups.iter().find(|group| group.name == "h.*.mlp.gelu").unwrap();
         assert_eq!(gelu.count, 2);
         assert!(summary.text(80).contains("2 × h.*.mlp.gelu"));
+    });
+}
+
+/// A profile that says of every op what was predicted, twice.
+fn measured(summary: &Summary<'_>, programs: &[ShownProgram]) -> Profile {
+    let programs = programs.iter().map(|program| {
+        let ops = program.ops.iter().map(|op| {
+            json!({
+                "op": op.op, "name": op.name, "phase": op.phase,
+                "predicted_s": op.seconds, "measured_s": 2.0 * op.seconds,
+            })
+        });
+        json!({ "name": program.name, "repeats": program.repeats, "ops": ops.collect::<Vec<_>>() })
+    });
+    let profile = json!({
+        "device": "a <device>", "predicted_peak_bytes": summary.report.peak_bytes,
+        "allocated_bytes": summary.report.peak_bytes, "predicted_step_s": summary.estimate.step_s,
+        "step_s": 0.5, "replays": 3, "phases": [], "families": [],
+        "programs": programs.collect::<Vec<_>>(),
+    });
+    let profile: Profile = serde_json::from_value(profile).unwrap();
+    profile.check(&summary.planned.plan).unwrap();
+    profile
+}
+
+fn shown(summary: &Summary<'_>) -> Vec<ShownProgram> {
+    let config = summary.config();
+    step::programs(&summary.planned.plan, config.accumulation(), &summary.known.rates)
+}
+
+/// Sweeps a small step, of which `config` is not.
+fn swept() -> Sweep {
+    let mut settings = crate::settings::Settings::default();
+    settings.model.preset = Some("tiny".to_owned());
+    settings.train.batch = Some(2);
+    let device = Cpu::new(2).unwrap();
+    Sweep::new(&settings, &device, &Rates::of(&device.name(), Precision::F32, 2)).unwrap()
+}
+
+#[test]
+fn the_page_has_the_numbers_of_the_text() {
+    let parts = TrainerConfig { micro_batch: 4, ..config() };
+    summarised(&parts, |summary| {
+        let programs = shown(summary);
+        let (sweep, profile) = (swept(), measured(summary, &programs));
+        let page = page::page(summary, &programs, &sweep, Some(&profile));
+        for (name, value) in summary.facts() {
+            assert!(page.contains(name) && page.contains(&value.replace('<', "&lt;")), "{value}");
+        }
+        assert!(!page.contains("http") && !page.contains("{{"));
+        let (_, data) = page.split_once("id=\"data\">").unwrap();
+        let (data, _) = data.split_once("</script>").unwrap();
+        assert!(!data.contains('<'));
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let object = summary.json();
+        for key in ["peak_bytes", "lower_bound_bytes", "budget_bytes", "by_class", "gap_bytes"] {
+            assert_eq!(data[key], object[key], "{key}");
+        }
+        assert_eq!(data["step_s"], object["predicted_step_s"]);
+        assert_eq!(data["groups"], object["peak"]["groups"]);
+        assert_eq!(data["plans"], sweep.json()["plans"]);
+        assert_eq!(data["profile"]["device"], "a <device>");
+        for program in data["programs"].as_array().unwrap() {
+            let ops = program["ops"].as_array().unwrap();
+            let measured = program["measured_s"].as_array().unwrap();
+            assert_eq!(measured.len(), ops.len());
+            assert_eq!(measured[0].as_f64().unwrap(), 2.0 * ops[0]["seconds"].as_f64().unwrap());
+        }
+    });
+}
+
+#[test]
+fn every_tensor_of_the_map_has_its_place_and_its_readers() {
+    for micro_batch in [8, 4] {
+        let mut config = TrainerConfig { micro_batch, ..config() };
+        config.options.checkpoint = Checkpoint::Block;
+        summarised(&config, |summary| {
+            let plan = &summary.planned.plan;
+            for program in shown(summary) {
+                assert!(program.ops.iter().all(|op| op.live <= plan.lower_bound_bytes()));
+                for tensor in &program.tensors {
+                    assert!(tensor.birth <= tensor.death, "{tensor:?}");
+                    assert!(tensor.offset + tensor.bytes <= plan.arena_bytes, "{tensor:?}");
+                    // Its last reader may write over it.
+                    let within = |step: &usize| (tensor.birth..=tensor.death + 1).contains(step);
+                    assert!(tensor.read_by.iter().all(within), "{tensor:?}");
+                    assert!(tensor.read_by.is_sorted(), "{tensor:?}");
+                }
+                // Alive at once, never in the same place.
+                for step in 0..program.ops.len() {
+                    let alive = program.tensors.iter();
+                    let mut alive: Vec<_> =
+                        alive.filter(|it| it.birth <= step && step <= it.death).collect();
+                    alive.sort_by_key(|tensor| tensor.offset);
+                    for pair in alive.windows(2) {
+                        assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "{pair:?}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn layers_add_up_to_the_plan() {
+    summarised(&TrainerConfig { micro_batch: 4, ..config() }, |summary| {
+        let rows = layers::layers(&summary.planned.plan, &shown(summary));
+        let of = |row: &layers::Layer| row.blocks.map_or(1, |(first, last)| last - first + 1);
+        let object = summary.json();
+        let sum = |bytes: &dyn Fn(&layers::Layer) -> u64| -> u64 {
+            rows.iter().map(|row| of(row) as u64 * bytes(row)).sum()
+        };
+        assert_eq!(json!(sum(&|row| row.weight)), object["by_class"]["weight"]);
+        assert_eq!(json!(sum(&|row| row.gradient)), object["by_class"]["gradient"]);
+        let seconds: f64 = (rows.iter())
+            .map(|row| {
+                let all = row.forward_s + row.backward_s + row.recompute_s + row.update_s;
+                of(row) as f64 * all
+            })
+            .sum();
+        assert!((seconds / summary.estimate.step_s - 1.0).abs() < 1e-9, "{seconds}");
+        assert_eq!(rows.last().unwrap().blocks, None);
+        assert!(rows[0].blocks.is_some() && rows[0].weight > 0 && rows[0].kept > 0);
+    });
+}
+
+#[test]
+fn a_trace_lasts_as_long_as_the_step() {
+    summarised(&TrainerConfig { micro_batch: 4, ..config() }, |summary| {
+        let programs = shown(summary);
+        let trace = trace::trace(&programs, Some(&measured(summary, &programs)));
+        let events = trace["traceEvents"].as_array().unwrap();
+        for (pid, times) in [(1, 1.0), (2, 2.0)] {
+            let ops = events.iter().filter(|event| event["pid"] == pid && event["ph"] == "X");
+            let ops: Vec<_> = ops.filter(|event| event["tid"] != 0).collect();
+            let micro = programs[0].ops.len();
+            assert_eq!(ops.len(), 2 * micro + programs[1].ops.len());
+            let seconds: f64 = ops.iter().map(|op| op["dur"].as_f64().unwrap() / 1e6).sum();
+            let expected = times * summary.estimate.step_s;
+            assert!((seconds / expected - 1.0).abs() < 1e-9, "{seconds} {expected}");
+            let counters = events.iter().filter(|event| event["pid"] == pid && event["ph"] == "C");
+            let live = counters.map(|counter| counter["args"]["bytes"].as_u64().unwrap());
+            assert_eq!(live.max().unwrap(), summary.report.lower_bound_bytes);
+        }
     });
 }

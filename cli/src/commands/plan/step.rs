@@ -1,0 +1,205 @@
+//! A training step as data: what every op takes, and every tensor's place, life and readers.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+use tightrope_core::plan::{Plan, Resident};
+use tightrope_core::{Class, Graph, Life, Node, Phase, Rule as _, Tensor};
+use tightrope_nn::Rates;
+
+/// One op of a program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownOp {
+    /// Family.
+    pub op: &'static str,
+    /// Name of its first output.
+    pub name: String,
+    /// Part of the step.
+    pub phase: Phase,
+    /// Predicted seconds of one run.
+    pub seconds: f64,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes that it reads and writes.
+    pub bytes: u64,
+    /// Bytes in use meanwhile.
+    pub live: u64,
+}
+
+/// One tensor in the arena.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownTensor {
+    /// Name in the graph.
+    pub name: String,
+    /// Dtype and shape.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// What it's for.
+    pub class: Class,
+    /// Place in the arena.
+    pub offset: u64,
+    /// Bytes there.
+    pub bytes: u64,
+    /// The op that makes it; the first one, where it's kept between steps.
+    pub birth: usize,
+    /// The last op that it's needed for.
+    pub death: usize,
+    /// Ops that read it.
+    pub read_by: Vec<usize>,
+    /// Whether it's kept between steps.
+    pub kept: bool,
+    /// Whether the host reads it after the program.
+    pub result: bool,
+    /// Predicted seconds of making it once more; `None` for what can't be made again in the step.
+    pub again_s: Option<f64>,
+}
+
+/// A program with its tensors.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownProgram {
+    /// Name.
+    pub name: String,
+    /// Runs in an optimizer step.
+    pub repeats: usize,
+    /// Its ops, in order.
+    pub ops: Vec<ShownOp>,
+    /// Tensors that are kept between steps, then all others.
+    pub tensors: Vec<ShownTensor>,
+}
+
+/// Lower-case name of a phase.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Recompute => "recompute",
+        Phase::Update => "update",
+    }
+}
+
+/// How often a program runs in an optimizer step; 0 for those of evaluation and decoding.
+pub fn repeats(program: &str, accumulation: usize) -> usize {
+    match program {
+        "train" | "update" => 1,
+        "micro" => accumulation,
+        _ => 0,
+    }
+}
+
+/// The programs of an optimizer step, in order.
+pub fn programs(plan: &Plan, accumulation: usize, rates: &Rates) -> Vec<ShownProgram> {
+    let named = plan.graph.programs.iter().enumerate();
+    named
+        .filter_map(|(index, program)| {
+            let repeats = repeats(&program.name, accumulation);
+            (repeats > 0).then(|| ShownProgram {
+                name: program.name.clone(),
+                repeats,
+                ops: ops(plan, index, rates),
+                tensors: tensors(plan, index, rates),
+            })
+        })
+        .collect()
+}
+
+fn ops(plan: &Plan, program: usize, rates: &Rates) -> Vec<ShownOp> {
+    let graph = &plan.graph;
+    let nodes = graph.programs[program].nodes.iter();
+    nodes
+        .zip(&plan.programs[program].timeline)
+        .map(|(node, live)| {
+            let (inputs, outputs) = graph.types(node);
+            let cost = node.op.cost(&inputs, &outputs);
+            ShownOp {
+                op: node.op.name(),
+                name: name_of(graph, node),
+                phase: node.phase,
+                seconds: rates.seconds(graph, node),
+                flops: cost.flops,
+                bytes: cost.bytes,
+                live: live + plan.fixed_bytes,
+            }
+        })
+        .collect()
+}
+
+/// The name of an op's first output, which stands for the op.
+pub fn name_of(graph: &Graph, node: &Node) -> String {
+    node.outputs.first().map_or_else(String::new, |&tensor| graph.info(tensor).name.clone())
+}
+
+fn tensors(plan: &Plan, program: usize, rates: &Rates) -> Vec<ShownTensor> {
+    let graph = &plan.graph;
+    let nodes = &graph.programs[program].nodes;
+    let place = |tensor: &Tensor| graph.storage(*tensor).index();
+    let mut readers: Vec<Vec<usize>> = vec![vec![]; graph.tensors.len()];
+    for (step, node) in nodes.iter().enumerate() {
+        let mut read: Vec<usize> = node.inputs.iter().map(place).collect();
+        read.sort_unstable();
+        read.dedup();
+        read.into_iter().for_each(|index| readers[index].push(step));
+    }
+    let results: HashSet<usize> = graph.programs[program].results.iter().map(place).collect();
+    let last = nodes.len().saturating_sub(1);
+    let mut shown = vec![];
+    for (index, info) in graph.tensors.iter().enumerate() {
+        let kept = info.life == Life::Persistent && info.replaces.is_none();
+        let Some(offset) = plan.offsets[index].filter(|_| kept) else { continue };
+        shown.push(ShownTensor {
+            name: info.name.clone(),
+            ty: info.ty.to_string(),
+            class: info.class,
+            offset,
+            bytes: info.ty.bytes() as u64,
+            birth: 0,
+            death: last,
+            read_by: readers[index].clone(),
+            kept: true,
+            result: results.contains(&index),
+            again_s: None,
+        });
+    }
+    let again = |step: usize| {
+        let node = &nodes[step];
+        let forward = matches!(node.phase, Phase::Forward | Phase::Recompute);
+        // An op that works in place would do its work twice.
+        (forward && node.op.overwrites().is_empty()).then(|| rates.seconds(graph, node))
+    };
+    for resident in &plan.programs[program].residents {
+        let Resident { tensors, offset, bytes, birth, death } = resident;
+        if tensors.is_empty() {
+            shown.push(ShownTensor {
+                name: format!("scratch of {}", name_of(graph, &nodes[*birth])),
+                ty: format!("u8[{bytes}]"),
+                class: Class::Workspace,
+                offset: *offset,
+                bytes: *bytes,
+                birth: *birth,
+                death: *death,
+                read_by: vec![],
+                kept: false,
+                result: false,
+                again_s: None,
+            });
+        }
+        // Those that live in it one after the other.
+        for (turn, &(tensor, born)) in tensors.iter().enumerate() {
+            let info = graph.info(tensor);
+            let until = tensors.get(turn + 1).map_or(*death, |&(_, next)| next.saturating_sub(1));
+            shown.push(ShownTensor {
+                name: info.name.clone(),
+                ty: info.ty.to_string(),
+                class: info.class,
+                offset: *offset,
+                bytes: info.ty.bytes() as u64,
+                birth: born,
+                death: until.max(born),
+                read_by: readers[tensor.index()].clone(),
+                kept: false,
+                result: results.contains(&tensor.index()),
+                again_s: (info.class == Class::Activation).then(|| again(born)).flatten(),
+            });
+        }
+    }
+    shown
+}

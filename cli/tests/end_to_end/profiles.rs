@@ -1,0 +1,43 @@
+//! What runs measure of themselves, beside what was predicted.
+
+use super::*;
+
+#[test]
+fn a_profiled_run_is_shown_beside_its_plan() {
+    let dir = folder();
+    let dir = dir.path();
+    let words = format!(
+        "train --data text.txt {TINY} --micro-batch 2 --out a --profile --perfetto a.trace"
+    );
+    let output = ok(dir, &words);
+    let shown = stderr(&output) + &stdout(&output);
+    assert!(shown.contains("all, one by one") && shown.contains("a step of the run"), "{shown}");
+    let read = |path: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(dir.join(path)).unwrap()).unwrap()
+    };
+    let profile = read("a/profile.json");
+    assert_eq!(profile["allocated_bytes"], profile["predicted_peak_bytes"]);
+    assert!(profile["step_s"].as_f64().unwrap() > 0.0);
+    assert!(profile["phases"].as_array().unwrap().len() >= 3);
+    let trace = read("a.trace");
+    let processes = trace["traceEvents"].as_array().unwrap().iter();
+    let processes = processes.filter(|event| event["name"] == "process_name");
+    let names: Vec<_> = processes.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[1].starts_with("measured on cpu"), "{names:?}");
+    let again = "plan --config a/run.toml --plan a/plan.json --measured a";
+    let output = ok(dir, &format!("{again} --html a.html --perfetto b.trace"));
+    assert!(stdout(&output).contains("a step of the run"));
+    assert!(fs::read_to_string(dir.join("a.html")).unwrap().contains("\"measured_s\""));
+    assert_eq!(read("b.trace"), trace);
+    let (code, message) = refused(dir, &format!("plan {TINY} --layers 2 --measured a"));
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("the profile is of another plan"), "{message}");
+    let (code, message) = refused(dir, &format!("plan {TINY} --measured a.html"));
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("is no profile"), "{message}");
+    let (code, message) = refused(dir, &format!("plan {TINY} --html nowhere/a.html"));
+    assert_eq!(code, 1, "{message}");
+    let object = json(&ok(dir, &format!("train --data text.txt {TINY} --out b --profile --json")));
+    assert_eq!(object["profile"], "b/profile.json");
+}
