@@ -4,7 +4,7 @@
 //! `train` does.
 
 pub mod plan_file;
-mod refusal;
+pub mod refusal;
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! `tightrope plan`: what training would take, from the plan alone. Nothing runs, and no tensor is
 //! allocated.
 
+mod advice;
 mod alive;
 mod chart;
 mod layers;
@@ -19,6 +20,7 @@ use crate::error::{Failure, Help as _};
 use crate::profile::Profile;
 use crate::rates::Store;
 use crate::{devices, output, setup};
+use advice::{Advice, Subject};
 use anyhow::Context as _;
 use step::ShownProgram;
 use summary::Summary;
@@ -64,15 +66,22 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     if let Some(file) = &args.html {
         write(file, &page::page(&summary, &programs, &swept()?, profile.as_ref()))?;
     }
+    let budget = summary.budget;
+    let (planned, device, rates) = (&planned, &*device, &known.rates);
+    let subject = Subject { settings: &settings, planned, budget, device, rates };
     if args.json {
-        return output::print_json(&summary.json());
+        let mut object = summary.json();
+        object["advice"] = Advice::new(&subject)?.json();
+        return output::print_json(&object);
     }
     let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
     let mut text = summary.text(width.min(WIDTHS.1));
     if let Some(profile) = &profile {
         text += &format!("\nmeasured on {}\n{}", profile.device, profile.text());
     }
-    output::print(&text)
+    // It's there to be read while a few more plans are made.
+    output::print(&text)?;
+    output::print(&Advice::new(&subject)?.text(planned, summary.estimate.step_s))
 }
 
 /// Writes the trace of a step, measured beside predicted.

@@ -55,7 +55,7 @@ pub fn does_not_fit(
     // Weights that are given decide the model.
     let preset = match settings.model.init {
         Some(_) => None,
-        None => largest_preset(config, &fits)?,
+        None => largest_preset(config, config.model.parameters(), &fits)?,
     };
     let enough = format!("--memory {}", Bytes(smallest));
     let mut help = match &cheapest {
@@ -137,16 +137,19 @@ fn longest_context(
     Ok(Some(below))
 }
 
-/// The preset with the most parameters of those with fewer than `config`'s model that fit.
-fn largest_preset(
+/// The preset with the most parameters of those with fewer than `below` that fit.
+///
+/// # Errors
+/// Those of `fits`.
+pub fn largest_preset(
     config: &TrainerConfig,
+    below: u64,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
 ) -> Result<Option<&'static str>, Failure> {
-    let parameters = config.model.parameters();
     let mut smaller: Vec<_> = presets()
         .iter()
         .map(|preset| (preset.name, preset.config()))
-        .filter(|(_, model)| model.parameters() < parameters && model.context >= config.time)
+        .filter(|(_, model)| model.parameters() < below && model.context >= config.time)
         .collect();
     smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
     for (name, model) in smaller {

@@ -290,6 +290,18 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// What of `config` isn't as `before`: micro-batches and recomputation.
+pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
+    let mut words = vec![];
+    if config.micro_batch != before.micro_batch {
+        words.push(format!("micro-batch {} × {}", config.micro_batch, config.accumulation()));
+    }
+    if config.options.checkpoint != before.options.checkpoint {
+        words.push(format!("checkpoint {}", config.options.checkpoint));
+    }
+    words.join(", ")
+}
+
 fn choices_text(config: &TrainerConfig) -> String {
     let rows = |chunk: usize, zero: &str| match chunk {
         0 => zero.to_owned(),

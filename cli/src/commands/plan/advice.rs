@@ -1,0 +1,313 @@
+//! What a plan could be instead: what more bytes would buy and fewer would cost, and how large a batch, a context and
+//! a model the memory has room for.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tightrope_core::Backend;
+use tightrope_nn::{Estimate, Planned, Rates, TrainerConfig};
+
+use super::summary::words;
+use crate::error::Failure;
+use crate::progress::human_bytes;
+use crate::settings::{MicroBatch, Settings};
+use crate::setup;
+use crate::setup::plan_file::Choices;
+use crate::setup::refusal;
+
+/// Rungs each way, each twice as far as the one before, besides the fastest and the smallest plan.
+const RUNGS: u32 = 3;
+/// The first rung is the power of two that is nearest below this part of the peak.
+const FIRST: u64 = 16;
+/// Plans tried for the largest batch and the longest context, each.
+const TRIES: usize = 12;
+/// Contexts are tried to this part of the one that is planned.
+const PARTS: usize = 16;
+
+/// Another plan.
+struct Rung {
+    /// Bytes more, or fewer, than there are now.
+    change: i64,
+    planned: Planned,
+    step_s: f64,
+}
+
+/// Advice on a plan.
+pub struct Advice {
+    /// Fastest first, the plan itself apart.
+    ladder: Vec<Rung>,
+    largest_batch: Option<usize>,
+    longest_context: Option<usize>,
+    largest_preset: Option<&'static str>,
+    seconds: f64,
+}
+
+/// What advice is about.
+pub struct Subject<'a> {
+    /// The settings, which leave some choices open.
+    pub settings: &'a Settings,
+    /// The plan.
+    pub planned: &'a Planned,
+    /// Bytes that there are, where that's known.
+    pub budget: Option<u64>,
+    /// The device.
+    pub device: &'a dyn Backend,
+    /// Its rates.
+    pub rates: &'a Rates,
+}
+
+impl Advice {
+    /// Plans a few times.
+    ///
+    /// # Errors
+    /// Settings that no graph can be built from.
+    pub fn new(subject: &Subject<'_>) -> Result<Self, Failure> {
+        let start = Instant::now();
+        let ladder = subject.ladder()?;
+        let (largest_batch, longest_context, largest_preset) = match subject.budget {
+            Some(budget) => (
+                subject.largest_batch(budget)?,
+                subject.longest_context(budget)?,
+                subject.largest_preset(budget)?,
+            ),
+            None => (None, None, None),
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Self { ladder, largest_batch, longest_context, largest_preset, seconds })
+    }
+
+    /// Lines for people, of what to do instead of `planned`.
+    pub fn text(&self, planned: &Planned, step_s: f64) -> String {
+        let mut text = "\nwhat memory buys\n".to_owned();
+        for Rung { change, planned: other, step_s: other_s } in &self.ladder {
+            let amount = human_bytes(change.unsigned_abs());
+            let percent = 100.0 * (other_s / step_s - 1.0);
+            let (more, fewer) = (-percent, percent);
+            let what = if *change > 0 {
+                format!("the next {amount} buys {more:.1}%")
+            } else {
+                format!("freeing {amount} costs {fewer:.1}%")
+            };
+            // Writing to a String can't fail.
+            let _ = writeln!(
+                text,
+                "  {what}: {other_s:.3} s at {} by {}",
+                human_bytes(other.plan.peak_bytes()),
+                words(other.config(), planned.config())
+            );
+        }
+        if self.ladder.is_empty() {
+            text += "  nothing: it is the fastest plan and the smallest\n";
+        } else if self.ladder.iter().all(|rung| rung.change < 0) {
+            text += "  more buys nothing: it is the fastest plan\n";
+        } else if self.ladder.iter().all(|rung| rung.change > 0) {
+            text += "  nothing can be freed: it is the smallest plan\n";
+        }
+        let mut room = vec![];
+        room.extend(self.largest_batch.map(|batch| format!("--batch {batch} in one pass")));
+        room.extend(self.longest_context.map(|context| format!("--context {context}")));
+        room.extend(self.largest_preset.map(|preset| format!("--preset {preset}")));
+        if !room.is_empty() {
+            let _ = writeln!(text, "  there is room for {}, each alone", room.join(", "));
+        }
+        text
+    }
+
+    /// The same for machines.
+    pub fn json(&self) -> Value {
+        let rung = |Rung { change, planned, step_s }: &Rung| {
+            json!({
+                "change_bytes": change,
+                "peak_bytes": planned.plan.peak_bytes(),
+                "predicted_step_s": step_s,
+                "choices": Choices::of(planned.config()),
+            })
+        };
+        json!({
+            "ladder": self.ladder.iter().map(rung).collect::<Vec<_>>(),
+            "largest_batch": self.largest_batch,
+            "longest_context": self.longest_context,
+            "largest_preset": self.largest_preset,
+            "advice_s": self.seconds,
+        })
+    }
+}
+
+impl Subject<'_> {
+    /// What the settings describe, with the numerics of the plan.
+    fn config(&self) -> Result<TrainerConfig, Failure> {
+        let TrainerConfig { precision, optimizer_bits, .. } = *self.planned.config();
+        let config = setup::trainer_config(self.settings)?;
+        Ok(TrainerConfig { precision, optimizer_bits, ..config })
+    }
+
+    /// The fastest plan within `bytes`, or the fewest bytes of one.
+    fn within(&self, config: &TrainerConfig, bytes: u64) -> Result<Result<Planned, u64>, Failure> {
+        let (found, least) = setup::fit(self.settings, config, bytes, self.device)?;
+        Ok(found.ok_or(least))
+    }
+
+    fn ladder(&self) -> Result<Vec<Rung>, Failure> {
+        let config = self.config()?;
+        let peak = self.planned.plan.peak_bytes();
+        // What there is now: a budget counts where it is what keeps the plan from being faster.
+        let now = self.budget.map_or(peak, |budget| budget.max(peak));
+        let first = 1 << (peak / FIRST).max(1).ilog2();
+        let rung = |change: i64, planned: Planned| {
+            let accumulation = planned.config().accumulation();
+            let step_s = Estimate::new(&planned.plan, accumulation, self.rates).step_s;
+            Rung { change, planned, step_s }
+        };
+        let mut rungs: Vec<Rung> = vec![];
+        if let Ok(fastest) = self.within(&config, u64::MAX)? {
+            let most = fastest.plan.peak_bytes();
+            for step in 0..RUNGS {
+                let change = first << step;
+                if now + change < most
+                    && let Ok(planned) = self.within(&config, now + change)?
+                {
+                    rungs.push(rung(change as i64, planned));
+                }
+            }
+            if most > now {
+                rungs.push(rung((most - now) as i64, fastest));
+            }
+        }
+        rungs.reverse();
+        let mut smallest = None;
+        for step in 0..RUNGS {
+            let change = first << step;
+            match self.within(&config, peak.saturating_sub(change).max(1))? {
+                Ok(planned) => rungs.push(rung(-(change as i64), planned)),
+                Err(least) => {
+                    smallest = Some(least);
+                    break;
+                }
+            }
+        }
+        if let Some(least) = smallest.filter(|&least| least < peak)
+            && let Ok(planned) = self.within(&config, least)?
+        {
+            rungs.push(rung(-((peak - planned.plan.peak_bytes()) as i64), planned));
+        }
+        // Several budgets can have one plan, and the plan itself is no rung.
+        let of = |rung: &Rung| (rung.planned.plan.peak_bytes(), rung.step_s.to_bits());
+        rungs.retain(|rung| rung.planned.plan.peak_bytes() != peak);
+        rungs.dedup_by(|next, kept| {
+            let same = of(next) == of(kept);
+            // The fewest bytes that buy it, the most that it frees.
+            if same && next.change > 0 {
+                kept.change = next.change;
+            }
+            same
+        });
+        Ok(rungs)
+    }
+
+    /// Whether a plan of `config` fits `budget`. Of all micro-batches, one sequence takes the fewest bytes, or all of
+    /// them, which need no sums of gradients between passes.
+    fn fits(&self, config: &TrainerConfig, budget: u64) -> Result<bool, Failure> {
+        const WEIGHT: u64 = 4;
+        if config.model.parameters() * WEIGHT > budget {
+            return Ok(false);
+        }
+        let sizes = match self.settings.train.micro_batch {
+            MicroBatch::Auto if config.batch > 1 => vec![1, config.batch],
+            MicroBatch::Auto => vec![1],
+            MicroBatch::Size(size) => vec![size],
+        };
+        for micro_batch in sizes {
+            let mut settings = self.settings.clone();
+            settings.train.micro_batch = MicroBatch::Size(micro_batch);
+            let config = TrainerConfig { micro_batch, ..config.clone() };
+            if setup::fit(&settings, &config, budget, self.device)?.0.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The most sequences that fit in one pass.
+    fn largest_batch(&self, budget: u64) -> Result<Option<usize>, Failure> {
+        let config = self.config()?;
+        largest(self.planned.config().micro_batch, 1, usize::MAX, &mut |batch| {
+            let mut settings = self.settings.clone();
+            settings.train.micro_batch = MicroBatch::Size(batch);
+            let config = TrainerConfig { batch, micro_batch: batch, ..config.clone() };
+            Ok(setup::fit(&settings, &config, budget, self.device)?.0.is_some())
+        })
+    }
+
+    /// The longest sequences that fit. A new model has as many positions; one with weights keeps its own.
+    fn longest_context(&self, budget: u64) -> Result<Option<usize>, Failure> {
+        let config = self.config()?;
+        let new = self.settings.model.init.is_none();
+        let most = if new { usize::MAX } else { config.model.context };
+        let step = (config.time / PARTS).max(1);
+        largest(config.time, step, most, &mut |time| {
+            let mut config = TrainerConfig { time, decode: time, ..config.clone() };
+            if new {
+                config.model.context = time;
+            }
+            self.fits(&config, budget)
+        })
+    }
+
+    /// The known model with the most parameters that fits.
+    fn largest_preset(&self, budget: u64) -> Result<Option<&'static str>, Failure> {
+        // Weights that are given decide the model.
+        if self.settings.model.init.is_some() {
+            return Ok(None);
+        }
+        let fits = |config: &TrainerConfig| self.fits(config, budget);
+        refusal::largest_preset(&self.config()?, u64::MAX, &fits)
+    }
+}
+
+/// The largest number up to `most` that fits, in steps of `step` from `start` on and within a few tries: where they run
+/// out, one that fits. `None` where `start` doesn't.
+fn largest(
+    start: usize,
+    step: usize,
+    most: usize,
+    fits: &mut dyn FnMut(usize) -> Result<bool, Failure>,
+) -> Result<Option<usize>, Failure> {
+    if !fits(start)? {
+        return Ok(None);
+    }
+    let (mut below, mut above) = (start, None);
+    for _ in 0..TRIES {
+        let next = match above {
+            None => below.saturating_mul(2).min(most),
+            Some(above) => below + (above - below) / 2 / step * step,
+        };
+        if next == below {
+            break;
+        }
+        if fits(next)? { below = next } else { above = Some(next) }
+    }
+    Ok(Some(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_is_found_in_few_tries() {
+        for (limit, start, step, most) in
+            [(23, 4, 1, usize::MAX), (1, 1, 1, 9), (1000, 64, 4, 640), (77, 64, 4, 1 << 20)]
+        {
+            let mut tries = 0;
+            let found = largest(start, step, most, &mut |n| {
+                tries += 1;
+                Ok(n <= limit)
+            });
+            let found = found.unwrap().unwrap();
+            assert!(found <= limit.min(most) && found + step > limit.min(most), "{found}");
+            assert!(tries <= TRIES + 1);
+        }
+        assert_eq!(largest(8, 1, 9, &mut |n| Ok(n < 8)).unwrap(), None);
+    }
+}
