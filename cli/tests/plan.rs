@@ -34,10 +34,11 @@ fn a_model_larger_than_any_test_would_run() {
 fn the_same_command_gives_the_same_plan() {
     let stable = |mut object: Value| {
         object["plan_s"].take();
-        object["budget_bytes"].take();
+        object["advice"]["advice_s"].take();
         object
     };
-    assert_eq!(stable(object(&plan(&GPT2))), stable(object(&plan(&GPT2))));
+    let words = [&GPT2[..], &["--memory", "3GiB"]].concat();
+    assert_eq!(stable(object(&plan(&words))), stable(object(&plan(&words))));
 }
 
 #[test]
@@ -124,11 +125,57 @@ fn what_a_refusal_names_fits() {
 }
 
 #[test]
+fn advice_is_true() {
+    let words = ["--preset", "shakespeare", "--batch", "8", "--json"];
+    let with = |more: &[&str]| plan(&[&words[..], more].concat());
+    let limit = 230u64 << 20;
+    let planned = object(&with(&["--memory", &limit.to_string()]));
+    let advice = &planned["advice"];
+    let ladder = advice["ladder"].as_array().unwrap();
+    assert!(ladder.len() >= 4, "{advice}");
+    let number = |object: &Value, key: &str| object[key].as_f64().unwrap();
+    let (peak, step_s) = (number(&planned, "peak_bytes"), number(&planned, "predicted_step_s"));
+    let mut last = f64::NEG_INFINITY;
+    for rung in ladder {
+        let change = rung["change_bytes"].as_i64().unwrap();
+        let now = if change > 0 { limit } else { peak as u64 };
+        let budget = now.checked_add_signed(change).unwrap().to_string();
+        let other = object(&with(&["--memory", &budget]));
+        for key in ["peak_bytes", "predicted_step_s", "choices"] {
+            assert_eq!(other[key], rung[key], "{change}: {key}");
+        }
+        assert_eq!(change > 0, number(rung, "peak_bytes") > peak);
+        assert_eq!(change > 0, number(rung, "predicted_step_s") < step_s, "{change}");
+        assert!(number(rung, "predicted_step_s") >= last, "from the fastest to the smallest");
+        last = number(rung, "predicted_step_s");
+    }
+    let memory = ["--memory", &limit.to_string()];
+    let batch = advice["largest_batch"].as_u64().unwrap();
+    for (batch, fits) in [(batch, true), (batch + 1, false)] {
+        let batch = batch.to_string();
+        let output = with(&[&["--batch", &batch, "--micro-batch", &batch], &memory[..]].concat());
+        assert_eq!(output.status.success(), fits, "batch {batch}");
+    }
+    let context = advice["longest_context"].as_u64().unwrap();
+    for (context, fits) in [(context, true), (context + 256 / 8, false)] {
+        let context = context.to_string();
+        let output = with(&[&["--context", &context], &memory[..]].concat());
+        assert_eq!(output.status.success(), fits, "context {context}");
+    }
+    let preset = advice["largest_preset"].as_str().unwrap();
+    let output =
+        plan(&[&["--preset", preset, "--batch", "8", "--context", "256"], &memory[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{preset}");
+}
+
+#[test]
 fn text_for_people() {
     let output = plan(&["--preset", "tiny", "--batch", "4", "--memory", "1GiB"]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in ["peak ", "bound ", "choices ", "estimate ", "│forward", "optimizer"] {
+    for words in
+        ["peak ", "bound ", "choices ", "estimate ", "│forward", "optimizer", "what memory buys"]
+    {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
 }

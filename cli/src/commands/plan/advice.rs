@@ -20,10 +20,12 @@ use crate::setup::refusal;
 const RUNGS: u32 = 3;
 /// The first rung is the power of two that is nearest below this part of the peak.
 const FIRST: u64 = 16;
-/// Plans tried for the largest batch and the longest context, each.
-const TRIES: usize = 12;
+/// Plans tried between one that fits and twice as much, which doesn't.
+const TRIES: usize = 7;
+/// Where doubling ends: more is no plan for a machine.
+const MOST: usize = 1 << 30;
 /// Contexts are tried to this part of the one that is planned.
-const PARTS: usize = 16;
+const PARTS: usize = 8;
 
 /// Another plan.
 struct Rung {
@@ -231,7 +233,7 @@ impl Subject<'_> {
     /// The most sequences that fit in one pass.
     fn largest_batch(&self, budget: u64) -> Result<Option<usize>, Failure> {
         let config = self.config()?;
-        largest(self.planned.config().micro_batch, 1, usize::MAX, &mut |batch| {
+        largest(self.planned.config().micro_batch, 1, MOST, &mut |batch| {
             let mut settings = self.settings.clone();
             settings.train.micro_batch = MicroBatch::Size(batch);
             let config = TrainerConfig { batch, micro_batch: batch, ..config.clone() };
@@ -243,7 +245,7 @@ impl Subject<'_> {
     fn longest_context(&self, budget: u64) -> Result<Option<usize>, Failure> {
         let config = self.config()?;
         let new = self.settings.model.init.is_none();
-        let most = if new { usize::MAX } else { config.model.context };
+        let most = if new { MOST } else { config.model.context };
         let step = (config.time / PARTS).max(1);
         largest(config.time, step, most, &mut |time| {
             let mut config = TrainerConfig { time, decode: time, ..config.clone() };
@@ -265,8 +267,8 @@ impl Subject<'_> {
     }
 }
 
-/// The largest number up to `most` that fits, in steps of `step` from `start` on and within a few tries: where they run
-/// out, one that fits. `None` where `start` doesn't.
+/// The largest number up to `most` that fits, in steps of `step` from `start` on, or a number within a hundredth of it.
+/// `None` where `start` doesn't.
 fn largest(
     start: usize,
     step: usize,
@@ -276,16 +278,23 @@ fn largest(
     if !fits(start)? {
         return Ok(None);
     }
-    let (mut below, mut above) = (start, None);
-    for _ in 0..TRIES {
-        let next = match above {
-            None => below.saturating_mul(2).min(most),
-            Some(above) => below + (above - below) / 2 / step * step,
-        };
+    let mut below = start;
+    let mut above = loop {
+        let next = below.saturating_mul(2).min(most);
         if next == below {
+            return Ok(Some(below));
+        }
+        if !fits(next)? {
+            break next;
+        }
+        below = next;
+    };
+    for _ in 0..TRIES {
+        let middle = below + (above - below) / 2 / step * step;
+        if middle == below {
             break;
         }
-        if fits(next)? { below = next } else { above = Some(next) }
+        if fits(middle)? { below = middle } else { above = middle }
     }
     Ok(Some(below))
 }
@@ -297,7 +306,7 @@ mod tests {
     #[test]
     fn the_largest_is_found_in_few_tries() {
         for (limit, start, step, most) in
-            [(23, 4, 1, usize::MAX), (1, 1, 1, 9), (1000, 64, 4, 640), (77, 64, 4, 1 << 20)]
+            [(23, 4, 1, usize::MAX), (1, 1, 1, 9), (1000, 64, 8, 640), (77, 64, 8, 1 << 20)]
         {
             let mut tries = 0;
             let found = largest(start, step, most, &mut |n| {
@@ -306,7 +315,7 @@ mod tests {
             });
             let found = found.unwrap().unwrap();
             assert!(found <= limit.min(most) && found + step > limit.min(most), "{found}");
-            assert!(tries <= TRIES + 1);
+            assert!(tries <= TRIES + 6, "{tries}");
         }
         assert_eq!(largest(8, 1, 9, &mut |n| Ok(n < 8)).unwrap(), None);
     }
