@@ -151,13 +151,13 @@ fn advice_is_true() {
     }
     let memory = ["--memory", &limit.to_string()];
     let batch = advice["largest_batch"].as_u64().unwrap();
-    for (batch, fits) in [(batch, true), (batch + 1, false)] {
+    for (batch, fits) in [(batch, true), (batch + (batch / 16).max(1), false)] {
         let batch = batch.to_string();
         let output = with(&[&["--batch", &batch, "--micro-batch", &batch], &memory[..]].concat());
         assert_eq!(output.status.success(), fits, "batch {batch}");
     }
     let context = advice["longest_context"].as_u64().unwrap();
-    for (context, fits) in [(context, true), (context + 256 / 8, false)] {
+    for (context, fits) in [(context, true), (context + (context / 16).max(256 / 8), false)] {
         let context = context.to_string();
         let output = with(&[&["--context", &context], &memory[..]].concat());
         assert_eq!(output.status.success(), fits, "context {context}");

@@ -20,8 +20,8 @@ use crate::setup::refusal;
 const RUNGS: u32 = 3;
 /// The first rung is the power of two that is nearest below this part of the peak.
 const FIRST: u64 = 16;
-/// Plans tried between one that fits and twice as much, which doesn't.
-const TRIES: usize = 7;
+/// Batches and contexts are told to this part of them.
+const TOLD: usize = 16;
 /// Where doubling ends: more is no plan for a machine.
 const MOST: usize = 1 << 30;
 /// Contexts are tried to this part of the one that is planned.
@@ -267,7 +267,7 @@ impl Subject<'_> {
     }
 }
 
-/// The largest number up to `most` that fits, in steps of `step` from `start` on, or a number within a hundredth of it.
+/// The largest number up to `most` that fits, in steps of `step` from `start` on, or of [`TOLD`] parts where that is more.
 /// `None` where `start` doesn't.
 fn largest(
     start: usize,
@@ -289,11 +289,9 @@ fn largest(
         }
         below = next;
     };
-    for _ in 0..TRIES {
-        let middle = below + (above - below) / 2 / step * step;
-        if middle == below {
-            break;
-        }
+    let step = step.max(below / TOLD);
+    while above > below + step {
+        let middle = below + ((above - below) / 2 / step).max(1) * step;
         if fits(middle)? { below = middle } else { above = middle }
     }
     Ok(Some(below))
@@ -306,7 +304,7 @@ mod tests {
     #[test]
     fn the_largest_is_found_in_few_tries() {
         for (limit, start, step, most) in
-            [(23, 4, 1, usize::MAX), (1, 1, 1, 9), (1000, 64, 8, 640), (77, 64, 8, 1 << 20)]
+            [(23, 4, 1, usize::MAX), (1, 1, 1, 9), (100_000, 64, 8, 640), (77, 64, 8, 1 << 20)]
         {
             let mut tries = 0;
             let found = largest(start, step, most, &mut |n| {
@@ -314,8 +312,9 @@ mod tests {
                 Ok(n <= limit)
             });
             let found = found.unwrap().unwrap();
-            assert!(found <= limit.min(most) && found + step > limit.min(most), "{found}");
-            assert!(tries <= TRIES + 6, "{tries}");
+            let (limit, step) = (limit.min(most), step.max(found / TOLD));
+            assert!(found <= limit && found + step > limit, "{found}");
+            assert!(tries <= 12, "{tries}");
         }
         assert_eq!(largest(8, 1, 9, &mut |n| Ok(n < 8)).unwrap(), None);
     }
