@@ -36,5 +36,5 @@ pub use graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
 pub use launch::Launch;
 pub use ops::{Op, Rule};
 pub use plan::Plan;
-pub use session::{NonFinite, Session, SessionError};
+pub use session::{NonFinite, Session, SessionError, split};
 pub use types::{DType, Type};

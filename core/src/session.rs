@@ -1,5 +1,8 @@
-//! `Session`: a plan, its buffers and the step counter.
+//! `Session`: a plan on a device, and where something is offloaded another one beside it on the host.
 
+mod offload;
+
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError};
@@ -8,10 +11,15 @@ use crate::ops::Rule;
 use crate::plan::Plan;
 use crate::types::DType;
 
+pub use offload::split;
+
+use offload::Host;
+
 /// A plan on a device.
 pub struct Session {
     plan: Arc<Plan>,
     backend: Box<dyn Backend>,
+    host: Option<Host>,
 }
 
 /// What went wrong in a session.
@@ -57,7 +65,27 @@ impl Session {
     pub fn new(plan: Plan, mut backend: Box<dyn Backend>) -> Result<Self, DeviceError> {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
-        Ok(Self { plan, backend })
+        Ok(Self { plan, backend, host: None })
+    }
+
+    /// As [`Session::new`], with a plan of what was [`split`] off readied on the host. Its programs run there, on what
+    /// they read of the device's tensors, and what they change is sent back.
+    ///
+    /// # Errors
+    /// As [`Backend::prepare`].
+    pub fn offloading(
+        plan: Plan,
+        backend: Box<dyn Backend>,
+        host: (Plan, Box<dyn Backend>),
+    ) -> Result<Self, DeviceError> {
+        let mut session = Self::new(plan, backend)?;
+        session.host = Some(Host::new(&session.plan, host.0, host.1)?);
+        Ok(session)
+    }
+
+    /// The plan of what runs on the host.
+    pub fn host_plan(&self) -> Option<&Plan> {
+        self.host.as_ref().map(|host| &*host.plan)
     }
 
     /// The plan that is replayed.
@@ -75,9 +103,16 @@ impl Session {
         self.backend
     }
 
-    fn range(&self, tensor: Tensor) -> Result<(u64, u64), SessionError> {
+    /// Where the values of `tensor` are: whether with the host, and its bytes in that arena.
+    fn place(&self, tensor: Tensor) -> Result<(bool, Range<u64>), SessionError> {
+        let host = self.host.as_ref().filter(|host| {
+            host.plan.range(tensor).is_some()
+                && (host.holds(tensor) || self.plan.range(tensor).is_none())
+        });
+        let plan = host.map_or(&self.plan, |host| &host.plan);
         let name = || self.plan.graph.info(tensor).name.clone();
-        self.plan.range(tensor).ok_or_else(|| SessionError::NoPlace(name()))
+        let (offset, bytes) = plan.range(tensor).ok_or_else(|| SessionError::NoPlace(name()))?;
+        Ok((host.is_some(), offset..offset + bytes))
     }
 
     /// Sets a tensor's bytes, little-endian elements in row-major order.
@@ -85,13 +120,21 @@ impl Session {
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), SessionError> {
-        let (offset, expected) = self.range(tensor)?;
-        if bytes.len() as u64 != expected {
+        let (_, range) = self.place(tensor)?;
+        let expected = (range.end - range.start) as usize;
+        if bytes.len() != expected {
             let tensor = self.plan.graph.info(tensor).name.clone();
-            let (expected, got) = (expected as usize, bytes.len());
-            return Err(SessionError::Length { tensor, expected, got });
+            return Err(SessionError::Length { tensor, expected, got: bytes.len() });
         }
-        Ok(self.backend.write(offset, bytes)?)
+        if let Some((offset, _)) = self.plan.range(tensor) {
+            self.backend.write(offset, bytes)?;
+        }
+        if let Some(host) = &mut self.host
+            && let Some((offset, _)) = host.plan.range(tensor)
+        {
+            host.backend.write(offset, bytes)?;
+        }
+        Ok(())
     }
 
     /// Sets a tensor's elements, rounded to its dtype.
@@ -127,6 +170,11 @@ impl Session {
     /// # Errors
     /// [`crate::Error::Unknown`] and those of the device.
     pub fn run(&mut self, program: &str) -> Result<(), SessionError> {
+        if let Some(host) = &mut self.host
+            && let Ok(index) = host.plan.graph.program(program)
+        {
+            return Ok(host.run(index, &self.plan, &mut *self.backend)?);
+        }
         let index = self.plan.graph.program(program)?;
         let steps = self.plan.programs[index].steps.len();
         Ok(self.backend.run(index, 0..steps)?)
@@ -137,9 +185,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::NoPlace`] and those of the device.
     pub async fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, SessionError> {
-        let (offset, bytes) = self.range(tensor)?;
-        let range = offset..offset + bytes;
-        Ok(self.backend.read(std::slice::from_ref(&range)).await?)
+        self.read_all(&[tensor]).await
     }
 
     /// The bytes of `tensors`, one after the other, in one wait for the device.
@@ -147,9 +193,39 @@ impl Session {
     /// # Errors
     /// As [`Session::read`].
     pub async fn read_all(&mut self, tensors: &[Tensor]) -> Result<Vec<u8>, SessionError> {
-        let range = |&tensor| self.range(tensor).map(|(offset, bytes)| offset..offset + bytes);
-        let ranges: Vec<_> = tensors.iter().map(range).collect::<Result<_, _>>()?;
-        Ok(self.backend.read(&ranges).await?)
+        let places: Vec<_> =
+            tensors.iter().map(|&tensor| self.place(tensor)).collect::<Result<_, _>>()?;
+        self.read_places(&places).await
+    }
+
+    /// Bytes of the two arenas, one after the other as they are asked for.
+    async fn read_places(
+        &mut self,
+        places: &[(bool, Range<u64>)],
+    ) -> Result<Vec<u8>, SessionError> {
+        let of = |with_host: bool| -> Vec<Range<u64>> {
+            let own = places.iter().filter(|(hosted, _)| *hosted == with_host);
+            own.map(|(_, range)| range.clone()).collect()
+        };
+        let Some(host) = &mut self.host else { return Ok(self.backend.read(&of(false)).await?) };
+        let (of_host, of_device) = (of(true), of(false));
+        if of_host.is_empty() {
+            return Ok(self.backend.read(&of_device).await?);
+        }
+        let hosted = host.backend.read(&of_host).await?;
+        if of_device.is_empty() {
+            return Ok(hosted);
+        }
+        let own = self.backend.read(&of_device).await?;
+        let (mut hosted, mut own) = (&hosted[..], &own[..]);
+        let mut bytes = Vec::with_capacity(hosted.len() + own.len());
+        for (with_host, range) in places {
+            let rest = if *with_host { &mut hosted } else { &mut own };
+            let (next, after) = rest.split_at((range.end - range.start) as usize);
+            bytes.extend_from_slice(next);
+            *rest = after;
+        }
+        Ok(bytes)
     }
 
     /// The first element of each of `tensors`, as f32, in one wait for the device.
@@ -158,12 +234,12 @@ impl Session {
     /// As [`Session::read`].
     pub async fn read_scalars(&mut self, tensors: &[Tensor]) -> Result<Vec<f32>, SessionError> {
         let dtypes: Vec<DType> = tensors.iter().map(|&t| self.plan.graph.dtype(t)).collect();
-        let mut ranges = vec![];
+        let mut places = vec![];
         for (&tensor, dtype) in tensors.iter().zip(&dtypes) {
-            let (offset, _) = self.range(tensor)?;
-            ranges.push(offset..offset + dtype.size() as u64);
+            let (with_host, range) = self.place(tensor)?;
+            places.push((with_host, range.start..range.start + dtype.size() as u64));
         }
-        let bytes = self.backend.read(&ranges).await?;
+        let bytes = self.read_places(&places).await?;
         let mut rest = &bytes[..];
         let mut first = |dtype: &DType| {
             let (element, after) = rest.split_at(dtype.size());

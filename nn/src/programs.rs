@@ -4,14 +4,15 @@
 //! |---|---|
 //! | `train` | forward, backward and update, where a step is one micro-batch |
 //! | `micro` | forward and backward, adding to persistent gradients, where it's several |
-//! | `update` | gradient norm and optimizer, after the last `micro` |
+//! | `update` | gradient norm and optimizer, after the last `micro`; on the host where it's offloaded |
+//! | `clear` | sets gradients to 0 after an update on the host |
 //! | `eval` | loss alone |
 //! | `decode` | one more token of a text, over a cache of keys and values |
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
 use tightrope_core::plan::{Found, Options, Search, Seconds, Target};
-use tightrope_core::{Class, DType, Graph, Plan, Tensor, Type, Wanted, grad};
+use tightrope_core::{Class, DType, Graph, Phase, Plan, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
 use crate::{
@@ -48,6 +49,8 @@ pub struct TrainerConfig {
     pub seed: u64,
     /// Positions of the decoder's cache; 0 for no `decode` program.
     pub decode: usize,
+    /// Optimizer state and masters of weights are kept by the host, which makes the update.
+    pub offload: bool,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
 }
@@ -69,6 +72,7 @@ impl TrainerConfig {
             options: Options::default(),
             seed: defaults::SEED,
             decode: 0,
+            offload: false,
             lora: None,
             model,
         }
@@ -82,6 +86,11 @@ impl TrainerConfig {
     /// Whether anything is dropped in training.
     fn draws(&self) -> bool {
         self.model.dropout > 0.0 || self.lora.as_ref().is_some_and(|lora| lora.dropout > 0.0)
+    }
+
+    /// Whether passes add to persistent gradients, for an update of its own.
+    pub fn accumulates(&self) -> bool {
+        self.accumulation() > 1 || self.offload
     }
 
     /// The ids of a step's inputs and targets, both (batch, T), as one pair for each micro-step.
@@ -117,6 +126,8 @@ pub struct Planned {
     /// Seconds that no plan within the budget takes less than, of those that recompute activations of blocks over
     /// the micro-batches that were free; `None` of a plan that wasn't searched for.
     pub bound_s: Option<f64>,
+    /// What the host runs, where the update is offloaded.
+    pub(crate) host: Option<Graph>,
     pub(crate) config: TrainerConfig,
     pub(crate) model: Model,
     pub(crate) handles: Handles,
@@ -128,9 +139,18 @@ impl Planned {
     /// # Errors
     /// [`Error::Setting`] and [`Error::Graph`].
     pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
-        let Built { graph, model, handles } = Built::new(config)?;
+        let Built { graph, host, model, handles } = Built::new(config)?;
         let plan = Plan::new(graph, &config.options, target)?;
-        Ok(Self { plan, bound_s: None, config: config.clone(), model, handles })
+        Ok(Self { plan, bound_s: None, host, config: config.clone(), model, handles })
+    }
+
+    /// The plan of what runs on the host, for its rules; `None` where nothing is offloaded.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn host_plan(&self, host: &dyn Target) -> Result<Option<Plan>> {
+        let plan = |graph: &Graph| Plan::new(graph.clone(), &Options::default(), host);
+        Ok(self.host.as_ref().map(plan).transpose()?)
     }
 
     /// The fastest plan that fits `budget` bytes when ops take `seconds`, over micro-batches (where
@@ -181,10 +201,10 @@ impl Planned {
                 choice.found = None;
                 continue;
             }
-            let Choice { config, model, handles, .. } = choices.swap_remove(next);
+            let Choice { config, host, model, handles, .. } = choices.swap_remove(next);
             let config = TrainerConfig { options: plan.options.clone(), ..config };
             let bound_s = Some(bound_s);
-            return Ok((Some(Self { plan, bound_s, config, model, handles }), bytes));
+            return Ok((Some(Self { plan, bound_s, host, config, model, handles }), bytes));
         }
         let mut smallest = u64::MAX;
         for mut choice in too_large {
@@ -205,6 +225,7 @@ impl Planned {
 /// A micro-batch and what is known of its plans.
 struct Choice<'a> {
     config: TrainerConfig,
+    host: Option<Graph>,
     model: Model,
     handles: Handles,
     search: Search<'a>,
@@ -223,11 +244,11 @@ impl<'a> Choice<'a> {
         target: &'a dyn Target,
         seconds: Seconds<'a>,
     ) -> Result<Self> {
-        let Built { graph, model, handles } = Built::new(&config)?;
+        let Built { graph, host, model, handles } = Built::new(&config)?;
         let search = Search::new(graph, &config.options, target, seconds)?;
         let pass = search.seconds("train") + search.seconds("micro");
         let least_s = config.accumulation() as f64 * pass + search.seconds("update");
-        Ok(Self { config, model, handles, search, least_s, live: budget, found: None })
+        Ok(Self { config, host, model, handles, search, least_s, live: budget, found: None })
     }
 
     /// Seconds of a step, as far as is known.
@@ -246,6 +267,7 @@ impl<'a> Choice<'a> {
 /// The programs of a training step, and the tensors that the host uses.
 struct Built {
     graph: Graph,
+    host: Option<Graph>,
     model: Model,
     handles: Handles,
 }
@@ -307,7 +329,8 @@ impl Built {
             eval_loss,
             decode,
         };
-        Ok(Self { graph, model, handles })
+        let host = config.offload.then(|| split(&mut graph, "update")).transpose()?;
+        Ok(Self { graph, host, model, handles })
     }
 }
 
@@ -321,8 +344,7 @@ fn training(
     low: &[Tensor],
     loss_scale: Option<&LossScale>,
 ) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
-    let steps = config.accumulation();
-    let share = 1.0 / steps as f64;
+    let (accumulates, share) = (config.accumulates(), 1.0 / config.accumulation() as f64);
     let one = Type::new(DType::F32, [1]);
     let (parameters, weights) = model.trained();
     let accumulators: Vec<Option<Tensor>> = parameters
@@ -330,11 +352,11 @@ fn training(
         .map(|parameter| {
             let ty = Type::new(DType::F32, parameter.shape.clone());
             let name = format!("grad.{}", parameter.name);
-            (steps > 1).then(|| graph.persistent(&name, ty, Class::Gradient))
+            accumulates.then(|| graph.persistent(&name, ty, Class::Gradient))
         })
         .collect();
-    let loss_sum = (steps > 1).then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
-    graph.begin(if steps > 1 { "micro" } else { "train" });
+    let loss_sum = accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
+    graph.begin(if accumulates { "micro" } else { "train" });
     // The seed comes first, so that the loss can make its gradient at once.
     let seed = match loss_scale {
         Some(scale) => {
@@ -380,7 +402,7 @@ fn training(
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
         clip: config.clip,
-        zero_gradients: steps > 1,
+        zero_gradients: accumulates && !config.offload,
         bits: config.optimizer_bits,
         key: inputs.key,
     };
@@ -388,5 +410,16 @@ fn training(
     for tensor in [total, update.grad_norm, update.ok] {
         graph.result(tensor);
     }
-    Ok((total, loss_sum, accumulators.into_iter().flatten().collect(), update))
+    let accumulators: Vec<Tensor> = accumulators.into_iter().flatten().collect();
+    if config.offload {
+        graph.begin("clear");
+        graph.set_phase(Phase::Update);
+        for &gradient in &accumulators {
+            // A map reads what it writes over, and nothing is less than itself.
+            let zero = input(0).less(input(0));
+            let zero = Map { in_place: vec![(0, 0)], ..Map::new(zero, DType::F32) };
+            graph.one(zero, &[gradient], "clear")?;
+        }
+    }
+    Ok((total, loss_sum, accumulators, update))
 }

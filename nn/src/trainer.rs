@@ -2,6 +2,7 @@
 
 use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
 
+use crate::error::ensure;
 use crate::programs::{Handles, Planned, TrainerConfig};
 use crate::{LossScale, Model, Parameter, Precision, State, initial_values, lora};
 
@@ -47,10 +48,37 @@ impl Trainer {
     /// Allocates the plan on `backend`. Weights are zeros until they're initialised or set.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`]; a plan whose update is offloaded.
     pub fn new(planned: Planned, backend: Box<dyn Backend>) -> Result<Self, TrainError> {
-        let Planned { plan, config, model, handles, .. } = planned;
-        let session = Session::new(plan, backend).map_err(SessionError::from)?;
+        ensure(planned.host.is_none(), "memory.offload", || {
+            "nothing was given to offload to".to_owned()
+        })?;
+        let session = Session::new(planned.plan, backend).map_err(SessionError::from)?;
+        let Planned { config, model, handles, .. } = planned;
+        Self::of(session, config, model, handles)
+    }
+
+    /// As [`Trainer::new`], of a plan whose update is offloaded to `host`.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`].
+    pub fn offloading(
+        planned: Planned,
+        backend: Box<dyn Backend>,
+        host: Box<dyn Backend>,
+    ) -> Result<Self, TrainError> {
+        let Some(plan) = planned.host_plan(&*host)? else { return Self::new(planned, backend) };
+        let Planned { plan: device, config, model, handles, .. } = planned;
+        let session = Session::offloading(device, backend, (plan, host));
+        Self::of(session.map_err(SessionError::from)?, config, model, handles)
+    }
+
+    fn of(
+        session: Session,
+        config: TrainerConfig,
+        model: Model,
+        handles: Handles,
+    ) -> Result<Self, TrainError> {
         let mut trainer = Self { session, config, model, handles };
         let positions: Vec<i32> = (0..trainer.config.time as i32).collect();
         trainer.session.write_ids(trainer.handles.inputs.positions, &positions)?;
@@ -254,6 +282,9 @@ impl Trainer {
         }
         if self.handles.loss_sum.is_some() {
             self.session.run("update")?;
+        }
+        if self.config.offload {
+            self.session.run("clear")?;
         }
         Ok(true)
     }

@@ -204,6 +204,7 @@ fn every_arena_is_the_predicted_one() {
             },
             seed: draw,
             decode: pick(18, &[0, 5]),
+            offload: false,
             lora: None,
         };
         let cpu = Cpu::new(2).expect("threads");

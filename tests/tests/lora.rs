@@ -1,7 +1,8 @@
 //! Adapters beside frozen weights: what they take, that they train, and that their gradients are right.
 
-use std::collections::BTreeMap;
+mod common;
 
+use common::{VOCAB, saved, train};
 use conformance::cases::retyped_op;
 use conformance::conformance::block_on;
 use conformance::reference::Interpreter;
@@ -22,7 +23,7 @@ fn lora(targets: &[&str]) -> Lora {
 
 fn small(family: &str) -> ModelConfig {
     let name = if family == "llama" { "llama-tiny" } else { "tiny" };
-    ModelConfig { layers: 2, vocab: 50, context: 32, ..preset(name).expect("a preset") }
+    ModelConfig { layers: 2, vocab: VOCAB, context: 32, ..preset(name).expect("a preset") }
 }
 
 fn config(model: ModelConfig, lora: Option<Lora>) -> TrainerConfig {
@@ -49,34 +50,6 @@ fn trainer(config: &TrainerConfig) -> Trainer {
     assert_eq!(trainer.allocated_bytes(), predicted);
     trainer.initialise().expect("weights");
     trainer
-}
-
-/// Losses of steps on a text that repeats with noise.
-fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>, lr: f64) -> Vec<f32> {
-    let ids = trainer.config().batch * trainer.config().time;
-    let token = |i: usize| {
-        let noisy = uniform(9, i as u64) < 0.1;
-        if noisy { (uniform(10, i as u64) * 50.0) as i32 } else { (i % 7 * 5) as i32 }
-    };
-    let mut loss = |step: u64| {
-        let start = step as usize * ids;
-        let text: Vec<i32> = (start..=start + ids).map(token).collect();
-        let config = trainer.config().clone();
-        let batches = config.micro_batches(&text[..ids], &text[1..]);
-        trainer.step(step, lr, &batches).expect("a step");
-        block_on(trainer.outcome()).expect("an outcome").loss
-    };
-    steps.map(&mut loss).collect()
-}
-
-/// Everything that a checkpoint holds of the trainer's tensors.
-fn saved(trainer: &mut Trainer) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
-    let tensors = [trainer.saved_weights(), trainer.saved_states()].concat();
-    let values = tensors.into_iter().map(|tensor| {
-        let values = block_on(trainer.saved_values(&tensor)).expect("values");
-        (tensor.name, (tensor.ty.shape, values))
-    });
-    values.collect()
 }
 
 /// Every form of adapters that there is, on both families.

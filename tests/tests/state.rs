@@ -1,9 +1,9 @@
 //! Optimizer state in 32, 16 and 8 bits: what it takes, that it trains, and that it can be saved.
 
-use std::collections::BTreeMap;
+mod common;
 
+use common::{VOCAB, saved, train};
 use conformance::conformance::block_on;
-use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Class;
 use tightrope_nn::{
@@ -18,7 +18,7 @@ fn config(optimizer: Optimizer, optimizer_bits: StateBits) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     model.family = Family::Gpt2;
     (model.layers, model.channels, model.heads, model.kv_heads) = (2, 64, 4, 4);
-    (model.hidden, model.context, model.vocab) = (256, 32, 50);
+    (model.hidden, model.context, model.vocab) = (256, 32, VOCAB);
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
@@ -39,36 +39,6 @@ fn trainer(config: &TrainerConfig) -> Trainer {
     assert_eq!(trainer.allocated_bytes(), predicted, "{:?}", config.optimizer_bits);
     trainer.initialise().expect("weights");
     trainer
-}
-
-/// Losses of steps on a text that repeats with noise.
-fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>, lr: f64) -> Vec<f32> {
-    let (batch, time) = (trainer.config().batch, trainer.config().time);
-    let micro = trainer.config().micro_batch * time;
-    let token = |i: usize| {
-        let noisy = uniform(9, i as u64) < 0.1;
-        if noisy { (uniform(10, i as u64) * 50.0) as i32 } else { (i % 7 * 5) as i32 }
-    };
-    steps
-        .map(|step| {
-            let start = step as usize * batch * time;
-            let text: Vec<i32> = (start..=start + batch * time).map(token).collect();
-            let batches: Vec<(&[i32], &[i32])> =
-                text[..batch * time].chunks(micro).zip(text[1..].chunks(micro)).collect();
-            trainer.step(step, lr, &batches).expect("a step");
-            block_on(trainer.outcome()).expect("an outcome").loss
-        })
-        .collect()
-}
-
-/// Everything that a checkpoint holds of the trainer's tensors.
-fn saved(trainer: &mut Trainer) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
-    let tensors = [trainer.saved_weights(), trainer.saved_states()].concat();
-    let values = tensors.into_iter().map(|tensor| {
-        let values = block_on(trainer.saved_values(&tensor)).expect("values");
-        (tensor.name, (tensor.ty.shape, values))
-    });
-    values.collect()
 }
 
 #[test]

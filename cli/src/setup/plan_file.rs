@@ -133,7 +133,8 @@ fn lora_differences(there: Option<&Lora>, here: Option<&Lora>) -> Vec<(String, V
         _ => Map::from_iter([("rank".to_owned(), Value::from(0))]),
     });
     let names = if there.len() < here.len() { &there } else { &here };
-    let value = |lora: &Map<String, Value>, name: &String| lora.get(name).cloned().unwrap_or_default();
+    let value =
+        |lora: &Map<String, Value>, name: &String| lora.get(name).cloned().unwrap_or_default();
     names
         .keys()
         .map(|name| (name.clone(), value(&there, name), value(&here, name)))
@@ -195,7 +196,9 @@ impl PlanFile {
         count("memory.loss_chunk", loss_chunk, build.loss_chunk, fixed);
         let fixed = memory.attention_chunk != Chunk::Auto;
         count("memory.attention_chunk", attention_chunk, build.attention_chunk, fixed);
-        for (name, there, here) in lora_differences(self.choices.lora.as_ref(), config.lora.as_ref()) {
+        for (name, there, here) in
+            lora_differences(self.choices.lora.as_ref(), config.lora.as_ref())
+        {
             found.push(format!("`lora.{name}` is {there} there and {here} here"));
         }
         let Choices { precision, optimizer_bits, .. } = self.choices;
