@@ -9,20 +9,24 @@ pub mod refusal;
 use std::path::Path;
 
 use anyhow::anyhow;
+use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{self, Options};
 use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
     self as nn, BuildOptions, LearningRate, Lora, ModelConfig, Optimizer, Planned, Precision,
-    StateBits, TrainError, TrainerConfig, preset,
+    StateBits, TrainError, Trainer, TrainerConfig, preset,
 };
 
+use crate::devices::can_be_lost;
 use crate::error::{Failure, Help as _};
 use crate::progress::human_bytes;
 use crate::rates::Store;
 use crate::run::source::config_of;
-use crate::settings::{self, Allow, Bytes, Checkpoint, Chunk, Family, MicroBatch, Settings};
+use crate::settings::{
+    self, Allow, Bytes, Checkpoint, Chunk, Family, MicroBatch, Offload, Settings,
+};
 
 /// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
 /// changes nothing.
@@ -168,12 +172,6 @@ pub fn trainer_config_of(
 ) -> Result<TrainerConfig, Failure> {
     let settings = filled(settings, &model)?;
     let Settings { train, memory, .. } = &settings;
-    if !memory.offload.is_empty() {
-        return Err(Failure::usage(
-            anyhow!("`memory.offload` is set, and the device is the cpu"),
-            "the cpu's memory is the host's, so nothing is gained; leave the setting out",
-        ));
-    }
     let optimizer = match train.optimizer {
         settings::Optimizer::AdamW => {
             Optimizer::AdamW { beta1: train.beta1, beta2: train.beta2, eps: train.eps }
@@ -219,6 +217,7 @@ pub fn trainer_config_of(
         },
         seed: train.seed,
         decode: time,
+        offload: memory.offload.contains(&Offload::Optimizer),
         lora: lora(&settings),
         model,
     })
@@ -268,6 +267,30 @@ pub fn threads(settings: &Settings) -> usize {
     settings.run.threads.filter(|&threads| threads > 0).unwrap_or_else(all)
 }
 
+/// The host as a device, for what is offloaded.
+///
+/// # Errors
+/// Threads that can't be started.
+pub fn host(settings: &Settings) -> Result<Cpu, Failure> {
+    Cpu::new(threads(settings)).help("ask for fewer --threads")
+}
+
+/// A trainer of a plan, on its device and where something is offloaded on the host.
+///
+/// # Errors
+/// Those of the device.
+pub fn trainer(
+    planned: Planned,
+    device: Box<dyn Backend>,
+    settings: &Settings,
+) -> Result<Trainer, Failure> {
+    let trainer = match planned.config().offload {
+        true => Trainer::offloading(planned, device, Box::new(host(settings)?)),
+        false => Trainer::new(planned, device),
+    };
+    trainer.map_err(train_failure)
+}
+
 /// Bytes that a plan may take: `memory.budget`, else what the machine has free; `None` where neither
 /// is known.
 pub fn budget(settings: &Settings) -> Option<u64> {
@@ -300,6 +323,12 @@ pub fn planned_of(
     config: TrainerConfig,
     target: &dyn Backend,
 ) -> Result<Planned, Failure> {
+    if config.offload && !can_be_lost(target) {
+        return Err(Failure::usage(
+            anyhow!("`memory.offload` is set, and the device is the cpu"),
+            "the cpu's memory is the host's, so nothing is gained; leave the setting out",
+        ));
+    }
     let budget = budget(settings).unwrap_or(u64::MAX);
     if let Some(file) = &settings.memory.plan {
         return plan_file::planned(file, settings, &config, budget, target);

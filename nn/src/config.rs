@@ -110,7 +110,7 @@ impl ModelConfig {
             ("heads", heads, 1 << 20),
             ("kv_heads", kv_heads, 1 << 20),
             ("hidden", self.hidden, 1 << 22),
-            ("context", self.context, 1 << 24),
+            ("context", self.context, Self::LONGEST_CONTEXT),
             ("vocab", self.vocab, 1 << 24),
         ] {
             ensure((1..=limit).contains(&value), key, || {

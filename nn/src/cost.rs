@@ -173,7 +173,7 @@ impl Estimate {
         let mut estimate = Self::default();
         for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
             let times = match program.name.as_str() {
-                "train" | "update" => 1.0,
+                "train" | "update" | "clear" => 1.0,
                 "micro" => accumulation as f64,
                 _ => continue,
             };

@@ -50,6 +50,14 @@ pub trait Origin {
     /// Opens a device in place of a lost one. Plans for the first are used on it, so it has to be used alike.
     fn open(&mut self) -> impl Future<Output = Result<Box<dyn Backend>, Self::Error>>;
 
+    /// The host as a device, where the run offloads to it.
+    ///
+    /// # Errors
+    /// Those of the host.
+    fn host(&mut self) -> Result<Option<Box<dyn Backend>>, Self::Error> {
+        Ok(None)
+    }
+
     /// Sets what the run began with, and says how far it had come.
     ///
     /// # Errors
@@ -205,7 +213,10 @@ impl<O: Origin> Recovering<O> {
                 (backend, planned)
             }
         };
-        let mut trainer = Trainer::new(planned, backend)?;
+        let mut trainer = match self.origin.host()? {
+            Some(host) => Trainer::offloading(planned, backend, host)?,
+            None => Trainer::new(planned, backend)?,
+        };
         let from = match &self.copy {
             Some((copy, done)) => {
                 // What steps don't change isn't in the copy.

@@ -31,7 +31,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     let device = devices::device(&settings)?;
     // Nothing is trained, so no optimizer state is kept.
     let optimizer = Optimizer::Sgd { momentum: 0.0 };
-    let config = TrainerConfig { optimizer, decode: 0, ..config };
+    let config = TrainerConfig { optimizer, decode: 0, offload: false, ..config };
     let planned = setup::planned_of(&settings, config, &*device)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
     source.load(&mut trainer, settings.model.init.as_deref())?;

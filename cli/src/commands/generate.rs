@@ -34,6 +34,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
         micro_batch: 1,
         time: 1,
         optimizer: Optimizer::Sgd { momentum: 0.0 },
+        offload: false,
         ..config
     };
     let planned = Planned::new(&config, &*device).map_err(setup::refused)?;

@@ -146,6 +146,11 @@ impl nn::Origin for Origin<'_> {
         (self.open)(&self.settings)
     }
 
+    fn host(&mut self) -> Result<Option<Box<dyn Backend>>, Failure> {
+        let offloads = !self.settings.memory.offload.is_empty();
+        offloads.then(|| Ok(Box::new(setup::host(&self.settings)?) as _)).transpose()
+    }
+
     fn fill(&mut self, trainer: &mut Trainer) -> Result<Done, Failure> {
         self.start.fill(trainer, &self.settings)
     }

@@ -94,10 +94,8 @@ pub enum Precision {
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum Offload {
-    /// Optimizer state, between steps.
+    /// Optimizer state and masters of weights, which the host then updates.
     Optimizer,
-    /// Activations, between the forward and the backward pass.
-    Activations,
 }
 
 /// A change of the numerics that the planner may make to fit the budget.

@@ -3,6 +3,7 @@
 mod archives;
 mod lora;
 mod models;
+mod offload;
 mod plan_files;
 mod profiles;
 mod refusals;

@@ -245,7 +245,7 @@ impl Subject<'_> {
     fn longest_context(&self, budget: u64) -> Result<Option<usize>, Failure> {
         let config = self.config()?;
         let new = self.settings.model.init.is_none();
-        let most = if new { MOST } else { config.model.context };
+        let most = if new { ModelConfig::LONGEST_CONTEXT } else { config.model.context };
         let step = (config.time / PARTS).max(1);
         largest(config.time, step, most, &mut |time| {
             let mut config = TrainerConfig { time, decode: time, ..config.clone() };

@@ -80,7 +80,7 @@ pub fn phase_name(phase: Phase) -> &'static str {
 /// How often a program runs in an optimizer step; 0 for those of evaluation and decoding.
 pub fn repeats(program: &str, accumulation: usize) -> usize {
     match program {
-        "train" | "update" => 1,
+        "train" | "update" | "clear" => 1,
         "micro" => accumulation,
         _ => 0,
     }

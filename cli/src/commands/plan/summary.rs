@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Report, Resident};
 use tightrope_core::{Backend, Class, Life, Phase};
 use tightrope_nn::{Estimate, ModelConfig, Planned, TrainerConfig};
@@ -31,6 +32,8 @@ pub struct Summary<'a> {
     pub device: String,
     /// Bytes of the host's memory for a copy of what steps change, where the device can go away.
     copied_bytes: Option<u64>,
+    /// Bytes of the host's memory for what is offloaded.
+    offloaded_bytes: Option<u64>,
     /// Rates of the device.
     pub known: Known,
     /// Bytes that the plan may take, where that's known.
@@ -50,11 +53,24 @@ impl<'a> Summary<'a> {
         plan_s: f64,
     ) -> Self {
         let copied_bytes = can_be_lost(device).then(|| planned.snapshot_bytes());
+        let host = Cpu::new(1).ok();
+        let offloaded = host.and_then(|host| planned.host_plan(&host).ok().flatten());
+        let offloaded_bytes = offloaded.map(|plan| plan.peak_bytes());
         let device = device.name();
         let accumulation = planned.config().accumulation();
         let estimate = Estimate::new(&planned.plan, accumulation, &known.rates);
         let report = planned.plan.report();
-        Self { planned, report, device, copied_bytes, known, budget, estimate, plan_s }
+        Self {
+            planned,
+            report,
+            device,
+            copied_bytes,
+            offloaded_bytes,
+            known,
+            budget,
+            estimate,
+            plan_s,
+        }
     }
 
     /// What it was planned for.
@@ -143,6 +159,12 @@ impl<'a> Summary<'a> {
         if let Some(bytes) = self.copied_bytes {
             facts.push(("host", copied_text(bytes)));
         }
+        if let Some(bytes) = self.offloaded_bytes {
+            let bytes = human_bytes(bytes);
+            let text =
+                "of the host's memory for optimizer state; the update there isn't in the estimate";
+            facts.push(("offloaded", format!("{bytes} {text}")));
+        }
         facts.push(("choices", choices_text(config)));
         facts.push((
             "estimate",
@@ -226,6 +248,7 @@ impl<'a> Summary<'a> {
             "step_bound_s": self.planned.bound_s,
             "rates": if self.known.measured { "measured" } else { "default" },
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
+            "offloaded_bytes": self.offloaded_bytes.unwrap_or(0),
             "recomputed_share": estimate.recomputed(),
             "flops_per_step": estimate.flops,
             "tokens_per_step": self.tokens(),
