@@ -5,6 +5,7 @@
 
 pub mod plan_file;
 pub mod refusal;
+pub mod start;
 
 use std::path::Path;
 

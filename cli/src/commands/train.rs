@@ -31,6 +31,7 @@ use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
 use crate::settings::{self, MicroBatch, Settings};
 use crate::setup::plan_file::{Choices, MadeFor, PlanFile};
+use crate::setup::start;
 use crate::signals::Interrupt;
 use crate::tensorboard::EventWriter;
 use crate::{profile, setup};
@@ -213,11 +214,11 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
         settings = setup::filled(&settings, &model)?;
         let tokenizer = corpus::tokenizer(&settings, model.vocab)?;
         let data = Data::open(&settings, tokenizer, model.vocab, Vec::new())?;
-        let (device, planned) = plan_of(&mut settings, &model, None, open)?;
-        let notes = match &start {
+        let mut notes = match &start {
             Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
         };
+        let (device, planned) = plan_of(&mut settings, &model, None, &mut notes, open)?;
         return Ok(Prepared {
             resumed: None,
             settings,
@@ -269,7 +270,7 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
     let unchanged =
         before.memory == settings.memory && before.train.micro_batch == settings.train.micro_batch;
     let own = if unchanged { PlanFile::read(&dir.join(PLAN)).ok() } else { None };
-    let (device, planned) = plan_of(&mut settings, &model, own.as_ref(), open)?;
+    let (device, planned) = plan_of(&mut settings, &model, own.as_ref(), &mut notes, open)?;
     Ok(Prepared { resumed: Some(dir), settings, model, data, planned, device, start, notes })
 }
 
@@ -288,9 +289,10 @@ fn prepare_checkpoint(args: &Train, path: &Path, open: Open<'_>) -> Result<Prepa
     if let Some(checkpoint) = &source.checkpoint {
         state::check_continues(checkpoint, &settings, &data)?;
     }
-    let (device, planned) = plan_of(&mut settings, &model, None, open)?;
+    let mut notes = Vec::new();
+    let (device, planned) = plan_of(&mut settings, &model, None, &mut notes, open)?;
     let start = Start::Checkpoint(Box::new(source));
-    Ok(Prepared { resumed: None, settings, model, data, planned, device, start, notes: Vec::new() })
+    Ok(Prepared { resumed: None, settings, model, data, planned, device, start, notes })
 }
 
 /// Makes the directory of a new run. One that goes on from a checkpoint begins with a copy of it, and of the
@@ -310,21 +312,18 @@ fn begin(settings: &mut Settings, start: &Start) -> Result<PathBuf, Failure> {
 }
 
 /// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
-/// makes the same ones, whatever memory is free then. Those of its `own` plan are taken where they are of this step.
+/// makes the same ones, whatever memory is free then. Those of its `own` plan come first.
 fn plan_of(
     settings: &mut Settings,
     model: &ModelConfig,
     own: Option<&PlanFile>,
+    notes: &mut Vec<String>,
     open: Open<'_>,
 ) -> Result<(Box<dyn Backend>, Planned), Failure> {
-    let config = setup::trainer_config_of(settings, model.clone())?;
     let device = open(settings)?;
-    let again = own.and_then(|own| own.made(settings, &config, &*device).ok()?.ok());
-    let budget = setup::budget(settings).unwrap_or(u64::MAX);
-    let planned = match again.filter(|planned| planned.plan.peak_bytes() <= budget) {
-        Some(planned) => planned,
-        None => setup::planned_of(settings, config, &*device)?,
-    };
+    let free = start::free(&*device);
+    let (planned, more) = start::planned_now(settings, model, own, free, &*device)?;
+    notes.extend(more);
     // The run's own plan.json says the same.
     settings.memory.plan = None;
     let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
