@@ -85,8 +85,9 @@ impl Saved<'_> {
 
 /// Settings that say where things lie and how often a run reports. The manifest leaves them out, so that
 /// equal runs have equal checkpoints.
-const PASSING: [(&str, &[&str]); 3] = [
+const PASSING: [(&str, &[&str]); 4] = [
     ("model", &["init"]),
+    ("memory", &["plan"]),
     ("data", &["files", "tokenizer"]),
     ("run", &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"]),
 ];
