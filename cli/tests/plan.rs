@@ -116,6 +116,21 @@ fn what_a_refusal_names_fits() {
     let changed: Vec<&str> = knob.split(' ').collect();
     let found = object(&plan(&[&words[..], &fixed, &changed].concat()));
     assert!(found["peak_bytes"].as_u64().unwrap() <= 170 << 20, "{knob}: {found}");
+    let open = ["--set", "memory.allow=optimizer_bits"];
+    let other = object(&plan(&[&words[..], &open].concat()));
+    let seconds = |object: &Value| object["predicted_step_s"].as_f64().unwrap();
+    assert!(seconds(&found) <= seconds(&other), "the cheapest of the knobs that fit");
+    let (_, enough) = refused["help"].as_str().unwrap().split_once("so does --memory ").unwrap();
+    let (enough, _) = enough.split_once(';').unwrap();
+    assert!(enough.ends_with("MiB"), "{enough}");
+    let wider = ["--preset", "shakespeare", "--batch", "8", "--memory", enough];
+    assert_eq!(plan(&[&wider[..], &fixed].concat()).status.code(), Some(0), "{enough}");
+    let batch = refused["largest_batch"].as_u64().unwrap();
+    for (batch, fits) in [(batch, true), (batch + 1, false)] {
+        let batch = batch.to_string();
+        let found = plan(&[&words[..], &["--batch", &batch]].concat());
+        assert_eq!(found.status.success(), fits, "batch {batch}");
+    }
     let length = refused["longest_context"].as_u64().unwrap();
     for (length, fits) in [(length, true), (length + 1, false)] {
         let length = length.to_string();

@@ -147,6 +147,15 @@ impl Written for Bytes {
     }
 }
 
+impl Bytes {
+    /// At least as many, in a unit that reads well.
+    pub fn rounded_up(self) -> Self {
+        const COARSE: u64 = 16 << 20;
+        let unit = if self.0 < COARSE { 1 << 10 } else { 1 << 20 };
+        Self(self.0.checked_next_multiple_of(unit).unwrap_or(self.0))
+    }
+}
+
 fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim_start());
@@ -372,6 +381,14 @@ mod tests {
         }
         for exact in ["2GiB", "1536MiB", "2GB", "1001B", "3KiB"] {
             assert_eq!(exact.parse::<Bytes>().unwrap().to_string(), exact);
+        }
+        for (bytes, rounded) in [
+            (25_554_511_617, "24371MiB"),
+            (61_000, "60KiB"),
+            (2 << 30, "2GiB"),
+            (u64::MAX, "18446744073709551615B"),
+        ] {
+            assert_eq!(Bytes(bytes).rounded_up().to_string(), rounded);
         }
     }
 

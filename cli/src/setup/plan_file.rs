@@ -276,6 +276,9 @@ pub fn planned(
         exact_bytes(bytes),
         exact_bytes(budget)
     );
-    let help = format!("leave --plan out for a plan that fits, or give --memory {}", Bytes(bytes));
+    let help = format!(
+        "leave --plan out for a plan that fits, or give --memory {}",
+        Bytes(bytes).rounded_up()
+    );
     Err(Failure::does_not_fit(anyhow!(message), help))
 }

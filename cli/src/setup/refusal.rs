@@ -3,11 +3,12 @@
 use anyhow::anyhow;
 use serde_json::json;
 use tightrope_core::Backend;
-use tightrope_nn::{Precision, StateBits, TrainerConfig, presets};
+use tightrope_nn::{Estimate, Planned, Precision, StateBits, TrainerConfig, presets};
 
-use super::{exact_bytes, fit};
+use super::{exact_bytes, fit, threads};
 use crate::error::Failure;
 use crate::progress::human_bytes;
+use crate::rates::Store;
 use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
 
 /// A budget that every plan exceeds, so that the fewest bytes of all are found.
@@ -22,8 +23,8 @@ struct Change {
     config: TrainerConfig,
 }
 
-/// The failure, with the first knob that fits `budget` and what it needs then, and the longest context and the
-/// largest preset that fit. `smallest` is what the step takes as asked.
+/// The failure, with the cheapest knob that fits `budget` and what it needs then, and the largest batch, the longest
+/// context and the largest preset that fit. `smallest` is what the step takes as asked.
 ///
 /// # Errors
 /// Settings that no graph can be built from.
@@ -39,41 +40,46 @@ pub fn does_not_fit(
     open.memory.checkpoint = Checkpoint::Auto;
     // What else has to be left open for the changes to fit.
     let opening = if open == *settings { "" } else { OPENING };
-    let mut cheapest = None;
-    for Change { words, config } in knobs(config) {
-        if let (Some(planned), _) = fit(&open, &config, budget, target)? {
+    let cheapest = match cheapest(&open, config, budget, target)? {
+        Some((Change { words, config }, planned)) => {
             let (_, least) = fit(&open, &config, NONE, target)?;
             let bytes = least.min(planned.plan.peak_bytes());
-            cheapest = Some((format!("{opening} {words}").trim().to_owned(), bytes));
-            break;
+            Some((format!("{opening} {words}").trim().to_owned(), bytes))
         }
-    }
+        None => None,
+    };
     let fits = |config: &TrainerConfig| -> Result<bool, Failure> {
         Ok(fit(&open, config, budget, target)?.0.is_some())
     };
+    let batch = largest_batch(config, &fits)?;
     let context = longest_context(config, settings.model.init.is_none(), &fits)?;
     // Weights that are given decide the model.
     let preset = match settings.model.init {
         Some(_) => None,
         None => largest_preset(config, config.model.parameters(), &fits)?,
     };
-    let enough = format!("--memory {}", Bytes(smallest));
+    let enough = format!("--memory {}", Bytes(smallest).rounded_up());
     let mut help = match &cheapest {
         Some((words, bytes)) => {
             format!("{words} fits, with {}; so does {enough}", human_bytes(*bytes))
         }
         None => format!("{enough} fits"),
     };
-    if let Some(tokens) = context {
-        let words = format!("{opening} --context {tokens}");
-        help += &format!("; so does {}, the longest", words.trim_start());
+    let smaller: Vec<String> = [
+        batch.map(|batch| format!("--batch {batch} (the largest)")),
+        context.map(|tokens| format!("--context {tokens} (the longest)")),
+        preset.map(|name| format!("--preset {name} (the largest of fewer parameters)")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !smaller.is_empty() {
+        let with = if opening.is_empty() { String::new() } else { format!("with {opening}, ") };
+        let each = if smaller.len() > 1 { "each of " } else { "" };
+        help += &format!("; {with}so does {each}{}", smaller.join(", "));
     }
-    if let Some(name) = preset {
-        let words = format!("{opening} --preset {name}");
-        help += &format!("; so does {}, the largest of fewer parameters", words.trim_start());
-    }
-    if cheapest.is_none() && context.is_none() && preset.is_none() {
-        help += "; no shorter context and no smaller preset does";
+    if cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
+        help += "; no smaller batch, no shorter context and no smaller preset does";
     }
     let message = format!(
         "the training step takes {} at least, and {} are available",
@@ -85,30 +91,84 @@ pub fn does_not_fit(
         "smallest_bytes": smallest,
         "budget_bytes": budget,
         "cheapest_knob": knob,
+        "largest_batch": batch,
         "longest_context": context,
         "largest_preset": preset,
     })))
 }
 
-/// Knobs that leave the model and its data as they are, those that change numbers least first: the first is what
-/// [`OPENING`] leaves to the planner, alone.
-fn knobs(config: &TrainerConfig) -> Vec<Change> {
-    let mut changes = vec![Change { words: String::new(), config: config.clone() }];
-    for bits in [StateBits::B16, StateBits::B8] {
-        if u32::from(bits) < u32::from(config.optimizer_bits) {
-            changes.push(Change {
-                words: format!("--set memory.optimizer_bits={}", u32::from(bits)),
-                config: TrainerConfig { optimizer_bits: bits, ..config.clone() },
-            });
+/// The change after which the fastest plan within `budget` takes the least time, with that plan. One that changes no
+/// number comes before all others, and one knob before two.
+fn cheapest(
+    open: &Settings,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<Option<(Change, Planned)>, Failure> {
+    for changes in knobs(config) {
+        let mut best: Option<(f64, Change, Planned)> = None;
+        for change in changes {
+            let (Some(planned), _) = fit(open, &change.config, budget, target)? else { continue };
+            let precision = planned.config().precision;
+            let rates = Store::of_user().known(target, precision, threads(open)).rates;
+            let accumulation = planned.config().accumulation();
+            let step_s = Estimate::new(&planned.plan, accumulation, &rates).step_s;
+            if best.as_ref().is_none_or(|(best_s, ..)| step_s < *best_s) {
+                best = Some((step_s, change, planned));
+            }
+        }
+        if let Some((_, change, planned)) = best {
+            return Ok(Some((change, planned)));
         }
     }
+    Ok(None)
+}
+
+/// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; one that changes
+/// numbers; two.
+fn knobs(config: &TrainerConfig) -> [Vec<Change>; 3] {
+    let fewer = [StateBits::B16, StateBits::B8].into_iter();
+    let fewer = fewer.filter(|&bits| u32::from(bits) < u32::from(config.optimizer_bits));
+    let with_bits = |bits: StateBits, words: &str, config: &TrainerConfig| Change {
+        words: format!("{words} --set memory.optimizer_bits={}", u32::from(bits)).trim().to_owned(),
+        config: TrainerConfig { optimizer_bits: bits, ..config.clone() },
+    };
+    let mut one: Vec<Change> = fewer.clone().map(|bits| with_bits(bits, "", config)).collect();
+    let mut two = vec![];
     if config.precision == Precision::F32 {
-        changes.push(Change {
-            words: "--precision bf16".to_owned(),
-            config: TrainerConfig { precision: Precision::BF16, ..config.clone() },
-        });
+        let narrow = TrainerConfig { precision: Precision::BF16, ..config.clone() };
+        const WORDS: &str = "--precision bf16";
+        two.extend(fewer.map(|bits| with_bits(bits, WORDS, &narrow)));
+        one.push(Change { words: WORDS.to_owned(), config: narrow });
     }
-    changes
+    [vec![Change { words: String::new(), config: config.clone() }], one, two]
+}
+
+/// The largest batch below that of `config` that fits.
+fn largest_batch(
+    config: &TrainerConfig,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
+) -> Result<Option<usize>, Failure> {
+    most_below(config.batch, &|batch| {
+        fits(&TrainerConfig { batch, micro_batch: batch, ..config.clone() })
+    })
+}
+
+/// The largest number below `limit` that fits.
+fn most_below(
+    limit: usize,
+    fits: &dyn Fn(usize) -> Result<bool, Failure>,
+) -> Result<Option<usize>, Failure> {
+    // Where weights and their states alone are too large, no other number is tried.
+    if limit == 1 || !fits(1)? {
+        return Ok(None);
+    }
+    let (mut below, mut above) = (1, limit);
+    while above > below + 1 {
+        let middle = usize::midpoint(below, above);
+        if fits(middle)? { below = middle } else { above = middle }
+    }
+    Ok(Some(below))
 }
 
 /// The longest context below that of `config` that fits. A `new` model has as many positions; one with weights
@@ -118,23 +178,13 @@ fn longest_context(
     new: bool,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
 ) -> Result<Option<usize>, Failure> {
-    let fits_at = |time: usize| {
+    most_below(config.time, &|time| {
         let mut shorter = TrainerConfig { time, decode: time, ..config.clone() };
         if new {
             shorter.model.context = time;
         }
         fits(&shorter)
-    };
-    // Where weights and their states alone are too large, no length is tried but one.
-    if config.time == 1 || !fits_at(1)? {
-        return Ok(None);
-    }
-    let (mut below, mut above) = (1, config.time);
-    while above > below + 1 {
-        let time = usize::midpoint(below, above);
-        if fits_at(time)? { below = time } else { above = time }
-    }
-    Ok(Some(below))
+    })
 }
 
 /// The preset with the most parameters of those with fewer than `below` that fit.
