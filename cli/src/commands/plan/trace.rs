@@ -38,6 +38,7 @@ impl Events {
         seconds: &dyn Fn(usize, usize, &ShownOp) -> f64,
     ) {
         self.name("process_name", pid, 0, title);
+        self.name("thread_name", pid, 0, "micro-steps");
         let ops: usize = programs.iter().map(|program| program.repeats * program.ops.len()).sum();
         let mut now = 0.0;
         for (index, program) in programs.iter().enumerate() {
