@@ -68,6 +68,9 @@ pub(crate) const fn default_rope_theta() -> f64 {
 }
 
 impl ModelConfig {
+    /// Most positions that a model can have.
+    pub const LONGEST_CONTEXT: usize = 1 << 24;
+
     /// Channels of a head, D.
     pub fn head_dim(&self) -> usize {
         self.channels / self.heads.max(1)

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
-use tightrope_nn::{Estimate, Planned, Rates, TrainerConfig};
+use tightrope_nn::{Estimate, ModelConfig, Planned, Rates, TrainerConfig};
 
 use super::summary::words;
 use crate::error::Failure;
