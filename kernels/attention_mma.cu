@@ -88,7 +88,8 @@ __device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &oth
     const unsigned lane = threadIdx.x % WARP;
     const unsigned matrix = lane / 8;
     clear(products);
-#pragma unroll
+    // Four at a time are a head of 64: addresses of all of a wider one's channels take more registers than there are.
+#pragma unroll 4
     for (unsigned d = 0; d < HEAD_DIM; d += MMA_K) {
         unsigned rows[4];
         tr_load_matrices<false>(rows, own, place(rows_of_warp() + matrix % 2 * 8 + lane % 8, d / CHUNK + matrix / 2));

@@ -143,25 +143,25 @@ impl Kernel {
         let label = format!("{}.{}", launch.kernel, launch.entry);
         Ok(Self { label, text, entry: launch.entry, threads: launch.workgroup, operands })
     }
-
-    /// Text for a GPU's compiler. The kernel's name is [`ENTRY`].
-    pub fn for_device(&self) -> String {
-        let mut text = String::new();
-        file(&mut text, "device.cuh", DEVICE);
-        SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
-        text += &self.text;
-        text += &format!(
-            "extern \"C\" __global__ void __launch_bounds__({}) {ENTRY}(const __grid_constant__ Args args) {{\n    {}(args);\n}}\n",
-            self.threads, self.entry
-        );
-        text
-    }
 }
 
-/// Name of a kernel that was compiled for a GPU.
-pub const ENTRY: &str = "tr_entry";
+/// Text of several kernels for a GPU's compiler. Kernel `i` is called [`entry_name`].
+pub fn for_device(kernels: &[&Kernel]) -> String {
+    let mut text = String::new();
+    file(&mut text, "device.cuh", DEVICE);
+    SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
+    for (index, kernel) in kernels.iter().enumerate() {
+        let Kernel { text: own, entry, threads, .. } = kernel;
+        let name = entry_name(index);
+        text += &format!("namespace k{index} {{\n{own}}}\n");
+        text += &format!(
+            "extern \"C\" __global__ void __launch_bounds__({threads}) {name}(const __grid_constant__ k{index}::Args args) {{\n    k{index}::{entry}(args);\n}}\n"
+        );
+    }
+    text
+}
 
-/// Text of several kernels for a processor's C++ compiler. Kernel `i` is the function [`entry_on_processor`].
+/// Text of several kernels for a processor's C++ compiler. Kernel `i` is called [`entry_name`].
 pub fn for_processor(kernels: &[&Kernel]) -> String {
     let mut text = String::new();
     file(&mut text, "cuda_on_cpu.h", PROCESSOR);
@@ -172,7 +172,7 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
         let listed: Vec<String> =
             operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
         let (listed, count) = (listed.join(", "), operands.len());
-        let name = entry_on_processor(index);
+        let name = entry_name(index);
         text += &format!(
             "extern \"C\" bool {name}(const void *args, unsigned blocks, unsigned seed, char *report, size_t bytes) {{
     static const TrOperand operands[] = {{{listed}}};
@@ -184,8 +184,8 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
     text
 }
 
-/// Name of the function that runs kernel `index` of a text for a processor.
-pub fn entry_on_processor(index: usize) -> String {
+/// Name of the function that kernel `index` of a text is.
+pub fn entry_name(index: usize) -> String {
     format!("tr_entry_{index}")
 }
 

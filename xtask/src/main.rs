@@ -1,7 +1,9 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `bench`, `picture` and `web`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `bench`, `picture` and
+//! `web`.
 
 mod bench;
 mod mesa;
+mod nvidia;
 mod picture;
 mod test;
 mod web;
@@ -18,6 +20,7 @@ usage: cargo xtask TASK
   test      format, lints, documentation and every test; the last line counts them
   cooperative
             products by cooperative matrices, on a Vulkan driver that has them
+  kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   bench     side by side with PyTorch, into bench/results/
               --peer FILE              the script of the other side
               --runs N                 runs of each side, which take turns (3)
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("test", [])) => test::run(),
-        Some(("cooperative", [])) => test::run_cooperative(),
+        Some(("cooperative", [])) => test::run_alone(test::COOPERATIVE),
+        Some(("kernels", [])) => test::run_alone(test::KERNELS),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),
         Some(("web", [test])) if test == "--test" => test::run_in_browser(),

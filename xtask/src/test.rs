@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::{cargo, mesa, root, web};
+use crate::{cargo, mesa, nvidia, root, web};
 
 /// One command of the checks.
 struct Stage {
@@ -61,7 +61,9 @@ pub fn run() -> anyhow::Result<bool> {
     for stage in &STAGES {
         total.add(timed(stage.name, stage.tests, || run_stage(stage))?);
     }
-    total.add(timed(COOPERATIVE, true, cooperative)?);
+    for stage in [COOPERATIVE, KERNELS] {
+        total.add(timed(stage.name, true, || stage.run())?);
+    }
     total.add(timed("tests in a browser", true, browser)?);
     if total.ignored > 0 {
         println!("{} ignored", total.ignored);
@@ -88,27 +90,39 @@ fn timed(
     Ok(counts)
 }
 
-/// Name of the stage on a driver of its own.
-const COOPERATIVE: &str = "products by cooperative matrices";
+/// Tests that run with what is fetched for them alone.
+#[derive(Clone, Copy)]
+pub struct Fetched {
+    name: &'static str,
+    tests: fn() -> anyhow::Result<Command>,
+}
 
-/// Only the products by cooperative matrices; `false` where one is wrong.
+/// On a driver of its own.
+pub const COOPERATIVE: Fetched =
+    Fetched { name: "products by cooperative matrices", tests: mesa::tests };
+/// By NVIDIA's compilers.
+pub const KERNELS: Fetched = Fetched { name: "CUDA kernels compiled", tests: nvidia::tests };
+
+impl Fetched {
+    fn run(self) -> anyhow::Result<(bool, Counts)> {
+        match (self.tests)() {
+            Ok(command) => counted(command),
+            Err(error) => {
+                println!("{error:#}");
+                Ok((false, Counts::default()))
+            }
+        }
+    }
+}
+
+/// Only one stage; `false` where one of its tests failed.
 ///
 /// # Errors
 /// When a command can't be started.
-pub fn run_cooperative() -> anyhow::Result<bool> {
-    let total = timed(COOPERATIVE, true, cooperative)?;
+pub fn run_alone(stage: Fetched) -> anyhow::Result<bool> {
+    let total = timed(stage.name, true, || stage.run())?;
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(total.failed == 0)
-}
-
-fn cooperative() -> anyhow::Result<(bool, Counts)> {
-    match mesa::tests() {
-        Ok(command) => counted(command),
-        Err(error) => {
-            println!("{error:#}");
-            Ok((false, Counts::default()))
-        }
-    }
 }
 
 /// Only the tests in a browser; `false` where one failed.

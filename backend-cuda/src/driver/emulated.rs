@@ -65,7 +65,7 @@ impl Emulated {
         // SAFETY: the library was compiled from this project's kernels and runs no code when it's opened.
         let library = unsafe { Library::new(&build.library) }.map_err(|error| error.to_string())?;
         for (index, kernel) in build.kernels.iter().enumerate() {
-            let name = source::entry_on_processor(index);
+            let name = source::entry_name(index);
             // SAFETY: `for_processor` declares the entry with this signature.
             let entry = unsafe { library.get::<Entry>(name.as_bytes()) };
             let entry = *entry.map_err(|error| error.to_string())?;

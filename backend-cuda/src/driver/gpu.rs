@@ -13,7 +13,7 @@ use tightrope_core::DeviceError;
 
 use super::nvrtc::Nvrtc;
 use super::{Driver, Loaded, cache_key};
-use crate::source::{ENTRY, Kernel};
+use crate::source::{self, Kernel};
 
 /// A GPU.
 pub struct Gpu {
@@ -152,7 +152,7 @@ struct Compiler {
 impl Compiler {
     /// Code of a kernel, from the cache or the compiler.
     fn cubin(&self, kernel: &Kernel) -> Result<Vec<u8>, String> {
-        let text = kernel.for_device();
+        let text = source::for_device(&[kernel]);
         let key = cache_key((&text, &self.architecture, self.nvrtc.version()));
         let path = self.cache.join(format!("{key}.cubin"));
         if let Ok(cubin) = fs::read(&path) {
@@ -232,7 +232,8 @@ impl Driver for Gpu {
             let module =
                 unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(driver)?;
             self.modules.push(module);
-            let name = std::ffi::CString::new(ENTRY).expect("the name has no zeros");
+            let name =
+                std::ffi::CString::new(source::entry_name(0)).expect("the name has no zeros");
             // SAFETY: the module was loaded above and stays until `self` is dropped.
             let handle = unsafe { result::module::get_function(module, name) }.map_err(driver)?;
             self.loaded.insert(kernel.clone(), Loaded(self.functions.len()));

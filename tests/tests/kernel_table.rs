@@ -1,0 +1,220 @@
+//! What NVIDIA's compilers make of every kernel, held against the table in `backend-cuda/kernels.tsv`. Needs no GPU:
+//! `cargo xtask kernels` brings the compilers, of the versions that the table was made with.
+//! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo xtask kernels` rewrites the table, and its difference is
+//! reviewed with the change.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::parallel;
+use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
+use tightrope_backend_cuda::source::{self, Kernel};
+use tightrope_backend_cuda::{Cuda, limits};
+use tightrope_core::launch::Launch;
+use tightrope_core::ops::Case;
+use tightrope_core::{Op, Rule, Type};
+use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
+
+/// Ampere of data centres and of desks, Ada, and Hopper with the instructions that only it has.
+const ARCHITECTURES: [&str; 4] = ["sm_80", "sm_86", "sm_89", "sm_90a"];
+/// The same for nvcc, which reads a text once for all that have the instructions of the oldest.
+const GENERATE: [&str; 2] = [
+    "--generate-code=arch=compute_80,code=[sm_80,sm_86,sm_89]",
+    "--generate-code=arch=compute_90a,code=sm_90a",
+];
+
+fn launches(op: &Op, inputs: &[&Type], outputs: &[&Type]) -> Vec<Launch> {
+    op.launch(&limits(), inputs, outputs).map_or(vec![], |launches| launches.list)
+}
+
+/// Launches of the core's cases.
+fn of_cases() -> Vec<Launch> {
+    let of_case = |case: &Case| {
+        let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
+        let outputs = case.op.infer(&inputs).expect("cases are valid");
+        launches(&case.op, &inputs, &outputs.iter().collect::<Vec<_>>())
+    };
+    Op::all_cases().iter().flat_map(of_case).collect()
+}
+
+/// Launches of a training step of a model, which has wider tiles and heads than cases have.
+fn of_model(model: ModelConfig, precision: Precision) -> Vec<Launch> {
+    let config = TrainerConfig {
+        precision,
+        batch: 16,
+        micro_batch: 8,
+        time: model.context.min(1024),
+        ..TrainerConfig::new(model)
+    };
+    let device = Cuda::new(Box::new(Emulated::new(env!("CARGO_TARGET_TMPDIR"), 0)));
+    let plan = Planned::new(&config, &device).expect("a plan").plan;
+    let nodes = plan.graph.programs.iter().flat_map(|program| &program.nodes);
+    let of_node = |node| {
+        let (inputs, outputs) = plan.graph.types(node);
+        launches(&node.op, &inputs, &outputs)
+    };
+    nodes.flat_map(of_node).collect()
+}
+
+/// Launches of models as they are trained: GPT-2, and Llama with heads as wide as its larger models have.
+fn of_models() -> Vec<Launch> {
+    let gpt2 = || tightrope_nn::preset("gpt2").expect("a preset");
+    let llama = tightrope_nn::preset("llama-1.1b").expect("a preset");
+    let llama = ModelConfig { heads: llama.channels / 128, ..llama };
+    let of_gpt2 = [Precision::F32, Precision::BF16].map(|precision| of_model(gpt2(), precision));
+    [of_gpt2.concat(), of_model(llama, Precision::BF16)].concat()
+}
+
+/// A kernel, and whether training spends its time in such.
+struct Tried {
+    kernel: Kernel,
+    hot: bool,
+}
+
+/// Different kernels, by file and entry.
+fn kernels() -> Vec<Tried> {
+    let mut seen = HashSet::new();
+    let mut kernels = vec![];
+    // Those of models first: a case's that is the same is hot.
+    for (hot, launches) in [(true, of_models()), (false, of_cases())] {
+        for kernel in launches.iter().map(|launch| Kernel::of(launch).expect("a kernel")) {
+            if seen.insert(kernel.clone()) {
+                kernels.push(Tried { kernel, hot });
+            }
+        }
+    }
+    kernels.sort_by(|a, b| a.kernel.label.cmp(&b.kernel.label));
+    kernels
+}
+
+/// What the assembler says of a kernel, or the most of several.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    registers: u64,
+    shared: u64,
+    stack: u64,
+    spilled: u64,
+}
+
+impl Use {
+    fn of(log: &str) -> Self {
+        Self {
+            registers: before(log, " registers"),
+            shared: before(log, " bytes smem"),
+            stack: before(log, " bytes stack frame"),
+            spilled: before(log, " bytes spill stores"),
+        }
+    }
+
+    fn most(self, other: Self) -> Self {
+        Self {
+            registers: self.registers.max(other.registers),
+            shared: self.shared.max(other.shared),
+            stack: self.stack.max(other.stack),
+            spilled: self.spilled.max(other.spilled),
+        }
+    }
+}
+
+/// The number before `unit` in the assembler's words.
+fn before(log: &str, unit: &str) -> u64 {
+    let numbers = log.match_indices(unit).filter_map(|(at, _)| {
+        let start = log[..at].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |before| before + 1);
+        log[start..at].parse().ok()
+    });
+    numbers.max().unwrap_or(0)
+}
+
+#[test]
+#[ignore = "needs NVRTC: `cargo xtask kernels` brings it"]
+fn nvrtc_makes_of_kernels_what_the_table_says() {
+    let nvrtc = Nvrtc::open().expect("NVRTC");
+    let kernels = kernels();
+    let jobs: Vec<(&str, &Tried)> = ARCHITECTURES
+        .iter()
+        .flat_map(|architecture| kernels.iter().map(move |tried| (*architecture, tried)))
+        .collect();
+    let uses = parallel::map(&jobs, |(architecture, Tried { kernel, .. })| {
+        let compiled = nvrtc.compile(&source::for_device(&[kernel]), architecture);
+        compiled.map_err(|log| format!("{} for {architecture}: {log}", kernel.label))
+    });
+    let mut rows: BTreeMap<(&str, &str), (usize, u32, Use)> = BTreeMap::new();
+    let mut spilling = String::new();
+    for ((architecture, Tried { kernel, hot }), compiled) in jobs.iter().zip(uses) {
+        let of_variant = Use::of(&compiled.unwrap_or_else(|words| panic!("{words}")).log);
+        let row = rows.entry((architecture, &kernel.label)).or_default();
+        *row = (row.0 + 1, row.1.max(kernel.threads), row.2.most(of_variant));
+        if *hot && of_variant.spilled > 0 {
+            let Kernel { label, text, .. } = kernel;
+            let constants = text.lines().take_while(|line| line.starts_with("constexpr"));
+            let constants = constants.collect::<Vec<_>>().join("\n  ");
+            writeln!(spilling, "{label} for {architecture}:\n  {constants}").expect("a String");
+        }
+    }
+    let (major, minor) = nvrtc.version();
+    let mut table = format!(
+        "# NVRTC {major}.{minor}; the largest of each entry's variants\n\
+         architecture\tkernel\tvariants\tthreads\tregisters\tshared bytes\tstack bytes\tspilled bytes\n"
+    );
+    for ((architecture, label), (variants, threads, most)) in &rows {
+        let Use { registers, shared, stack, spilled } = most;
+        writeln!(
+            table,
+            "{architecture}\t{label}\t{variants}\t{threads}\t{registers}\t{shared}\t{stack}\t{spilled}"
+        )
+        .expect("a String");
+    }
+    compare(&table);
+    assert!(spilling.is_empty(), "registers spill in\n{spilling}");
+}
+
+fn compare(table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-cuda/kernels.tsv");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, table).expect("the table");
+    }
+    let stored = std::fs::read_to_string(&path).expect("the table");
+    let stored: HashSet<&str> = stored.lines().collect();
+    let news: Vec<&str> = table.lines().filter(|line| !stored.contains(line)).collect();
+    assert!(news.is_empty(), "kernels.tsv hasn't\n{}", news.join("\n"));
+    assert_eq!(table.lines().count(), stored.len(), "kernels.tsv has kernels that are no more");
+}
+
+/// Kernels that nvcc compiles together, so that what comes before them is read once.
+const TOGETHER: usize = 32;
+
+#[test]
+#[ignore = "needs nvcc: `cargo xtask kernels` brings it"]
+fn nvcc_compiles_every_kernel() {
+    let home = std::env::var_os("CUDA_HOME").expect("CUDA_HOME is the folder of nvcc's bin");
+    let nvcc = PathBuf::from(home).join("bin/nvcc");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvcc");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (hot, cold): (Vec<Tried>, Vec<Tried>) = kernels().into_iter().partition(|tried| tried.hot);
+    let groups: Vec<(usize, &[Tried])> =
+        hot.chunks(TOGETHER).chain(cold.chunks(TOGETHER)).enumerate().collect();
+    let problems = parallel::map(&groups, |(index, group)| {
+        let kernels: Vec<&Kernel> = group.iter().map(|tried| &tried.kernel).collect();
+        let text = folder.join(format!("{index}.cu"));
+        std::fs::write(&text, source::for_device(&kernels)).expect("a file");
+        let output = Command::new(&nvcc)
+            .args(["--std=c++17", "--fatbin", "--ptxas-options=-v"])
+            .args(GENERATE)
+            .args([Path::new("--output-file"), &text.with_extension("fatbin"), &text])
+            .output()
+            .expect("nvcc");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return said.into_owned();
+        }
+        // So begins what the assembler says of one kernel for one architecture.
+        let of_kernels: Vec<&str> = said.split("Compiling entry function").skip(1).collect();
+        assert_eq!(of_kernels.len(), group.len() * ARCHITECTURES.len(), "{said}");
+        let spills = |of_kernel: &&str| group[0].hot && Use::of(of_kernel).spilled > 0;
+        let words = of_kernels.into_iter().filter(spills);
+        words.map(|words| format!("registers spill in {}:{words}", text.display())).collect()
+    });
+    assert!(problems.iter().all(String::is_empty), "{}", problems.concat());
+}
