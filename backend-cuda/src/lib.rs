@@ -18,7 +18,7 @@ use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
 use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Type};
 
-use driver::Driver;
+use driver::{Driver, Staging};
 use recording::Recording;
 
 /// What launches are made for. Threads and shared memory are those of every GPU (CUDA C++ Programming Guide, compute
@@ -43,6 +43,7 @@ pub fn limits() -> Limits {
 pub struct Cuda {
     driver: Box<dyn Driver>,
     limits: Limits,
+    staging: Staging,
     loaded: Option<Prepared>,
 }
 
@@ -55,7 +56,7 @@ struct Prepared {
 impl Cuda {
     /// A backend on this device.
     pub fn new(driver: Box<dyn Driver>) -> Self {
-        Self { driver, limits: limits(), loaded: None }
+        Self { driver, limits: limits(), staging: Staging::default(), loaded: None }
     }
 
     /// Compiles the kernels of launches that plans will have, all at once.
@@ -123,16 +124,25 @@ impl Backend for Cuda {
         self.loaded.as_ref().map_or(0, |loaded| loaded.arena_bytes)
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.driver.free_bytes()
+    }
+
+    fn outside_bytes(&self) -> Option<u64> {
+        self.driver.outside_bytes()
+    }
+
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.driver.write(at, data)
+        self.staging.write(&mut *self.driver, at, data)
     }
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
-        let loaded = self.loaded.as_mut().expect("a plan was prepared before it's used");
-        for dispatch in loaded.recording.steps[program][steps].iter_mut().flatten() {
-            self.driver.launch(dispatch.kernel, &mut dispatch.arguments, dispatch.blocks)?;
+        let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
+        let all = &loaded.recording.steps[program];
+        if steps == (0..all.len()) {
+            return self.driver.replay(loaded.recording.programs[program]);
         }
-        Ok(())
+        all[steps].iter().flatten().try_for_each(|dispatch| self.driver.launch(dispatch))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

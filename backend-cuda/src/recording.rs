@@ -3,34 +3,26 @@
 use tightrope_core::launch::{Launch, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Plan, Rule};
 
-use crate::driver::{Driver, Loaded};
+use crate::driver::{Dispatch, Driver, Loaded, Recorded};
 use crate::source::{self, Kernel};
 
 /// Most blocks of a launch along the first axis of its grid (CUDA C++ Programming Guide, compute capabilities).
 const MOST_BLOCKS: u64 = (1 << 31) - 1;
-
-/// A kernel with its arguments.
-pub struct Dispatch {
-    /// The kernel.
-    pub kernel: Loaded,
-    /// Numbers and tensors, as `Args` declares them.
-    pub arguments: Vec<u8>,
-    /// Blocks.
-    pub blocks: u32,
-}
 
 /// All launches of a plan.
 #[derive(Default)]
 pub struct Recording {
     /// By program and step.
     pub steps: Vec<Vec<Vec<Dispatch>>>,
+    /// All steps of each program, to be replayed as one.
+    pub programs: Vec<Recorded>,
 }
 
 impl Recording {
-    /// Compiles every launch of `plan`, whose arena begins at address `arena`.
+    /// Compiles every launch of `plan`, whose arena begins at address `arena`, and records its programs.
     ///
     /// # Errors
-    /// [`DeviceError::Compile`] where an op has no kernel.
+    /// [`DeviceError::Compile`] where an op has no kernel, and those of the driver.
     pub fn new(
         driver: &mut dyn Driver,
         limits: &Limits,
@@ -59,7 +51,12 @@ impl Recording {
             let bound = Bound { plan, node, scratch: scratch.map_or(0, |(at, _)| at), arena };
             steps[program][step].extend(bound.dispatches(launch, kernel));
         }
-        Ok(Self { steps })
+        let recorded = steps.iter().map(|program: &Vec<Vec<Dispatch>>| {
+            let dispatches: Vec<&Dispatch> = program.iter().flatten().collect();
+            driver.record(&dispatches)
+        });
+        let programs = recorded.collect::<Result<_, _>>()?;
+        Ok(Self { steps, programs })
     }
 }
 

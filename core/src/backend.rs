@@ -70,6 +70,16 @@ pub trait Backend: Target {
     /// Bytes this backend has allocated for tensors and scratch.
     fn allocated_bytes(&self) -> u64;
 
+    /// Bytes that a plan may take now, where the device has memory of its own and says what is free.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes that the device takes besides the plan, for its context and code, where they can be measured.
+    fn outside_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Copies `data` to the arena at offset `at`.
     ///
     /// # Errors

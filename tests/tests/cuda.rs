@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use conformance::cases;
 use conformance::conformance::{Mode, block_on, run, unsupported};
-use tightrope_backend_cuda::driver::{Driver, Emulated, Gpu};
+use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
@@ -172,7 +172,8 @@ fn verdict(text: &str, elements: u64) -> Result<(), String> {
     let tensors = [address, elements, address + 4 * elements, elements];
     let mut arguments = source::parameters(&launch);
     arguments.extend(tensors.iter().flat_map(|word| word.to_le_bytes()));
-    driver.launch(loaded[0], &mut arguments, 1).map_err(|error| error.to_string())
+    let launched = driver.launch(&Dispatch { kernel: loaded[0], arguments, blocks: 1 });
+    launched.and_then(|()| driver.read(&[])).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Neighbours exchanged through shared memory, with `between` before they're read.

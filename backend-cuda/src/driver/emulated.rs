@@ -1,6 +1,6 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fs;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use libloading::Library;
 use tightrope_core::DeviceError;
 
-use super::{Driver, Loaded, cache_key};
+use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, cache_key};
 use crate::source::{self, Kernel};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -19,7 +19,7 @@ use crate::source::{self, Kernel};
 type Entry = unsafe extern "C" fn(*const c_void, c_uint, c_uint, *mut c_char, usize) -> bool;
 
 /// A device that runs kernels' sources on the processor, a thread at a time, and refuses what a GPU would take and
-/// answer wrongly.
+/// answer wrongly. It begins nothing before somebody waits for it, so that what a caller changes too early shows.
 pub struct Emulated {
     /// Where compiled kernels are kept.
     cache: PathBuf,
@@ -31,10 +31,27 @@ pub struct Emulated {
     entries: Vec<(Entry, String)>,
     /// Keeps the entries' code in memory.
     libraries: Vec<Library>,
+    staging: Vec<u8>,
+    /// What it was asked for and hasn't begun, after `done` that it has.
+    queue: VecDeque<Work>,
+    done: usize,
+    /// Work before the last mark of each half of the staging memory.
+    marks: [usize; HALVES],
+    recorded: Vec<Vec<Dispatch>>,
+}
+
+/// Work of a device.
+enum Work {
+    /// Of bytes of the staging memory, to an offset.
+    Copy(Range<usize>, u64),
+    Launch(Dispatch),
+    Replay(Recorded),
 }
 
 /// Kernels that are compiled together, so that what comes before them is read once.
 const TOGETHER: usize = 16;
+
+const WITHIN: &str = "a plan's tensors lie within its arena";
 
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
@@ -53,7 +70,78 @@ impl Emulated {
             loaded: HashMap::new(),
             entries: vec![],
             libraries: vec![],
+            staging: vec![0; HALVES * HALF_BYTES],
+            queue: VecDeque::new(),
+            done: 0,
+            marks: [0; HALVES],
+            recorded: vec![],
         }
+    }
+
+    /// Does the first `until` pieces of work that it was ever asked for. After one that fails, the rest is forgotten.
+    fn advance(&mut self, until: usize) -> Result<(), DeviceError> {
+        while self.done < until {
+            let Some(work) = self.queue.pop_front() else { break };
+            self.done += 1;
+            if let Err(error) = self.perform(work) {
+                self.done += self.queue.len();
+                self.queue.clear();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        self.advance(self.done + self.queue.len())
+    }
+
+    fn perform(&mut self, work: Work) -> Result<(), DeviceError> {
+        match work {
+            Work::Copy(from, to) => {
+                let source = &self.staging[from];
+                assert!(to as usize + source.len() <= self.bytes, "{WITHIN}");
+                // SAFETY: the arena has as many bytes.
+                unsafe {
+                    let start = self.arena.as_mut_ptr().cast::<u8>().add(to as usize);
+                    std::ptr::copy_nonoverlapping(source.as_ptr(), start, source.len());
+                }
+                Ok(())
+            }
+            Work::Launch(dispatch) => self.run(&dispatch),
+            Work::Replay(Recorded(index)) => {
+                let dispatches = std::mem::take(&mut self.recorded[index]);
+                let outcome = dispatches.iter().try_for_each(|dispatch| self.run(dispatch));
+                self.recorded[index] = dispatches;
+                outcome
+            }
+        }
+    }
+
+    fn run(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
+        let (entry, label) = &self.entries[dispatch.kernel.0];
+        // Tensors in them are aligned as pointers are.
+        let words: Vec<u64> = dispatch
+            .arguments
+            .chunks_exact(size_of::<u64>())
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes each")))
+            .collect();
+        let mut report: [c_char; REPORT_BYTES] = [0; REPORT_BYTES];
+        let alone = LAUNCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SAFETY: the arguments are those that the kernel was compiled for, their tensors lie in the arena, and the
+        // emulation ends a launch before it leaves them.
+        let well = unsafe {
+            let words = words.as_ptr().cast();
+            entry(words, dispatch.blocks, self.seed, report.as_mut_ptr(), report.len())
+        };
+        drop(alone);
+        self.seed = self.seed.wrapping_add(1);
+        if well {
+            return Ok(());
+        }
+        // SAFETY: the emulation ends its words with a zero within the room it was given.
+        let words = unsafe { CStr::from_ptr(report.as_ptr()) };
+        Err(self.lost(format!("{label}: {}", words.to_string_lossy())))
     }
 
     fn lost(&self, reason: impl ToString) -> DeviceError {
@@ -142,6 +230,8 @@ impl Driver for Emulated {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.finish()?;
+        self.recorded.clear();
         self.arena = vec![];
         let words = (bytes as usize).div_ceil(size_of::<u128>());
         let mut arena = vec![];
@@ -183,52 +273,53 @@ impl Driver for Emulated {
         Ok(kernels.iter().map(|kernel| self.loaded[kernel]).collect())
     }
 
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
-        let at = at as usize;
-        assert!(at + data.len() <= self.bytes, "a plan's tensors lie within its arena");
-        // SAFETY: the arena has as many bytes.
-        unsafe {
-            let start = self.arena.as_mut_ptr().cast::<u8>().add(at);
-            std::ptr::copy_nonoverlapping(data.as_ptr(), start, data.len());
-        }
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn outside_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn staging(&mut self) -> &mut [u8] {
+        &mut self.staging
+    }
+
+    fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError> {
+        self.queue.push_back(Work::Copy(from, to));
         Ok(())
     }
 
-    fn launch(
-        &mut self,
-        kernel: Loaded,
-        arguments: &mut [u8],
-        blocks: u32,
-    ) -> Result<(), DeviceError> {
-        let (entry, label) = &self.entries[kernel.0];
-        // Tensors in them are aligned as pointers are.
-        let words: Vec<u64> = arguments
-            .chunks_exact(size_of::<u64>())
-            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes each")))
-            .collect();
-        let mut report: [c_char; REPORT_BYTES] = [0; REPORT_BYTES];
-        let alone = LAUNCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SAFETY: the arguments are those that the kernel was compiled for, their tensors lie in the arena, and the
-        // emulation ends a launch before it leaves them.
-        let well = unsafe {
-            let words = words.as_ptr().cast();
-            entry(words, blocks, self.seed, report.as_mut_ptr(), report.len())
-        };
-        drop(alone);
-        self.seed = self.seed.wrapping_add(1);
-        if well {
-            return Ok(());
-        }
-        // SAFETY: the emulation ends its words with a zero within the room it was given.
-        let words = unsafe { CStr::from_ptr(report.as_ptr()) };
-        Err(self.lost(format!("{label}: {}", words.to_string_lossy())))
+    fn mark(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.marks[half] = self.done + self.queue.len();
+        Ok(())
+    }
+
+    fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.advance(self.marks[half])
+    }
+
+    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
+        self.queue.push_back(Work::Launch(dispatch.clone()));
+        Ok(())
+    }
+
+    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
+        self.recorded.push(dispatches.iter().map(|&dispatch| dispatch.clone()).collect());
+        Ok(Recorded(self.recorded.len() - 1))
+    }
+
+    fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
+        self.queue.push_back(Work::Replay(recorded));
+        Ok(())
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        self.finish()?;
         let mut bytes = vec![];
         for range in ranges {
             let Range { start, end } = *range;
-            assert!(end as usize <= self.bytes, "a plan's tensors lie within its arena");
+            assert!(end as usize <= self.bytes, "{WITHIN}");
             // SAFETY: the arena has as many bytes.
             bytes.extend_from_slice(unsafe {
                 let start = self.arena.as_ptr().cast::<u8>().add(start as usize);

@@ -1,7 +1,8 @@
-//! An NVIDIA GPU. Everything happens in the order of one stream; the host waits only to read.
+//! An NVIDIA GPU. Everything happens in the order of one stream; the host waits to read, and where it's a whole half of
+//! the staging memory ahead.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,8 +12,10 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use tightrope_core::DeviceError;
 
+use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
-use super::{Driver, Loaded, cache_key};
+use super::requirements::{self, Version, cuda_version};
+use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, cache_key};
 use crate::source::{self, Kernel};
 
 /// A GPU.
@@ -26,12 +29,13 @@ pub struct Gpu {
     loaded: HashMap<Kernel, Loaded>,
     functions: Vec<Function>,
     modules: Vec<sys::CUmodule>,
-    /// What copies on their way to the device read from.
-    in_flight: Vec<Vec<u8>>,
-    in_flight_bytes: usize,
+    graphs: Vec<sys::CUgraphExec>,
+    staging: Staging,
+    /// What all processes used of it before this one opened it.
+    used_before: Option<(Nvml, u64)>,
 }
 
-// SAFETY: a context's handles may be used by any thread that makes it current, as every method does first.
+// SAFETY: a context's handles may be used by any thread that makes it current, as every method does first; NVML's by any.
 unsafe impl Send for Gpu {}
 
 struct Function {
@@ -39,71 +43,124 @@ struct Function {
     threads: u32,
 }
 
-/// Bytes of copies that may be on their way before the host waits.
-const IN_FLIGHT_BYTES: usize = 16 << 20;
+/// Pages of the host that stay where they are, and what the stream has passed of each half.
+struct Staging {
+    start: *mut u8,
+    marks: [sys::CUevent; HALVES],
+}
+
+/// Bytes that a plan leaves of what's free: for kernels' code, and graphs.
+const LEFT_FREE: u64 = 256 << 20;
+
+/// Room for a PCI address, of 16 characters at most, and the zero at its end.
+const ADDRESS_BYTES: usize = 32;
 
 fn failed(device: &str) -> impl Fn(DriverError) -> DeviceError {
     move |error| DeviceError::Lost { device: device.into(), reason: format!("{error:?}") }
+}
+
+/// Compute capability.
+fn capability(device: sys::CUdevice) -> Result<Version, DriverError> {
+    use sys::CUdevice_attribute as Attribute;
+    // SAFETY: the device was given by the driver.
+    let get = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+    Ok((
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
+}
+
+/// A GPU in NVML, with the bytes that are in use.
+fn used(device: sys::CUdevice) -> Option<(Nvml, u64)> {
+    let mut address = [0; ADDRESS_BYTES];
+    // SAFETY: at most as many bytes are written, the last a zero.
+    let status =
+        unsafe { sys::cuDeviceGetPCIBusId(address.as_mut_ptr(), address.len() as c_int, device) };
+    status.result().ok()?;
+    // SAFETY: the driver ended the address with a zero.
+    let nvml = Nvml::open(unsafe { CStr::from_ptr(address.as_ptr()) })?;
+    let bytes = nvml.used()?;
+    Some((nvml, bytes))
+}
+
+/// Code that was compiled, on the device, and the kernel in it.
+fn code(cubin: &[u8]) -> Result<(sys::CUmodule, sys::CUfunction), DriverError> {
+    // SAFETY: NVRTC made the image.
+    let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }?;
+    let name = CString::new(source::entry_name(0)).expect("the name has no zeros");
+    // SAFETY: the module was loaded above; whoever keeps the kernel keeps it.
+    Ok((module, unsafe { result::module::get_function(module, name) }?))
 }
 
 impl Gpu {
     /// Opens GPU number `ordinal`. Kernels that were compiled are kept in the folder `cache`.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] where there's no driver, no such GPU, or no compiler.
+    /// [`DeviceError::Lost`] where there's no driver, no such GPU, or no compiler, or one of them is too old.
     pub fn open(ordinal: usize, cache: impl Into<PathBuf>) -> Result<Self, DeviceError> {
         let device = format!("cuda:{ordinal}");
-        let refused =
-            |reason: &str| DeviceError::Lost { device: device.clone(), reason: reason.into() };
+        let refused = |reason: String| DeviceError::Lost { device: device.clone(), reason };
         // SAFETY: the libraries that this tries are the driver's. Asked first, since cudarc panics without them.
         if !unsafe { sys::is_culib_present() } {
-            return Err(refused("no NVIDIA driver is installed"));
+            return Err(refused("no NVIDIA driver is installed".into()));
         }
-        let nvrtc = Nvrtc::open().map_err(|reason| refused(&reason))?;
         let failed = failed(&device);
+        let mut number = 0;
+        // SAFETY: a number is written. Every driver has this function, and none of the later ones is called before.
+        unsafe { sys::cuDriverGetVersion(&mut number) }.result().map_err(&failed)?;
+        let driver = cuda_version(number);
+        requirements::of_driver(driver).map_err(&refused)?;
         result::init().map_err(&failed)?;
         let count = result::device::get_count().map_err(&failed)?;
         let number = i32::try_from(ordinal).ok().filter(|&number| number < count);
-        let number = number.ok_or_else(|| refused(&format!("there are {count} NVIDIA GPUs")))?;
+        let number = number.ok_or_else(|| refused(format!("there are {count} NVIDIA GPUs")))?;
         let handle = result::device::get(number).map_err(&failed)?;
         let name = result::device::get_name(handle).map_err(&failed)?;
-        use sys::CUdevice_attribute as Attribute;
-        let capability = [
-            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-        ];
-        // SAFETY: the device was given by the driver.
-        let [major, minor] =
-            capability.map(|attribute| unsafe { result::device::get_attribute(handle, attribute) });
-        let (major, minor) = (major.map_err(&failed)?, minor.map_err(&failed)?);
-        if major < OLDEST_MAJOR {
-            return Err(refused(&format!(
-                "{name} has compute capability {major}.{minor}, kernels need {OLDEST_MAJOR}.0"
-            )));
-        }
-        // SAFETY: the device was given by the driver.
-        let context = unsafe { result::primary_ctx::retain(handle) }.map_err(&failed)?;
-        // SAFETY: the context was retained above.
-        unsafe { result::ctx::set_current(context) }.map_err(&failed)?;
-        let stream =
-            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(&failed)?;
+        let capability = capability(handle).map_err(&failed)?;
+        requirements::of_gpu(&name, capability).map_err(&refused)?;
+        let suits = |version| requirements::of_compiler(version, driver);
+        let nvrtc = Nvrtc::open_where(suits).map_err(&refused)?;
+        let used_before = used(handle);
+        let opened = Self::with_context(handle).map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => refused(format!(
+                "another process holds all memory of {name}, not even a context fits; `nvidia-smi` names it"
+            )),
+            _ => failed(error),
+        });
+        let (context, stream, staging) = opened?;
+        let architecture = requirements::architecture(capability);
         Ok(Self {
             name,
             device: handle,
             context,
             stream,
-            compiler: Compiler {
-                architecture: format!("sm_{major}{minor}"),
-                nvrtc,
-                cache: cache.into(),
-            },
+            compiler: Compiler { architecture, nvrtc, cache: cache.into() },
             arena: None,
             loaded: HashMap::new(),
             functions: vec![],
             modules: vec![],
-            in_flight: vec![],
-            in_flight_bytes: 0,
+            graphs: vec![],
+            staging,
+            used_before,
         })
+    }
+
+    /// A context of a device, made current, with a stream and staging memory.
+    fn with_context(
+        device: sys::CUdevice,
+    ) -> Result<(sys::CUcontext, sys::CUstream, Staging), DriverError> {
+        // SAFETY: the device was given by the driver.
+        let context = unsafe { result::primary_ctx::retain(device) }?;
+        // SAFETY: the context was retained above.
+        unsafe { result::ctx::set_current(context) }?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+        let mark = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        let marks = [mark()?, mark()?];
+        // SAFETY: every byte is written before a copy reads it.
+        let start = unsafe { result::malloc_host(HALVES * HALF_BYTES, 0) }?.cast::<u8>();
+        // SAFETY: the allocation has this size.
+        unsafe { start.write_bytes(0, HALVES * HALF_BYTES) };
+        Ok((context, stream, Staging { start, marks }))
     }
 
     fn failed(&self) -> impl Fn(DriverError) -> DeviceError + use<> {
@@ -111,22 +168,34 @@ impl Gpu {
         move |error| failed(&name)(error)
     }
 
+    /// An error of what needs `bytes` of the device.
+    fn refused(&self, bytes: u64) -> impl Fn(DriverError) -> DeviceError + '_ {
+        move |error| {
+            if error.0 != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+                return self.failed()(error);
+            }
+            let have = result::mem_get_info().ok().map(|(free, _)| free as u64);
+            DeviceError::OutOfMemory { need: bytes, have, tensor: None, device: self.name.clone() }
+        }
+    }
+
     fn make_current(&self) -> Result<(), DeviceError> {
         // SAFETY: the context lives as long as `self`.
         unsafe { result::ctx::set_current(self.context) }.map_err(self.failed())
     }
 
-    fn wait(&mut self) -> Result<(), DeviceError> {
+    fn finish(&mut self) -> Result<(), DeviceError> {
         // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(self.failed())?;
-        self.in_flight.clear();
-        self.in_flight_bytes = 0;
-        Ok(())
+        unsafe { result::stream::synchronize(self.stream) }.map_err(self.failed())
     }
 
-    /// Frees the arena, after everything that uses it.
+    /// Frees the arena and the graphs over it, after everything that uses them.
     fn free(&mut self) -> Result<(), DeviceError> {
-        self.wait()?;
+        self.finish()?;
+        for graph in self.graphs.drain(..) {
+            // SAFETY: it was instantiated by `record`, and the stream has passed it.
+            unsafe { result::graph::exec_destroy(graph) }.map_err(failed(&self.name))?;
+        }
         let Some((arena, _)) = self.arena.take() else { return Ok(()) };
         // SAFETY: it was allocated by `allocate`, and nothing uses it any more.
         unsafe { result::free_sync(arena) }.map_err(self.failed())
@@ -137,6 +206,48 @@ impl Gpu {
         let (arena, size) = self.arena.expect("a plan is prepared before its tensors are used");
         assert!(at + bytes <= size, "a plan's tensors lie within its arena");
         arena + at
+    }
+
+    /// Gives a kernel to the stream, which runs or records it.
+    fn enqueue(&self, dispatch: &Dispatch) -> Result<(), DriverError> {
+        let Function { handle, threads } = self.functions[dispatch.kernel.0];
+        let mut arguments = [dispatch.arguments.as_ptr().cast_mut().cast::<c_void>()];
+        // SAFETY: the kernel takes one struct of the bytes that `arguments` holds, which the driver copies and doesn't
+        // change; its tensors lie in the arena.
+        unsafe {
+            result::launch_kernel(
+                handle,
+                (dispatch.blocks, 1, 1),
+                (threads, 1, 1),
+                0,
+                self.stream,
+                &mut arguments,
+            )
+        }
+    }
+
+    /// A graph of dispatches, ready to be launched.
+    fn graph(&self, dispatches: &[&Dispatch]) -> Result<sys::CUgraphExec, DriverError> {
+        // What other threads do, and what the driver does for itself, has nothing to do with what is recorded.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream lives as long as `self`, and is recorded by nobody else.
+        unsafe { result::stream::begin_capture(self.stream, mode) }?;
+        let enqueued = dispatches.iter().try_for_each(|dispatch| self.enqueue(dispatch));
+        // SAFETY: the recording was begun above; it ends whatever came of it, or the stream would do nothing any more.
+        let graph = unsafe { result::stream::end_capture(self.stream) };
+        enqueued?;
+        let graph = graph?;
+        // SAFETY: the graph was recorded above, and what is made of it doesn't need it.
+        unsafe {
+            let ready = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            result::graph::destroy(graph)?;
+            let ready = ready?;
+            // What it takes of the device is taken now, and not in the first step.
+            result::graph::upload(ready, self.stream).inspect_err(|_| {
+                let _ = result::graph::exec_destroy(ready);
+            })?;
+            Ok(ready)
+        }
     }
 }
 
@@ -188,9 +299,6 @@ impl Compiler {
     }
 }
 
-/// Least compute capability: the first with 16-bit matrix products of bf16 and copies to shared memory beside other work.
-const OLDEST_MAJOR: i32 = 8;
-
 impl Driver for Gpu {
     fn name(&self) -> String {
         self.name.clone()
@@ -202,17 +310,24 @@ impl Driver for Gpu {
         // No allocation is empty.
         let size = (bytes as usize).max(1);
         // SAFETY: what is allocated is filled before anything reads it.
-        let arena = unsafe { result::malloc_sync(size) }.map_err(|error| {
-            if error.0 != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-                return self.failed()(error);
-            }
-            let have = result::mem_get_info().ok().map(|(free, _)| free as u64);
-            DeviceError::OutOfMemory { need: bytes, have, tensor: None, device: self.name() }
-        })?;
+        let arena = unsafe { result::malloc_sync(size) }.map_err(self.refused(bytes))?;
         self.arena = Some((arena, bytes));
         // SAFETY: the allocation has this size.
         unsafe { result::memset_d8_async(arena, 0, size, self.stream) }.map_err(self.failed())?;
         Ok(arena)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.make_current().ok()?;
+        let (free, _) = result::mem_get_info().ok()?;
+        let arena = self.arena.map_or(0, |(_, bytes)| bytes);
+        Some((free as u64 + arena).saturating_sub(LEFT_FREE))
+    }
+
+    fn outside_bytes(&self) -> Option<u64> {
+        let (nvml, before) = self.used_before.as_ref()?;
+        let arena = self.arena.map_or(0, |(_, bytes)| bytes);
+        Some(nvml.used()?.saturating_sub(before + arena))
     }
 
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
@@ -227,59 +342,66 @@ impl Driver for Gpu {
         for (kernel, cubin) in missing.into_iter().zip(cubins) {
             let refused = |log| DeviceError::Compile { kernel: kernel.label.clone(), log };
             let cubin = cubin.map_err(refused)?;
-            let driver = |error: DriverError| refused(format!("{error:?}"));
-            // SAFETY: NVRTC made the image.
-            let module =
-                unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(driver)?;
+            let code =
+                code(&cubin).map_err(|error| match self.refused(cubin.len() as u64)(error) {
+                    full @ DeviceError::OutOfMemory { .. } => full,
+                    _ => refused(format!("{error:?}")),
+                });
+            let (module, handle) = code?;
             self.modules.push(module);
-            let name =
-                std::ffi::CString::new(source::entry_name(0)).expect("the name has no zeros");
-            // SAFETY: the module was loaded above and stays until `self` is dropped.
-            let handle = unsafe { result::module::get_function(module, name) }.map_err(driver)?;
             self.loaded.insert(kernel.clone(), Loaded(self.functions.len()));
             self.functions.push(Function { handle, threads: kernel.threads });
         }
         Ok(kernels.iter().map(|kernel| self.loaded[kernel]).collect())
     }
 
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.make_current()?;
-        let to = self.address(at, data.len() as u64);
-        // SAFETY: the range lies in the arena; the source stays where it is until the stream has passed the copy.
-        let copy = |source: &[u8]| unsafe { result::memcpy_htod_async(to, source, self.stream) };
-        if data.len() > IN_FLIGHT_BYTES {
-            copy(data).map_err(self.failed())?;
-            return self.wait();
-        }
-        let kept = data.to_vec();
-        copy(&kept).map_err(self.failed())?;
-        self.in_flight_bytes += kept.len();
-        self.in_flight.push(kept);
-        if self.in_flight_bytes > IN_FLIGHT_BYTES { self.wait() } else { Ok(()) }
+    fn staging(&mut self) -> &mut [u8] {
+        // SAFETY: `open` allocated and filled as many bytes, which nothing else in this process points to.
+        unsafe { std::slice::from_raw_parts_mut(self.staging.start, HALVES * HALF_BYTES) }
     }
 
-    fn launch(
-        &mut self,
-        kernel: Loaded,
-        arguments: &mut [u8],
-        blocks: u32,
-    ) -> Result<(), DeviceError> {
+    fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError> {
         self.make_current()?;
-        let Function { handle, threads } = self.functions[kernel.0];
-        let mut arguments = [arguments.as_mut_ptr().cast::<c_void>()];
-        // SAFETY: the kernel takes one struct of the bytes that `arguments` holds, which the driver copies; its
-        // tensors lie in the arena.
-        unsafe {
-            result::launch_kernel(
-                handle,
-                (blocks, 1, 1),
-                (threads, 1, 1),
-                0,
-                self.stream,
-                &mut arguments,
-            )
-        }
-        .map_err(self.failed())
+        let to = self.address(to, from.len() as u64);
+        let source = &self.staging()[from];
+        // SAFETY: both ranges have this size; the source stays where it is, and is written no more until `wait`.
+        let copied = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(to, source.as_ptr().cast(), source.len(), self.stream)
+        };
+        copied.result().map_err(self.failed())
+    }
+
+    fn mark(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.make_current()?;
+        // SAFETY: event and stream live as long as `self`.
+        unsafe { result::event::record(self.staging.marks[half], self.stream) }
+            .map_err(self.failed())
+    }
+
+    fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.make_current()?;
+        // SAFETY: the event lives as long as `self`. One that was never recorded is passed.
+        unsafe { result::event::synchronize(self.staging.marks[half]) }.map_err(self.failed())
+    }
+
+    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
+        self.make_current()?;
+        self.enqueue(dispatch).map_err(self.failed())
+    }
+
+    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
+        self.make_current()?;
+        let arena = self.arena.map_or(0, |(_, bytes)| bytes);
+        let graph = self.graph(dispatches).map_err(self.refused(arena))?;
+        self.graphs.push(graph);
+        Ok(Recorded(self.graphs.len() - 1))
+    }
+
+    fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
+        self.make_current()?;
+        // SAFETY: `record` made the graph, and `free` hasn't destroyed it: recordings don't outlive the arena.
+        unsafe { result::graph::launch(self.graphs[recorded.0], self.stream) }
+            .map_err(self.failed())
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
@@ -297,7 +419,7 @@ impl Driver for Gpu {
             .map_err(self.failed())?;
             rest = after;
         }
-        self.wait()?;
+        self.finish()?;
         Ok(bytes)
     }
 }
@@ -311,8 +433,12 @@ impl Drop for Gpu {
             // SAFETY: nothing runs any more.
             let _ = unsafe { result::module::unload(module) };
         }
-        // SAFETY: the stream and the context were made by `open` and are used no more.
+        // SAFETY: all of these were made by `open` and are used no more.
         unsafe {
+            let _ = result::free_host(self.staging.start.cast());
+            for mark in self.staging.marks {
+                let _ = result::event::destroy(mark);
+            }
             let _ = result::stream::destroy(self.stream);
             let _ = result::primary_ctx::release(self.device);
         }

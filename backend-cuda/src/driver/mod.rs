@@ -1,14 +1,18 @@
-//! What a plan needs of a device: memory, kernels, and launches in order.
+//! What a plan needs of a device: memory, kernels, and work in order.
 
 mod emulated;
 mod gpu;
+mod nvml;
 pub mod nvrtc;
+mod requirements;
+mod staging;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 pub use emulated::Emulated;
 pub use gpu::Gpu;
+pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::DeviceError;
 
 use crate::source::Kernel;
@@ -17,16 +21,38 @@ use crate::source::Kernel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded(pub(crate) usize);
 
-/// A device, with one allocation.
+/// A kernel with its arguments.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// The kernel.
+    pub kernel: Loaded,
+    /// Numbers and tensors, as `Args` declares them.
+    pub arguments: Vec<u8>,
+    /// Blocks.
+    pub blocks: u32,
+}
+
+/// Dispatches that a driver recorded, to be replayed as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded(pub(crate) usize);
+
+/// A device, with one allocation, and memory of the host that copies to it read from. It works in the order in which
+/// it's asked to, and the caller goes on meanwhile.
 pub trait Driver {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
-    /// Replaces what was allocated by `bytes` zeros, and gives the address of the first.
+    /// Replaces what was allocated by `bytes` zeros, and gives the address of the first. What was recorded is gone.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError>;
+
+    /// Bytes that could be allocated now, where the device says.
+    fn free_bytes(&self) -> Option<u64>;
+
+    /// Bytes that the device takes besides the allocation, where they were measured.
+    fn outside_bytes(&self) -> Option<u64>;
 
     /// Compiles kernels, or finds those that were.
     ///
@@ -34,22 +60,44 @@ pub trait Driver {
     /// [`DeviceError::Compile`].
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError>;
 
-    /// Copies `data` to the allocation at offset `at`.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError>;
+    /// [`HALVES`] times [`HALF_BYTES`] of the host.
+    fn staging(&mut self) -> &mut [u8];
 
-    /// Runs `blocks` blocks of a kernel after everything before, without waiting for them.
+    /// Begins to copy bytes of the staging memory to the allocation at offset `to`.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn launch(
-        &mut self,
-        kernel: Loaded,
-        arguments: &mut [u8],
-        blocks: u32,
-    ) -> Result<(), DeviceError>;
+    fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError>;
+
+    /// Marks a half of the staging memory: everything asked for so far may read it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn mark(&mut self, half: usize) -> Result<(), DeviceError>;
+
+    /// Waits for everything before the last mark of a half.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn wait(&mut self, half: usize) -> Result<(), DeviceError>;
+
+    /// Begins to run a kernel.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError>;
+
+    /// Records dispatches, of which none runs.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Lost`].
+    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError>;
+
+    /// Begins to run what was recorded.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError>;
 
     /// Waits for everything before and reads ranges of the allocation, one after the other.
     ///

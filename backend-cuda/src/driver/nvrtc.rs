@@ -32,22 +32,37 @@ pub struct Compiled {
 }
 
 impl Nvrtc {
-    /// Finds the library.
+    /// Finds the newest library.
     ///
     /// # Errors
-    /// In words, where it isn't installed.
+    /// In words, where none is installed.
     pub fn open() -> Result<Self, String> {
+        Self::open_where(|_| Ok(()))
+    }
+
+    /// Finds the newest library of a version that suits.
+    ///
+    /// # Errors
+    /// In words, where none is installed; those of `suits` for the oldest, where none does.
+    pub fn open_where(suits: impl Fn((i32, i32)) -> Result<(), String>) -> Result<Self, String> {
         let mut problem = String::new();
+        let mut unsuitable = None;
         for name in NAMES {
             // SAFETY: the library's initialisers are NVIDIA's.
             match unsafe { Library::new(*name) } {
                 Ok(library) => {
                     let mut nvrtc = Self { library, version: (0, 0) };
                     nvrtc.version = nvrtc.version_of_library()?;
-                    return Ok(nvrtc);
+                    match suits(nvrtc.version) {
+                        Ok(()) => return Ok(nvrtc),
+                        Err(words) => unsuitable = Some(words),
+                    }
                 }
                 Err(error) => problem = error.to_string(),
             }
+        }
+        if let Some(words) = unsuitable {
+            return Err(words);
         }
         Err(format!(
             "NVRTC, CUDA's run-time compiler, is not installed ({problem}); \

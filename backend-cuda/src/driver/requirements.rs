@@ -1,0 +1,88 @@
+//! What kernels need of a GPU, its driver and its compiler, and the words for where that's missing.
+
+/// Major and minor number.
+pub type Version = (i32, i32);
+
+/// Oldest version of CUDA whose driver has all that's called.
+const OLDEST_CUDA: Version = (12, 0);
+
+/// Least compute capability: the first with 16-bit matrix products of bf16, and copies to shared memory beside other work.
+const OLDEST_CAPABILITY: Version = (8, 0);
+
+/// First compute capability with instructions that only code for it alone may have.
+const OLDEST_ALONE: i32 = 9;
+
+/// A version as the driver gives it: 1000 times the major number plus 10 times the minor one.
+pub fn cuda_version(number: i32) -> Version {
+    (number / 1000, number % 1000 / 10)
+}
+
+/// What is wrong with a driver for this version of CUDA.
+pub fn of_driver((major, minor): Version) -> Result<(), String> {
+    let (oldest, _) = OLDEST_CUDA;
+    if (major, minor) >= OLDEST_CUDA {
+        return Ok(());
+    }
+    Err(format!(
+        "the NVIDIA driver is one for CUDA {major}.{minor}, and CUDA {oldest}.0 or later is needed: \
+         update the driver to 525 or later"
+    ))
+}
+
+/// What is wrong with a GPU of this compute capability.
+pub fn of_gpu(name: &str, (major, minor): Version) -> Result<(), String> {
+    let (oldest, _) = OLDEST_CAPABILITY;
+    if (major, minor) >= OLDEST_CAPABILITY {
+        return Ok(());
+    }
+    Err(format!(
+        "{name} has compute capability {major}.{minor}, and the CUDA kernels need {oldest}.0 or later \
+         (Ampere): use --device wgpu, which runs on it through Vulkan"
+    ))
+}
+
+/// What is wrong with an NVRTC of this version beside a driver: code of a later major version can't be loaded.
+pub fn of_compiler((major, minor): Version, driver: Version) -> Result<(), String> {
+    if major <= driver.0 {
+        return Ok(());
+    }
+    let (of_driver, its_minor) = driver;
+    Err(format!(
+        "NVRTC {major}.{minor} makes code for drivers of CUDA {major}, and the driver is one for CUDA \
+         {of_driver}.{its_minor}: update the driver, or install NVRTC {of_driver} \
+         (`pip install nvidia-cuda-nvrtc-cu{of_driver}`) and name its folder in LD_LIBRARY_PATH"
+    ))
+}
+
+/// The architecture of a GPU, as compilers name it.
+pub fn architecture((major, minor): Version) -> String {
+    let alone = if major >= OLDEST_ALONE { "a" } else { "" };
+    format!("sm_{major}{minor}{alone}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_old_is_named_with_what_to_do() {
+        assert_eq!(cuda_version(12_040), (12, 4));
+        assert_eq!(of_driver((12, 0)), Ok(()));
+        let said = of_driver(cuda_version(11_080)).unwrap_err();
+        assert!(said.contains("CUDA 11.8") && said.contains("update the driver"), "{said}");
+        assert_eq!(of_gpu("H200", (9, 0)), Ok(()));
+        let said = of_gpu("Tesla T4", (7, 5)).unwrap_err();
+        assert!(said.contains("Tesla T4 has compute capability 7.5"), "{said}");
+        assert!(said.contains("--device wgpu"), "{said}");
+        assert_eq!(of_compiler((12, 9), (12, 0)), Ok(()));
+        assert_eq!(of_compiler((12, 9), (13, 0)), Ok(()));
+        let said = of_compiler((13, 0), (12, 4)).unwrap_err();
+        assert!(said.contains("pip install nvidia-cuda-nvrtc-cu12"), "{said}");
+    }
+
+    #[test]
+    fn architectures_are_named_as_compilers_do() {
+        let names = [(8, 0), (8, 9), (9, 0), (12, 0)].map(architecture);
+        assert_eq!(names, ["sm_80", "sm_89", "sm_90a", "sm_120a"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! What the CUDA backend asks of a device, and when: seen by a driver that writes it down, and by the emulated one, which
+//! begins nothing before somebody waits.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+
+use conformance::conformance::block_on;
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::driver::{
+    Dispatch, Driver, Emulated, HALF_BYTES, HALVES, Loaded, Recorded, Staging,
+};
+use tightrope_backend_cuda::source::Kernel;
+use tightrope_core::DeviceError;
+use tightrope_nn::{Outcome, Planned, Trainer, TrainerConfig};
+
+/// What a driver was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    Copy,
+    Mark(usize),
+    Wait(usize),
+    Launch,
+    Record,
+    Replay(Recorded),
+    Read,
+}
+
+/// The emulated device, and what it was asked for.
+struct Watched {
+    device: Emulated,
+    asked: Rc<RefCell<Vec<Asked>>>,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
+        Self { device: Emulated::new(cache, 11), asked: Rc::default() }
+    }
+
+    fn ask(&self, asked: Asked) {
+        self.asked.borrow_mut().push(asked);
+    }
+}
+
+impl Driver for Watched {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.device.allocate(bytes)
+    }
+    fn free_bytes(&self) -> Option<u64> {
+        self.device.free_bytes()
+    }
+    fn outside_bytes(&self) -> Option<u64> {
+        self.device.outside_bytes()
+    }
+    fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
+        self.device.load(kernels)
+    }
+    fn staging(&mut self) -> &mut [u8] {
+        self.device.staging()
+    }
+    fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError> {
+        self.ask(Asked::Copy);
+        self.device.copy(from, to)
+    }
+    fn mark(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.ask(Asked::Mark(half));
+        self.device.mark(half)
+    }
+    fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
+        self.ask(Asked::Wait(half));
+        self.device.wait(half)
+    }
+    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
+        self.ask(Asked::Launch);
+        self.device.launch(dispatch)
+    }
+    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
+        self.ask(Asked::Record);
+        self.device.record(dispatches)
+    }
+    fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
+        self.ask(Asked::Replay(recorded));
+        self.device.replay(recorded)
+    }
+    fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        self.ask(Asked::Read);
+        self.device.read(ranges)
+    }
+}
+
+/// Bytes that differ wherever they are, for write number `round`.
+fn bytes(round: usize, count: usize) -> Vec<u8> {
+    (0..count).map(|i| (i * 7 + i / 251 + round * 13) as u8).collect()
+}
+
+#[test]
+fn writes_take_turns_between_two_halves_and_arrive_as_they_were() {
+    let mut device = Watched::new();
+    let mut staging = Staging::default();
+    let size = HALVES * HALF_BYTES + HALF_BYTES / 2 + 5;
+    device.allocate(2 * size as u64).unwrap();
+    for round in 0..2 {
+        let at = (round * size) as u64;
+        staging.write(&mut device, at, &bytes(round, size)).unwrap();
+    }
+    // The host waits for a half that it filled before, and for none while there's room.
+    use Asked::{Copy, Mark, Wait};
+    let turn = |from, to| [Copy, Mark(from), Wait(to)];
+    let asked = device.asked.take();
+    assert_eq!(asked[..6], [turn(0, 1), turn(1, 0)].concat());
+    // The end of the first write and the beginning of the second share a half.
+    assert_eq!(asked[6..8], [Copy, Copy]);
+    for round in 0..2 {
+        let start = (round * size) as u64;
+        let range = start..start + size as u64;
+        assert_eq!(device.read(&[range]).unwrap(), bytes(round, size), "write {round}");
+    }
+}
+
+fn trainer(device: Watched, micro_batch: usize) -> Trainer {
+    let mut model = tightrope_nn::preset("tiny").expect("a preset");
+    (model.layers, model.channels, model.heads, model.kv_heads) = (1, 16, 1, 1);
+    (model.hidden, model.context, model.vocab) = (64, 12, 20);
+    let config =
+        TrainerConfig { batch: 2, micro_batch, time: 12, seed: 4, ..TrainerConfig::new(model) };
+    let backend = Box::new(Cuda::new(Box::new(device)));
+    let planned = Planned::new(&config, &*backend).expect("a plan");
+    let mut trainer = Trainer::new(planned, backend).expect("memory");
+    trainer.initialise().expect("weights");
+    trainer
+}
+
+/// Ids of inputs and targets.
+fn ids() -> (Vec<i32>, Vec<i32>) {
+    ((0..24).map(|i| i * i % 19).collect(), (1..25).map(|i| i * i % 19).collect())
+}
+
+#[test]
+fn a_step_is_replayed_and_nobody_waits_but_for_its_loss() {
+    for (micro_batch, replays) in [(2, 1), (1, 3)] {
+        let device = Watched::new();
+        let asked = device.asked.clone();
+        let mut trainer = trainer(device, micro_batch);
+        assert!(asked.borrow().contains(&Asked::Record));
+        asked.take();
+        let (tokens, targets) = ids();
+        let share = 12 * micro_batch;
+        let batches: Vec<(&[i32], &[i32])> =
+            tokens.chunks(share).zip(targets.chunks(share)).collect();
+        let mut steps = vec![];
+        for step in 0..3 {
+            trainer.step(step, 1e-3, &batches).expect("a step");
+            steps.push(asked.take());
+        }
+        for step in &steps {
+            let replayed: Vec<&Asked> =
+                step.iter().filter(|&&asked| asked != Asked::Copy).collect();
+            assert_eq!(replayed.len(), replays, "{step:?}");
+            assert!(replayed.iter().all(|asked| matches!(asked, Asked::Replay(_))), "{step:?}");
+            assert_eq!(*step, steps[0]);
+        }
+        block_on(trainer.outcome()).expect("an outcome");
+        assert_eq!(asked.take(), [Asked::Read]);
+    }
+}
+
+#[test]
+fn a_replay_gives_the_bits_of_its_launches_one_by_one() {
+    let (tokens, targets) = ids();
+    let batches: [(&[i32], &[i32]); 1] = [(&tokens, &targets)];
+    let mut replayed = trainer(Watched::new(), 2);
+    replayed.step(0, 1e-3, &batches).expect("a step");
+    let device = Watched::new();
+    let asked = device.asked.clone();
+    let mut launched = trainer(device, 2);
+    asked.take();
+    // The same step op by op, until one gives what isn't finite.
+    let explained = block_on(launched.explain(0, &batches)).expect("a step");
+    assert_eq!(explained, None);
+    assert!(asked.borrow().contains(&Asked::Launch));
+    assert!(!asked.borrow().iter().any(|asked| matches!(asked, Asked::Replay(_))));
+    let outcome = |trainer: &mut Trainer| -> Outcome { block_on(trainer.outcome()).expect("one") };
+    assert_eq!(outcome(&mut replayed), outcome(&mut launched));
+}
