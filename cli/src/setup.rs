@@ -292,10 +292,11 @@ pub fn trainer(
     trainer.map_err(train_failure)
 }
 
-/// Bytes that a plan may take: `memory.budget`, else what the machine has free; `None` where neither
-/// is known.
-pub fn budget(settings: &Settings) -> Option<u64> {
-    settings.memory.budget.map(|Bytes(bytes)| bytes).or_else(free_memory)
+/// Bytes that a plan may take: `memory.budget`, else what the device has free, or the machine where the device says
+/// nothing; `None` where none of them is known.
+pub fn budget(settings: &Settings, device: &dyn Backend) -> Option<u64> {
+    let named = settings.memory.budget.map(|Bytes(bytes)| bytes);
+    named.or_else(|| device.free_bytes()).or_else(free_memory)
 }
 
 /// Bytes of memory that the system could hand out now, as Linux estimates it.
@@ -330,7 +331,7 @@ pub fn planned_of(
             "the cpu's memory is the host's, so nothing is gained; leave the setting out",
         ));
     }
-    let budget = budget(settings).unwrap_or(u64::MAX);
+    let budget = budget(settings, target).unwrap_or(u64::MAX);
     if let Some(file) = &settings.memory.plan {
         return plan_file::planned(file, settings, &config, budget, target);
     }

@@ -34,7 +34,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
         .collect::<Result<Vec<_>, _>>()?;
     let gpus = block_on(adapters());
-    let cuda = devices::open_cuda(0).map(|gpu| gpu.name());
+    let cuda = devices::open_cuda(0).map(|gpu| Nvidia::of(&gpu));
     let found = Found { device: device.name(), machine, gpus, cuda, fits };
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
 }
@@ -77,13 +77,38 @@ impl Fit {
     }
 }
 
+/// What a GPU of NVIDIA's says of itself before it has a plan.
+#[derive(Debug, Serialize)]
+struct Nvidia {
+    description: String,
+    memory_free_bytes: Option<u64>,
+    /// What its context takes.
+    outside_bytes: Option<u64>,
+}
+
+impl Nvidia {
+    fn of(gpu: &dyn Backend) -> Self {
+        Self {
+            description: gpu.name(),
+            memory_free_bytes: gpu.free_bytes(),
+            outside_bytes: gpu.outside_bytes(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
+        let (free, outside) = (bytes(self.memory_free_bytes), bytes(self.outside_bytes));
+        format!("{}, {free} free for a plan, {outside} taken by its context", self.description)
+    }
+}
+
 /// Everything that is printed.
 struct Found {
     device: String,
     machine: Machine,
     gpus: Vec<Description>,
     /// NVIDIA's first, or why there's none.
-    cuda: Result<String, String>,
+    cuda: Result<Nvidia, String>,
     fits: Vec<Fit>,
 }
 
@@ -109,7 +134,12 @@ impl Found {
         });
         cpu["presets"] = json!(self.fits);
         let cuda = match &self.cuda {
-            Ok(name) => json!({ "name": "cuda", "available": true, "description": name }),
+            Ok(gpu) => {
+                let mut device = json!(gpu);
+                device["name"] = "cuda".into();
+                device["available"] = true.into();
+                device
+            }
             Err(reason) => json!({ "name": "cuda", "available": false, "reason": reason }),
         };
         let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain([cuda]).collect();
@@ -167,8 +197,7 @@ impl Found {
         if self.gpus.is_empty() {
             line("wgpu", NO_ADAPTER);
         }
-        let (Ok(cuda) | Err(cuda)) = &self.cuda;
-        line("cuda", cuda);
+        line("cuda", &self.cuda.as_ref().map_or_else(String::clone, Nvidia::text));
         let largest = |fit: Option<&Fit>| fit.map_or("none", |fit| fit.preset);
         line(
             "fits",
@@ -242,5 +271,19 @@ mod tests {
         let text = found.text();
         assert!(text.contains("b in f32, c in bf16"), "{text}");
         assert_eq!(text.matches('✗').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_gpus_context_is_told_apart_from_what_is_free() {
+        let (free, outside) = (Some(100 << 30), Some(512 << 20));
+        let gpu = Nvidia {
+            description: "cuda (H200)".to_owned(),
+            memory_free_bytes: free,
+            outside_bytes: outside,
+        };
+        assert_eq!(
+            gpu.text(),
+            "cuda (H200), 100 GiB free for a plan, 512 MiB taken by its context"
+        );
     }
 }

@@ -58,7 +58,8 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         profile.check(&planned.plan)?;
     }
     let known = Store::of_user().known(&*device, planned.config().precision, threads);
-    let summary = Summary::new(&planned, &*device, known, setup::budget(&settings), plan_s);
+    let summary =
+        Summary::new(&planned, &*device, known, setup::budget(&settings, &*device), plan_s);
     let programs = step::programs(&planned.plan, planned.config().accumulation(), &known.rates);
     if let Some(file) = &args.perfetto {
         write_trace(file, &programs, profile.as_ref())?;

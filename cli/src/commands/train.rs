@@ -157,6 +157,13 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         profiling.write(&dir, step_s)?;
         outputs.progress.note(profiling.text().trim_end());
     }
+    let outside = run.backend().and_then(Backend::outside_bytes);
+    if let Some(bytes) = outside {
+        outputs.progress.note(&format!(
+            "besides the plan, the device takes {} for its context and its kernels' code",
+            human_bytes(bytes)
+        ));
+    }
     outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
         let tokens = (config.batch * config.time) as f64;
@@ -172,6 +179,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "heldout_tokens": evaluation.map(|evaluation| evaluation.tokens),
             "predicted_peak_bytes": predicted,
             "measured_peak_bytes": run.allocated_bytes(),
+            "outside_bytes": outside,
             "resident_peak_bytes": resident_peak(),
             "parameters": model.parameters(),
             "trained_parameters": trained(&config),

@@ -11,9 +11,10 @@ use crate::error::Failure;
 use crate::progress::human_bytes;
 use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
 
-/// Bytes that a run on this device can take now, where that's known: of the processor, what the system has free.
+/// Bytes that a run on this device can take now, where that's known: what it says is free, and of the processor what the
+/// system has free.
 pub fn free(target: &dyn Backend) -> Option<u64> {
-    free_memory().filter(|_| !can_be_lost(target))
+    target.free_bytes().or_else(|| free_memory().filter(|_| !can_be_lost(target)))
 }
 
 /// The plan of a run of `model`, and what there is to say of it. The run's `own` plan comes first, then the one that
