@@ -106,12 +106,20 @@ fn tensor_cores_match_the_references_emulated() {
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
-/// A machine without a GPU says what it lacks; one with a GPU runs everything on it.
+/// Names the GPU that has to be there, by its number.
+const GPU: &str = "TIGHTROPE_CUDA";
+
+/// A machine without a GPU says what it lacks, unless a GPU was named; one with a GPU runs everything on it.
 #[test]
 fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
-    match Gpu::open(0, cache()) {
-        Ok(gpu) => check(Cuda::new(Box::new(gpu)), &cases::all()),
+    let named = std::env::var(GPU).ok().map(|number| number.parse().expect("a GPU's number"));
+    match Gpu::open(named.unwrap_or(0), cache()) {
+        Ok(gpu) => {
+            let all = [cases::all(), product_cases(), attention_cases()].concat();
+            check(Cuda::new(Box::new(gpu)), &all);
+        }
         Err(DeviceError::Lost { device, reason }) => {
+            assert_eq!(named, None, "{device}: {reason}");
             assert!(device == "cuda:0" && !reason.is_empty(), "{device}: {reason}");
             println!("{device}: {reason}");
         }
