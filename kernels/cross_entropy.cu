@@ -5,10 +5,13 @@
 //   loss        = Σᵣ losses[r] / rows that count
 //
 // A block goes over a row twice, bound by traffic: first the largest logit and the sum of exponentials, kept together as
-// in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place.
+// in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place: in the 16 bits
+// of the operands that it's multiplied with, where they have such.
 
 constexpr unsigned WARPS = (WORKGROUP + WARP - 1) / WARP;
 constexpr float LOWEST = -3.4e38f;
+// Elements of the gradient where one logit lies: a row's gradient begins where its logits do, and may be narrower.
+constexpr unsigned APART = sizeof(float) / sizeof(decltype(Args::gradient)::Element);
 
 __shared__ Shared<float, WARPS> maxima;
 __shared__ Shared<float, WARPS> sums;
@@ -54,7 +57,8 @@ __device__ void normalise(const Args &args) {
         // The target's logit is read before any is overwritten.
         __syncthreads();
         const float slope = args.scale.load(1);
-        for (unsigned column = 4 * threadIdx.x; column < args.padded; column += 4 * WORKGROUP) {
+        for (unsigned next = 0; next < args.padded; next += 4 * WORKGROUP) {
+            const unsigned column = next + 4 * threadIdx.x;
             Four gradient = four(0.0f);
             if (counts && column < args.vocab) {
                 const auto hit = [&](unsigned lane) { return int(column + lane) == target ? 1.0f : 0.0f; };
@@ -62,7 +66,11 @@ __device__ void normalise(const Args &args) {
                 gradient = (powers - Four{hit(0), hit(1), hit(2), hit(3)}) * slope;
                 gradient = first_of(gradient, args.vocab - column, 0.0f);
             }
-            args.logits.store4(first + column, gradient, args.padded - column);
+            // What lies there was read by now, and what's read next lies further on.
+            __syncthreads();
+            if (column < args.padded) {
+                args.gradient.store4(APART * first + column, gradient, args.padded - column);
+            }
         }
     }
 }

@@ -10,7 +10,9 @@ use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
 use tightrope_core::launch::{Launch, Limits, Place};
-use tightrope_core::ops::{Attention, AttentionGrad, Case, MatMul};
+use tightrope_core::ops::{
+    Attention, AttentionGrad, Case, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul,
+};
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
 fn cache() -> PathBuf {
@@ -96,13 +98,34 @@ fn attention_cases() -> Vec<Case> {
     cases
 }
 
+/// The loss of rows in several chunks, the last of them a part of one; all three products.
+fn loss_cases() -> Vec<Case> {
+    let (rows, columns, vocab, padded, chunk) = (40, 64, 250, 256, 16);
+    let mut cases = vec![];
+    for dtype in [DType::BF16, DType::F16] {
+        for accumulate in [false, true] {
+            let loss = LinearCrossEntropy { vocab, chunk };
+            let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
+            let targets = cases::whole(&[rows], -1, vocab as i64);
+            let mut inputs =
+                vec![of(&[rows, columns]), of(&[padded, columns]), targets, cases::unit(&[1])];
+            inputs.extend(accumulate.then(|| cases::unit(&[padded, columns])));
+            cases.push(Case::new(LinearCrossEntropyGrad { loss, accumulate }, inputs));
+        }
+    }
+    cases
+}
+
 #[test]
 fn tensor_cores_match_the_references_emulated() {
-    let cases = [product_cases(), attention_cases()].concat();
+    let cases = [product_cases(), attention_cases(), loss_cases()].concat();
     let on_tensor_cores = |case: &Case| {
         launches(case, &limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
     };
     assert!(cases.iter().all(on_tensor_cores));
+    let elsewhere =
+        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul");
+    assert!(!loss_cases().iter().any(elsewhere));
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
@@ -115,7 +138,7 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
     let named = std::env::var(GPU).ok().map(|number| number.parse().expect("a GPU's number"));
     match Gpu::open(named.unwrap_or(0), cache()) {
         Ok(gpu) => {
-            let all = [cases::all(), product_cases(), attention_cases()].concat();
+            let all = [cases::all(), product_cases(), attention_cases(), loss_cases()].concat();
             check(Cuda::new(Box::new(gpu)), &all);
         }
         Err(DeviceError::Lost { device, reason }) => {

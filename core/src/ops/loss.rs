@@ -12,6 +12,7 @@ use super::{
     Array, Case, Cost, Inferred, Matrices, Rule, arity, ensure, float, range, traffic, typed, unit,
     whole,
 };
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
@@ -103,8 +104,10 @@ const SHORT_ROW: u64 = 4096;
 const SHORT_ROW_THREADS: u32 = 64;
 const THREADS: u32 = 256;
 
-/// Rows of a chunk are a multiple of this, so that sums over rows group them in the same way whatever the chunk.
+/// Rows of a chunk are a multiple of this, so that sums over rows group them in the same way whatever the chunk; and
+/// where tensor cores sum, which take as many at once.
 const CHUNK_GRANULE: u64 = 4;
+const TENSOR_GRANULE: u64 = 16;
 
 /// Launches of a loss, with or without gradients.
 struct Chunks<'a> {
@@ -132,7 +135,9 @@ impl<'a> Chunks<'a> {
         let (x, w) = (inputs[0], inputs[1]);
         let padded = w.shape[0] as u64;
         let held = limits.binding_bytes / (padded * DType::F32.size() as u64);
-        let whole = held / CHUNK_GRANULE * CHUNK_GRANULE;
+        let cuda = limits.dialect == Dialect::Cuda;
+        let granule = if cuda { TENSOR_GRANULE } else { CHUNK_GRANULE };
+        let whole = held / granule * granule;
         let most = if whole > 0 { whole } else { held.max(1) };
         Self {
             limits,
@@ -145,7 +150,7 @@ impl<'a> Chunks<'a> {
             rows: x.rows() as u64,
             columns: x.last() as u64,
             padded,
-            chunk: (loss.chunk as u64).next_multiple_of(CHUNK_GRANULE).min(most),
+            chunk: (loss.chunk as u64).next_multiple_of(granule).min(most),
         }
     }
 
@@ -161,10 +166,11 @@ impl<'a> Chunks<'a> {
         let losses = launches.scratch(DType::F32, self.rows);
         let chunk = self.chunk.min(self.rows);
         let logits = launches.scratch(DType::F32, chunk * self.padded);
+        let gradient = self.gradient(logits);
         // What an entry doesn't read is bound as something it does, which takes no further binding.
         let dloss = self.grad.map_or(scale, |(dloss, ..)| dloss);
         let bound = |entry, threads, groups, flops: u64| {
-            Launch::new("cross_entropy", entry, threads, groups)
+            let launch = Launch::new("cross_entropy", entry, threads, groups)
                 .constant("GRADIENT", self.grad.is_some())
                 .constant("LANES", threads)
                 .constant("SUBGROUP", self.limits.subgroup_threads())
@@ -176,7 +182,13 @@ impl<'a> Chunks<'a> {
                 .bind_four("logits", logits, self.padded.is_multiple_of(4))
                 .bind("dloss", dloss)
                 .bind("loss", self.loss)
-                .costing(flops)
+                .costing(flops);
+            match self.limits.dialect {
+                Dialect::Cuda => {
+                    launch.bind_four("gradient", gradient, self.padded.is_multiple_of(4))
+                }
+                Dialect::Wgsl => launch,
+            }
         };
         let count = bound("count", threads, 1, self.rows);
         launches.push(count.param("first", 0u32).param("rows", self.rows));
@@ -186,11 +198,32 @@ impl<'a> Chunks<'a> {
             self.logits(start, rows, logits, launches);
             let normalise = bound("normalise", self.threads(), rows, 10 * rows * self.padded);
             launches.push(normalise.param("first", start).param("rows", rows));
-            self.gradients(start, rows, logits, launches);
+            self.gradients(start, rows, gradient, launches);
             start += rows;
         }
         let total = bound("total", threads, 1, self.rows);
         launches.push(total.param("first", 0u32).param("rows", self.rows));
+    }
+
+    /// Where the gradient of logits takes their place. On CUDA, that of 16-bit operands is stored as they are, each row
+    /// where the row of logits begins, so that tensor cores multiply it.
+    fn gradient(&self, logits: Place) -> Place {
+        let dtype = self.x.dtype;
+        let narrow = self.limits.dialect == Dialect::Cuda
+            && matches!(dtype, DType::BF16 | DType::F16)
+            && self.w.dtype == dtype;
+        if !narrow {
+            return logits;
+        }
+        let times = (logits.dtype.size() / dtype.size()) as u64;
+        let (first, elements) = (times * logits.first, times * logits.elements);
+        Place { dtype, first, elements, ..logits }
+    }
+
+    /// The gradient of a chunk of logits as a matrix.
+    fn rows_of(&self, gradient: Place) -> Stored {
+        let row = self.padded * (DType::F32.size() / gradient.dtype.size()) as u64;
+        Self::stored(gradient, row, 0)
     }
 
     /// Matrices with rows of `columns` elements, from row `start` on.
@@ -217,9 +250,9 @@ impl<'a> Chunks<'a> {
     }
 
     /// dx = dlogits · w, where dx holds all rows.
-    fn dx(&self, dx: Place, start: u64, rows: u64, logits: Place) -> Product {
+    fn dx(&self, dx: Place, start: u64, rows: u64, gradient: Place) -> Product {
         Product {
-            lhs: Self::stored(logits, self.padded, 0),
+            lhs: self.rows_of(gradient),
             rhs: Self::stored(self.w, self.columns, 0),
             out: Self::stored(dx, self.columns, start),
             bias: None,
@@ -230,12 +263,12 @@ impl<'a> Chunks<'a> {
     }
 
     /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.
-    fn gradients(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
+    fn gradients(&self, start: u64, rows: u64, gradient: Place, launches: &mut Launches) {
         let Some((_, dx, dw, accumulate)) = self.grad else { return };
-        self.dx(dx, start, rows, logits).push(self.limits, launches);
+        self.dx(dx, start, rows, gradient).push(self.limits, launches);
         let Some(dw) = dw else { return };
         let product = Product {
-            lhs: Self::stored(logits, self.padded, 0).transposed(true),
+            lhs: self.rows_of(gradient).transposed(true),
             rhs: Self::stored(self.x, self.columns, start),
             out: Self::stored(dw, self.columns, 0),
             bias: None,
