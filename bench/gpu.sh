@@ -22,8 +22,8 @@ pack() {
     root=$(dirname "$here")
     mkdir -p "$folder" || return 1
     built=$(cd "$root" && {
-        cargo build --release --locked --package tightrope --message-format json &&
-            cargo test --release --locked --package conformance --test cuda --no-run --message-format json
+        cargo build --release --locked --package tightrope --message-format json-render-diagnostics &&
+            cargo test --release --locked --package conformance --test cuda --no-run --message-format json-render-diagnostics
     }) || return 1
     # Cargo names the two executables, wherever the target directory may be.
     local name path
