@@ -89,24 +89,24 @@ def table(stages):
         found = stages[stage].get("result")
         return found if isinstance(found, dict) else {}
 
-    print(f"\n{'stage':<30}{'status':<16}{'s':>5}")
+    print(f"\n{'stage':<34}{'status':<16}{'s':>5}")
     for stage, of_stage in stages.items():
-        print(f"{stage:<30}{of_stage['status']:<16}{of_stage['seconds']:>5}")
-    print(f"\n{'whole steps':<30}{'tokens/s':>12}{'peak GiB':>10}")
+        print(f"{stage:<34}{of_stage['status']:<16}{of_stage['seconds']:>5}")
+    print(f"\n{'whole steps':<34}{'tokens/s':>12}{'peak GiB':>10}")
     for stage in stages:
         found = result(stage)
         # Tightrope's figures lie in `step`; PyTorch's peak is what it reserved.
         step = found.get("step", found)
         if isinstance(step, dict) and "tokens_per_s" in step:
             peak = step.get("peak_bytes", step.get("peak_reserved", 0))
-            print(f"{stage:<30}{step['tokens_per_s']:>12.0f}{peak / 2**30:>10.2f}")
+            print(f"{stage:<34}{step['tokens_per_s']:>12.0f}{peak / 2**30:>10.2f}")
     ceilings = result("ceilings") if "ceilings" in stages else {}
     ops = result("gpt2-batch-64").get("ops", []) if "gpt2-batch-64" in stages else []
     if not ops:
         return
     print(f"\n{'op':<26}{'shape':<26}{'runs':>5}{'ms':>9}{'TFLOP/s':>9}{'GB/s':>8}{'ceiling':>9}{'share':>7}")
     for op in ops[:ROWS]:
-        of = "not measured"
+        of = "-"
         if ceilings:
             reached = max(op["gflop_s"] * 1e9 / ceilings["bf16_flops"], op["gb_s"] * 1e9 / ceilings["copy_bytes"])
             of = f"{reached:.0%}"
