@@ -2,6 +2,7 @@
 """What gpu.sh needs of Python.
 
 gpu.py device               reads what `tightrope doctor --json` prints, and says which GPU there is, or why there's none
+gpu.py nvrtc                folders of NVRTC among Python's packages, as LD_LIBRARY_PATH takes them
 gpu.py ceilings             what the GPU reaches at most, by torch: a product of bf16, and a copy
 gpu.py report LOGS RESULTS  puts the stages' outputs together: a table, and RESULTS/GPU-DATE.json
 """
@@ -22,6 +23,12 @@ def device():
     gpu = found[0] if found else {"available": False, "reason": "this binary has no CUDA"}
     print(gpu["description"] if gpu["available"] else gpu["reason"])
     return gpu["available"]
+
+
+def nvrtc():
+    found = (path for folder in sys.path for path in pathlib.Path(folder).glob("nvidia/*/lib/libnvrtc.so.[0-9]*"))
+    print(":".join(sorted({str(path.parent) for path in found})))
+    return True
 
 
 def ceilings():
@@ -117,7 +124,7 @@ def table(stages):
 
 
 if __name__ == "__main__":
-    verbs = {"device": device, "ceilings": ceilings, "report": report}
+    verbs = {"device": device, "nvrtc": nvrtc, "ceilings": ceilings, "report": report}
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     sys.exit(0 if verbs[sys.argv[1]](*sys.argv[2:]) else 1)

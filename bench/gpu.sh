@@ -4,9 +4,9 @@
 #   bench/gpu.sh --pack FOLDER   where Rust is: builds the binaries, and copies all that's needed into FOLDER
 #   FOLDER/gpu.sh                on the GPU's machine: runs it all, prints a table, writes FOLDER/results/GPU-DATE.json
 #
-# The GPU's machine needs its driver, NVRTC (`pip install nvidia-cuda-nvrtc`, its folder in LD_LIBRARY_PATH), and
-# python3; with torch, PyTorch is measured beside. compute-sanitizer is used where it is found. Check the results in as
-# bench/results/GPU-DATE.json.
+# The GPU's machine needs its driver, NVRTC of the driver's major version (`pip install nvidia-cuda-nvrtc`; torch brings it
+# too) and python3; with torch, PyTorch is measured beside. compute-sanitizer is used where it is found. Check the results in
+# as bench/results/GPU-DATE.json.
 #
 # A stage that fails or takes too long loses nothing of the others. Exit code: 0 where all went well, 1 otherwise.
 set -uo pipefail
@@ -67,6 +67,12 @@ command -v python3 >/dev/null || {
     exit 2
 }
 
+# Python's packages lie where the loader doesn't look.
+nvrtc=$(python3 "$here/gpu.py" nvrtc)
+if [ -n "$nvrtc" ]; then
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvrtc"
+fi
+
 # Without a GPU there's nothing to measure.
 if ! doctor=$("$here/tightrope" doctor --json); then
     echo "tightrope doctor failed" >&2
@@ -109,7 +115,10 @@ stage() {
 
 export TIGHTROPE_CUDA=0
 # Made-up tokens: what is measured doesn't depend on them.
-own() { stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision bf16 --set model.vocab=50304 "${@:3}"; }
+own() {
+    stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision bf16 --set model.vocab=50304 \
+        --set memory.loss_chunk=8192 "${@:3}"
+}
 peer() { stage "$1" "$2" python3 "$here/pytorch.py" --device cuda --precision bf16 --steps 20 "${@:3}"; }
 
 stage conformance 60 "$here/cuda" --exact "$TEST" --nocapture
