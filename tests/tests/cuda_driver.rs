@@ -12,8 +12,9 @@ use tightrope_backend_cuda::driver::{
     Dispatch, Driver, Emulated, HALF_BYTES, HALVES, Loaded, Recorded, Staging,
 };
 use tightrope_backend_cuda::source::Kernel;
-use tightrope_core::DeviceError;
-use tightrope_nn::{Outcome, Planned, Trainer, TrainerConfig};
+use tightrope_core::launch::Launch;
+use tightrope_core::{DeviceError, Rule};
+use tightrope_nn::{ModelConfig, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
 /// What a driver was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,4 +187,40 @@ fn a_replay_gives_the_bits_of_its_launches_one_by_one() {
     assert!(!asked.borrow().iter().any(|asked| matches!(asked, Asked::Replay(_))));
     let outcome = |trainer: &mut Trainer| -> Outcome { block_on(trainer.outcome()).expect("one") };
     assert_eq!(outcome(&mut replayed), outcome(&mut launched));
+}
+
+/// Products of 16-bit operands with f32 ones, or of rows that don't come in eights, would run without tensor cores.
+#[test]
+fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
+    for (preset, precision) in
+        [("gpt2", Precision::BF16), ("gpt2", Precision::F16), ("llama-1.1b", Precision::BF16)]
+    {
+        let model = ModelConfig { layers: 1, ..tightrope_nn::preset(preset).expect("a preset") };
+        let config = TrainerConfig {
+            precision,
+            batch: 8,
+            micro_batch: 4,
+            time: 1024,
+            ..TrainerConfig::new(model)
+        };
+        let device = Cuda::new(Box::new(Watched::new()));
+        let plan = Planned::new(&config, &device).expect("a plan").plan;
+        let programs = plan.graph.programs.iter().filter(|program| program.name != "eval");
+        let mut products = 0;
+        for node in programs.flat_map(|program| &program.nodes) {
+            let (inputs, outputs) = plan.graph.types(node);
+            for launch in node.op.launch(device.limits(), &inputs, &outputs).expect("kernels").list
+            {
+                let Launch { kernel, entry, .. } = launch;
+                assert!(
+                    kernel != "matmul" || entry == "add_slices",
+                    "{preset} in {precision:?}: {} runs {kernel}.{entry} on {inputs:?}",
+                    node.op.name()
+                );
+                products += usize::from(kernel == "matmul_mma");
+            }
+        }
+        println!("{preset} in {precision:?}: {products} products");
+        assert!(products >= 15, "only {products}");
+    }
 }
