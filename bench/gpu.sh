@@ -116,8 +116,7 @@ stage() {
 export TIGHTROPE_CUDA=0
 # Made-up tokens: what is measured doesn't depend on them.
 own() {
-    stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision bf16 --set model.vocab=50304 \
-        --set memory.loss_chunk=8192 "${@:3}"
+    stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision bf16 --set model.vocab=50304 "${@:3}"
 }
 peer() { stage "$1" "$2" python3 "$here/pytorch.py" --device cuda --precision bf16 --steps 20 "${@:3}"; }
 
@@ -126,9 +125,10 @@ for case in "$here"/parity/*-case; do
     stage "verify-$(basename "$case")" 20 "$here/tightrope" verify --json --device cuda "$case"
 done
 stage ceilings 30 python3 "$here/gpu.py" ceilings
-own gpt2-batch-64 50 --preset gpt2 --batch 64
-own gpt2-batch-4 30 --preset gpt2 --batch 4
-own gpt2-xl-batch-16 60 --preset gpt2-xl --batch 16
+own gpt2-batch-64 50 --preset gpt2 --batch 64 --micro-batch 64
+own gpt2-batch-64-in-14.5-gib 50 --preset gpt2 --batch 64 --micro-batch 64 --memory 14.5GiB
+own gpt2-batch-4 30 --preset gpt2 --batch 4 --micro-batch 4
+own gpt2-xl-batch-16-in-42-gib 60 --preset gpt2-xl --batch 16 --memory 42GiB
 peer torch-batch-64 60 --batch 64 --compile default
 peer torch-batch-64-autotune 100 --batch 64 --compile max-autotune
 peer torch-batch-4-autotune 80 --batch 4 --compile max-autotune

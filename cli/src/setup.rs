@@ -26,7 +26,7 @@ use crate::progress::human_bytes;
 use crate::rates::Store;
 use crate::run::source::config_of;
 use crate::settings::{
-    self, Allow, Bytes, Checkpoint, Chunk, Family, MicroBatch, Offload, Settings,
+    self, Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Settings,
 };
 
 /// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
@@ -187,6 +187,7 @@ pub fn trainer_config_of(
     let loss_chunk = match memory.loss_chunk {
         Chunk::Rows(rows) => rows,
         Chunk::None => 0,
+        Chunk::Auto if matches!(settings.run.device, Device::Cuda(_)) => defaults::CUDA_LOSS_ROWS,
         Chunk::Auto => defaults::loss_chunk(&model),
     };
     let attention_chunk = match memory.attention_chunk {
@@ -455,8 +456,43 @@ pub fn refused(error: nn::Error) -> Failure {
 pub fn train_failure(error: TrainError) -> Failure {
     match error {
         TrainError::Session(SessionError::Device(DeviceError::OutOfMemory { .. })) => {
-            Failure::does_not_fit(error, "give a smaller --memory, so that the plan leaves room")
+            Failure::does_not_fit(
+                error,
+                "give a smaller --memory, so that the plan leaves room, or end what else holds the \
+                 device's memory",
+            )
         }
         error => Failure::failed(error, "try again, or choose another device with --device"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_takes_more_rows_of_logits_at_once() {
+        let mut settings = Settings::default();
+        settings.model.preset = Some("gpt2".to_owned());
+        let rows = |settings: &Settings| trainer_config(settings).unwrap().build.loss_chunk;
+        let of_cpu = rows(&settings);
+        settings.run.device = Device::Cuda(0);
+        assert!(rows(&settings) > of_cpu);
+        settings.memory.loss_chunk = Chunk::Rows(256);
+        assert_eq!(rows(&settings), 256);
+    }
+
+    #[test]
+    fn what_another_process_holds_is_an_exit_of_its_own() {
+        let full = DeviceError::OutOfMemory {
+            need: 8 << 30,
+            have: Some(1 << 30),
+            tensor: None,
+            device: "H200".to_owned(),
+        };
+        let failure = train_failure(full.into());
+        let said = format!("{failure:?}");
+        assert!(matches!(failure, Failure::DoesNotFit { .. }), "{said}");
+        assert!(said.contains("8589934592") && said.contains("1073741824"), "{said}");
     }
 }

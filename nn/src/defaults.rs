@@ -42,6 +42,9 @@ const LOGITS_BYTES: usize = 64 << 20;
 /// Rows of logits come in multiples of this.
 const LOSS_ROWS: usize = 256;
 
+/// Rows of logits that exist at once on a GPU of the size that CUDA runs on, whose products take thousands to fill it.
+pub const CUDA_LOSS_ROWS: usize = 8192;
+
 /// Learning rate of a model: narrow ones bear higher rates. 1e-3 for 384 channels, as nanoGPT's, and inversely
 /// to the width.
 pub fn lr(model: &ModelConfig) -> f64 {
