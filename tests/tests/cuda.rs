@@ -110,7 +110,8 @@ fn loss_cases() -> Vec<Case> {
             let mut inputs =
                 vec![of(&[rows, columns]), of(&[padded, columns]), targets, cases::unit(&[1])];
             inputs.extend(accumulate.then(|| cases::unit(&[padded, columns])));
-            cases.push(Case::new(LinearCrossEntropyGrad { loss, accumulate }, inputs));
+            cases
+                .push(Case::new(LinearCrossEntropyGrad { loss, accumulate, weight: true }, inputs));
         }
     }
     cases
