@@ -33,6 +33,8 @@ pub struct Choices {
     precision: Precision,
     optimizer_bits: StateBits,
     #[serde(default)]
+    offload: bool,
+    #[serde(default)]
     lora: Option<Lora>,
 }
 
@@ -53,6 +55,7 @@ impl Choices {
             attention_chunk: config.build.attention_chunk,
             precision: config.precision,
             optimizer_bits: config.optimizer_bits,
+            offload: config.offload,
             lora: config.lora.clone(),
         }
     }
@@ -200,6 +203,11 @@ impl PlanFile {
             lora_differences(self.choices.lora.as_ref(), config.lora.as_ref())
         {
             found.push(format!("`lora.{name}` is {there} there and {here} here"));
+        }
+        if self.choices.offload != config.offload {
+            let [there, here] = [self.choices.offload, config.offload]
+                .map(|offload| if offload { "`optimizer`" } else { "nothing" });
+            found.push(format!("`memory.offload` names {there} there and {here} here"));
         }
         let Choices { precision, optimizer_bits, .. } = self.choices;
         if !allowed(settings, config).iter().any(|allowed| allowed.precision == precision) {
