@@ -181,7 +181,8 @@ impl<'a> Summary<'a> {
                 "fastest",
                 format!(
                     "{bound:.3} s: no choice of activations fits in less; {:.2}% above it",
-                    100.0 * (estimate.step_s / bound - 1.0)
+                    // The two are summed in another order, which leaves some last bits.
+                    100.0 * (estimate.step_s / bound - 1.0).max(0.0)
                 ),
             ));
         }

@@ -120,7 +120,7 @@ const isThis = (plan) => plan.peak_bytes === data.peak_bytes;
 
 function drawPlans() {
   const svg = byId("pareto");
-  const [width, height, left, right, top, bottom] = [560, 320, 64, 18, 16, 40];
+  const [width, height, left, right, top, bottom] = [560, 320, 84, 18, 16, 40];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const add = (name, attributes, text) => {
     const made = document.createElementNS(svg.namespaceURI, name);
