@@ -109,7 +109,7 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 /// Rounds of a search for a better order, and how often all searches together may look at a placed buffer. Fixed
 /// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
-const LOOKS: usize = 5_000_000;
+const LOOKS: usize = 3_000_000;
 
 /// The best arrangement that was found. `enough` bytes, at least the largest sum of live bytes, are as good as fewer.
 pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
