@@ -1,0 +1,265 @@
+//! Runs drawn at random, of every knob there is: each is planned within its budget, allocates what was predicted
+//! and not a byte more, trains, and never runs out of memory. What can't be planned is refused.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use conformance::conformance::block_on;
+use conformance::parallel;
+use conformance::values::uniform;
+use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::arena::ALIGNMENT;
+use tightrope_core::plan::{Checkpoint, Options, Target};
+use tightrope_core::{Backend, Graph, Node, Plan};
+use tightrope_nn::lora::ALL_LINEAR;
+use tightrope_nn::{
+    BuildOptions, Family, Lora, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits,
+    Trainer, TrainerConfig,
+};
+
+/// Runs that are drawn.
+const RUNS: u64 = 1000;
+/// The bytes that a refusal names, as a part of which a plan may still be found.
+const LEAST: f64 = 0.99;
+/// Steps of a run: the second begins with what the first left.
+const STEPS: u64 = 2;
+
+/// The system's allocator, which counts the arenas: what's aligned as they are.
+struct Watched;
+
+thread_local! {
+    /// Bytes of the arenas that this thread holds.
+    static ARENAS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count(layout: Layout, change: impl FnOnce(u64, u64) -> u64) {
+    if layout.align() as u64 == ALIGNMENT {
+        ARENAS.with(|bytes| bytes.set(change(bytes.get(), layout.size() as u64)));
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout, u64::wrapping_add);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout, u64::wrapping_add);
+        // SAFETY: passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        count(layout, u64::wrapping_sub);
+        // SAFETY: passed on.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// Numbers of one run, drawn one after the other.
+struct Draws {
+    run: u64,
+    drawn: u64,
+}
+
+impl Draws {
+    fn unit(&mut self) -> f64 {
+        self.drawn += 1;
+        uniform(self.run, self.drawn)
+    }
+
+    /// A whole number from 1 to `most`.
+    fn up_to(&mut self, most: usize) -> usize {
+        1 + (self.unit() * most as f64) as usize
+    }
+
+    fn one_of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.up_to(list.len()) - 1].clone()
+    }
+
+    fn chance(&mut self, part: f64) -> bool {
+        self.unit() < part
+    }
+
+    /// A probability of dropping something, more often than not 0.
+    fn dropout(&mut self) -> f64 {
+        if self.chance(0.3) { 0.1 } else { 0.0 }
+    }
+
+    fn model(&mut self) -> ModelConfig {
+        let family = self.one_of(&[Family::Gpt2, Family::Llama]);
+        let heads = self.one_of(&[1, 2, 3, 4]);
+        let kv_heads = match family {
+            Family::Gpt2 => heads,
+            Family::Llama => self.one_of(&[1, heads]),
+        };
+        let width = match family {
+            Family::Gpt2 => self.up_to(12),
+            Family::Llama => 2 * self.up_to(6),
+        };
+        let name = if family == Family::Gpt2 { "tiny" } else { "llama-tiny" };
+        let preset = tightrope_nn::preset(name).expect("a preset");
+        ModelConfig {
+            layers: self.up_to(4),
+            channels: heads * width,
+            heads,
+            kv_heads,
+            hidden: self.up_to(90),
+            context: self.up_to(40),
+            vocab: self.up_to(150),
+            tied: self.chance(0.5),
+            dropout: self.dropout(),
+            ..preset
+        }
+    }
+
+    fn lora(&mut self, model: &ModelConfig) -> Lora {
+        let layers: &[&str] = match model.family {
+            Family::Gpt2 => &[ALL_LINEAR, "c_attn", "mlp.c_proj"],
+            Family::Llama => &[ALL_LINEAR, "q_proj", "v_proj", "down_proj"],
+        };
+        Lora {
+            rank: self.up_to(model.hidden.max(model.channels).min(6)),
+            alpha: 8.0,
+            targets: vec![self.one_of(layers).into()],
+            dropout: self.dropout(),
+            coded: self.chance(0.5),
+        }
+    }
+
+    fn config(&mut self) -> TrainerConfig {
+        let model = self.model();
+        let batch = self.up_to(6);
+        let parts: Vec<usize> = (1..=batch).filter(|n| batch.is_multiple_of(*n)).collect();
+        let optimizers = [
+            Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
+            Optimizer::Sgd { momentum: 0.0 },
+            Optimizer::Sgd { momentum: 0.9 },
+            Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
+        ];
+        let time = self.up_to(model.context);
+        TrainerConfig {
+            precision: self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]),
+            batch,
+            micro_batch: self.one_of(&parts),
+            time,
+            build: BuildOptions {
+                loss_chunk: self.one_of(&[0, 1, 7, 32]),
+                attention_chunk: self.one_of(&[0, 0, 3, 16]),
+            },
+            optimizer: self.one_of(&optimizers),
+            optimizer_bits: self.one_of(&[StateBits::B32, StateBits::B16, StateBits::B8]),
+            clip: self.chance(0.7).then_some(1.0),
+            options: Options {
+                checkpoint: Checkpoint::None,
+                fusion: self.chance(0.8),
+                in_place: self.chance(0.8),
+            },
+            seed: self.run,
+            decode: if self.chance(0.3) { self.up_to(model.context) } else { 0 },
+            lora: self.chance(0.4).then(|| self.lora(&model)),
+            ..TrainerConfig::new(model)
+        }
+    }
+
+    /// What a run is that says itself what it recomputes; none where the search is to choose.
+    fn checkpoint(&mut self) -> Option<Checkpoint> {
+        let kinds = [Checkpoint::None, Checkpoint::Block, Checkpoint::Every(2), Checkpoint::Sqrt];
+        self.chance(0.25).then(|| self.one_of(&kinds))
+    }
+
+    /// A batch of ids of which few targets don't count, but the first of a sequence always.
+    fn ids(&mut self, config: &TrainerConfig) -> (Vec<i32>, Vec<i32>) {
+        let (count, vocab) = (config.batch * config.time, config.model.vocab);
+        let tokens = (0..count).map(|_| self.up_to(vocab) as i32 - 1).collect();
+        let mut target = |at: usize| {
+            let id = self.up_to(vocab) as i32 - 1;
+            if !at.is_multiple_of(config.time) && self.chance(0.1) { -1 } else { id }
+        };
+        (tokens, (0..count).map(&mut target).collect())
+    }
+}
+
+fn rate(graph: &Graph, node: &Node) -> f64 {
+    Rates::of("cpu, avx512", Precision::F32, 2).seconds(graph, node)
+}
+
+/// The plan of a run, within a budget drawn between the fewest bytes that any takes and some more than the fastest
+/// takes. A smaller budget than the fewest is refused, and a refusal names them.
+fn planned(draws: &mut Draws, config: &TrainerConfig, target: &dyn Target) -> Planned {
+    let run = draws.run;
+    if let Some(checkpoint) = draws.checkpoint() {
+        let options = Options { checkpoint, ..config.options.clone() };
+        let config = TrainerConfig { options, ..config.clone() };
+        return Planned::new(&config, target).expect("a plan");
+    }
+    let free = draws.chance(0.5);
+    let within = |budget| {
+        let found = Planned::within(config, budget, free, target, &rate);
+        found.unwrap_or_else(|error| panic!("run {run}: {error}"))
+    };
+    let (none, smallest) = within(0);
+    assert!(none.is_none(), "run {run}: no plan takes no bytes");
+    let mut fewest = smallest;
+    while let (Some(smaller), bytes) = within(fewest - 1) {
+        // Fewer bytes are live in the plan of `smallest`, but its offsets leave gaps.
+        assert!(bytes < fewest, "run {run}: {bytes} don't fit in fewer than {fewest}");
+        assert_eq!(smaller.plan.peak_bytes(), bytes, "run {run}");
+        fewest = bytes;
+    }
+    assert!(fewest as f64 >= LEAST * smallest as f64, "run {run}: {fewest}, not {smallest} bytes");
+    let smallest = fewest;
+    let whole = Planned::new(config, target).expect("a plan").plan.peak_bytes();
+    let room = whole.saturating_sub(smallest) as f64;
+    let budget = smallest + (1.1 * draws.unit() * room) as u64;
+    let (found, bytes) = within(budget);
+    let found = found.unwrap_or_else(|| panic!("run {run}: {budget} bytes are enough"));
+    assert_eq!(found.plan.peak_bytes(), bytes, "run {run}");
+    assert!(bytes <= budget, "run {run} takes {bytes} of {budget} bytes");
+    found
+}
+
+/// Plans and trains one run on `backend`; gives it back with the run's plan.
+fn trained(run: u64, backend: Box<dyn Backend>) -> (Box<dyn Backend>, Plan) {
+    let mut draws = Draws { run, drawn: 0 };
+    let config = draws.config();
+    let planned = planned(&mut draws, &config, &*backend);
+    let plan = planned.plan.clone();
+    assert!(plan.lower_bound_bytes() <= plan.peak_bytes(), "run {run}");
+    let mut trainer =
+        Trainer::new(planned, backend).unwrap_or_else(|error| panic!("run {run}: {error}"));
+    let predicted = plan.peak_bytes();
+    assert_eq!(trainer.allocated_bytes(), predicted, "run {run}");
+    trainer.initialise().expect("weights");
+    let config = trainer.config().clone();
+    for step in 0..STEPS {
+        let (tokens, targets) = draws.ids(&config);
+        let micro_batches = config.micro_batches(&tokens, &targets);
+        trainer.step(step, 1e-3, &micro_batches).expect("a step");
+        let loss = block_on(trainer.outcome()).expect("an outcome").loss;
+        assert!(loss.is_finite(), "run {run}, step {step}: {loss} of {config:?}");
+    }
+    for position in 0..config.decode.min(2) {
+        let logits = block_on(trainer.decode(0, position)).expect("logits");
+        assert!(logits.iter().all(|logit| logit.is_finite()), "run {run} decodes {logits:?}");
+    }
+    assert_eq!(trainer.allocated_bytes(), predicted, "run {run}");
+    (trainer.into_backend(), plan)
+}
+
+#[test]
+fn a_thousand_random_runs_allocate_what_was_predicted() {
+    let runs: Vec<u64> = (0..RUNS).collect();
+    parallel::map(&runs, |&run| {
+        let before = ARENAS.get();
+        let cpu = Cpu::new(1 + (run % 2) as usize).expect("threads");
+        let (cpu, plan) = trained(run, Box::new(cpu));
+        assert_eq!(ARENAS.get() - before, plan.peak_bytes(), "run {run}");
+        drop(cpu);
+        assert_eq!(ARENAS.get(), before, "run {run} leaves nothing");
+    });
+}
