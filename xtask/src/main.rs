@@ -1,10 +1,11 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `bench`, `picture` and
-//! `web`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `bench`, `planning`,
+//! `picture` and `web`.
 
 mod bench;
 mod mesa;
 mod nvidia;
 mod picture;
+mod planning;
 mod test;
 mod web;
 
@@ -26,6 +27,7 @@ usage: cargo xtask TASK
               --runs N                 runs of each side, which take turns (3)
               --steps N                measured steps of a run (10)
               --precision f32|bf16     only this one; may be repeated
+  planning  seconds that planning takes on one core, of 48 layers
   picture   plans as pictures, into docs/plan.svg
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some(("cooperative", [])) => test::run_alone(test::COOPERATIVE),
         Some(("kernels", [])) => test::run_alone(test::KERNELS),
         Some(("bench", options)) => bench::run(options),
+        Some(("planning", [])) => planning::run(),
         Some(("picture", [])) => picture::run(),
         Some(("web", [test])) if test == "--test" => test::run_in_browser(),
         Some(("web", options)) => web::run(options),
