@@ -9,6 +9,7 @@ use conformance::parallel;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cpu::arena::ALIGNMENT;
+use tightrope_backend_wgpu::Wgpu;
 use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Graph, Node, Plan};
 use tightrope_nn::lora::ALL_LINEAR;
@@ -17,8 +18,9 @@ use tightrope_nn::{
     Trainer, TrainerConfig,
 };
 
-/// Runs that are drawn.
-const RUNS: u64 = 1000;
+/// Runs on the processor, and on a GPU.
+const ON_CPU: u64 = 1000;
+const ON_WGPU: u64 = 100;
 /// The bytes that a refusal names, as a part of which a plan may still be found.
 const LEAST: f64 = 0.99;
 /// Steps of a run: the second begins with what the first left.
@@ -224,10 +226,13 @@ fn planned(draws: &mut Draws, config: &TrainerConfig, target: &dyn Target) -> Pl
 }
 
 /// Plans and trains one run on `backend`; gives it back with the run's plan.
-fn trained(run: u64, backend: Box<dyn Backend>) -> (Box<dyn Backend>, Plan) {
-    let mut draws = Draws { run, drawn: 0 };
-    let config = draws.config();
-    let planned = planned(&mut draws, &config, &*backend);
+fn trained(
+    mut draws: Draws,
+    config: &TrainerConfig,
+    backend: Box<dyn Backend>,
+) -> (Box<dyn Backend>, Plan) {
+    let run = draws.run;
+    let planned = planned(&mut draws, config, &*backend);
     let plan = planned.plan.clone();
     assert!(plan.lower_bound_bytes() <= plan.peak_bytes(), "run {run}");
     let mut trainer =
@@ -253,13 +258,41 @@ fn trained(run: u64, backend: Box<dyn Backend>) -> (Box<dyn Backend>, Plan) {
 
 #[test]
 fn a_thousand_random_runs_allocate_what_was_predicted() {
-    let runs: Vec<u64> = (0..RUNS).collect();
+    let runs: Vec<u64> = (0..ON_CPU).collect();
     parallel::map(&runs, |&run| {
         let before = ARENAS.get();
         let cpu = Cpu::new(1 + (run % 2) as usize).expect("threads");
-        let (cpu, plan) = trained(run, Box::new(cpu));
+        let mut draws = Draws { run, drawn: 0 };
+        let config = draws.config();
+        let (cpu, plan) = trained(draws, &config, Box::new(cpu));
         assert_eq!(ARENAS.get() - before, plan.peak_bytes(), "run {run}");
         drop(cpu);
         assert_eq!(ARENAS.get(), before, "run {run} leaves nothing");
     });
+}
+
+/// A processor that stands for a GPU compiles a kernel for up to a second, so only what needs few kernels is drawn:
+/// the sizes of two families with up to two blocks, batches, chunks and budgets.
+#[test]
+fn a_hundred_random_runs_on_a_gpu_allocate_what_was_predicted() {
+    let wgpu = block_on(Wgpu::open(&Default::default()));
+    let mut backend: Box<dyn Backend> =
+        Box::new(wgpu.expect("an adapter: install mesa-vulkan-drivers"));
+    for run in 0..ON_WGPU {
+        let mut draws = Draws { run, drawn: 0 };
+        let drawn = draws.config();
+        let config = TrainerConfig {
+            model: ModelConfig {
+                layers: drawn.model.layers.min(2),
+                dropout: 0.0,
+                ..drawn.model.clone()
+            },
+            batch: drawn.batch,
+            micro_batch: drawn.micro_batch,
+            time: drawn.time,
+            build: drawn.build,
+            ..TrainerConfig::new(drawn.model)
+        };
+        (backend, _) = trained(draws, &config, backend);
+    }
 }
