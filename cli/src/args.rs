@@ -411,7 +411,7 @@ mod tests {
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --checkpoint every:2 \
              --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16",
+             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16 --offload optimizer",
         )
         .unwrap();
         let written: toml::Table = settings.to_toml().unwrap().parse().unwrap();

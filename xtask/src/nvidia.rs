@@ -33,7 +33,7 @@ pub fn tests() -> anyhow::Result<Command> {
     let home = unpacked()?.join("nvidia/cu13");
     let mut command = Command::new(cargo());
     command
-        .args(["test", "--package", "conformance", "--test", "kernel_table", "--locked"])
+        .args(["test", "--workspace", "--test", "kernel_table", "--locked"])
         .args(["--", "--ignored"])
         .env("CUDA_HOME", &home)
         .env("LD_LIBRARY_PATH", home.join("lib"))
