@@ -88,8 +88,8 @@ pub struct Recovering<O> {
     first: Option<(Box<dyn Backend>, Planned)>,
     /// The newest copy and where it was taken; without one, the run is made again from its beginning.
     copy: Option<(Snapshot, Done)>,
-    /// Memory for the next copy.
-    spare: Snapshot,
+    /// Memory for the next copies.
+    spares: Vec<Snapshot>,
     /// Whether copies are taken.
     copies: bool,
     /// Seconds that the last copy took.
@@ -116,16 +116,17 @@ impl<O: Origin> Recovering<O> {
             trainer: None,
             first: Some(first),
             copy: None,
-            spare: Snapshot::default(),
+            spares: vec![],
             copies,
             copy_s: None,
             lost: None,
         };
         let bytes = run.attempt(async |_, trainer| Ok(trainer.snapshot_bytes())).await?;
         if copies && bytes <= KEPT_BYTES {
-            // When a copy is due depends on how fast steps are; how much memory a run takes shouldn't.
-            run.copy().await?;
-            run.copy().await?;
+            // When a copy is due depends on how fast steps are; how much memory a run takes shouldn't. The third is
+            // what a copy is read through.
+            let room = [(); 3].map(|()| Snapshot::with_room(bytes));
+            run.spares.extend(room.into_iter().skip(1).flatten());
         }
         Ok(run)
     }
@@ -162,7 +163,8 @@ impl<O: Origin> Recovering<O> {
 
     /// Bytes of the host's memory that copies take.
     pub fn copied_bytes(&self) -> u64 {
-        self.copy.as_ref().map_or(0, |(copy, _)| copy.bytes()) + self.spare.bytes()
+        let spares: u64 = self.spares.iter().map(Snapshot::bytes).sum();
+        self.copy.as_ref().map_or(0, |(copy, _)| copy.bytes()) + spares
     }
 
     /// Does `work` on a device that is ready, again on a new one where it's lost on the way.
@@ -265,14 +267,14 @@ impl<O: Origin> Recovering<O> {
     /// A device that is lost again and again.
     pub async fn copy(&mut self) -> Result<bool, O::Error> {
         let start = Instant::now();
-        let mut copy = std::mem::take(&mut self.spare);
+        let mut copy = self.spares.pop().unwrap_or_default();
         let taken = self.attempt(async |_, trainer| Ok(trainer.snapshot(&mut copy).await?)).await?;
         if taken {
             let before = self.copy.replace((copy, self.done));
             if let Some((before, _)) = before
                 && before.bytes() <= KEPT_BYTES
             {
-                self.spare = before;
+                self.spares.push(before);
             }
             self.copy_s = Some(start.elapsed().as_secs_f64());
         }

@@ -32,6 +32,13 @@ enum Place {
 pub struct Snapshot(Vec<u8>);
 
 impl Snapshot {
+    /// An empty one with memory for `bytes`; `None` where the host hasn't as much.
+    pub(crate) fn with_room(bytes: u64) -> Option<Self> {
+        let mut room = vec![];
+        room.try_reserve_exact(usize::try_from(bytes).ok()?).ok()?;
+        Some(Self(room))
+    }
+
     /// Bytes of host memory that it takes.
     pub fn bytes(&self) -> u64 {
         self.0.capacity() as u64
