@@ -79,7 +79,7 @@ fn drawing(plans: &[(&str, Value)]) -> anyhow::Result<String> {
             mebibytes(peak(plan)?),
             choices["micro_batch"],
             choices["accumulation"],
-            choices["checkpoint"].as_str().unwrap_or_default(),
+            shortened(choices["checkpoint"].as_str().unwrap_or_default()),
         );
         panel(&mut svg, plan, left, scale)?;
     }
@@ -166,6 +166,16 @@ fn panel(svg: &mut String, plan: &Value, left: f64, scale: f64) -> anyhow::Resul
 
 fn mebibytes(bytes: f64) -> String {
     format!("{:.0} MiB", bytes / f64::from(1 << 20))
+}
+
+/// A list as short as there's room for.
+fn shortened(list: &str) -> String {
+    const SHOWN: usize = 2;
+    let parts: Vec<&str> = list.split(", ").collect();
+    match parts.get(SHOWN..).filter(|rest| !rest.is_empty()) {
+        Some(rest) => format!("{} and {} more", parts[..SHOWN].join(", "), rest.len()),
+        None => list.to_owned(),
+    }
 }
 
 #[cfg(test)]
