@@ -11,7 +11,12 @@ use crate::profile::Profile;
 use crate::progress::{human_bytes, human_count};
 
 const TEMPLATE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
+/// Colours and what else both pages share, then the plan's own.
+const STYLE: &str = concat!(
+    include_str!("../../../../web/page/src/style/tokens.css"),
+    include_str!("../../../../web/page/src/style/base.css"),
+    include_str!("page/page.css"),
+);
 const SCRIPT: [&str; 2] = [include_str!("page/map.js"), include_str!("page/page.js")];
 
 /// The page of a plan, with the plans of other budgets and what was measured, where something was.

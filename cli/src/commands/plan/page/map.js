@@ -41,7 +41,7 @@ function element(name, properties = {}, ...children) {
 
 function swatch(name) {
   const made = element("span", { className: "swatch" });
-  made.style.background = `var(--${name})`;
+  made.style.background = `var(--class-${name}, var(--rule))`;
   made.setAttribute("aria-hidden", "true");
   return made;
 }
@@ -174,7 +174,8 @@ class ArenaMap {
     const style = getComputedStyle(this.host);
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
     this.colors = Object.fromEntries(
-      [...CLASSES, "ink", "muted", "rule", "accent", "surface"].map((name) => [name, color(name)]));
+      ["ink", "muted", "rule", "accent", "surface"].map((name) => [name, color(name)]));
+    CLASSES.forEach((name) => (this.colors[name] = color(`class-${name}`)));
     const context = this.scene.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.host.clientWidth, this.host.clientHeight);

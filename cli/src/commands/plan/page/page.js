@@ -18,7 +18,7 @@ function row(cells, properties = {}) {
 function bar(share, name) {
   const made = element("div", { className: "bar" });
   made.style.width = `${Math.max(100 * share, 0.3)}%`;
-  made.style.background = `var(--${name})`;
+  made.style.background = `var(--class-${name}, var(--rule))`;
   return made;
 }
 
@@ -91,10 +91,9 @@ function fillPeak() {
   const used = SHOWN.map((name) => [name, data.by_class[name]]);
   const classes = [...used, ["gaps", data.gap_bytes]];
   byId("classes").append(...classes.map(([name, count]) => {
-    const color = CLASSES.includes(name) ? name : "rule";
     const share = count / data.peak_bytes;
-    return row([element("th", { scope: "row" }, swatch(color), name), ["number", bytes(count)],
-      ["number", percent(share)], ["bars", bar(share, color)]]);
+    return row([element("th", { scope: "row" }, swatch(name), name), ["number", bytes(count)],
+      ["number", percent(share)], ["bars", bar(share, name)]]);
   }));
   byId("groups").append(...data.groups.map((group) => {
     const count = group.count > 1 ? `${group.count} × ` : "";
