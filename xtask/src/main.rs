@@ -76,9 +76,9 @@ fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Builds the optimised `tightrope` and gives its path.
-fn built() -> anyhow::Result<PathBuf> {
-    let words = ["build", "--release", "--locked", "--package", "tightrope"];
+/// Builds `tightrope` in a profile and gives its path.
+fn built(profile: &str) -> anyhow::Result<PathBuf> {
+    let words = ["build", "--profile", profile, "--locked", "--package", "tightrope"];
     let words = [&words[..], &["--message-format", "json-render-diagnostics"]].concat();
     let output = Command::new(cargo())
         .args(words)

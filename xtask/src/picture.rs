@@ -36,7 +36,7 @@ const TOP: f64 = 44.0;
 /// # Errors
 /// A plan that can't be made, or a picture that can't be written.
 pub fn run() -> anyhow::Result<bool> {
-    let binary = built()?;
+    let binary = built("release")?;
     let plans = PANELS
         .iter()
         .map(|(title, words)| {

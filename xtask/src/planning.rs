@@ -19,7 +19,7 @@ const RUNS: usize = 10;
 /// # Errors
 /// Where `tightrope` can't be built, or fails.
 pub fn run() -> anyhow::Result<bool> {
-    let binary = built()?;
+    let binary = built("release")?;
     let mut sweeps = vec![];
     let mut budget = 0;
     for _ in 0..RUNS {

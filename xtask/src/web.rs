@@ -87,7 +87,8 @@ pub fn tests() -> anyhow::Result<[Command; 2]> {
     for file in [format!("{NAME}.js"), format!("{NAME}_bg.wasm")] {
         fs::copy(page.join("src").join("wasm").join(&file), engine.join(&file))?;
     }
-    let binary = crate::built()?;
+    // The tests before have built this one.
+    let binary = crate::built("dev")?;
     let tests = root().join("tests");
     let mut engine = Command::new("node");
     engine.arg(tests.join("browser").join("run.mjs"));
