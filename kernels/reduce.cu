@@ -1,20 +1,19 @@
 // Sums in a fixed order, bound by reading x once. Long sums are cut by shape alone: each piece leaves a partial sum, and
 // further launches add those up the same way.
 
-constexpr unsigned QUADS_OF_ROW = (COLUMNS + 3) / 4;
-
 __shared__ Shared<float, (WORKGROUP + WARP - 1) / WARP> warps;
 __shared__ Shared<Four, WORKGROUP> partials;
 
-// out[slot + r·SEGMENTS + s] = scale·Σ x[r, c] over the c of segment s of row r: SEGMENT columns, the last fewer; of the
+// out[slot + r·segments + s] = scale·Σ x[r, c] over the c of segment s of row r: SEGMENT columns, the last fewer; of the
 // squares where SQUARE. LANES neighbouring threads own a segment and read it four neighbours at a time, side by side.
 __device__ void sum_rows(const Args &args) {
     const unsigned lane = threadIdx.x % LANES;
     const unsigned segment = (args.first_group + blockIdx.x) * (WORKGROUP / LANES) + threadIdx.x / LANES;
     Four sums = four(0.0f);
     if (segment < args.segments) {
-        const unsigned row = segment / SEGMENTS;
-        const unsigned start = (segment - row * SEGMENTS) * SEGMENT;
+        const unsigned segments = (args.columns + SEGMENT - 1) / SEGMENT;
+        const unsigned row = segment / segments;
+        const unsigned start = (segment - row * segments) * SEGMENT;
         const unsigned count = smaller(args.columns - start, SEGMENT);
         const unsigned first = row * args.columns + start;
         for (unsigned c = 4 * lane; c < count; c += 4 * LANES) {
@@ -28,32 +27,33 @@ __device__ void sum_rows(const Args &args) {
     }
 }
 
-// out[s, c] = scale·Σ x[r, c] over the rows of strip s: STRIP rows, the last fewer. ADD: += instead of =. A thread owns
+// out[s, c] = scale·Σ x[r, c] over the rows of strip s: `strip` rows, the last fewer. ADD: += instead of =. A thread owns
 // four columns; QUADS neighbouring threads read a row side by side, and the threads past them the next rows.
 __device__ void sum_columns(const Args &args) {
-    constexpr unsigned BLOCKS = (QUADS_OF_ROW + QUADS - 1) / QUADS;
+    const unsigned quads = (args.columns + 3) / 4;
+    const unsigned blocks = (quads + QUADS - 1) / QUADS;
     const unsigned group = args.first_group + blockIdx.x;
-    const unsigned strip = group / BLOCKS;
-    const unsigned quad = (group - strip * BLOCKS) * QUADS + threadIdx.x % QUADS;
-    const unsigned end = smaller((strip + 1) * STRIP, args.rows);
+    const unsigned strip = group / blocks;
+    const unsigned quad = (group - strip * blocks) * QUADS + threadIdx.x % QUADS;
+    const unsigned end = smaller((strip + 1) * args.strip, args.rows);
     // What lies past the last column is summed too, and not stored.
     Four sums = four(0.0f);
-    if (quad < QUADS_OF_ROW) {
-        for (unsigned row = strip * STRIP + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
-            sums += args.x.load4(row * COLUMNS + 4 * quad);
+    if (quad < quads) {
+        for (unsigned row = strip * args.strip + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
+            sums += args.x.load4(row * args.columns + 4 * quad);
         }
     }
     partials[threadIdx.x] = sums;
     __syncthreads();
-    if (threadIdx.x < QUADS && quad < QUADS_OF_ROW) {
+    if (threadIdx.x < QUADS && quad < quads) {
         for (unsigned i = threadIdx.x + QUADS; i < WORKGROUP; i += QUADS) {
             sums += partials[i];
         }
-        const unsigned at = strip * COLUMNS + 4 * quad;
+        const unsigned at = strip * args.columns + 4 * quad;
         sums *= args.scale;
         if (ADD) {
             sums += args.out.load4(at);
         }
-        args.out.store4(at, sums, COLUMNS - 4 * quad);
+        args.out.store4(at, sums, args.columns - 4 * quad);
     }
 }

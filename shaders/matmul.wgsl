@@ -296,6 +296,7 @@ fn direct_8x8(
 }
 
 // Named variables, because those software adapters keep an array that a loop indexes in memory, a lane at a time.
+// Outside the sum over K that costs less than compiling 16 copies of the edges' conditions.
 @compute @workgroup_size(WORKGROUP)
 fn direct_16x16(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -308,22 +309,26 @@ fn direct_16x16(
     if (tr_outside(id, grid) || m >= params.m || n >= params.n) {
         return;
     }
-    var c00 = begin(at.out, m, n);
-    var c01 = begin(at.out, m, n + 4u);
-    var c02 = begin(at.out, m, n + 8u);
-    var c03 = begin(at.out, m, n + 12u);
-    var c10 = begin(at.out, m + 4u, n);
-    var c11 = begin(at.out, m + 4u, n + 4u);
-    var c12 = begin(at.out, m + 4u, n + 8u);
-    var c13 = begin(at.out, m + 4u, n + 12u);
-    var c20 = begin(at.out, m + 8u, n);
-    var c21 = begin(at.out, m + 8u, n + 4u);
-    var c22 = begin(at.out, m + 8u, n + 8u);
-    var c23 = begin(at.out, m + 8u, n + 12u);
-    var c30 = begin(at.out, m + 12u, n);
-    var c31 = begin(at.out, m + 12u, n + 4u);
-    var c32 = begin(at.out, m + 12u, n + 8u);
-    var c33 = begin(at.out, m + 12u, n + 12u);
+    var sums: array<mat4x4<f32>, 16>;
+    for (var i = 0u; i < 16u; i++) {
+        sums[i] = begin(at.out, m + i / 4u * 4u, n + i % 4u * 4u);
+    }
+    var c00 = sums[0];
+    var c01 = sums[1];
+    var c02 = sums[2];
+    var c03 = sums[3];
+    var c10 = sums[4];
+    var c11 = sums[5];
+    var c12 = sums[6];
+    var c13 = sums[7];
+    var c20 = sums[8];
+    var c21 = sums[9];
+    var c22 = sums[10];
+    var c23 = sums[11];
+    var c30 = sums[12];
+    var c31 = sums[13];
+    var c32 = sums[14];
+    var c33 = sums[15];
     for (var k = at.k; k < at.end; k += 4u) {
         let a0 = lhs_block(at.lhs, m, k);
         let a1 = lhs_block(at.lhs, m + 4u, k);
@@ -350,22 +355,15 @@ fn direct_16x16(
         c23 += b3 * a2;
         c33 += b3 * a3;
     }
-    finish(at.out, m, n, c00);
-    finish(at.out, m, n + 4u, c01);
-    finish(at.out, m, n + 8u, c02);
-    finish(at.out, m, n + 12u, c03);
-    finish(at.out, m + 4u, n, c10);
-    finish(at.out, m + 4u, n + 4u, c11);
-    finish(at.out, m + 4u, n + 8u, c12);
-    finish(at.out, m + 4u, n + 12u, c13);
-    finish(at.out, m + 8u, n, c20);
-    finish(at.out, m + 8u, n + 4u, c21);
-    finish(at.out, m + 8u, n + 8u, c22);
-    finish(at.out, m + 8u, n + 12u, c23);
-    finish(at.out, m + 12u, n, c30);
-    finish(at.out, m + 12u, n + 4u, c31);
-    finish(at.out, m + 12u, n + 8u, c32);
-    finish(at.out, m + 12u, n + 12u, c33);
+    sums = array<mat4x4<f32>, 16>(
+        c00, c01, c02, c03,
+        c10, c11, c12, c13,
+        c20, c21, c22, c23,
+        c30, c31, c32, c33,
+    );
+    for (var i = 0u; i < 16u; i++) {
+        finish(at.out, m + i / 4u * 4u, n + i % 4u * 4u, sums[i]);
+    }
 }
 
 // Slices of K that the threads of a workgroup take of one block.

@@ -2,8 +2,6 @@
 // and further launches add those up the same way. A workgroup meets at one barrier at most. Teams are those of
 // shared/teams.wgsl.
 
-const QUADS_OF_ROW: u32 = (COLUMNS + 3u) / 4u;
-
 var<workgroup> quad_partials: array<vec4<f32>, WORKGROUP>;
 
 // Values of the four neighbours from `at` on, 0 past the `left` that exist; squared where SQUARE.
@@ -18,7 +16,7 @@ fn terms(at: u32, left: u32) -> vec4<f32> {
     return four;
 }
 
-// out[slot + r·SEGMENTS + s] = scale·Σ x[r, c] over the c of segment s of row r: SEGMENT columns, the last fewer.
+// out[slot + r·segments + s] = scale·Σ x[r, c] over the c of segment s of row r: SEGMENT columns, the last fewer.
 // LANES neighbouring threads own a segment and read it four neighbours at a time, side by side.
 @compute @workgroup_size(WORKGROUP)
 fn sum_rows(
@@ -33,8 +31,9 @@ fn sum_rows(
     let segment = tr_group(id, grid) * (WORKGROUP / LANES) + thread / LANES;
     var sums = vec4<f32>(0.0);
     if (segment < params.segments) {
-        let row = segment / SEGMENTS;
-        let start = (segment - row * SEGMENTS) * SEGMENT;
+        let segments = (params.columns + SEGMENT - 1u) / SEGMENT;
+        let row = segment / segments;
+        let start = (segment - row * segments) * SEGMENT;
         let count = min(params.columns - start, SEGMENT);
         let first = row * params.columns + start;
         for (var c = lane * 4u; c < count; c += LANES * 4u) {
@@ -47,7 +46,7 @@ fn sum_rows(
     }
 }
 
-// out[s, c] = scale·Σ x[r, c] over the rows of strip s: STRIP rows, the last fewer. ADD: += instead of =.
+// out[s, c] = scale·Σ x[r, c] over the rows of strip s: `strip` rows, the last fewer. ADD: += instead of =.
 // A thread owns four columns; QUADS neighbouring threads read a row side by side, and the threads past them the
 // next rows.
 @compute @workgroup_size(WORKGROUP)
@@ -59,28 +58,29 @@ fn sum_columns(
     if (tr_outside(id, grid)) {
         return;
     }
-    let blocks = (QUADS_OF_ROW + QUADS - 1u) / QUADS;
+    let quads = (params.columns + 3u) / 4u;
+    let blocks = (quads + QUADS - 1u) / QUADS;
     let strip = tr_group(id, grid) / blocks;
     let quad = (tr_group(id, grid) - strip * blocks) * QUADS + thread % QUADS;
-    let end = min((strip + 1u) * STRIP, params.rows);
+    let end = min((strip + 1u) * params.strip, params.rows);
     // What lies past the last column is summed too, and not stored.
     var sums = vec4<f32>(0.0);
-    if (quad < QUADS_OF_ROW) {
-        for (var row = strip * STRIP + thread / QUADS; row < end; row += WORKGROUP / QUADS) {
-            sums += load4_x(row * COLUMNS + quad * 4u);
+    if (quad < quads) {
+        for (var row = strip * params.strip + thread / QUADS; row < end; row += WORKGROUP / QUADS) {
+            sums += load4_x(row * params.columns + quad * 4u);
         }
     }
     quad_partials[thread] = sums;
     workgroupBarrier();
-    if (thread < QUADS && quad < QUADS_OF_ROW) {
+    if (thread < QUADS && quad < quads) {
         for (var i = thread + QUADS; i < WORKGROUP; i += QUADS) {
             sums += quad_partials[i];
         }
-        let at = strip * COLUMNS + quad * 4u;
+        let at = strip * params.columns + quad * 4u;
         sums *= params.scale;
         if (ADD == 1u) {
             sums += load4_out(at);
         }
-        store4_out(at, sums, COLUMNS - quad * 4u);
+        store4_out(at, sums, params.columns - quad * 4u);
     }
 }

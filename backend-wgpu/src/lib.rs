@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Type};
+use tightrope_core::{Backend, DeviceError, Op, Phase, Plan, Reading, Rule, Type};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -210,7 +210,14 @@ impl Backend for Wgpu {
         pollster::block_on(self.answered()).inspect_err(|_| self.loaded = None)?;
         let Some(loaded) = &mut self.loaded else { return self.device.check() };
         let Loaded { plan, arena, recording, .. } = loaded;
-        *recording = Recording::new(&self.device, &mut self.compiled, plan, arena)?;
+        *recording = Recording::new(&self.device, plan)?;
+        // Compiling would show in the time of the first step; who only looks now and then can wait.
+        for (index, program) in plan.graph.programs.iter().enumerate() {
+            if program.nodes.iter().any(|node| node.phase != Phase::Forward) {
+                let all = 0..program.nodes.len();
+                recording.ready(&self.device, &mut self.compiled, (plan, arena), (index, all))?;
+            }
+        }
         self.device.check()
     }
 
@@ -228,8 +235,11 @@ impl Backend for Wgpu {
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
         self.device.check()?;
-        let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
-        let mut dispatches = loaded.recording.steps[program][steps].iter().flatten().peekable();
+        let loaded = self.loaded.as_mut().expect("a plan was prepared before it's used");
+        let Loaded { plan, arena, recording, .. } = loaded;
+        let part = (program, steps.clone());
+        recording.ready(&self.device, &mut self.compiled, (plan, arena), part)?;
+        let mut dispatches = recording.dispatches(program, steps).peekable();
         while let Some(first) = dispatches.next() {
             let mut encoder = self.device.device.create_command_encoder(&Default::default());
             let timestamp_writes = self.timer.as_mut().map(Timer::next);

@@ -36,11 +36,19 @@ impl Dispatch {
     }
 }
 
-/// All dispatches of a plan.
+/// A step of a program: as it's listed, until it first runs.
+enum Step {
+    /// Launches, and the slot of the first one's parameters.
+    Listed(Vec<Launch>, u64),
+    Ready(Vec<Dispatch>),
+}
+
+/// All launches of a plan. Steps are compiled when they are asked for: a browser may take seconds for those of a
+/// program, and training needn't wait for evaluation and decoding.
 #[derive(Default)]
 pub struct Recording {
     /// By program and step.
-    pub steps: Vec<Vec<Vec<Dispatch>>>,
+    steps: Vec<Vec<Step>>,
     parameters: Option<wgpu::Buffer>,
 }
 
@@ -134,44 +142,70 @@ pub fn parameter_bytes(launches: usize) -> u64 {
 }
 
 impl Recording {
-    /// Compiles and binds every launch of `plan`.
+    /// Lists every launch of `plan`, and uploads their parameters.
     ///
     /// # Errors
     /// [`DeviceError::Compile`] where an op has no kernel.
-    pub fn new(
-        device: &Device,
-        compiled: &mut Compiled,
-        plan: &Plan,
-        arena: &Arena,
-    ) -> Result<Self, DeviceError> {
-        let mut listed = vec![];
-        for program in &plan.graph.programs {
-            for node in &program.nodes {
-                listed.push(launches(plan, node, &device.limits)?);
-            }
-        }
-        let count = listed.iter().map(Vec::len).sum();
-        let parameters = (count > 0).then(|| upload(device, listed.iter().flatten(), count));
-        let mut rest = listed.into_iter();
+    pub fn new(device: &Device, plan: &Plan) -> Result<Self, DeviceError> {
         let mut slot = 0;
         let mut steps = vec![];
-        for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
+        for program in &plan.graph.programs {
             let mut of_program = vec![];
-            for (node, step) in program.nodes.iter().zip(&planned.steps) {
-                let scratch = step.workspace.map_or(0, |(offset, _)| offset);
-                let mut dispatches = vec![];
-                for launch in rest.next().unwrap_or_default() {
-                    let parameters =
-                        parameters.as_ref().map(|buffer| (buffer, slot * PARAMETER_STRIDE));
-                    slot += 1;
-                    let bound = Bound { plan, node, scratch, arena };
-                    dispatches.push(bound.dispatch(device, compiled, &launch, parameters)?);
-                }
-                of_program.push(dispatches);
+            for node in &program.nodes {
+                let listed = launches(plan, node, &device.limits)?;
+                let next = slot + listed.len() as u64;
+                of_program.push(Step::Listed(listed, slot));
+                slot = next;
             }
             steps.push(of_program);
         }
+        let listed = steps.iter().flatten().flat_map(|step| match step {
+            Step::Listed(launches, _) => launches.as_slice(),
+            Step::Ready(_) => &[],
+        });
+        let parameters = (slot > 0).then(|| upload(device, listed, slot as usize));
         Ok(Self { steps, parameters })
+    }
+
+    /// Compiles and binds some steps of a program, where that wasn't done.
+    ///
+    /// # Errors
+    /// [`DeviceError::Compile`] where a kernel can't be put together.
+    pub fn ready(
+        &mut self,
+        device: &Device,
+        compiled: &mut Compiled,
+        (plan, arena): (&Plan, &Arena),
+        (program, range): (usize, Range<usize>),
+    ) -> Result<(), DeviceError> {
+        let nodes = &plan.graph.programs[program].nodes[range.clone()];
+        let planned = &plan.programs[program].steps[range.clone()];
+        let steps = &mut self.steps[program][range];
+        for ((step, node), planned) in steps.iter_mut().zip(nodes).zip(planned) {
+            let Step::Listed(launches, first) = step else { continue };
+            let scratch = planned.workspace.map_or(0, |(offset, _)| offset);
+            let bound = Bound { plan, node, scratch, arena };
+            let mut dispatches = vec![];
+            for (slot, launch) in (*first..).zip(&*launches) {
+                let parameters =
+                    self.parameters.as_ref().map(|buffer| (buffer, slot * PARAMETER_STRIDE));
+                dispatches.push(bound.dispatch(device, compiled, launch, parameters)?);
+            }
+            *step = Step::Ready(dispatches);
+        }
+        Ok(())
+    }
+
+    /// The dispatches of steps that are ready.
+    pub fn dispatches(
+        &self,
+        program: usize,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = &Dispatch> {
+        self.steps[program][range].iter().flat_map(|step| match step {
+            Step::Ready(dispatches) => dispatches.as_slice(),
+            Step::Listed(..) => &[],
+        })
     }
 
     /// Bytes of the parameters.

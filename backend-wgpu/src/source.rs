@@ -54,11 +54,16 @@ const KERNELS: &[Kernel] = kernels! {
 };
 
 /// Functions that kernels share.
-const SHARED: [&str; 3] = [
+const SHARED: [&str; 2] = [
     include_str!("../../shaders/shared/functions.wgsl"),
     include_str!("../../shaders/shared/random.wgsl"),
-    include_str!("../../shaders/shared/teams.wgsl"),
 ];
+
+/// How threads reduce that own a row together: also through workgroup memory, or in registers alone.
+const TEAMS: &str = include_str!("../../shaders/shared/teams.wgsl");
+const NEAR_TEAMS: &str = include_str!("../../shaders/shared/near_teams.wgsl");
+/// Parts of a sum that meet at one barrier, at most.
+const FAR: u32 = 64;
 
 /// How neighbouring threads reduce: through a subgroup's registers, or not at all.
 const SUBGROUPS: &str = include_str!("../../shaders/shared/subgroups.wgsl");
@@ -97,8 +102,12 @@ pub fn parameters(launch: &Launch) -> Vec<u8> {
 
 /// Threads of a subgroup that a launch counts on; 1 where it doesn't use them.
 pub fn subgroup(launch: &Launch) -> u32 {
-    let constant = launch.constants.iter().find(|(name, _)| *name == "SUBGROUP");
-    constant.map_or(1, |&(_, threads)| threads)
+    constant(launch, "SUBGROUP").unwrap_or(1)
+}
+
+/// A number of a launch that is known to the compiler.
+fn constant(launch: &Launch, name: &str) -> Option<u32> {
+    launch.constants.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
 }
 
 /// The text of a launch whose operands are bound at `bindings`: operands that are the same range of bytes
@@ -131,6 +140,7 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
     }
     text += GROUPS;
     text.extend(SHARED);
+    declare_teams(&mut text, launch);
     let alone = subgroup(launch) == 1;
     text += if alone { NO_SUBGROUPS } else { SUBGROUPS };
     if alone {
@@ -152,10 +162,32 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
     Ok(directives + &text)
 }
 
+/// The threads that own a row together. Their sum is written out for the numbers of parts that there are: whatever a
+/// kernel could reach is compiled, and 64 reads take a browser a tenth of a second.
+fn declare_teams(text: &mut String, launch: &Launch) {
+    let Some(lanes) = constant(launch, "LANES") else { return };
+    let near = subgroup(launch).min(lanes);
+    line(text, format_args!("const TEAM_STEP: u32 = {near}u;"));
+    if near == lanes {
+        *text += NEAR_TEAMS;
+        return;
+    }
+    line(text, format_args!("const FAR: u32 = {FAR}u;"));
+    line(text, format_args!("fn far_sum(first: u32, step: u32, count: u32) -> f32 {{"));
+    let mut parts = lanes / near;
+    if parts > FAR {
+        line(text, format_args!("    if (count == FAR) {{ return sum_of_{FAR}(first, step); }}"));
+    }
+    while parts > FAR {
+        parts /= FAR;
+    }
+    line(text, format_args!("    return sum_of_{parts}(first, step);\n}}"));
+    *text += TEAMS;
+}
+
 /// The squares that a subgroup holds together: their extents are part of their types' names.
 fn declare_squares(text: &mut String, launch: &Launch) {
-    let own = launch.constants.iter().find(|(name, _)| *name == "THREAD_M");
-    let edge = own.map_or(0, |&(_, rows)| rows / 2);
+    let edge = constant(launch, "THREAD_M").map_or(0, |rows| rows / 2);
     for (name, role, ty) in [("Left", "A", "f16"), ("Right", "B", "f16"), ("Sum", "C", "f32")] {
         line(text, format_args!("alias {name} = coop_mat{edge}x{edge}<{ty}, {role}>;"));
     }

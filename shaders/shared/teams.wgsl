@@ -2,10 +2,9 @@
 // thread with its neighbour, pairs with pairs and so on, whether parts meet in a subgroup's registers or in workgroup
 // memory: its bits are the same. Every thread of a team gets the result, and every thread of the workgroup has to call.
 //
-// TEAM_STEP neighbours meet in registers first (see subgroups.wgsl), up to FAR parts of those at one barrier.
+// TEAM_STEP neighbours meet in registers first (see subgroups.wgsl), up to FAR parts of those at one barrier: by
+// `far_sum`, generated for the numbers of parts that this team has. near_teams.wgsl is for teams that are done by then.
 
-const TEAM_STEP: u32 = min(LANES, SUBGROUP);
-const FAR: u32 = 64u;
 // A kernel's second reduction needs no barrier against readers of its first: `turn` is 0 or 1.
 const TURNS: u32 = 2u;
 
@@ -33,18 +32,6 @@ fn sum_of_32(first: u32, step: u32) -> f32 {
 
 fn sum_of_64(first: u32, step: u32) -> f32 {
     return sum_of_32(first, step) + sum_of_32(first + 32u * step, step);
-}
-
-// Sum of `count` parts, one every `step`: a power of two from 2 to FAR.
-fn far_sum(first: u32, step: u32, count: u32) -> f32 {
-    switch (count) {
-        case 2u: { return sum_of_2(first, step); }
-        case 4u: { return sum_of_4(first, step); }
-        case 8u: { return sum_of_8(first, step); }
-        case 16u: { return sum_of_16(first, step); }
-        case 32u: { return sum_of_32(first, step); }
-        default: { return sum_of_64(first, step); }
-    }
 }
 
 fn team_sum(thread: u32, turn: u32, value: f32) -> f32 {
@@ -84,9 +71,6 @@ fn team_max(thread: u32, turn: u32, value: f32) -> f32 {
 // Two sums at one barrier, of teams that are not larger than FAR · TEAM_STEP.
 fn team_sums(thread: u32, values: vec2<f32>) -> vec2<f32> {
     let near = vec2<f32>(near_sum(values.x), near_sum(values.y));
-    if (TEAM_STEP == LANES) {
-        return near;
-    }
     team_parts[thread] = near.x;
     team_parts[WORKGROUP + thread] = near.y;
     workgroupBarrier();

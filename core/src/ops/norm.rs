@@ -185,7 +185,9 @@ impl<'a> Rows<'a> {
             let outputs: Vec<Place> = [Some(dw), db].into_iter().flatten().collect();
             let partials = launches.scratch(DType::F32, padded * outputs.len() as u64);
             let launch = strips
-                .launch("norm", entry, self.columns)
+                .launch("norm", entry)
+                .constant("COLUMNS", self.columns)
+                .constant("STRIP", strips.rows)
                 .constant("LANES", UNUSED)
                 .constant("SUBGROUP", UNUSED)
                 .param("first_bias", padded)

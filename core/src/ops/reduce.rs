@@ -81,10 +81,8 @@ impl Strips {
     }
 
     /// A launch over all strips.
-    pub fn launch(&self, kernel: &'static str, entry: &'static str, columns: u64) -> Launch {
+    pub fn launch(&self, kernel: &'static str, entry: &'static str) -> Launch {
         Launch::new(kernel, entry, self.workgroup, self.count * self.blocks)
-            .constant("COLUMNS", columns)
-            .constant("STRIP", self.rows)
             .constant("QUADS", self.quads)
     }
 }
@@ -120,18 +118,18 @@ pub(super) fn sum_columns(
         let to = if last { out } else { launches.scratch(DType::F32, strips.count * columns) };
         let aligned = columns.is_multiple_of(QUAD);
         let launch = strips
-            .launch("reduce", "sum_columns", columns)
+            .launch("reduce", "sum_columns")
             .constant("ADD", u64::from(add && last))
             .constant("LANES", UNUSED)
             .constant("SUBGROUP", UNUSED)
             .constant("SEGMENT", UNUSED)
-            .constant("SEGMENTS", UNUSED)
             .constant("SQUARE", UNUSED)
             .bind_four("x", x, aligned)
             // A single row of the output ends in padding of its own.
             .bind_four("out", to, aligned || last)
             .param("rows", rows)
             .param("columns", columns)
+            .param("strip", strips.rows)
             .param("segments", UNUSED)
             .param("slot", UNUSED)
             .real("scale", if last { scale } else { 1.0 });
@@ -177,16 +175,14 @@ pub(super) fn sum_rows(
             .constant("LANES", lanes)
             .constant("SUBGROUP", limits.subgroup_threads())
             .constant("SEGMENT", segment)
-            .constant("SEGMENTS", row.div_ceil(segment).max(1))
             .constant("SQUARE", u64::from(squares))
-            .constant("COLUMNS", UNUSED)
-            .constant("STRIP", UNUSED)
             .constant("QUADS", UNUSED)
             .constant("ADD", UNUSED)
             .bind_four("x", x.window(range), rows == 1 || columns.is_multiple_of(QUAD))
             .bind("out", to)
             .param("rows", UNUSED)
             .param("columns", row)
+            .param("strip", UNUSED)
             .param("segments", count)
             .param("slot", first)
             .real("scale", if last { scale } else { 1.0 });
