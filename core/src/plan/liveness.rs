@@ -1,90 +1,256 @@
 //! Liveness: from which step to which each transient needs its bytes, in program order.
+//!
+//! Lifetimes depend on few facts of a program. They are taken from it once, as an [`Outline`], so that what
+//! recomputation comes to is simulated many times without making a program of it.
 
-use super::{Buffer, Target};
-use crate::graph::{Graph, Life, Program, Tensor};
+use super::remat::{Links, Turn, turns};
+use super::{Buffer, Target, live_bytes};
+use crate::graph::{Graph, Life, Phase, Program, Tensor};
 use crate::ops::Rule;
+
+/// A program as numbers: all that lifetimes depend on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// The nodes in order.
+    pub nodes: Vec<Brief>,
+    /// The tensors by handle.
+    pub tensors: Vec<Stored>,
+}
+
+/// A node of an [`Outline`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Brief {
+    /// Part of the step.
+    pub phase: Phase,
+    /// Tensors read.
+    pub inputs: Vec<Tensor>,
+    /// Tensors written.
+    pub outputs: Vec<Tensor>,
+    /// Positions of an output and of an input whose storage it may take over, should that die here.
+    over: Vec<(usize, usize)>,
+    /// Bytes of scratch.
+    workspace: u64,
+    /// Bytes that the device keeps for the node besides.
+    pub parameters: u64,
+}
+
+/// A tensor of an [`Outline`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// The tensor whose storage it lives in.
+    pub root: Tensor,
+    /// Bytes, alignment included.
+    pub bytes: u64,
+    /// How long its storage is kept.
+    pub life: Life,
+    /// Whether what's in its storage is read after the program.
+    pub result: bool,
+}
+
+impl Links for Brief {
+    fn is_forward(&self) -> bool {
+        self.phase == Phase::Forward
+    }
+
+    fn inputs(&self) -> &[Tensor] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[Tensor] {
+        &self.outputs
+    }
+}
 
 /// Buffers of one program's transients and scratch.
 pub struct Live {
     /// What to place.
     pub buffers: Vec<Buffer>,
-    /// Every transient tensor with a storage of its own, its buffer and the step that makes it.
+    /// Every transient tensor with a storage of its own, its buffer and the step that makes it; of tensors made again,
+    /// the handle past all of the outline's.
     pub tensors: Vec<(Tensor, usize, usize)>,
-    /// Buffer of each node's scratch.
+    /// Buffer of each step's scratch.
     pub workspaces: Vec<Option<usize>>,
 }
 
-/// Lifetimes of everything in `program`. With `in_place`, an output takes over the storage of an input that
-/// dies with its op where the op allows it.
-pub fn analyse(graph: &Graph, program: &Program, in_place: bool, target: &dyn Target) -> Live {
-    let last = program.nodes.len().saturating_sub(1);
-    let mut last_read = vec![0; graph.tensors.len()];
-    for (step, node) in program.nodes.iter().enumerate() {
-        for &tensor in node.inputs.iter().chain(&node.outputs) {
-            last_read[graph.storage(tensor).index()] = step;
-        }
-    }
-    for &tensor in &program.results {
-        last_read[graph.storage(tensor).index()] = last;
-    }
-    let mut live = Live { buffers: vec![], tensors: vec![], workspaces: vec![] };
-    let mut buffer_of: Vec<Option<usize>> = vec![None; graph.tensors.len()];
-    let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
-    for (step, node) in program.nodes.iter().enumerate() {
-        let mut taken: Vec<usize> = vec![];
-        for &tensor in &node.inputs {
+impl Outline {
+    /// Of `program`. With `in_place`, an output takes over the storage of an input that dies with its op where the op
+    /// allows it.
+    pub fn new(graph: &Graph, program: &Program, in_place: bool, target: &dyn Target) -> Self {
+        let align = |bytes: u64| bytes.next_multiple_of(target.alignment());
+        let stored = |index| {
+            let tensor = Tensor(index as u32);
+            let info = graph.info(tensor);
             let root = graph.storage(tensor);
-            if graph.info(root).life == Life::Held && buffer_of[root.index()].is_none() {
-                let bytes = align(graph.ty(root).bytes());
-                buffer_of[root.index()] = Some(live.buffers.len());
-                live.tensors.push((root, live.buffers.len(), 0));
-                live.buffers.push(Buffer { bytes, birth: 0, death: last });
-            }
+            Stored { root, bytes: align(info.ty.bytes() as u64), life: info.life, result: false }
+        };
+        let mut tensors: Vec<Stored> = (0..graph.tensors.len()).map(stored).collect();
+        for &tensor in &program.results {
+            let root = tensors[tensor.index()].root;
+            tensors[root.index()].result = true;
         }
-        for (position, &tensor) in node.outputs.iter().enumerate() {
-            let root = graph.storage(tensor);
-            if root != tensor || graph.info(tensor).life != Life::Transient {
-                continue;
-            }
-            let death = last_read[root.index()].max(step);
-            let reused = node
-                .op
-                .may_overwrite()
-                .into_iter()
-                .filter(|&(output, _)| in_place && output == position && target.in_place(&node.op))
-                .find_map(|(_, index)| {
-                    let input = *node.inputs.get(index)?;
-                    let input_root = graph.storage(input);
-                    let buffer = buffer_of[input_root.index()]?;
-                    let dies = live.buffers[buffer].death == step && !taken.contains(&buffer);
-                    let transient = graph.info(input_root).life == Life::Transient;
-                    let kept = program.results.iter().any(|&r| graph.storage(r) == input_root);
-                    let read_once = node.inputs.iter().filter(|t| **t == input).count() == 1;
-                    let alike = graph.ty(input) == graph.ty(tensor);
-                    (dies && !kept && transient && read_once && alike).then_some(buffer)
-                });
-            let buffer = match reused {
-                Some(buffer) => {
-                    live.buffers[buffer].death = death;
-                    taken.push(buffer);
-                    buffer
-                }
-                None => {
-                    let bytes = align(graph.ty(tensor).bytes());
-                    live.buffers.push(Buffer { bytes, birth: step, death });
-                    live.buffers.len() - 1
-                }
+        let transient = |tensor: Tensor| tensors[tensor.index()].life == Life::Transient;
+        let root = |tensor: Tensor| tensors[tensor.index()].root;
+        let nodes = program.nodes.iter().map(|node| {
+            let takes_over = |&(output, input): &(usize, usize)| {
+                let Some((&made, &read)) = node.outputs.get(output).zip(node.inputs.get(input))
+                else {
+                    return false;
+                };
+                let read_once = node.inputs.iter().filter(|tensor| **tensor == read).count() == 1;
+                let alike = graph.ty(read) == graph.ty(made);
+                root(made) == made && transient(made) && transient(root(read)) && read_once && alike
             };
-            buffer_of[tensor.index()] = Some(buffer);
-            live.tensors.push((tensor, buffer, step));
-        }
-        let (inputs, outputs) = graph.types(node);
-        let bytes = target.workspace(&node.op, &inputs, &outputs);
-        live.workspaces.push((bytes > 0).then(|| {
-            let bytes = bytes.next_multiple_of(target.alignment());
-            live.buffers.push(Buffer { bytes, birth: step, death: step });
-            live.buffers.len() - 1
-        }));
+            let over = match in_place && target.in_place(&node.op) {
+                true => node.op.may_overwrite().into_iter().filter(takes_over).collect(),
+                false => vec![],
+            };
+            let (inputs, outputs) = graph.types(node);
+            Brief {
+                phase: node.phase,
+                over,
+                workspace: align(target.workspace(&node.op, &inputs, &outputs)),
+                parameters: target.parameters(&node.op, &inputs, &outputs),
+                inputs: node.inputs.clone(),
+                outputs: node.outputs.clone(),
+            }
+        });
+        Self { nodes: nodes.collect(), tensors }
     }
-    live
+
+    /// The nodes at these positions alone, with tensors of their own numbers, and the handles that those had. What
+    /// `leaves` is a result.
+    pub fn part(
+        &self,
+        positions: &[usize],
+        leaves: &[bool],
+        numbers: &mut [Option<u32>],
+    ) -> (Self, Vec<Tensor>) {
+        let mut handles: Vec<Tensor> = vec![];
+        let mut number = |tensor: Tensor| {
+            Tensor(*numbers[tensor.index()].get_or_insert_with(|| {
+                handles.push(tensor);
+                handles.len() as u32 - 1
+            }))
+        };
+        let renumbered = |tensors: &[Tensor], number: &mut dyn FnMut(Tensor) -> Tensor| {
+            let root = |&tensor: &Tensor| self.tensors[tensor.index()].root;
+            tensors.iter().for_each(|tensor| {
+                number(root(tensor));
+            });
+            tensors.iter().map(|&tensor| number(tensor)).collect::<Vec<_>>()
+        };
+        let mut nodes = vec![];
+        for &position in positions {
+            let node = &self.nodes[position];
+            let inputs = renumbered(&node.inputs, &mut number);
+            let outputs = renumbered(&node.outputs, &mut number);
+            nodes.push(Brief { inputs, outputs, ..node.clone() });
+        }
+        let tensors = handles.iter().map(|&tensor| {
+            let stored = &self.tensors[tensor.index()];
+            let root = numbers[stored.root.index()].expect("a root is numbered first");
+            Stored {
+                root: Tensor(root),
+                result: stored.result || leaves[tensor.index()],
+                ..stored.clone()
+            }
+        });
+        let tensors = tensors.collect();
+        handles.iter().for_each(|tensor| numbers[tensor.index()] = None);
+        (Self { nodes, tensors }, handles)
+    }
+
+    /// Every node in its turn.
+    pub fn turns(&self) -> Vec<Turn> {
+        (0..self.nodes.len()).map(|node| Turn { node, again: false }).collect()
+    }
+
+    /// The most live bytes with `dropped` made again, and the bytes of parameters of all nodes that run.
+    pub fn needs(&self, dropped: &[bool]) -> (u64, u64) {
+        let turns = if dropped.is_empty() { self.turns() } else { turns(&self.nodes, dropped) };
+        let live = live_bytes(&self.live(&turns, dropped).buffers, turns.len());
+        let parameters = turns.iter().map(|turn| self.nodes[turn.node].parameters).sum();
+        (live.into_iter().max().unwrap_or(0), parameters)
+    }
+
+    /// Lifetimes of everything where nodes take these turns, with `dropped` made again for what is not of the forward
+    /// pass.
+    pub fn live(&self, turns: &[Turn], dropped: &[bool]) -> Live {
+        let count = self.tensors.len();
+        // What is made again is numbered past all others.
+        let root = |index: usize| match self.tensors.get(index) {
+            Some(stored) => stored.root.index(),
+            None => index,
+        };
+        let stored = |root: usize| &self.tensors[if root < count { root } else { root - count }];
+        let is_result = |root: usize| root < count && self.tensors[root].result;
+        let read = |turn: &Turn, tensor: Tensor| {
+            let later = turn.again || self.nodes[turn.node].phase != Phase::Forward;
+            let again = later && dropped.get(tensor.index()).is_some_and(|dropped| *dropped);
+            tensor.index() + if again { count } else { 0 }
+        };
+        let made = |turn: &Turn, tensor: Tensor| tensor.index() + usize::from(turn.again) * count;
+
+        let last = turns.len().saturating_sub(1);
+        let mut last_read = vec![0; 2 * count];
+        for (step, turn) in turns.iter().enumerate() {
+            let node = &self.nodes[turn.node];
+            node.inputs.iter().for_each(|&tensor| last_read[root(read(turn, tensor))] = step);
+            node.outputs.iter().for_each(|&tensor| last_read[root(made(turn, tensor))] = step);
+        }
+        for (index, stored) in self.tensors.iter().enumerate() {
+            if stored.result {
+                last_read[index] = last;
+            }
+        }
+        let mut live = Live {
+            buffers: Vec::with_capacity(turns.len()),
+            tensors: Vec::with_capacity(turns.len()),
+            workspaces: Vec::with_capacity(turns.len()),
+        };
+        let mut buffer_of: Vec<Option<usize>> = vec![None; 2 * count];
+        for (step, turn) in turns.iter().enumerate() {
+            let node = &self.nodes[turn.node];
+            for &tensor in &node.inputs {
+                let root = root(read(turn, tensor));
+                if stored(root).life == Life::Held && buffer_of[root].is_none() {
+                    buffer_of[root] = Some(live.buffers.len());
+                    live.tensors.push((Tensor(root as u32), live.buffers.len(), 0));
+                    live.buffers.push(Buffer { bytes: stored(root).bytes, birth: 0, death: last });
+                }
+            }
+            let first = live.tensors.len();
+            for (position, &tensor) in node.outputs.iter().enumerate() {
+                let index = made(turn, tensor);
+                if root(index) != index || stored(index).life != Life::Transient {
+                    continue;
+                }
+                let death = last_read[index].max(step);
+                let taken = &live.tensors[first..];
+                let over = node.over.iter().filter(|&&(output, _)| output == position);
+                let reused = over.clone().find_map(|&(_, input)| {
+                    let input = root(read(turn, node.inputs[input]));
+                    let buffer = buffer_of[input]?;
+                    let dies = live.buffers[buffer].death == step
+                        && !taken.iter().any(|&(_, taken, _)| taken == buffer);
+                    (dies && !is_result(input)).then_some(buffer)
+                });
+                let buffer = reused.unwrap_or(live.buffers.len());
+                match live.buffers.get_mut(buffer) {
+                    Some(buffer) => buffer.death = death,
+                    None => {
+                        let bytes = stored(index).bytes;
+                        live.buffers.push(Buffer { bytes, birth: step, death });
+                    }
+                }
+                buffer_of[index] = Some(buffer);
+                live.tensors.push((Tensor(index as u32), buffer, step));
+            }
+            live.workspaces.push((node.workspace > 0).then(|| {
+                live.buffers.push(Buffer { bytes: node.workspace, birth: step, death: step });
+                live.buffers.len() - 1
+            }));
+        }
+        live
+    }
 }

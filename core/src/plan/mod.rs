@@ -6,10 +6,12 @@
 
 use crate::error::Result;
 use crate::fuse::fuse;
-use crate::graph::{Graph, Life, Program, Tensor};
+use crate::graph::{Graph, Life, Phase, Program, Tensor};
 use crate::ops::{Cost, Op, Rule};
 use crate::types::Type;
 
+mod blocks;
+mod front;
 mod liveness;
 mod offsets;
 mod pages;
@@ -17,6 +19,7 @@ mod remat;
 mod report;
 mod search;
 
+use liveness::{Live, Outline};
 pub use offsets::{Buffer, Page, Placement, live_bytes, place};
 use pages::Pages;
 pub use remat::Checkpoint;
@@ -150,24 +153,41 @@ impl Plan {
     }
 
     /// As [`Plan::new`], of a graph with its maps fused already.
-    fn of_fused(graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
-        match options.checkpoint {
-            Checkpoint::None => return Ok(Self::place(graph, options, target)),
-            Checkpoint::Tensors(_) => {
-                return Ok(Self::place(recompute(&graph, options, false)?, options, target));
-            }
-            _ => {}
-        }
-        // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
-        let dropped = recompute(&graph, options, false)?;
-        let kept = recompute(&graph, options, true)?;
-        let needs = |graph: &Graph| {
-            let programs = 0..graph.programs.len();
-            let live = programs.map(|program| most_live(graph, program, options, target)).max();
-            live.unwrap_or(0) + parameter_bytes(graph, target)
+    fn of_fused(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
+        let passes: Vec<usize> = (0..graph.programs.len())
+            .filter(|&index| graph.programs[index].nodes.iter().any(|n| n.phase == Phase::Backward))
+            .collect();
+        let chosen = |graph: &Graph, keep_last: bool| -> Result<Vec<Vec<bool>>> {
+            let of = |&index: &usize| {
+                remat::chosen(graph, &graph.programs[index], &options.checkpoint, keep_last)
+            };
+            passes.iter().map(of).collect()
         };
-        let chosen = if needs(&kept) <= needs(&dropped) { kept } else { dropped };
-        Ok(Self::place(chosen, options, target))
+        let mut dropped = chosen(&graph, false)?;
+        if !matches!(options.checkpoint, Checkpoint::None | Checkpoint::Tensors(_)) {
+            // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
+            let kept = chosen(&graph, true)?;
+            let outlines = graph.programs.iter();
+            let outlines = outlines.map(|p| Outline::new(&graph, p, options.in_place, target));
+            let outlines: Vec<Outline> = outlines.collect();
+            let needs = |dropped: &[Vec<bool>]| {
+                let of = |(index, outline): (usize, &Outline)| {
+                    let pass = passes.iter().position(|&pass| pass == index);
+                    outline.needs(pass.map_or(&[], |pass| &dropped[pass]))
+                };
+                let needs: Vec<(u64, u64)> = outlines.iter().enumerate().map(of).collect();
+                let live = needs.iter().map(|&(live, _)| live).max().unwrap_or(0);
+                live + needs.iter().map(|&(_, parameters)| parameters).sum::<u64>()
+            };
+            if needs(&kept) <= needs(&dropped) {
+                dropped = kept;
+            }
+        }
+        for (&index, dropped) in passes.iter().zip(&dropped) {
+            let program = std::mem::take(&mut graph.programs[index]);
+            graph.programs[index] = remat::rewrite(&mut graph, program, dropped);
+        }
+        Ok(Self::place(graph, options, target))
     }
 
     fn place(graph: Graph, options: &Options, target: &dyn Target) -> Self {
@@ -181,8 +201,11 @@ impl Plan {
         }
         let persistent_bytes = pages.end();
         let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
-        let analyse = |program| liveness::analyse(&graph, program, options.in_place, target);
-        let lived: Vec<_> = graph.programs.iter().map(analyse).collect();
+        let lived = |program| {
+            let outline = Outline::new(&graph, program, options.in_place, target);
+            outline.live(&outline.turns(), &[])
+        };
+        let lived: Vec<Live> = graph.programs.iter().map(lived).collect();
         let timelines: Vec<Vec<u64>> = (graph.programs.iter().zip(&lived))
             .map(|(program, live)| live_bytes(&live.buffers, program.nodes.len()))
             .collect();
@@ -252,26 +275,6 @@ impl Plan {
         let bound = self.programs.iter().map(|program| program.lower_bound).max().unwrap_or(0);
         self.persistent_bytes + bound + self.fixed_bytes
     }
-}
-
-fn recompute(graph: &Graph, options: &Options, keep_last: bool) -> Result<Graph> {
-    let mut graph = graph.clone();
-    for index in 0..graph.programs.len() {
-        let program = graph.programs[index].clone();
-        if !program.nodes.iter().any(|node| node.phase == crate::Phase::Backward) {
-            continue;
-        }
-        let chosen = remat::chosen(&graph, &program, &options.checkpoint, keep_last)?;
-        graph.programs[index] = remat::rewrite(&mut graph, &program, &chosen);
-    }
-    Ok(graph)
-}
-
-/// Largest sum of live bytes of a program's transients; 0 of a program that isn't there.
-fn most_live(graph: &Graph, program: usize, options: &Options, target: &dyn Target) -> u64 {
-    let Some(program) = graph.programs.get(program) else { return 0 };
-    let live = liveness::analyse(graph, program, options.in_place, target);
-    live_bytes(&live.buffers, program.nodes.len()).into_iter().max().unwrap_or(0)
 }
 
 fn parameter_bytes(graph: &Graph, target: &dyn Target) -> u64 {

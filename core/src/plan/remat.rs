@@ -165,76 +165,109 @@ pub fn drop_between(program: &Program, recompute: &mut [bool]) {
     }
 }
 
-/// The program with the chosen tensors dropped after the forward pass: before the first later op that
+/// What recomputation has to know of a node.
+pub trait Links {
+    /// Whether it's of the forward pass.
+    fn is_forward(&self) -> bool;
+    /// Tensors read.
+    fn inputs(&self) -> &[Tensor];
+    /// Tensors written.
+    fn outputs(&self) -> &[Tensor];
+}
+
+impl Links for Node {
+    fn is_forward(&self) -> bool {
+        self.phase == Phase::Forward
+    }
+
+    fn inputs(&self) -> &[Tensor] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[Tensor] {
+        &self.outputs
+    }
+}
+
+/// A step of a program with recomputation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Position of the node that runs.
+    pub node: usize,
+    /// Whether it runs once more, for what was dropped.
+    pub again: bool,
+}
+
+/// In which order nodes run where the chosen tensors are dropped after the forward pass: before the first later op that
 /// reads one, its producer runs again.
-pub fn rewrite(graph: &mut Graph, program: &Program, recompute: &[bool]) -> Program {
-    let mut producer = HashMap::new();
-    for (index, node) in program.nodes.iter().enumerate() {
-        if node.phase == Phase::Forward {
-            node.outputs.iter().for_each(|&t| {
-                producer.insert(t, index);
-            });
+pub fn turns<N: Links>(nodes: &[N], recompute: &[bool]) -> Vec<Turn> {
+    let dropped = |tensor: Tensor| recompute[tensor.index()];
+    let mut producer = vec![0; recompute.len()];
+    let mut made = vec![false; recompute.len()];
+    let mut turns = Vec::with_capacity(nodes.len());
+    // A stack of its own, as a long segment is a deep chain.
+    let mut waiting = vec![];
+    for (index, node) in nodes.iter().enumerate() {
+        if node.is_forward() {
+            node.outputs().iter().for_each(|tensor| producer[tensor.index()] = index);
+        } else {
+            waiting.extend(node.inputs().iter().rev().copied().filter(|&tensor| dropped(tensor)));
         }
-    }
-    let mut copies = Copies { recompute, producer, made: HashMap::new(), nodes: vec![] };
-    for node in &program.nodes {
-        let mut node = node.clone();
-        if node.phase != Phase::Forward {
-            for input in &mut node.inputs {
-                *input = copies.of(graph, program, *input);
-            }
-        }
-        copies.nodes.push(node);
-    }
-    let Program { name, results, .. } = program;
-    Program { name: name.clone(), nodes: copies.nodes, results: results.clone() }
-}
-
-struct Copies<'a> {
-    recompute: &'a [bool],
-    producer: HashMap<Tensor, usize>,
-    made: HashMap<Tensor, Tensor>,
-    nodes: Vec<Node>,
-}
-
-impl Copies<'_> {
-    /// The tensor that stands for `tensor` in the backward pass; made here where it was dropped. Walks
-    /// with a stack of its own, as a long segment is a deep chain.
-    fn of(&mut self, graph: &mut Graph, program: &Program, tensor: Tensor) -> Tensor {
-        let dropped = |t: Tensor| self.recompute.get(t.index()).copied().unwrap_or(false);
-        if !dropped(tensor) {
-            return tensor;
-        }
-        let mut waiting = vec![tensor];
         while let Some(&next) = waiting.last() {
-            if self.made.contains_key(&next) {
+            if made[next.index()] {
                 waiting.pop();
                 continue;
             }
-            let node = &program.nodes[self.producer[&next]];
-            let missing = |t: &Tensor| {
-                self.recompute.get(t.index()).copied().unwrap_or(false)
-                    && !self.made.contains_key(t)
-            };
-            let before: Vec<Tensor> = node.inputs.iter().copied().filter(missing).collect();
-            if !before.is_empty() {
-                waiting.extend(before);
-                continue;
+            let again = &nodes[producer[next.index()]];
+            let before = waiting.len();
+            let missing = |tensor: &Tensor| dropped(*tensor) && !made[tensor.index()];
+            waiting.extend(again.inputs().iter().copied().filter(missing));
+            if waiting.len() == before {
+                waiting.pop();
+                again.outputs().iter().for_each(|tensor| made[tensor.index()] = true);
+                turns.push(Turn { node: producer[next.index()], again: true });
             }
-            waiting.pop();
-            let inputs =
-                node.inputs.iter().map(|t| self.made.get(t).copied().unwrap_or(*t)).collect();
-            let outputs: Vec<Tensor> = node.outputs.iter().map(|&t| copy_of(graph, t)).collect();
-            for (&old, &new) in node.outputs.iter().zip(&outputs) {
-                self.made.insert(old, new);
-            }
-            self.nodes.push(Node { inputs, outputs, phase: Phase::Recompute, ..node.clone() });
         }
-        self.made[&tensor]
+        turns.push(Turn { node: index, again: false });
     }
+    turns
 }
 
-fn copy_of(graph: &mut Graph, tensor: Tensor) -> Tensor {
+/// The program with these tensors dropped and made again, as [`turns`] has it.
+pub fn rewrite(graph: &mut Graph, program: Program, recompute: &[bool]) -> Program {
+    let turns = turns(&program.nodes, recompute);
+    let mut copies: Vec<Option<Tensor>> = vec![None; recompute.len()];
+    let copy_of = |copies: &[Option<Tensor>], tensor: Tensor| {
+        let copy = copies.get(tensor.index()).copied().flatten();
+        copy.filter(|_| recompute[tensor.index()]).unwrap_or(tensor)
+    };
+    let mut nodes: Vec<Node> = Vec::with_capacity(turns.len());
+    let mut own = program.nodes.into_iter();
+    // Where each node of the program is.
+    let mut places: Vec<usize> = vec![];
+    for turn in turns {
+        if turn.again {
+            let mut node = nodes[places[turn.node]].clone();
+            node.phase = Phase::Recompute;
+            node.inputs.iter_mut().for_each(|input| *input = copy_of(&copies, *input));
+            for output in &mut node.outputs {
+                let copy = add_copy(graph, *output);
+                copies[output.index()] = Some(copy);
+                *output = copy;
+            }
+            nodes.push(node);
+        } else if let Some(mut node) = own.next() {
+            if node.phase != Phase::Forward {
+                node.inputs.iter_mut().for_each(|input| *input = copy_of(&copies, *input));
+            }
+            places.push(nodes.len());
+            nodes.push(node);
+        }
+    }
+    Program { nodes, ..program }
+}
+
+fn add_copy(graph: &mut Graph, tensor: Tensor) -> Tensor {
     let info = graph.info(tensor);
     let copy = TensorInfo {
         name: format!("recompute.{}", info.name),
