@@ -16,7 +16,7 @@ use crate::ops::{Map, Op};
 /// `operands` tensors.
 pub fn fuse(graph: &mut Graph, operands: usize) {
     for index in 0..graph.programs.len() {
-        let mut program = graph.programs[index].clone();
+        let mut program = std::mem::take(&mut graph.programs[index]);
         loss_with_gradient(graph, &mut program);
         sums_into_producers(graph, &mut program);
         maps_into_readers(graph, &mut program, operands);

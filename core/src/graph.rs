@@ -334,6 +334,21 @@ impl Graph {
         root
     }
 
+    /// [`Graph::storage`] of every tensor.
+    pub fn storages(&self) -> Vec<Tensor> {
+        let mut roots: Vec<Tensor> = Vec::with_capacity(self.tensors.len());
+        for (index, info) in self.tensors.iter().enumerate() {
+            let tensor = Tensor(index as u32);
+            roots.push(match info.replaces {
+                // What came before is known already.
+                Some(before) if before < tensor => roots[before.index()],
+                Some(_) => self.storage(tensor),
+                None => tensor,
+            });
+        }
+        roots
+    }
+
     /// The tensor of that name; the newest where an in-place op gave a name twice.
     ///
     /// # Errors
@@ -375,11 +390,13 @@ impl Graph {
     /// # Errors
     /// [`Error::Overwritten`].
     pub fn check_in_place(&self) -> Result<()> {
+        let storages = self.storages();
+        let storage = |tensor: Tensor| storages[tensor.index()].index();
         for program in &self.programs {
             let mut owner: Vec<Option<Tensor>> = vec![None; self.tensors.len()];
             for node in &program.nodes {
                 for &read in &node.inputs {
-                    let current = owner[self.storage(read).index()];
+                    let current = owner[storage(read)];
                     if let Some(writer) = current.filter(|&writer| writer != read) {
                         return Err(Error::Overwritten {
                             tensor: self.info(read).name.clone(),
@@ -389,7 +406,7 @@ impl Graph {
                     }
                 }
                 for &written in &node.outputs {
-                    owner[self.storage(written).index()] = Some(written);
+                    owner[storage(written)] = Some(written);
                 }
             }
         }

@@ -31,6 +31,7 @@ pub mod lora;
 mod model;
 mod optim;
 mod params;
+mod planner;
 mod presets;
 mod programs;
 mod recover;
@@ -52,6 +53,7 @@ pub use optim::{
 pub use params::{
     Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,
 };
+pub use planner::Planner;
 pub use presets::{Preset, preset, presets};
 pub use programs::{Planned, TrainerConfig};
 pub use recover::{Done, Origin, Recovering, device_error};

@@ -11,13 +11,13 @@
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
-use tightrope_core::plan::{Found, Options, Search, Seconds, Target};
+use tightrope_core::plan::{Options, Seconds, Target};
 use tightrope_core::{Class, DType, Graph, Phase, Plan, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
 use crate::{
     BuildOptions, DecodeInputs, Error, Inputs, Lora, LossScale, Model, ModelConfig, Optimizer,
-    Precision, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
+    Planner, Precision, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -166,54 +166,7 @@ impl Planned {
         target: &dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<(Option<Self>, u64)> {
-        let micro_batches = (1..=config.batch)
-            .rev()
-            .filter(|n| config.batch.is_multiple_of(*n))
-            .filter(|&n| free_micro_batch || n == config.micro_batch);
-        let mut choices = vec![];
-        for micro_batch in micro_batches {
-            let config = TrainerConfig { micro_batch, ..config.clone() };
-            choices.push(Choice::new(config, budget, target, seconds)?);
-        }
-        let (mut bound_s, mut too_large) = (f64::INFINITY, vec![]);
-        // Looking closer only ever makes a choice slower. So the one that looks fastest is looked at next, and the first
-        // whose buffers have a place is the fastest of all.
-        let fastest = |choices: &[Choice<'_>]| {
-            (0..choices.len()).min_by(|&a, &b| choices[a].step_s().total_cmp(&choices[b].step_s()))
-        };
-        while let Some(next) = fastest(&choices) {
-            let choice = &mut choices[next];
-            let Some(found) = &choice.found else {
-                choice.found = choice.search.fastest(choice.live)?;
-                if choice.found.is_some() {
-                    bound_s = bound_s.min(choice.bound_s(budget)?);
-                } else {
-                    too_large.push(choices.remove(next));
-                }
-                continue;
-            };
-            let plan = choice.search.place(found)?;
-            let bytes = plan.peak_bytes();
-            if bytes > budget {
-                // Offsets leave a gap over the live bytes, which have to be fewer by as much.
-                let live = choice.live.saturating_sub(bytes - budget);
-                choice.live = live.min(found.needs.bytes.saturating_sub(1));
-                choice.found = None;
-                continue;
-            }
-            let Choice { config, host, model, handles, .. } = choices.swap_remove(next);
-            let config = TrainerConfig { options: plan.options.clone(), ..config };
-            let bound_s = Some(bound_s);
-            return Ok((Some(Self { plan, bound_s, host, config, model, handles }), bytes));
-        }
-        let mut smallest = u64::MAX;
-        for mut choice in too_large {
-            let found = choice.search.smallest()?;
-            if found.needs.bytes < smallest {
-                smallest = choice.search.place(&found)?.peak_bytes().min(smallest);
-            }
-        }
-        Ok((None, smallest))
+        Planner::new(config, free_micro_batch, target, seconds)?.within(budget)
     }
 
     /// What it was planned for.
@@ -222,58 +175,16 @@ impl Planned {
     }
 }
 
-/// A micro-batch and what is known of its plans.
-struct Choice<'a> {
-    config: TrainerConfig,
-    host: Option<Graph>,
-    model: Model,
-    handles: Handles,
-    search: Search<'a>,
-    /// Seconds of a step without recomputation.
-    least_s: f64,
-    /// Live bytes that a plan may have, to fit as placed.
-    live: u64,
-    /// The fastest plan with so many, once it's looked for.
-    found: Option<Found>,
-}
-
-impl<'a> Choice<'a> {
-    fn new(
-        config: TrainerConfig,
-        budget: u64,
-        target: &'a dyn Target,
-        seconds: Seconds<'a>,
-    ) -> Result<Self> {
-        let Built { graph, host, model, handles } = Built::new(&config)?;
-        let search = Search::new(graph, &config.options, target, seconds)?;
-        let pass = search.seconds("train") + search.seconds("micro");
-        let least_s = config.accumulation() as f64 * pass + search.seconds("update");
-        Ok(Self { config, host, model, handles, search, least_s, live: budget, found: None })
-    }
-
-    /// Seconds of a step, as far as is known.
-    fn step_s(&self) -> f64 {
-        let again = self.found.as_ref().map_or(0.0, |found| found.needs.recompute_s);
-        self.least_s + self.config.accumulation() as f64 * again
-    }
-
-    /// Seconds that no step within `budget` bytes takes less than.
-    fn bound_s(&mut self, budget: u64) -> Result<f64> {
-        let again = self.search.bound_s(budget)?;
-        Ok(self.least_s + self.config.accumulation() as f64 * again)
-    }
-}
-
 /// The programs of a training step, and the tensors that the host uses.
-struct Built {
-    graph: Graph,
-    host: Option<Graph>,
-    model: Model,
-    handles: Handles,
+pub(crate) struct Built {
+    pub(crate) graph: Graph,
+    pub(crate) host: Option<Graph>,
+    pub(crate) model: Model,
+    pub(crate) handles: Handles,
 }
 
 impl Built {
-    fn new(config: &TrainerConfig) -> Result<Self> {
+    pub(crate) fn new(config: &TrainerConfig) -> Result<Self> {
         let TrainerConfig { batch, micro_batch, time, .. } = *config;
         ensure(
             micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),

@@ -5,11 +5,11 @@
 
 use super::remat::{Links, Turn, turns};
 use super::{Buffer, Target, live_bytes};
-use crate::graph::{Graph, Life, Phase, Program, Tensor};
+use crate::graph::{Graph, Life, Phase, Program, Tensor, TensorInfo};
 use crate::ops::Rule;
 
 /// A program as numbers: all that lifetimes depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outline {
     /// The nodes in order.
     pub nodes: Vec<Brief>,
@@ -35,7 +35,7 @@ pub struct Brief {
 }
 
 /// A tensor of an [`Outline`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stored {
     /// The tensor whose storage it lives in.
     pub root: Tensor,
@@ -73,17 +73,28 @@ pub struct Live {
 }
 
 impl Outline {
-    /// Of `program`. With `in_place`, an output takes over the storage of an input that dies with its op where the op
+    /// Of every program. With `in_place`, an output takes over the storage of an input that dies with its op where the op
     /// allows it.
-    pub fn new(graph: &Graph, program: &Program, in_place: bool, target: &dyn Target) -> Self {
-        let align = |bytes: u64| bytes.next_multiple_of(target.alignment());
-        let stored = |index| {
-            let tensor = Tensor(index as u32);
-            let info = graph.info(tensor);
-            let root = graph.storage(tensor);
-            Stored { root, bytes: align(info.ty.bytes() as u64), life: info.life, result: false }
+    pub fn all(graph: &Graph, in_place: bool, target: &dyn Target) -> Vec<Self> {
+        let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
+        let stored = |(info, root): (&TensorInfo, Tensor)| Stored {
+            root,
+            bytes: align(info.ty.bytes()),
+            life: info.life,
+            result: false,
         };
-        let mut tensors: Vec<Stored> = (0..graph.tensors.len()).map(stored).collect();
+        let tensors: Vec<Stored> = graph.tensors.iter().zip(graph.storages()).map(stored).collect();
+        let of = |program| Self::new(graph, program, tensors.clone(), in_place, target);
+        graph.programs.iter().map(of).collect()
+    }
+
+    fn new(
+        graph: &Graph,
+        program: &Program,
+        mut tensors: Vec<Stored>,
+        in_place: bool,
+        target: &dyn Target,
+    ) -> Self {
         for &tensor in &program.results {
             let root = tensors[tensor.index()].root;
             tensors[root.index()].result = true;
@@ -108,7 +119,9 @@ impl Outline {
             Brief {
                 phase: node.phase,
                 over,
-                workspace: align(target.workspace(&node.op, &inputs, &outputs)),
+                workspace: target
+                    .workspace(&node.op, &inputs, &outputs)
+                    .next_multiple_of(target.alignment()),
                 parameters: target.parameters(&node.op, &inputs, &outputs),
                 inputs: node.inputs.clone(),
                 outputs: node.outputs.clone(),
@@ -147,7 +160,7 @@ impl Outline {
             nodes.push(Brief { inputs, outputs, ..node.clone() });
         }
         let tensors = handles.iter().map(|&tensor| {
-            let stored = &self.tensors[tensor.index()];
+            let stored = self.tensors[tensor.index()];
             let root = numbers[stored.root.index()].expect("a root is numbered first");
             Stored {
                 root: Tensor(root),
@@ -169,8 +182,12 @@ impl Outline {
     pub fn needs(&self, dropped: &[bool]) -> (u64, u64) {
         let turns = if dropped.is_empty() { self.turns() } else { turns(&self.nodes, dropped) };
         let live = live_bytes(&self.live(&turns, dropped).buffers, turns.len());
-        let parameters = turns.iter().map(|turn| self.nodes[turn.node].parameters).sum();
-        (live.into_iter().max().unwrap_or(0), parameters)
+        (live.into_iter().max().unwrap_or(0), self.parameters(&turns))
+    }
+
+    /// Bytes that the device keeps for these turns besides tensors.
+    pub fn parameters(&self, turns: &[Turn]) -> u64 {
+        turns.iter().map(|turn| self.nodes[turn.node].parameters).sum()
     }
 
     /// Lifetimes of everything where nodes take these turns, with `dropped` made again for what is not of the forward

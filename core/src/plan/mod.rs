@@ -167,9 +167,7 @@ impl Plan {
         if !matches!(options.checkpoint, Checkpoint::None | Checkpoint::Tensors(_)) {
             // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
             let kept = chosen(&graph, true)?;
-            let outlines = graph.programs.iter();
-            let outlines = outlines.map(|p| Outline::new(&graph, p, options.in_place, target));
-            let outlines: Vec<Outline> = outlines.collect();
+            let outlines = Outline::all(&graph, options.in_place, target);
             let needs = |dropped: &[Vec<bool>]| {
                 let of = |(index, outline): (usize, &Outline)| {
                     let pass = passes.iter().position(|&pass| pass == index);
@@ -201,11 +199,9 @@ impl Plan {
         }
         let persistent_bytes = pages.end();
         let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
-        let lived = |program| {
-            let outline = Outline::new(&graph, program, options.in_place, target);
-            outline.live(&outline.turns(), &[])
-        };
-        let lived: Vec<Live> = graph.programs.iter().map(lived).collect();
+        let outlines = Outline::all(&graph, options.in_place, target);
+        let lived: Vec<Live> = outlines.iter().map(|o| o.live(&o.turns(), &[])).collect();
+        let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
         let timelines: Vec<Vec<u64>> = (graph.programs.iter().zip(&lived))
             .map(|(program, live)| live_bytes(&live.buffers, program.nodes.len()))
             .collect();
@@ -254,7 +250,7 @@ impl Plan {
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
         let options = options.clone();
         let arena_bytes = persistent_bytes + transient;
-        let fixed_bytes = target.staging() + parameter_bytes(&graph, target);
+        let fixed_bytes = target.staging() + parameters;
         Self { graph, options, programs, offsets, persistent_bytes, arena_bytes, fixed_bytes }
     }
 
@@ -275,16 +271,6 @@ impl Plan {
         let bound = self.programs.iter().map(|program| program.lower_bound).max().unwrap_or(0);
         self.persistent_bytes + bound + self.fixed_bytes
     }
-}
-
-fn parameter_bytes(graph: &Graph, target: &dyn Target) -> u64 {
-    let nodes = graph.programs.iter().flat_map(|program| &program.nodes);
-    nodes
-        .map(|node| {
-            let (inputs, outputs) = graph.types(node);
-            target.parameters(&node.op, &inputs, &outputs)
-        })
-        .sum()
 }
 
 fn cost(graph: &Graph, program: &Program) -> Cost {

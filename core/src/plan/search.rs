@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use super::blocks::Blocks;
 use super::front::{Front, Item};
 use super::liveness::Outline;
-use super::{Checkpoint, Options, Plan, Target, live_bytes, parameter_bytes, remat};
+use super::remat::Turn;
+use super::{Checkpoint, Options, Plan, Target, live_bytes, remat};
 use crate::error::Result;
 use crate::fuse::fuse;
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
@@ -87,22 +88,25 @@ impl<'a> Search<'a> {
         }
         let backward = |program: &Program| program.nodes.iter().any(|n| n.phase == Phase::Backward);
         let program = graph.programs.iter().position(backward).unwrap_or(0);
-        let outline = |program| Outline::new(&graph, program, options.in_place, target);
-        let others = graph.programs.iter().enumerate().filter(|&(index, _)| index != program);
-        let others = others.map(|(_, program)| outline(program).needs(&[]).0).max().unwrap_or(0);
+        let mut outlines = Outline::all(&graph, options.in_place, target);
+        let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
+        let outline = match program < outlines.len() {
+            true => outlines.swap_remove(program),
+            false => Outline::default(),
+        };
+        let others = outlines.iter().map(|other| other.needs(&[]).0).max().unwrap_or(0);
         let times = |program: &Program| program.nodes.iter().map(|n| seconds(&graph, n)).collect();
         let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
         let kept = graph.tensors.iter().filter(|info| info.life == Life::Persistent);
         let kept = kept.filter(|info| info.replaces.is_none());
         let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
-        let empty = Program::default();
         Ok(Self {
             options: options.clone(),
             target,
             program,
-            outline: outline(graph.programs.get(program).unwrap_or(&empty)),
+            outline,
             seconds: graph.programs.iter().map(times).collect(),
-            fixed: persistent + target.staging() + parameter_bytes(&graph, target),
+            fixed: persistent + target.staging() + parameters,
             others,
             listed: None,
             known: HashMap::new(),
@@ -202,9 +206,9 @@ impl<'a> Search<'a> {
         let turns = remat::turns(&self.outline.nodes, flags);
         let live = live_bytes(&self.outline.live(&turns, flags).buffers, turns.len());
         let most = live.into_iter().max().unwrap_or(0).max(self.others);
-        let again = turns.iter().filter(|turn| turn.again).map(|turn| turn.node);
-        let parameters: u64 = again.clone().map(|node| self.outline.nodes[node].parameters).sum();
-        let recompute_s = again.map(|node| self.seconds[self.program][node]).sum();
+        let again: Vec<Turn> = turns.into_iter().filter(|turn| turn.again).collect();
+        let parameters = self.outline.parameters(&again);
+        let recompute_s = again.iter().map(|turn| self.seconds[self.program][turn.node]).sum();
         Needs { bytes: self.fixed + most + parameters, recompute_s }
     }
 
@@ -248,6 +252,13 @@ impl<'a> Search<'a> {
         if self.needs(State::Listed(0))?.bytes <= bytes {
             return self.found(State::Listed(0)).map(Some);
         }
+        // The longest segments drop all that any plan does.
+        let segments = self.segments();
+        if let Some(&last) = segments.last()
+            && !self.may_fit(last, bytes)?
+        {
+            return Ok(None);
+        }
         let transient = bytes.saturating_sub(self.fixed);
         let Listed { front, .. } = self.listed();
         // Bytes of the list are those of liveness but for what blocks do to each other.
@@ -261,7 +272,7 @@ impl<'a> Search<'a> {
         if plan < count {
             return self.found(State::Listed(plan)).map(Some);
         }
-        for state in self.segments() {
+        for state in segments {
             if self.may_fit(state, bytes)? && self.needs(state)?.bytes <= bytes {
                 return self.found(state).map(Some);
             }
