@@ -126,13 +126,29 @@ impl Session {
             let tensor = self.plan.graph.info(tensor).name.clone();
             return Err(SessionError::Length { tensor, expected, got: bytes.len() });
         }
+        self.write_from(tensor, 0, bytes)
+    }
+
+    /// Sets the bytes of a tensor from `first` on.
+    fn write_from(
+        &mut self,
+        tensor: Tensor,
+        first: usize,
+        bytes: &[u8],
+    ) -> Result<(), SessionError> {
+        let (_, range) = self.place(tensor)?;
+        let (expected, got) = ((range.end - range.start) as usize, first + bytes.len());
+        if got > expected {
+            let tensor = self.plan.graph.info(tensor).name.clone();
+            return Err(SessionError::Length { tensor, expected, got });
+        }
         if let Some((offset, _)) = self.plan.range(tensor) {
-            self.backend.write(offset, bytes)?;
+            self.backend.write(offset + first as u64, bytes)?;
         }
         if let Some(host) = &mut self.host
             && let Some((offset, _)) = host.plan.range(tensor)
         {
-            host.backend.write(offset, bytes)?;
+            host.backend.write(offset + first as u64, bytes)?;
         }
         Ok(())
     }
@@ -142,6 +158,26 @@ impl Session {
     /// # Errors
     /// As [`Session::write`].
     pub fn write_values(&mut self, tensor: Tensor, values: &[f32]) -> Result<(), SessionError> {
+        let bytes = self.bytes_of(tensor, values);
+        self.write(tensor, &bytes)
+    }
+
+    /// Sets as many of a tensor's elements as there are `values`, from `first` on.
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn write_values_from(
+        &mut self,
+        tensor: Tensor,
+        first: usize,
+        values: &[f32],
+    ) -> Result<(), SessionError> {
+        let bytes = self.bytes_of(tensor, values);
+        self.write_from(tensor, first * self.plan.graph.dtype(tensor).size(), &bytes)
+    }
+
+    /// Values as the elements of a tensor, rounded to its dtype.
+    fn bytes_of(&self, tensor: Tensor, values: &[f32]) -> Vec<u8> {
         let dtype = self.plan.graph.dtype(tensor);
         let mut bytes = vec![0; values.len() * dtype.size()];
         if dtype == DType::F32 {
@@ -153,7 +189,7 @@ impl Session {
                 dtype.write(element, value.into());
             }
         }
-        self.write(tensor, &bytes)
+        bytes
     }
 
     /// Sets a tensor of token ids or positions.
@@ -256,6 +292,28 @@ impl Session {
     pub async fn read_values(&mut self, tensor: Tensor) -> Result<Vec<f32>, SessionError> {
         let dtype = self.plan.graph.dtype(tensor);
         let bytes = self.read(tensor).await?;
+        Ok(bytes.chunks_exact(dtype.size()).map(|element| dtype.read(element) as f32).collect())
+    }
+
+    /// These elements of a tensor as f32.
+    ///
+    /// # Errors
+    /// [`SessionError::Length`] past the tensor's end, and as [`Session::read`].
+    pub async fn read_values_of(
+        &mut self,
+        tensor: Tensor,
+        elements: Range<usize>,
+    ) -> Result<Vec<f32>, SessionError> {
+        let dtype = self.plan.graph.dtype(tensor);
+        let (with_host, range) = self.place(tensor)?;
+        let [start, end] =
+            [elements.start, elements.end].map(|at| range.start + (at * dtype.size()) as u64);
+        if end > range.end {
+            let tensor = self.plan.graph.info(tensor).name.clone();
+            let [expected, got] = [range.end, end].map(|at| (at - range.start) as usize);
+            return Err(SessionError::Length { tensor, expected, got });
+        }
+        let bytes = self.read_places(&[(with_host, start..end)]).await?;
         Ok(bytes.chunks_exact(dtype.size()).map(|element| dtype.read(element) as f32).collect())
     }
 

@@ -270,7 +270,7 @@ impl Import {
             }
             let rows = &mut values[part.rows.start * columns..part.rows.end * columns];
             if part.transposed {
-                transpose(&stored, rows, part.rows.len());
+                transpose(&stored, part.rows.len(), rows, columns);
             } else {
                 rows.copy_from_slice(&stored);
             }
@@ -311,7 +311,7 @@ pub fn export(parameter: &Parameter, values: &[f32]) -> Vec<Exported> {
             let rows = &values[part.rows.start * columns..part.rows.end * columns];
             let mut stored = rows.to_vec();
             if part.transposed {
-                transpose(rows, &mut stored, columns);
+                transpose(rows, columns, &mut stored, part.rows.len());
             }
             let shape = parameter.part_shape(part);
             Exported { name: part.name.clone(), shape, values: stored }
@@ -319,15 +319,16 @@ pub fn export(parameter: &Parameter, values: &[f32]) -> Vec<Exported> {
         .collect()
 }
 
-/// Writes `from` with rows of `columns` to `to` transposed, in tiles that stay in the nearest cache.
-fn transpose(from: &[f32], to: &mut [f32], columns: usize) {
+/// Writes `from` with rows of `columns` transposed to the first columns of `to`, whose rows have `stride`, in tiles that
+/// stay in the nearest cache.
+pub(crate) fn transpose(from: &[f32], columns: usize, to: &mut [f32], stride: usize) {
     const TILE: usize = 16;
     let rows = from.len() / columns.max(1);
     for top in (0..rows).step_by(TILE) {
         for left in (0..columns).step_by(TILE) {
             for column in left..columns.min(left + TILE) {
                 for row in top..rows.min(top + TILE) {
-                    to[column * rows + row] = from[row * columns + column];
+                    to[column * stride + row] = from[row * columns + column];
                 }
             }
         }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use tightrope_core::{DType, Graph, SessionError, Tensor, Type};
 
-use crate::params::Get;
+use crate::params::{Get, transpose};
 use crate::programs::{Handles, Planned};
-use crate::trainer::{TrainError, Trainer};
-use crate::{Error, Import, LearningRate, Model, State, StateBits, export};
+use crate::trainer::{PIECE, TrainError, Trainer};
+use crate::{Error, Import, LearningRate, Model, State, StateBits};
 
 /// Key of f16 training's loss scale in a checkpoint's schedule.
 const LOSS_SCALE: &str = "loss_scale";
@@ -46,7 +46,7 @@ impl Snapshot {
 }
 
 /// Bytes of a snapshot that are read at once: what the device stages is as large at most.
-const PIECE: usize = 16 << 20;
+const READ_BYTES: usize = 16 << 20;
 
 impl Trainer {
     /// The weights of a checkpoint: all parts of the parameters that steps change, under their Hugging Face names.
@@ -78,12 +78,52 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn saved_values(&mut self, saved: &SavedTensor) -> Result<Vec<f32>, TrainError> {
+        let elements = saved.ty.elements();
+        let mut values = self.saved_values_from(saved, 0).await?;
+        values.reserve_exact(elements - values.len());
+        while values.len() < elements {
+            let more = self.saved_values_from(saved, values.len()).await?;
+            values.extend(more);
+        }
+        Ok(values)
+    }
+
+    /// Values of one of these tensors from element `first` on: so many that the host's memory doesn't notice, or all
+    /// that are left where the device holds them transposed.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn saved_values_from(
+        &mut self,
+        saved: &SavedTensor,
+        first: usize,
+    ) -> Result<Vec<f32>, TrainError> {
+        let elements = saved.ty.elements();
+        let piece = first..elements.min(first + PIECE);
         match saved.place {
             Place::Weight { parameter, part } => {
-                let values = self.weight(parameter).await?;
-                Ok(export(&self.parameters()[parameter], &values).swap_remove(part).values)
+                let description = &self.parameters()[parameter];
+                let part = &description.parts[part];
+                let (columns, rows) = (description.columns(), part.rows.len());
+                let start = part.rows.start * columns;
+                if !part.transposed {
+                    return self.weight_of(parameter, start + piece.start..start + piece.end).await;
+                }
+                let mut values = vec![0.0; elements];
+                let at_once = (PIECE / columns.max(1)).max(1);
+                for top in (0..rows).step_by(at_once) {
+                    let bottom = rows.min(top + at_once);
+                    let from = start + top * columns..start + bottom * columns;
+                    let from = self.weight_of(parameter, from).await?;
+                    transpose(&from, columns, &mut values[top..], rows);
+                }
+                values.drain(..first);
+                Ok(values)
             }
-            Place::State(index) => self.state(index).await,
+            Place::State(index) => {
+                let state = self.handles.update.state[index].tensor;
+                Ok(self.session.read_values_of(state, piece).await?)
+            }
         }
     }
 
@@ -220,7 +260,7 @@ impl Trainer {
         let mut rest = &tensors[..];
         while !rest.is_empty() {
             let (mut count, mut bytes) = (1, rest[0].1);
-            while count < rest.len() && bytes + rest[count].1 <= PIECE {
+            while count < rest.len() && bytes + rest[count].1 <= READ_BYTES {
                 bytes += rest[count].1;
                 count += 1;
             }

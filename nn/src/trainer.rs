@@ -1,10 +1,18 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
+use std::ops::Range;
+
 use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
 
 use crate::error::ensure;
+use crate::lora::BLOCK;
 use crate::programs::{Handles, Planned, TrainerConfig};
-use crate::{LossScale, Model, Parameter, Precision, State, initial_values, lora};
+use crate::{LossScale, Model, Parameter, Precision, State, fill_initial, lora};
+
+/// Elements of a tensor that go to the device or come back at once, so that the host holds no copy of a whole one; whole
+/// blocks of codes.
+pub(crate) const PIECE: usize = 1 << 20;
+const _: () = assert!(PIECE.is_multiple_of(BLOCK));
 
 /// What one optimizer step came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,8 +126,10 @@ impl Trainer {
     pub fn initialise_from(&mut self, seed: u64) -> Result<(), TrainError> {
         if self.model.is_frozen() {
             for index in 0..self.model.parameters().len() {
-                let values = initial_values(&self.model.parameters()[index], seed);
-                self.set_frozen(index, &values)?;
+                let parameter = self.model.parameters()[index].clone();
+                in_pieces(&parameter, seed, |first, values| {
+                    self.set_frozen_from(index, first, values)
+                })?;
             }
         }
         self.initialise_trained()
@@ -128,8 +138,10 @@ impl Trainer {
     /// Fills the weights that steps change from the seed.
     pub(crate) fn initialise_trained(&mut self) -> Result<(), TrainError> {
         for index in 0..self.parameters().len() {
-            let values = initial_values(&self.parameters()[index], self.config.seed);
-            self.set_weight(index, &values)?;
+            let parameter = self.parameters()[index].clone();
+            in_pieces(&parameter, self.config.seed, |first, values| {
+                self.set_weight_from(index, first, values)
+            })?;
         }
         Ok(())
     }
@@ -137,12 +149,27 @@ impl Trainer {
     /// Sets a frozen weight, rounded to how it's stored.
     pub(crate) fn set_frozen(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
         let weight = self.model.weights()[index];
+        self.check_length(weight, values)?;
+        for (piece, values) in values.chunks(PIECE).enumerate() {
+            self.set_frozen_from(index, piece * PIECE, values)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the elements of a frozen weight from `first` on, which begins a block.
+    fn set_frozen_from(
+        &mut self,
+        index: usize,
+        first: usize,
+        values: &[f32],
+    ) -> Result<(), TrainError> {
+        let weight = self.model.weights()[index];
         let Some(scales) = self.model.scales()[index] else {
-            return Ok(self.session.write_values(weight, values)?);
+            return Ok(self.session.write_values_from(weight, first, values)?);
         };
         let (codes, scale) = lora::encode(lora::CODE, values);
-        self.session.write_values(weight, &codes)?;
-        Ok(self.session.write_values(scales, &scale)?)
+        self.session.write_values_from(weight, first, &codes)?;
+        Ok(self.session.write_values_from(scales, first / BLOCK, &scale)?)
     }
 
     /// Sets the f32 master of a weight that steps change.
@@ -150,23 +177,48 @@ impl Trainer {
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn set_weight(&mut self, parameter: usize, master: &[f32]) -> Result<(), TrainError> {
+        self.check_length(self.model.trained().1[parameter], master)?;
+        for (piece, values) in master.chunks(PIECE).enumerate() {
+            self.set_weight_from(parameter, piece * PIECE, values)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the f32 master of a weight from element `first` on.
+    fn set_weight_from(
+        &mut self,
+        parameter: usize,
+        first: usize,
+        master: &[f32],
+    ) -> Result<(), TrainError> {
         let weight = self.model.trained().1[parameter];
         match (self.config.precision, self.handles.low.get(parameter)) {
             (Precision::BF16, Some(&low)) => {
                 let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
                 let (high, rest): (Vec<f32>, Vec<f32>) =
                     halves.map(|(high, low)| (high.to_f32(), f32::from(low))).unzip();
-                self.session.write_values(weight, &high)?;
-                self.session.write_values(low, &rest)?;
+                self.session.write_values_from(weight, first, &high)?;
+                self.session.write_values_from(low, first, &rest)?;
             }
             (_, low) => {
-                self.session.write_values(weight, master)?;
+                self.session.write_values_from(weight, first, master)?;
                 if let Some(&low) = low {
-                    self.session.write_values(low, master)?;
+                    self.session.write_values_from(low, first, master)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether there are as many values as a tensor has elements.
+    fn check_length(&self, tensor: Tensor, values: &[f32]) -> Result<(), SessionError> {
+        let info = self.session.plan().graph.info(tensor);
+        let (elements, size) = (info.ty.elements(), info.ty.dtype.size());
+        if values.len() == elements {
+            return Ok(());
+        }
+        let (expected, got) = (elements * size, values.len() * size);
+        Err(SessionError::Length { tensor: info.name.clone(), expected, got })
     }
 
     /// The f32 master of a weight that steps change.
@@ -174,17 +226,27 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
+        let elements = self.parameters()[parameter].elements();
+        self.weight_of(parameter, 0..elements).await
+    }
+
+    /// These elements of the f32 master of a weight that steps change.
+    pub(crate) async fn weight_of(
+        &mut self,
+        parameter: usize,
+        elements: Range<usize>,
+    ) -> Result<Vec<f32>, TrainError> {
         let weight = self.model.trained().1[parameter];
         match (self.config.precision, self.handles.low.get(parameter).copied()) {
             (Precision::BF16, Some(low)) => {
-                let high = self.session.read_values(weight).await?;
-                let rest = self.session.read_values(low).await?;
+                let high = self.session.read_values_of(weight, elements.clone()).await?;
+                let rest = self.session.read_values_of(low, elements).await?;
                 let join = tightrope_core::expr::Binary::JoinHalves;
                 let joined = high.iter().zip(&rest);
                 Ok(joined.map(|(&h, &l)| join.apply(h.into(), l.into()) as f32).collect())
             }
-            (_, Some(master)) => Ok(self.session.read_values(master).await?),
-            (_, None) => Ok(self.session.read_values(weight).await?),
+            (_, Some(master)) => Ok(self.session.read_values_of(master, elements).await?),
+            (_, None) => Ok(self.session.read_values_of(weight, elements).await?),
         }
     }
 
@@ -411,6 +473,22 @@ impl Trainer {
     pub fn allocated_bytes(&self) -> u64 {
         self.session.backend().allocated_bytes()
     }
+}
+
+/// The values that a parameter begins with, a piece at a time with the index of its first element.
+fn in_pieces(
+    parameter: &Parameter,
+    seed: u64,
+    mut set: impl FnMut(usize, &[f32]) -> Result<(), TrainError>,
+) -> Result<(), TrainError> {
+    let elements = parameter.elements();
+    let mut values = vec![0.0; elements.min(PIECE)];
+    for first in (0..elements).step_by(PIECE) {
+        let values = &mut values[..(elements - first).min(PIECE)];
+        fill_initial(parameter, seed, first, values);
+        set(first, values)?;
+    }
+    Ok(())
 }
 
 impl From<DeviceError> for TrainError {

@@ -23,7 +23,7 @@ use crate::progress::{Progress, human_bytes, human_count, human_time};
 use crate::rates::{Known, Store};
 use crate::run::corpus::{self, Data};
 use crate::run::evaluate::{self, Evaluation};
-use crate::run::figures::resident_peak;
+use crate::run::figures::{resident, resident_peak};
 use crate::run::origin::{Open, Origin, Start};
 use crate::run::source::{self, RUN_SETTINGS, Source};
 use crate::run::state::{self, Saved};
@@ -90,6 +90,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));
     let plan = plan_json(&settings, &planned, &device.name())?;
     let mut profiling = Profiling::asked(args, &planned, &known.rates, &mut *device)?;
+    let resident_start = resident();
     let origin = Origin::new(&settings, start, &data, open);
     let copies = can_be_lost(&*device);
     let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
@@ -180,6 +181,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "predicted_peak_bytes": predicted,
             "measured_peak_bytes": run.allocated_bytes(),
             "outside_bytes": outside,
+            "resident_start_bytes": resident_start,
             "resident_peak_bytes": resident_peak(),
             "parameters": model.parameters(),
             "trained_parameters": trained(&config),

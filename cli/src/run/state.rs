@@ -109,8 +109,14 @@ fn tensors<'a>(trainer: &'a RefCell<&mut Trainer>, saved: Vec<SavedTensor>) -> V
     let tensor = |saved: SavedTensor| {
         let (name, ty) = (saved.name.clone(), saved.ty.clone());
         Tensor::streamed(name, ty, move |out: &mut dyn Write| {
-            let values = block_on(trainer.borrow_mut().saved_values(&saved));
-            write_values(out, saved.ty.dtype, &values.map_err(io::Error::other)?)
+            let mut written = 0;
+            while written < saved.ty.elements() {
+                let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
+                let values = values.map_err(io::Error::other)?;
+                write_values(out, saved.ty.dtype, &values)?;
+                written += values.len();
+            }
+            Ok(())
         })
     };
     saved.into_iter().map(tensor).collect()
