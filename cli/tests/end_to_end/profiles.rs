@@ -41,3 +41,27 @@ fn a_profiled_run_is_shown_beside_its_plan() {
     let object = json(&ok(dir, &format!("train --data text.txt {TINY} --out b --profile --json")));
     assert_eq!(object["profile"], "b/profile.json");
 }
+
+/// Largest difference between what a process takes at most and what it held before its arena, with the plan's peak.
+#[cfg(target_os = "linux")]
+const RESIDENT_LIMIT: i64 = 64 << 20;
+
+/// The embedding alone is larger than the limit: a copy of it with the host, at the start or for the checkpoint, shows.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_takes_its_plan_and_what_it_held_at_its_start() {
+    let dir = folder();
+    let sizes = "--layers 1 --channels 512 --heads 2 --context 16 --vocab 40000 --batch 4";
+    for precision in ["f32", "bf16"] {
+        let words = format!(
+            "train --data text.txt {sizes} --steps 2 --threads 2 --device cpu --precision {precision} \
+             --out {precision} --json"
+        );
+        let object = json(&ok(dir.path(), &words));
+        let bytes = |key: &str| object[key].as_i64().unwrap();
+        let rest = bytes("resident_peak_bytes")
+            - bytes("resident_start_bytes")
+            - bytes("predicted_peak_bytes");
+        assert!(rest.abs() <= RESIDENT_LIMIT, "{precision}: {rest} bytes besides");
+    }
+}
