@@ -52,11 +52,15 @@ def main():
                 )
             )
             print(name, f"{rows[-1]['rest_bytes'] / runs.MIB:.1f} MiB over", flush=True)
+    report(rows)
+    return all(abs(row["rest_bytes"]) <= LIMIT for row in rows)
+
+
+def report(rows):
     heads = ["case", "predicted MiB", "process MiB", "at start MiB", "rest MiB"]
     keys = ["predicted_bytes", "resident_peak_bytes", "start_bytes", "rest_bytes"]
-    runs.table(heads, [[row["case"], *[row[key] / runs.MIB for key in keys]] for row in rows])
-    runs.write("resident", steps=STEPS, limit_bytes=LIMIT, rows=rows)
-    return all(abs(row["rest_bytes"]) <= LIMIT for row in rows)
+    shown = runs.table(heads, [[row["case"], *[row[key] / runs.MIB for key in keys]] for row in rows])
+    runs.write("resident", shown, steps=STEPS, limit_bytes=LIMIT, rows=rows)
 
 
 if __name__ == "__main__":

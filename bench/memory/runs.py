@@ -93,17 +93,20 @@ def machine():
 
 
 def table(heads, rows):
-    """Prints rows under heads, columns as wide as needed."""
+    """Rows under heads as text, columns as wide as needed."""
     cells = [heads, *[[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    for row in cells:
-        print("  ".join(cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths))))
+    line = lambda row: "  ".join(cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths)))
+    return "".join(line(row).rstrip() + "\n" for row in cells)
 
 
-def write(name, **result):
-    """Writes bench/results/memory-NAME-DATE.json."""
+def write(name, shown, **result):
+    """Writes bench/results/memory-NAME-DATE.json, and the table that is `shown` beside it."""
     date = datetime.date.today().isoformat()
-    command = " ".join(["python3", os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])
-    path = RESULTS / f"memory-{name}-{date}.json"
-    path.write_text(json.dumps(dict(command=command, date=date, **machine(), **result), indent=1) + "\n")
-    print(f"written to {os.path.relpath(path, ROOT)}")
+    command = " ".join(["python3", os.path.relpath(sys.argv[0], ROOT), *map(os.path.basename, sys.argv[1:])])
+    made = dict(command=command, date=date, **machine())
+    path = RESULTS / f"memory-{name}-{date}"
+    path.with_suffix(".json").write_text(json.dumps({**made, **result}, indent=1) + "\n")
+    said = ", ".join(f"{key} {value}" for key, value in made.items())
+    path.with_suffix(".txt").write_text(f"{said}\n\n{shown}")
+    print(f"{shown}written to {os.path.relpath(path, ROOT)}.json and .txt")
