@@ -3,10 +3,12 @@
 //! | module | does |
 //! |---|---|
 //! | [`source`] | launches as CUDA C++ |
-//! | `recording` | a plan as launches with their arguments |
+//! | `recording` | a plan as tasks: launches with their arguments, and products |
+//! | [`products`] | products by NVIDIA's library where they're faster |
 //! | [`driver`] | what a device does for a plan, and the devices |
 
 pub mod driver;
+pub mod products;
 mod recording;
 pub mod source;
 
@@ -19,6 +21,7 @@ use tightrope_core::plan::Target;
 use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Type};
 
 use driver::{Driver, Staging};
+use products::{Makers, Products};
 use recording::Recording;
 
 /// What launches are made for. Threads and shared memory are those of every GPU (CUDA C++ Programming Guide, compute
@@ -36,6 +39,7 @@ pub fn limits() -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        tf32: false,
     }
 }
 
@@ -44,6 +48,7 @@ pub struct Cuda {
     driver: Box<dyn Driver>,
     limits: Limits,
     staging: Staging,
+    products: Option<Products>,
     loaded: Option<Prepared>,
 }
 
@@ -56,7 +61,20 @@ struct Prepared {
 impl Cuda {
     /// A backend on this device.
     pub fn new(driver: Box<dyn Driver>) -> Self {
-        Self { driver, limits: limits(), staging: Staging::default(), loaded: None }
+        let staging = Staging::default();
+        Self { driver, limits: limits(), staging, products: None, loaded: None }
+    }
+
+    /// Says who makes matrix products: from the beginning, the kernels.
+    ///
+    /// # Errors
+    /// In words, what is missing and what to install. The kernels go on.
+    pub fn products_by(&mut self, makers: Makers) -> Result<(), String> {
+        self.products = None;
+        if makers != Makers::Kernels {
+            self.products = Some(Products::new(self.driver.library()?, makers));
+        }
+        Ok(())
     }
 
     /// Compiles the kernels of launches that plans will have, all at once.
@@ -86,7 +104,10 @@ impl Target for Cuda {
 
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         // What has no kernel is refused when the plan is prepared.
-        op.launch(&self.limits, inputs, outputs).map_or(0, |launches| launches.scratch_bytes)
+        op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
+            let products = self.products.as_ref();
+            products.map_or(launches.scratch_bytes, |products| products.scratch(&launches).0)
+        })
     }
 
     fn in_place(&self, op: &Op) -> bool {
@@ -108,14 +129,17 @@ impl Target for Cuda {
 
 impl Backend for Cuda {
     fn name(&self) -> String {
-        format!("cuda ({})", self.driver.name())
+        // What is measured of a device that multiplies in TF32 is kept apart.
+        let tf32 = if self.limits.tf32 { " in TF32" } else { "" };
+        format!("cuda ({}{tf32})", self.driver.name())
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
         let arena_bytes = plan.arena_bytes;
         let arena = self.driver.allocate(arena_bytes)?;
-        let recording = Recording::new(&mut *self.driver, &self.limits, &plan, arena)?;
+        let products = self.products.as_mut();
+        let recording = Recording::new(&mut *self.driver, &self.limits, products, &plan, arena)?;
         self.loaded = Some(Prepared { arena_bytes, recording });
         Ok(())
     }
@@ -142,7 +166,7 @@ impl Backend for Cuda {
         if steps == (0..all.len()) {
             return self.driver.replay(loaded.recording.programs[program]);
         }
-        all[steps].iter().flatten().try_for_each(|dispatch| self.driver.launch(dispatch))
+        all[steps].iter().flatten().try_for_each(|task| self.driver.launch(task))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

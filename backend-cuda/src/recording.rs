@@ -1,59 +1,96 @@
-//! A plan as launches with their arguments.
+//! A plan as tasks of a device.
+
+use std::sync::Arc;
 
 use tightrope_core::launch::{Launch, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Plan, Rule};
 
-use crate::driver::{Dispatch, Driver, Loaded, Recorded};
+use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
+use crate::products::{Contest, Problem, Products};
 use crate::source::{self, Kernel};
 
 /// Most blocks of a launch along the first axis of its grid (CUDA C++ Programming Guide, compute capabilities).
 const MOST_BLOCKS: u64 = (1 << 31) - 1;
 
-/// All launches of a plan.
+/// All tasks of a plan.
 #[derive(Default)]
 pub struct Recording {
     /// By program and step.
-    pub steps: Vec<Vec<Vec<Dispatch>>>,
+    pub steps: Vec<Vec<Vec<Task>>>,
     /// All steps of each program, to be replayed as one.
     pub programs: Vec<Recorded>,
 }
 
+/// A launch, or the launches of a product together.
+struct Unit<'a> {
+    bound: Bound<'a>,
+    launches: Vec<Launch>,
+    kernels: Vec<Kernel>,
+    /// Where the library may make the product instead.
+    contest: Option<Contest>,
+}
+
 impl Recording {
-    /// Compiles every launch of `plan`, whose arena begins at address `arena`, and records its programs.
+    /// Compiles every launch of `plan`, whose arena begins at address `arena`, and records its programs. Where there's a
+    /// library, its products take the place of launches.
     ///
     /// # Errors
     /// [`DeviceError::Compile`] where an op has no kernel, and those of the driver.
     pub fn new(
         driver: &mut dyn Driver,
         limits: &Limits,
+        mut products: Option<&mut Products>,
         plan: &Plan,
         arena: u64,
     ) -> Result<Self, DeviceError> {
-        let mut launches = vec![];
+        let mut units = vec![];
         for (index, program) in plan.graph.programs.iter().enumerate() {
             for (step, node) in program.nodes.iter().enumerate() {
-                let made = launches_of(plan, node, limits)?;
-                launches.extend(made.into_iter().map(|launch| (index, step, launch)));
+                let scratch = plan.programs[index].steps[step].workspace.map_or(0, |(at, _)| at);
+                let bound = Bound { plan, program: index, step, node, scratch, arena };
+                units.extend(bound.units(limits, products.as_deref())?);
             }
         }
-        let kernels: Vec<Kernel> =
-            launches.iter().map(|(.., launch)| kernel(launch)).collect::<Result<_, _>>()?;
-        let loaded = driver.load(&kernels)?;
-        let mut steps: Vec<Vec<Vec<Dispatch>>> = plan
-            .graph
-            .programs
+        let needs_kernels = |unit: &&Unit<'_>| {
+            let known = products.as_deref().zip(unit.contest.as_ref());
+            known
+                .is_none_or(|(products, contest)| !matches!(products.known(contest), Some(Some(_))))
+        };
+        let own: Vec<&Unit<'_>> = units.iter().filter(needs_kernels).collect();
+        let kernels: Vec<Kernel> = own.iter().flat_map(|unit| unit.kernels.clone()).collect();
+        let mut loaded = driver.load(&kernels)?.into_iter();
+        let mut tasks: Vec<(&Unit<'_>, Vec<Task>)> = units
             .iter()
-            .map(|program| program.nodes.iter().map(|_| vec![]).collect())
+            .map(|unit| {
+                let launches = unit.launches.iter().filter(|_| needs_kernels(&unit));
+                let of = |launch: &Launch| {
+                    unit.bound.dispatches(launch, loaded.next().expect("a kernel for each launch"))
+                };
+                (unit, launches.flat_map(of).map(Task::Kernel).collect())
+            })
             .collect();
-        for ((program, step, launch), kernel) in launches.into_iter().zip(loaded) {
-            let node = &plan.graph.programs[program].nodes[step];
-            let scratch = plan.programs[program].steps[step].workspace;
-            let bound = Bound { plan, node, scratch: scratch.map_or(0, |(at, _)| at), arena };
-            steps[program][step].extend(bound.dispatches(launch, kernel));
+        if let Some(products) = products.as_deref_mut() {
+            let contests: Vec<(&Contest, &[Task])> = tasks
+                .iter()
+                .filter_map(|(unit, own)| Some((unit.contest.as_ref()?, own.as_slice())))
+                .collect();
+            products.time(driver, &contests)?;
+            for (unit, tasks) in &mut tasks {
+                let known = unit.contest.as_ref().and_then(|contest| products.known(contest));
+                if let Some(task) = known.flatten() {
+                    *tasks = vec![task];
+                }
+            }
         }
-        let recorded = steps.iter().map(|program: &Vec<Vec<Dispatch>>| {
-            let dispatches: Vec<&Dispatch> = program.iter().flatten().collect();
-            driver.record(&dispatches)
+        let programs = plan.graph.programs.iter();
+        let mut steps: Vec<Vec<Vec<Task>>> =
+            programs.map(|program| program.nodes.iter().map(|_| vec![]).collect()).collect();
+        for (unit, tasks) in tasks {
+            steps[unit.bound.program][unit.bound.step].extend(tasks);
+        }
+        let recorded = steps.iter().map(|program: &Vec<Vec<Task>>| {
+            let tasks: Vec<&Task> = program.iter().flatten().collect();
+            driver.record(&tasks)
         });
         let programs = recorded.collect::<Result<_, _>>()?;
         Ok(Self { steps, programs })
@@ -66,23 +103,47 @@ pub fn kernel(launch: &Launch) -> Result<Kernel, DeviceError> {
     Kernel::of(launch).map_err(|log| DeviceError::Compile { kernel: label, log })
 }
 
-fn launches_of(plan: &Plan, node: &Node, limits: &Limits) -> Result<Vec<Launch>, DeviceError> {
-    let (inputs, outputs) = plan.graph.types(node);
-    let launched = node.op.launch(limits, &inputs, &outputs);
-    let launches =
-        launched.map_err(|log| DeviceError::Compile { kernel: node.op.name().into(), log })?;
-    Ok(launches.list)
-}
-
 /// A node with everything its launches are bound to.
+#[derive(Clone, Copy)]
 struct Bound<'a> {
     plan: &'a Plan,
+    program: usize,
+    step: usize,
     node: &'a Node,
     scratch: u64,
     arena: u64,
 }
 
-impl Bound<'_> {
+impl<'a> Bound<'a> {
+    /// The node's launches, those of a product together.
+    fn units(
+        self,
+        limits: &Limits,
+        products: Option<&Products>,
+    ) -> Result<Vec<Unit<'a>>, DeviceError> {
+        let Self { plan, node, .. } = self;
+        let (inputs, outputs) = plan.graph.types(node);
+        let refused = |log| DeviceError::Compile { kernel: node.op.name().into(), log };
+        let launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
+        let workspace = products.map(|products| products.scratch(&launches).1);
+        let together = |a: &Launch, b: &Launch| match (&a.product, &b.product) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        let unit = |launches: &[Launch]| {
+            let kernels: Vec<Kernel> = launches.iter().map(kernel).collect::<Result<_, _>>()?;
+            let product = launches[0].product.as_ref().zip(workspace);
+            let contest = product.and_then(|(product, workspace)| {
+                let address = |place: &Place| self.address(place);
+                let (problem, at) = Problem::of(product, limits.tf32, address)?;
+                let workspace = self.arena + self.scratch + workspace;
+                Some(Contest::new(problem, at, workspace, &kernels))
+            });
+            Ok(Unit { bound: self, launches: launches.to_vec(), kernels, contest })
+        };
+        launches.list.chunk_by(together).map(unit).collect()
+    }
+
     fn address(&self, place: &Place) -> u64 {
         let offset = |tensor| self.plan.range(tensor).map_or(0, |(offset, _)| offset);
         let base = match place.source {
@@ -94,7 +155,7 @@ impl Bound<'_> {
     }
 
     /// A launch, in several where it has more blocks than one can.
-    fn dispatches(&self, launch: Launch, kernel: Loaded) -> Vec<Dispatch> {
+    fn dispatches(&self, launch: &Launch, kernel: Loaded) -> Vec<Dispatch> {
         let tensors: Vec<u8> = launch
             .operands
             .iter()

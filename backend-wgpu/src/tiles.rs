@@ -52,5 +52,6 @@ pub fn smallest_limits(dialect: Dialect) -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        tf32: false,
     }
 }

@@ -7,9 +7,10 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::dialect::Dialect;
-use crate::ops::Cost;
+use crate::ops::{Cost, Product};
 use crate::types::{DType, Type};
 
 /// What a device can do: launches are made for it.
@@ -36,6 +37,8 @@ pub struct Limits {
     pub subgroup: Option<u32>,
     /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
     pub native_f16: bool,
+    /// Whether products of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
+    pub tf32: bool,
 }
 
 impl Limits {
@@ -175,6 +178,9 @@ pub struct Launch {
     pub groups: Range<u64>,
     /// Arithmetic and traffic of all workgroups together.
     pub cost: Cost,
+    /// The matrix product that it makes, alone or with its neighbours that share this: a device with another way to
+    /// make it leaves them all out.
+    pub product: Option<Arc<Product>>,
 }
 
 impl Launch {
@@ -190,6 +196,7 @@ impl Launch {
             params: vec![],
             groups: 0..groups,
             cost: Cost::default(),
+            product: None,
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use conformance::cases;
 use conformance::conformance::{Mode, block_on, run, unsupported};
-use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu};
+use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
+use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
@@ -130,6 +131,18 @@ fn tensor_cores_match_the_references_emulated() {
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
+/// Every case that has a product in it, made by what stands for NVIDIA's library.
+#[test]
+fn products_by_the_library_match_the_references_emulated() {
+    let with_product =
+        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.product.is_some());
+    let mut cases = [cases::all(), product_cases(), loss_cases()].concat();
+    cases.retain(with_product);
+    let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 5)));
+    backend.products_by(Makers::Library).expect("what stands for the library");
+    check(backend, &cases);
+}
+
 /// Names the GPU that has to be there, by its number.
 const GPU: &str = "TIGHTROPE_CUDA";
 
@@ -204,7 +217,8 @@ fn verdict(text: &str, elements: u64) -> Result<(), String> {
     let tensors = [address, elements, address + 4 * elements, elements];
     let mut arguments = source::parameters(&launch);
     arguments.extend(tensors.iter().flat_map(|word| word.to_le_bytes()));
-    let launched = driver.launch(&Dispatch { kernel: loaded[0], arguments, blocks: 1 });
+    let launched =
+        driver.launch(&Task::Kernel(Dispatch { kernel: loaded[0], arguments, blocks: 1 }));
     launched.and_then(|()| driver.read(&[])).map(|_| ()).map_err(|error| error.to_string())
 }
 

@@ -3,14 +3,15 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use conformance::conformance::block_on;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::{
-    Dispatch, Driver, Emulated, HALF_BYTES, HALVES, Loaded, Recorded, Staging,
+    Driver, Emulated, HALF_BYTES, HALVES, Loaded, Recorded, Staging, Task,
 };
+use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::Kernel;
 use tightrope_core::launch::Launch;
 use tightrope_core::{DeviceError, Rule};
@@ -22,7 +23,11 @@ enum Asked {
     Copy,
     Mark(usize),
     Wait(usize),
+    Time,
+    Fill,
     Launch,
+    /// Of a product of the library.
+    Multiply,
     Record,
     Replay(Recorded),
     Read,
@@ -32,12 +37,18 @@ enum Asked {
 struct Watched {
     device: Emulated,
     asked: Rc<RefCell<Vec<Asked>>>,
+    /// Where what was timed is kept.
+    choices: PathBuf,
 }
 
 impl Watched {
     fn new() -> Self {
+        Self::keeping(PathBuf::new())
+    }
+
+    fn keeping(choices: PathBuf) -> Self {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
-        Self { device: Emulated::new(cache, 11), asked: Rc::default() }
+        Self { device: Emulated::new(cache, 11), asked: Rc::default(), choices }
     }
 
     fn ask(&self, asked: Asked) {
@@ -76,13 +87,35 @@ impl Driver for Watched {
         self.ask(Asked::Wait(half));
         self.device.wait(half)
     }
-    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
-        self.ask(Asked::Launch);
-        self.device.launch(dispatch)
+    fn library(&mut self) -> Result<Library, String> {
+        let library = self.device.library()?;
+        Ok(Library { choices: self.choices.clone(), ..library })
     }
-    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
+    fn algorithms(
+        &mut self,
+        problem: &Problem,
+        workspace: u64,
+    ) -> Result<Vec<Algorithm>, DeviceError> {
+        self.device.algorithms(problem, workspace)
+    }
+    fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
+        self.ask(match task {
+            Task::Kernel(_) => Asked::Launch,
+            Task::Product(_) => Asked::Multiply,
+        });
+        self.device.launch(task)
+    }
+    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
+        self.ask(Asked::Time);
+        self.device.seconds(tasks)
+    }
+    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
+        self.ask(Asked::Fill);
+        self.device.fill(block)
+    }
+    fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.ask(Asked::Record);
-        self.device.record(dispatches)
+        self.device.record(tasks)
     }
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
         self.ask(Asked::Replay(recorded));
@@ -124,12 +157,16 @@ fn writes_take_turns_between_two_halves_and_arrive_as_they_were() {
 }
 
 fn trainer(device: Watched, micro_batch: usize) -> Trainer {
+    trainer_with(Cuda::new(Box::new(device)), micro_batch)
+}
+
+fn trainer_with(backend: Cuda, micro_batch: usize) -> Trainer {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     (model.layers, model.channels, model.heads, model.kv_heads) = (1, 16, 1, 1);
     (model.hidden, model.context, model.vocab) = (64, 12, 20);
     let config =
         TrainerConfig { batch: 2, micro_batch, time: 12, seed: 4, ..TrainerConfig::new(model) };
-    let backend = Box::new(Cuda::new(Box::new(device)));
+    let backend = Box::new(backend);
     let planned = Planned::new(&config, &*backend).expect("a plan");
     let mut trainer = Trainer::new(planned, backend).expect("memory");
     trainer.initialise().expect("weights");
@@ -187,6 +224,51 @@ fn a_replay_gives_the_bits_of_its_launches_one_by_one() {
     assert!(!asked.borrow().iter().any(|asked| matches!(asked, Asked::Replay(_))));
     let outcome = |trainer: &mut Trainer| -> Outcome { block_on(trainer.outcome()).expect("one") };
     assert_eq!(outcome(&mut replayed), outcome(&mut launched));
+}
+
+/// What a device was asked for while it readied a plan and made a step op by op; the step's outcome; and the bytes that
+/// were allocated.
+fn made_by(makers: Makers, choices: &Path) -> (Vec<Asked>, Vec<Asked>, Outcome, u64) {
+    let (tokens, targets) = ids();
+    let device = Watched::keeping(choices.to_owned());
+    let asked = device.asked.clone();
+    let mut backend = Cuda::new(Box::new(device));
+    backend.products_by(makers).expect("what stands for the library");
+    let mut trainer = trainer_with(backend, 2);
+    let before = asked.take();
+    let batches: [(&[i32], &[i32]); 1] = [(&tokens, &targets)];
+    assert_eq!(block_on(trainer.explain(0, &batches)).expect("a step"), None);
+    let outcome = block_on(trainer.outcome()).expect("an outcome");
+    (before, asked.take(), outcome, trainer.allocated_bytes())
+}
+
+fn count(asked: &[Asked], of: Asked) -> usize {
+    asked.iter().filter(|&&asked| asked == of).count()
+}
+
+#[test]
+fn products_go_to_whoever_is_faster_and_are_timed_once() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let choices = folder.join(format!("products-{}.tsv", std::process::id()));
+    let (_, own, by_kernels, bytes) = made_by(Makers::Kernels, &choices);
+    assert_eq!(count(&own, Asked::Multiply), 0);
+    let (readied, all, by_library, _) = made_by(Makers::Library, &choices);
+    assert!(count(&readied, Asked::Time) > 0);
+    // Random numbers before it's timed, and zeros after.
+    assert_eq!(count(&readied, Asked::Fill), 2);
+    let products = count(&all, Asked::Multiply);
+    assert!(products >= 15, "only {products} of the library");
+    // What the first one timed is known to all that come after.
+    let (readied, fastest, by_both, with_workspace) = made_by(Makers::Fastest, &choices);
+    assert_eq!(count(&readied, Asked::Time) + count(&readied, Asked::Fill), 0);
+    let of_library = count(&fastest, Asked::Multiply);
+    assert!(of_library > 0 && of_library < products, "{of_library} of {products}");
+    assert!(with_workspace > bytes, "the workspace is counted");
+    std::fs::remove_file(&choices).expect("a file of what was timed");
+    for outcome in [by_library, by_both] {
+        assert!((outcome.loss - by_kernels.loss).abs() < 1e-5, "{outcome:?}");
+        assert!((outcome.grad_norm / by_kernels.grad_norm - 1.0).abs() < 1e-4, "{outcome:?}");
+    }
 }
 
 /// Products of 16-bit operands with f32 ones, or of rows that don't come in eights, would run without tensor cores.

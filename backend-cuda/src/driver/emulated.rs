@@ -11,7 +11,9 @@ use std::sync::Mutex;
 use libloading::Library;
 use tightrope_core::DeviceError;
 
-use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, cache_key};
+use super::cublaslt::CublasLt;
+use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
+use crate::products::{self, Algorithm, Layout, Multiply, Problem};
 use crate::source::{self, Kernel};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -24,8 +26,7 @@ pub struct Emulated {
     /// Where compiled kernels are kept.
     cache: PathBuf,
     seed: u32,
-    /// Words, so that vectors are aligned; twice as many as a pointer's.
-    arena: Vec<u128>,
+    arena: Vec<Line>,
     bytes: usize,
     loaded: HashMap<Kernel, Loaded>,
     entries: Vec<(Entry, String)>,
@@ -37,14 +38,22 @@ pub struct Emulated {
     done: usize,
     /// Work before the last mark of each half of the staging memory.
     marks: [usize; HALVES],
-    recorded: Vec<Vec<Dispatch>>,
+    recorded: Vec<Vec<Task>>,
+    /// What stands for cuBLASLt, where it's asked for.
+    products: Option<CublasLt>,
 }
+
+/// Bytes of the arena, aligned as a GPU aligns what it allocates.
+#[derive(Clone)]
+#[repr(align(256))]
+struct Line(#[expect(dead_code, reason = "read and written through pointers")] [u8; 256]);
 
 /// Work of a device.
 enum Work {
     /// Of bytes of the staging memory, to an offset.
     Copy(Range<usize>, u64),
-    Launch(Dispatch),
+    Launch(Task),
+    Fill(Vec<u8>),
     Replay(Recorded),
 }
 
@@ -52,6 +61,14 @@ enum Work {
 const TOGETHER: usize = 16;
 
 const WITHIN: &str = "a plan's tensors lie within its arena";
+
+/// Bytes of workspace that products may use: room for those algorithms that take any, and no more.
+const WORKSPACE_BYTES: u64 = 1 << 20;
+
+/// What tasks are said to take: a block so long, whatever it does, and a library so long for what it multiplies. Products
+/// of few tiles and long sums are then the kernels'.
+const BLOCK_SECONDS: f64 = 1e-6;
+const PRODUCTS_PER_SECOND: f64 = 2e10;
 
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
@@ -75,6 +92,7 @@ impl Emulated {
             done: 0,
             marks: [0; HALVES],
             recorded: vec![],
+            products: None,
         }
     }
 
@@ -108,14 +126,53 @@ impl Emulated {
                 }
                 Ok(())
             }
-            Work::Launch(dispatch) => self.run(&dispatch),
+            Work::Launch(task) => self.run_task(&task),
+            Work::Fill(block) => {
+                for at in (0..self.bytes).step_by(block.len()) {
+                    let part = &block[..block.len().min(self.bytes - at)];
+                    // SAFETY: the arena has as many bytes.
+                    unsafe {
+                        let start = self.arena.as_mut_ptr().cast::<u8>().add(at);
+                        std::ptr::copy_nonoverlapping(part.as_ptr(), start, part.len());
+                    }
+                }
+                Ok(())
+            }
             Work::Replay(Recorded(index)) => {
-                let dispatches = std::mem::take(&mut self.recorded[index]);
-                let outcome = dispatches.iter().try_for_each(|dispatch| self.run(dispatch));
-                self.recorded[index] = dispatches;
+                let tasks = std::mem::take(&mut self.recorded[index]);
+                let outcome = tasks.iter().try_for_each(|task| self.run_task(task));
+                self.recorded[index] = tasks;
                 outcome
             }
         }
+    }
+
+    fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
+        match task {
+            Task::Kernel(dispatch) => self.run(dispatch),
+            Task::Product(product) => self.multiply(product),
+        }
+    }
+
+    fn multiply(&self, product: &Multiply) -> Result<(), DeviceError> {
+        let Multiply { problem, algorithm, at, workspace } = product;
+        let bytes = |layout: &Layout| layout.elements(problem.batch) * layout.dtype.size() as u64;
+        let of_bias = problem.bias.map_or(0, |_| problem.d.rows * problem.d.dtype.size() as u64);
+        let bias = if problem.bias.is_some() { at.bias } else { at.d };
+        for (start, bytes) in [
+            (at.a, bytes(&problem.a)),
+            (at.b, bytes(&problem.b)),
+            (at.d, bytes(&problem.d)),
+            (bias, of_bias),
+            (*workspace, algorithm.workspace),
+        ] {
+            let first = self.arena.as_ptr() as u64;
+            assert!(first <= start && start + bytes <= first + self.bytes as u64, "{WITHIN}");
+        }
+        let products = self.products.as_ref().expect("a library made the task");
+        // SAFETY: all matrices lie in the arena, as was seen above.
+        unsafe { products.multiply(product, std::ptr::null_mut()) }
+            .map_err(|words| self.lost(words))
     }
 
     fn run(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
@@ -233,15 +290,15 @@ impl Driver for Emulated {
         self.finish()?;
         self.recorded.clear();
         self.arena = vec![];
-        let words = (bytes as usize).div_ceil(size_of::<u128>());
+        let lines = (bytes as usize).div_ceil(size_of::<Line>());
         let mut arena = vec![];
-        arena.try_reserve_exact(words).map_err(|_| DeviceError::OutOfMemory {
+        arena.try_reserve_exact(lines).map_err(|_| DeviceError::OutOfMemory {
             need: bytes,
             have: None,
             tensor: None,
             device: self.name(),
         })?;
-        arena.resize(words, 0);
+        arena.resize(lines, Line([0; 256]));
         (self.arena, self.bytes) = (arena, bytes as usize);
         Ok(self.arena.as_mut_ptr() as u64)
     }
@@ -299,13 +356,45 @@ impl Driver for Emulated {
         self.advance(self.marks[half])
     }
 
-    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
-        self.queue.push_back(Work::Launch(dispatch.clone()));
+    fn library(&mut self) -> Result<products::Library, String> {
+        let library = self.products.get_or_insert_with(CublasLt::emulated);
+        let choices = self.cache.join("products.tsv");
+        Ok(products::Library { version: library.version(), workspace: WORKSPACE_BYTES, choices })
+    }
+
+    fn algorithms(
+        &mut self,
+        problem: &Problem,
+        workspace: u64,
+    ) -> Result<Vec<Algorithm>, DeviceError> {
+        let library = self.products.as_ref().map(|library| library.algorithms(problem, workspace));
+        library.unwrap_or_else(|| Ok(vec![])).map_err(|words| self.lost(words))
+    }
+
+    fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
+        self.queue.push_back(Work::Launch(task.clone()));
         Ok(())
     }
 
-    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
-        self.recorded.push(dispatches.iter().map(|&dispatch| dispatch.clone()).collect());
+    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
+        // What they take on a processor says nothing of a GPU.
+        let seconds = |task: &Task| match task {
+            Task::Kernel(dispatch) => f64::from(dispatch.blocks) * BLOCK_SECONDS,
+            Task::Product(Multiply { problem, .. }) => {
+                let Problem { d, k, batch, .. } = problem;
+                (d.rows * d.columns * k * batch) as f64 / PRODUCTS_PER_SECOND
+            }
+        };
+        Ok(tasks.iter().map(seconds).sum())
+    }
+
+    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
+        self.queue.push_back(Work::Fill(block.to_vec()));
+        Ok(())
+    }
+
+    fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
+        self.recorded.push(tasks.iter().map(|&task| task.clone()).collect());
         Ok(Recorded(self.recorded.len() - 1))
     }
 

@@ -3,19 +3,20 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::thread;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use tightrope_core::DeviceError;
 
+use super::compiler::Compiler;
+use super::cublaslt::CublasLt;
 use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::requirements::{self, Version, cuda_version};
-use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, cache_key};
+use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
+use crate::products::{Algorithm, Library, Problem};
 use crate::source::{self, Kernel};
 
 /// A GPU.
@@ -31,6 +32,13 @@ pub struct Gpu {
     modules: Vec<sys::CUmodule>,
     graphs: Vec<sys::CUgraphExec>,
     staging: Staging,
+    /// Version of CUDA that the driver is for.
+    driver: Version,
+    capability: Version,
+    /// cuBLASLt, once it was asked for.
+    products: Option<CublasLt>,
+    /// Before and after what is timed.
+    clock: [sys::CUevent; 2],
     /// What all processes used of it before this one opened it.
     used_before: Option<(Nvml, u64)>,
 }
@@ -48,6 +56,20 @@ struct Staging {
     start: *mut u8,
     marks: [sys::CUevent; HALVES],
 }
+
+/// What a context has from its beginning.
+struct Begun {
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    staging: Staging,
+    clock: [sys::CUevent; 2],
+}
+
+/// Bytes of workspace for the library's products, as NVIDIA recommends for cuBLAS: with capability 9.0 and later, and before.
+const WORKSPACE_BYTES: [u64; 2] = [32 << 20, 4 << 20];
+
+/// First compute capability with the larger workspace.
+const LARGE_WORKSPACE: Version = (9, 0);
 
 /// Bytes that a plan leaves of what's free: for kernels' code, and graphs.
 const LEFT_FREE: u64 = 256 << 20;
@@ -127,7 +149,7 @@ impl Gpu {
             )),
             _ => failed(error),
         });
-        let (context, stream, staging) = opened?;
+        let Begun { context, stream, staging, clock } = opened?;
         let architecture = requirements::architecture(capability);
         Ok(Self {
             name,
@@ -141,14 +163,16 @@ impl Gpu {
             modules: vec![],
             graphs: vec![],
             staging,
+            driver,
+            capability,
+            products: None,
+            clock,
             used_before,
         })
     }
 
     /// A context of a device, made current, with a stream and staging memory.
-    fn with_context(
-        device: sys::CUdevice,
-    ) -> Result<(sys::CUcontext, sys::CUstream, Staging), DriverError> {
+    fn with_context(device: sys::CUdevice) -> Result<Begun, DriverError> {
         // SAFETY: the device was given by the driver.
         let context = unsafe { result::primary_ctx::retain(device) }?;
         // SAFETY: the context was retained above.
@@ -160,7 +184,9 @@ impl Gpu {
         let start = unsafe { result::malloc_host(HALVES * HALF_BYTES, 0) }?.cast::<u8>();
         // SAFETY: the allocation has this size.
         unsafe { start.write_bytes(0, HALVES * HALF_BYTES) };
-        Ok((context, stream, Staging { start, marks }))
+        let time = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let clock = [time()?, time()?];
+        Ok(Begun { context, stream, staging: Staging { start, marks }, clock })
     }
 
     fn failed(&self) -> impl Fn(DriverError) -> DeviceError + use<> {
@@ -208,8 +234,24 @@ impl Gpu {
         arena + at
     }
 
-    /// Gives a kernel to the stream, which runs or records it.
-    fn enqueue(&self, dispatch: &Dispatch) -> Result<(), DriverError> {
+    /// Gives a task to the stream, which runs or records it. `refused` says what a failure of the driver is.
+    fn enqueue(
+        &self,
+        task: &Task,
+        refused: &dyn Fn(DriverError) -> DeviceError,
+    ) -> Result<(), DeviceError> {
+        match task {
+            Task::Kernel(dispatch) => self.enqueue_kernel(dispatch).map_err(refused),
+            Task::Product(product) => {
+                let products = self.products.as_ref().expect("a library made the task");
+                // SAFETY: its matrices and workspace lie in the arena, which outlives everything on the stream.
+                unsafe { products.multiply(product, self.stream.cast()) }
+                    .map_err(|words| DeviceError::Lost { device: self.name.clone(), reason: words })
+            }
+        }
+    }
+
+    fn enqueue_kernel(&self, dispatch: &Dispatch) -> Result<(), DriverError> {
         let Function { handle, threads } = self.functions[dispatch.kernel.0];
         let mut arguments = [dispatch.arguments.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes one struct of the bytes that `arguments` holds, which the driver copies and doesn't
@@ -226,18 +268,26 @@ impl Gpu {
         }
     }
 
-    /// A graph of dispatches, ready to be launched.
-    fn graph(&self, dispatches: &[&Dispatch]) -> Result<sys::CUgraphExec, DriverError> {
+    /// A graph of tasks, ready to be launched. `refused` says what a failure of the driver is.
+    fn graph(
+        &self,
+        tasks: &[&Task],
+        refused: &dyn Fn(DriverError) -> DeviceError,
+    ) -> Result<sys::CUgraphExec, DeviceError> {
         // What other threads do, and what the driver does for itself, has nothing to do with what is recorded.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream lives as long as `self`, and is recorded by nobody else.
-        unsafe { result::stream::begin_capture(self.stream, mode) }?;
-        let enqueued = dispatches.iter().try_for_each(|dispatch| self.enqueue(dispatch));
+        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(refused)?;
+        let enqueued = tasks.iter().try_for_each(|task| self.enqueue(task, refused));
         // SAFETY: the recording was begun above; it ends whatever came of it, or the stream would do nothing any more.
         let graph = unsafe { result::stream::end_capture(self.stream) };
         enqueued?;
-        let graph = graph?;
-        // SAFETY: the graph was recorded above, and what is made of it doesn't need it.
+        self.ready(graph.map_err(refused)?).map_err(refused)
+    }
+
+    /// A recorded graph, ready to be launched.
+    fn ready(&self, graph: sys::CUgraph) -> Result<sys::CUgraphExec, DriverError> {
+        // SAFETY: the graph was recorded by the caller, and what is made of it doesn't need it.
         unsafe {
             let ready = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
             result::graph::destroy(graph)?;
@@ -248,54 +298,6 @@ impl Gpu {
             })?;
             Ok(ready)
         }
-    }
-}
-
-/// Compiles for one architecture.
-struct Compiler {
-    /// As NVRTC names it.
-    architecture: String,
-    nvrtc: Nvrtc,
-    /// Where compiled kernels are kept.
-    cache: PathBuf,
-}
-
-impl Compiler {
-    /// Code of a kernel, from the cache or the compiler.
-    fn cubin(&self, kernel: &Kernel) -> Result<Vec<u8>, String> {
-        let text = source::for_device(&[kernel]);
-        let key = cache_key((&text, &self.architecture, self.nvrtc.version()));
-        let path = self.cache.join(format!("{key}.cubin"));
-        if let Ok(cubin) = fs::read(&path) {
-            return Ok(cubin);
-        }
-        let cubin = self.nvrtc.compile(&text, &self.architecture)?.cubin;
-        // A cache that can't be written costs time and nothing else. Renamed, so that nobody reads half a file.
-        let own = path.with_extension(format!("{}", std::process::id()));
-        let kept = fs::create_dir_all(&self.cache).and_then(|()| fs::write(&own, &cubin));
-        if kept.and_then(|()| fs::rename(&own, &path)).is_err() {
-            let _ = fs::remove_file(&own);
-        }
-        Ok(cubin)
-    }
-
-    /// Code of kernels, compiled side by side.
-    fn cubins(&self, kernels: &[&Kernel]) -> Vec<Result<Vec<u8>, String>> {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let share = kernels.len().div_ceil(workers).max(1);
-        thread::scope(|scope| {
-            let shares: Vec<_> = kernels
-                .chunks(share)
-                .map(|part| {
-                    let compile = || part.iter().map(|kernel| self.cubin(kernel)).collect();
-                    scope.spawn::<_, Vec<_>>(compile)
-                })
-                .collect();
-            shares
-                .into_iter()
-                .flat_map(|share| share.join().expect("compiling doesn't panic"))
-                .collect()
-        })
     }
 }
 
@@ -384,15 +386,73 @@ impl Driver for Gpu {
         unsafe { result::event::synchronize(self.staging.marks[half]) }.map_err(self.failed())
     }
 
-    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
-        self.make_current()?;
-        self.enqueue(dispatch).map_err(self.failed())
+    fn library(&mut self) -> Result<Library, String> {
+        self.make_current().map_err(|error| error.to_string())?;
+        if self.products.is_none() {
+            self.products = Some(CublasLt::open(self.driver)?);
+        }
+        let version = self.products.as_ref().map_or(String::new(), CublasLt::version);
+        let [large, small] = WORKSPACE_BYTES;
+        let workspace = if self.capability >= LARGE_WORKSPACE { large } else { small };
+        let key = cache_key((&self.name, self.capability, &version));
+        let choices = self.compiler.cache.join(format!("products-{key}.tsv"));
+        Ok(Library { version, workspace, choices })
     }
 
-    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError> {
+    fn algorithms(
+        &mut self,
+        problem: &Problem,
+        workspace: u64,
+    ) -> Result<Vec<Algorithm>, DeviceError> {
+        self.make_current()?;
+        let Some(products) = &self.products else { return Ok(vec![]) };
+        // What the library refuses to think about, the kernels make.
+        Ok(products.algorithms(problem, workspace).unwrap_or_default())
+    }
+
+    fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
+        self.make_current()?;
+        self.enqueue(task, &self.failed())
+    }
+
+    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
+        self.make_current()?;
+        let [before, after] = self.clock;
+        // SAFETY: events and stream live as long as `self`.
+        unsafe { result::event::record(before, self.stream) }.map_err(self.failed())?;
+        tasks.iter().try_for_each(|task| self.enqueue(task, &self.failed()))?;
+        // SAFETY: as above; the time between the two is asked for once the stream has passed both.
+        let milliseconds = unsafe {
+            result::event::record(after, self.stream)
+                .and_then(|()| result::event::synchronize(after))
+                .and_then(|()| result::event::elapsed(before, after))
+        };
+        Ok(f64::from(milliseconds.map_err(self.failed())?) / 1e3)
+    }
+
+    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
+        self.make_current()?;
+        self.finish()?;
+        let Some((arena, bytes)) = self.arena else { return Ok(()) };
+        let first = &block[..block.len().min(bytes as usize)];
+        // SAFETY: the arena has as many bytes, and the copy is done when it returns.
+        unsafe { result::memcpy_htod_sync(arena, first) }.map_err(self.failed())?;
+        // What is filled is copied behind itself, twice as much each time.
+        let mut filled = first.len();
+        while filled > 0 && filled < bytes as usize {
+            let size = filled.min(bytes as usize - filled);
+            // SAFETY: both ranges lie in the arena and share no byte.
+            unsafe { result::memcpy_dtod_async(arena + filled as u64, arena, size, self.stream) }
+                .map_err(self.failed())?;
+            filled += size;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.make_current()?;
         let arena = self.arena.map_or(0, |(_, bytes)| bytes);
-        let graph = self.graph(dispatches).map_err(self.refused(arena))?;
+        let graph = self.graph(tasks, &self.refused(arena))?;
         self.graphs.push(graph);
         Ok(Recorded(self.graphs.len() - 1))
     }
@@ -429,6 +489,7 @@ impl Drop for Gpu {
         // Nothing can be done about a device that is gone.
         let _ = self.make_current();
         let _ = self.free();
+        self.products = None;
         for &module in &self.modules {
             // SAFETY: nothing runs any more.
             let _ = unsafe { result::module::unload(module) };
@@ -436,7 +497,7 @@ impl Drop for Gpu {
         // SAFETY: all of these were made by `open` and are used no more.
         unsafe {
             let _ = result::free_host(self.staging.start.cast());
-            for mark in self.staging.marks {
+            for mark in self.staging.marks.into_iter().chain(self.clock) {
                 let _ = result::event::destroy(mark);
             }
             let _ = result::stream::destroy(self.stream);

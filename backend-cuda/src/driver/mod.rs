@@ -1,5 +1,7 @@
 //! What a plan needs of a device: memory, kernels, and work in order.
 
+mod compiler;
+mod cublaslt;
 mod emulated;
 mod gpu;
 mod nvml;
@@ -15,6 +17,7 @@ pub use gpu::Gpu;
 pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::DeviceError;
 
+use crate::products::{Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
 
 /// A compiled kernel of a driver.
@@ -32,7 +35,16 @@ pub struct Dispatch {
     pub blocks: u32,
 }
 
-/// Dispatches that a driver recorded, to be replayed as one.
+/// A piece of a plan's work.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// A kernel of the engine.
+    Kernel(Dispatch),
+    /// A product of the device's library.
+    Product(Multiply),
+}
+
+/// Tasks that a driver recorded, to be replayed as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded(pub(crate) usize);
 
@@ -81,17 +93,46 @@ pub trait Driver {
     /// [`DeviceError::Lost`].
     fn wait(&mut self, half: usize) -> Result<(), DeviceError>;
 
-    /// Begins to run a kernel.
+    /// Finds what multiplies matrices besides kernels.
+    ///
+    /// # Errors
+    /// In words, what is missing and what to install.
+    fn library(&mut self) -> Result<Library, String>;
+
+    /// Ways of the library to solve a problem within so many bytes of workspace, those that it expects to be fastest
+    /// first; none where it has none.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn launch(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError>;
+    fn algorithms(
+        &mut self,
+        problem: &Problem,
+        workspace: u64,
+    ) -> Result<Vec<Algorithm>, DeviceError>;
 
-    /// Records dispatches, of which none runs.
+    /// Begins to run a task.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn launch(&mut self, task: &Task) -> Result<(), DeviceError>;
+
+    /// Runs tasks and waits for them; the seconds that they took on the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError>;
+
+    /// Begins to fill the allocation with a block of bytes, again and again.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError>;
+
+    /// Records tasks, of which none runs.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] and [`DeviceError::Lost`].
-    fn record(&mut self, dispatches: &[&Dispatch]) -> Result<Recorded, DeviceError>;
+    fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError>;
 
     /// Begins to run what was recorded.
     ///

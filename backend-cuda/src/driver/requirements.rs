@@ -54,6 +54,18 @@ pub fn of_compiler((major, minor): Version, driver: Version) -> Result<(), Strin
     ))
 }
 
+/// What is wrong with a cuBLASLt for this version of CUDA beside a driver.
+pub fn of_library((major, _): Version, driver: Version) -> Result<(), String> {
+    let (of_driver, _) = driver;
+    if major <= of_driver {
+        return Ok(());
+    }
+    Err(format!(
+        "cuBLASLt is one for CUDA {major}, and the driver is one for CUDA {of_driver}: \
+         `pip install nvidia-cublas-cu{of_driver}`, and name its folder in LD_LIBRARY_PATH"
+    ))
+}
+
 /// The architecture of a GPU, as compilers name it.
 pub fn architecture((major, minor): Version) -> String {
     let alone = if major >= OLDEST_ALONE { "a" } else { "" };
@@ -78,6 +90,9 @@ mod tests {
         assert_eq!(of_compiler((12, 9), (13, 0)), Ok(()));
         let said = of_compiler((13, 0), (12, 4)).unwrap_err();
         assert!(said.contains("pip install nvidia-cuda-nvrtc-cu12"), "{said}");
+        assert_eq!(of_library((12, 9), (13, 0)), Ok(()));
+        let said = of_library((13, 0), (12, 4)).unwrap_err();
+        assert!(said.contains("pip install nvidia-cublas-cu12"), "{said}");
     }
 
     #[test]

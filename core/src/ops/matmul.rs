@@ -14,7 +14,7 @@ use crate::types::{DType, Type};
 
 mod product;
 
-pub(crate) use product::{Product, Stored};
+pub use product::{Product, Stored};
 
 /// Product of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
 /// add to where `accumulate`.

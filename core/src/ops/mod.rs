@@ -25,7 +25,7 @@ pub use layout::{Concat, Permute, Slice, SliceGrad};
 pub use loss::{LinearCrossEntropy, LinearCrossEntropyGrad};
 pub use map::Map;
 pub(crate) use map::convert;
-pub use matmul::{MatMul, Matrices};
+pub use matmul::{MatMul, Matrices, Product, Stored};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 pub use quant::{Code, DECADES, Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};

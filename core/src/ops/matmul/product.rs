@@ -1,6 +1,7 @@
 //! Launches of matrix products: the part that every family with a product in it shares.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Matrices;
 use crate::dialect::Dialect;
@@ -8,8 +9,8 @@ use crate::launch::{Launch, Launches, Limits, Place};
 use crate::types::DType;
 
 /// A matrix, or a stack of them, in a tensor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stored {
     /// The tensor.
     pub place: Place,
     /// First element of the first matrix.
@@ -24,18 +25,18 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// `batch` matrices with rows of `columns` elements that fill a place.
-    pub fn stack(place: Place, batch: usize, columns: usize) -> Self {
+    pub(crate) fn stack(place: Place, batch: usize, columns: usize) -> Self {
         let stride = place.elements / (batch as u64).max(1);
         Self { place, first: 0, row: columns as u64, stride, transposed: false }
     }
 
     /// Whether stored rows are columns.
-    pub fn transposed(self, transposed: bool) -> Self {
+    pub(crate) fn transposed(self, transposed: bool) -> Self {
         Self { transposed, ..self }
     }
 
     /// From element `first` on.
-    pub fn from(self, first: u64) -> Self {
+    pub(crate) fn from(self, first: u64) -> Self {
         Self { first: self.first + first, ..self }
     }
 
@@ -74,8 +75,8 @@ impl Stored {
 }
 
 /// `out = lhs · rhs (+ bias) (+ out)`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
     /// (M, K).
     pub lhs: Stored,
     /// (K, N).
@@ -134,7 +135,7 @@ impl Product {
     }
 
     /// Whether several launches add to the same sums.
-    pub fn cuts_sum(&self, limits: &Limits) -> bool {
+    pub(crate) fn cuts_sum(&self, limits: &Limits) -> bool {
         self.out.place.dtype != DType::F32 && self.step_k(limits) < self.extents.k as u64
     }
 
@@ -152,8 +153,8 @@ impl Product {
             && inner.iter().all(|&extent| (extent as u64).is_multiple_of(TENSOR_CHUNK))
     }
 
-    /// Appends the launches.
-    pub fn push(&self, limits: &Limits, launches: &mut Launches) {
+    /// Appends the launches, each of which says which product it's all or a part of.
+    pub(crate) fn push(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.extents;
         let stored = [&self.lhs, &self.rhs, &self.out];
         if batch > 1 && !stored.iter().all(|stored| stored.fits(limits)) {
@@ -165,6 +166,7 @@ impl Product {
             }
             return;
         }
+        let first = launches.list.len();
         let rows_of_lhs = if self.lhs.transposed { u64::MAX } else { self.lhs.rows_bound(limits) };
         let step_m = self.out.rows_bound(limits).min(rows_of_lhs);
         let step_n = if self.rhs.transposed { self.rhs.rows_bound(limits) } else { u64::MAX };
@@ -178,6 +180,10 @@ impl Product {
                     self.part(&rows, &columns, &(0..0), limits).push_whole(limits, launches);
                 }
             }
+        }
+        let whole = Arc::new(*self);
+        for launch in &mut launches.list[first..] {
+            launch.product = Some(whole.clone());
         }
     }
 

@@ -1,0 +1,382 @@
+//! The calls of cuBLASLt on the processor, as NVIDIA's documentation describes them, in memory of the host: what a caller
+//! says wrongly is refused, or shows in the numbers.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::slice;
+
+use cudarc::cublaslt::sys;
+use tightrope_core::DType;
+
+use super::api::{Api, Made, Status, Suggestion};
+use super::{Algorithm, TRANSPOSED};
+
+const WELL: Status = sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS as Status;
+const INVALID: Status = sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE as Status;
+const UNSUPPORTED: Status = sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED as Status;
+
+/// Bytes of workspace of each algorithm. They sum in different orders.
+const WORKSPACES: [usize; 3] = [0, 1 << 10, 1 << 20];
+
+/// `cublasLtMatrixLayout_t`.
+struct Layout {
+    dtype: DType,
+    rows: u64,
+    columns: u64,
+    leading: i64,
+    batch: i32,
+    stride: i64,
+}
+
+/// `cublasLtMatmulDesc_t`.
+struct Product {
+    /// Operands are rounded to TF32.
+    tf32: bool,
+    transpose: [bool; 2],
+    epilogue: u32,
+    bias: u64,
+}
+
+/// `cublasLtMatmulPreference_t`.
+struct Preference {
+    workspace: u64,
+    /// Of A, B, C and D, bytes.
+    alignment: [u32; 4],
+}
+
+pub fn api() -> Api {
+    Api {
+        create,
+        destroy: drop_as::<u8>,
+        version,
+        cuda: version,
+        words,
+        create_layout,
+        set_layout,
+        destroy_layout: drop_as::<Layout>,
+        create_product,
+        set_product,
+        destroy_product: drop_as::<Product>,
+        create_preference,
+        set_preference,
+        destroy_preference: drop_as::<Preference>,
+        heuristic,
+        multiply,
+        _library: None,
+    }
+}
+
+/// Hands something out, as the library does.
+///
+/// # Safety
+/// A pointer may be written at `to`.
+unsafe fn make<T>(to: *mut Made, made: T) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { *to = Box::into_raw(Box::new(made)).cast() };
+    WELL
+}
+
+unsafe extern "C" fn drop_as<T>(made: Made) -> Status {
+    // SAFETY: `make` made it as a T, and it is given back once.
+    drop(unsafe { Box::from_raw(made.cast::<T>()) });
+    WELL
+}
+
+unsafe extern "C" fn create(to: *mut Made) -> Status {
+    // SAFETY: the caller has room for a handle.
+    unsafe { make(to, 0u8) }
+}
+
+extern "C" fn version() -> usize {
+    0
+}
+
+extern "C" fn words(status: Status) -> *const c_char {
+    match status {
+        INVALID => c"an invalid value",
+        UNSUPPORTED => c"not supported",
+        _ => c"another error",
+    }
+    .as_ptr()
+}
+
+/// The value that an attribute is set to; nothing where it has another size.
+///
+/// # Safety
+/// `bytes` bytes may be read at `from`.
+unsafe fn value<T: Copy>(from: *const c_void, bytes: usize) -> Option<T> {
+    // SAFETY: as many bytes may be read as a T has.
+    (bytes == size_of::<T>()).then(|| unsafe { from.cast::<T>().read_unaligned() })
+}
+
+/// Puts a value where it belongs.
+fn put<T>(to: &mut T, value: Option<T>) -> Status {
+    let Some(value) = value else { return INVALID };
+    *to = value;
+    WELL
+}
+
+unsafe extern "C" fn create_layout(
+    to: *mut Made,
+    dtype: c_uint,
+    rows: u64,
+    columns: u64,
+    leading: i64,
+) -> Status {
+    let known = [(0, DType::F32), (2, DType::F16), (14, DType::BF16)];
+    let Some(&(_, dtype)) = known.iter().find(|(number, _)| *number == dtype) else {
+        return INVALID;
+    };
+    // SAFETY: the caller has room for a layout.
+    unsafe { make(to, Layout { dtype, rows, columns, leading, batch: 1, stride: 0 }) }
+}
+
+unsafe extern "C" fn set_layout(
+    made: Made,
+    attribute: c_uint,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: `create_layout` made it, and the caller has the value.
+    unsafe {
+        let layout = &mut *made.cast::<Layout>();
+        match attribute {
+            5 => put(&mut layout.batch, value(from, bytes)),
+            6 => put(&mut layout.stride, value(from, bytes)),
+            _ => INVALID,
+        }
+    }
+}
+
+unsafe extern "C" fn create_product(to: *mut Made, sums: c_uint, factors: c_uint) -> Status {
+    let tf32 = match (sums, factors) {
+        (68, 0) => false,
+        (77, 0) => true,
+        _ => return INVALID,
+    };
+    let product = Product { tf32, transpose: [false; 2], epilogue: 1, bias: 0 };
+    // SAFETY: the caller has room for a product.
+    unsafe { make(to, product) }
+}
+
+unsafe extern "C" fn set_product(
+    made: Made,
+    attribute: c_uint,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: `create_product` made it, and the caller has the value.
+    unsafe {
+        let product = &mut *made.cast::<Product>();
+        let transposed = || value::<i32>(from, bytes).map(|operation| operation == TRANSPOSED);
+        match attribute {
+            3 => put(&mut product.transpose[0], transposed()),
+            4 => put(&mut product.transpose[1], transposed()),
+            7 => put(&mut product.epilogue, value(from, bytes)),
+            8 => put(&mut product.bias, value(from, bytes)),
+            _ => INVALID,
+        }
+    }
+}
+
+unsafe extern "C" fn create_preference(to: *mut Made) -> Status {
+    // SAFETY: the caller has room for a preference.
+    unsafe { make(to, Preference { workspace: 0, alignment: [256; 4] }) }
+}
+
+unsafe extern "C" fn set_preference(
+    made: Made,
+    attribute: c_uint,
+    from: *const c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: `create_preference` made it, and the caller has the value.
+    unsafe {
+        let preference = &mut *made.cast::<Preference>();
+        match attribute {
+            1 => put(&mut preference.workspace, value(from, bytes)),
+            // Slices in f32, which the sums here are in anyway.
+            3 => value::<u32>(from, bytes).map_or(INVALID, |_| WELL),
+            5..=8 => put(&mut preference.alignment[attribute as usize - 5], value(from, bytes)),
+            _ => INVALID,
+        }
+    }
+}
+
+impl Product {
+    /// Summed extent, where the layouts are those of a product.
+    fn summed(&self, [a, b, c, d]: [&Layout; 4]) -> Result<u64, Status> {
+        let of = |layout: &Layout, transposed| {
+            let extents = (layout.rows, layout.columns);
+            if transposed { (extents.1, extents.0) } else { extents }
+        };
+        let ((m, k), (inner, n)) = (of(a, self.transpose[0]), of(b, self.transpose[1]));
+        let same = k == inner && of(c, false) == (m, n) && of(d, false) == (m, n);
+        let leads = |layout: &&Layout| layout.leading >= layout.rows as i64;
+        let batched = |layout: &&Layout| layout.batch == d.batch;
+        let all = [a, b, c, d];
+        let empty = all.iter().any(|layout| layout.rows * layout.columns == 0);
+        if !same || empty || !all.iter().all(leads) || !all.iter().all(batched) {
+            return Err(INVALID);
+        }
+        let types = a.dtype == b.dtype
+            && c.dtype == d.dtype
+            && (d.dtype == a.dtype || d.dtype == DType::F32);
+        let epilogue = match self.epilogue {
+            1 => self.bias == 0,
+            // Added to each row, in D's type.
+            4 => self.bias != 0,
+            _ => false,
+        };
+        if !types || !epilogue || (self.tf32 && a.dtype != DType::F32) {
+            return Err(UNSUPPORTED);
+        }
+        Ok(k)
+    }
+}
+
+impl Layout {
+    /// The matrices as they lie in memory.
+    ///
+    /// # Safety
+    /// As many elements as the layout says lie at `start`, and nobody else uses them.
+    unsafe fn memory<'a>(&self, start: *const c_void) -> &'a mut [u8] {
+        let last = (self.batch as i64 - 1) * self.stride + (self.columns as i64 - 1) * self.leading;
+        let elements = last as usize + self.rows as usize;
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts_mut(start.cast_mut().cast(), elements * self.dtype.size()) }
+    }
+
+    /// Offset of an element's bytes.
+    fn at(&self, matrix: i32, row: u64, column: u64) -> usize {
+        let of_matrix = i64::from(matrix) * self.stride;
+        (of_matrix + column as i64 * self.leading + row as i64) as usize * self.dtype.size()
+    }
+}
+
+unsafe extern "C" fn heuristic(
+    _: Made,
+    product: Made,
+    a: Made,
+    b: Made,
+    c: Made,
+    d: Made,
+    preference: Made,
+    most: c_int,
+    found: *mut Suggestion,
+    count: *mut c_int,
+) -> Status {
+    // SAFETY: all were made by the functions above, and the caller has room for `most` results and their number.
+    let (product, layouts, preference, found, count) = unsafe {
+        let layouts = [a, b, c, d].map(|layout| &*layout.cast::<Layout>());
+        let found = slice::from_raw_parts_mut(found, most as usize);
+        (
+            &*product.cast::<Product>(),
+            layouts,
+            &*preference.cast::<Preference>(),
+            found,
+            &mut *count,
+        )
+    };
+    if let Err(status) = product.summed(layouts) {
+        return status;
+    }
+    let aligned = layouts
+        .iter()
+        .zip(preference.alignment)
+        .all(|(layout, bytes)| bytes.is_power_of_two() && bytes as usize >= layout.dtype.size());
+    if !aligned {
+        return INVALID;
+    }
+    let fitting =
+        WORKSPACES.iter().enumerate().filter(|(_, bytes)| **bytes as u64 <= preference.workspace);
+    let mut written = 0;
+    for (to, (index, &workspace)) in found.iter_mut().zip(fitting) {
+        (to.words, to.workspace) = ([index as u64; Algorithm::WORDS], workspace);
+        to.state = WELL;
+        written += 1;
+    }
+    *count = written;
+    WELL
+}
+
+/// An element as it's multiplied.
+fn operand(layout: &Layout, memory: &[u8], at: usize, tf32: bool) -> f32 {
+    let value = layout.dtype.read(&memory[at..]) as f32;
+    if !tf32 {
+        return value;
+    }
+    // To nearest in the 10 bits that are kept of the 23, ties away from zero as `cvt.rna.tf32` rounds.
+    f32::from_bits((value.to_bits() + (1 << 12)) & !((1 << 13) - 1))
+}
+
+unsafe extern "C" fn multiply(
+    _: Made,
+    product: Made,
+    alpha: *const f32,
+    a: *const c_void,
+    a_layout: Made,
+    b: *const c_void,
+    b_layout: Made,
+    beta: *const f32,
+    c: *const c_void,
+    c_layout: Made,
+    d: *mut c_void,
+    d_layout: Made,
+    algorithm: *const [u64; Algorithm::WORDS],
+    workspace: *mut c_void,
+    bytes: usize,
+    _: Made,
+) -> Status {
+    // SAFETY: all were made by the functions above; the matrices lie where the caller says, and D may be C.
+    let (product, layouts, [alpha, beta], algorithm) = unsafe {
+        let layouts =
+            [a_layout, b_layout, c_layout, d_layout].map(|layout| &*layout.cast::<Layout>());
+        (&*product.cast::<Product>(), layouts, [*alpha, *beta], (*algorithm)[0])
+    };
+    let summed = match product.summed(layouts) {
+        Ok(summed) if c == d.cast_const() => summed,
+        Ok(_) => return UNSUPPORTED,
+        Err(status) => return status,
+    };
+    let [of_a, of_b, _, of_d] = layouts;
+    match WORKSPACES.get(algorithm as usize) {
+        Some(&needed) if needed <= bytes => {}
+        _ => return INVALID,
+    }
+    // SAFETY: as above; the workspace has as many bytes, and what was in it is lost.
+    let (a, b, d) = unsafe {
+        slice::from_raw_parts_mut(workspace.cast::<u8>(), bytes).fill(u8::MAX);
+        (of_a.memory(a), of_b.memory(b), of_d.memory(d))
+    };
+    let [transpose_a, transpose_b] = product.transpose;
+    for matrix in 0..of_d.batch {
+        for column in 0..of_d.columns {
+            for row in 0..of_d.rows {
+                let mut sum = 0.0f32;
+                for step in 0..summed {
+                    // Each algorithm goes through the sum in an order of its own.
+                    let k = if algorithm == 1 { summed - 1 - step } else { step };
+                    let at_a = if transpose_a { (k, row) } else { (row, k) };
+                    let at_b = if transpose_b { (column, k) } else { (k, column) };
+                    let left = operand(of_a, a, of_a.at(matrix, at_a.0, at_a.1), product.tf32);
+                    let right = operand(of_b, b, of_b.at(matrix, at_b.0, at_b.1), product.tf32);
+                    sum += left * right;
+                }
+                let to = of_d.at(matrix, row, column);
+                let mut result = alpha * sum;
+                if beta != 0.0 {
+                    result += beta * of_d.dtype.read(&d[to..]) as f32;
+                }
+                if product.bias != 0 {
+                    let from = product.bias as usize + row as usize * of_d.dtype.size();
+                    // SAFETY: a bias has an element for each row of D.
+                    let element =
+                        unsafe { slice::from_raw_parts(from as *const u8, of_d.dtype.size()) };
+                    result += of_d.dtype.read(element) as f32;
+                }
+                of_d.dtype.write(&mut d[to..], f64::from(result));
+            }
+        }
+    }
+    WELL
+}

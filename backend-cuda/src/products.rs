@@ -1,0 +1,210 @@
+//! Matrix products by the device's library beside the engine's own kernels.
+//!
+//! Where a product can be made both ways, both are timed once, on the arena of the plan before anything is in it, and the
+//! faster one is taken. What was timed is kept on disk, by shape and kernels, in a file for each device and version of the
+//! library: a run that goes on makes its products as it did before.
+
+mod choices;
+mod problem;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+
+use tightrope_core::DeviceError;
+use tightrope_core::launch::{BINDING_ALIGNMENT, Launches};
+use tightrope_core::ops::Product;
+
+use crate::driver::{Driver, Task};
+use crate::source::Kernel;
+pub use choices::{Choices, Timed};
+pub use problem::{Addresses, Layout, Problem};
+
+/// What a device has besides kernels to make products with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Its name and version.
+    pub version: String,
+    /// Bytes of workspace that its products may use.
+    pub workspace: u64,
+    /// Where what was timed is kept.
+    pub choices: PathBuf,
+}
+
+/// A way of the library to make a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    /// As the library describes it to itself; the same for one version of it.
+    pub words: [u64; Self::WORDS],
+    /// Bytes of workspace that it takes.
+    pub workspace: u64,
+}
+
+impl Algorithm {
+    /// Words of a description.
+    pub const WORDS: usize = 8;
+}
+
+/// A product for the library to make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Multiply {
+    /// What is multiplied.
+    pub problem: Problem,
+    /// How.
+    pub algorithm: Algorithm,
+    /// Where the matrices are.
+    pub at: Addresses,
+    /// Where the workspace begins.
+    pub workspace: u64,
+}
+
+/// Who makes products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Makers {
+    /// The engine's kernels.
+    #[default]
+    Kernels,
+    /// Whichever is faster.
+    Fastest,
+    /// The library, wherever it can.
+    Library,
+}
+
+/// A product that both can make.
+#[derive(Clone, Debug)]
+pub struct Contest {
+    /// For the library.
+    pub problem: Problem,
+    /// Where its matrices are.
+    pub at: Addresses,
+    /// Where the library's workspace begins.
+    pub workspace: u64,
+    /// What was timed is kept under this.
+    pub key: String,
+}
+
+impl Contest {
+    /// A problem, and the kernels that make it otherwise.
+    pub fn new(problem: Problem, at: Addresses, workspace: u64, own: &[Kernel]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        own.hash(&mut hasher);
+        let key = format!("{problem} kernels {:016x}", hasher.finish());
+        Self { problem, at, workspace, key }
+    }
+
+    fn task(&self, algorithm: Algorithm) -> Task {
+        let &Self { problem, at, workspace, .. } = self;
+        Task::Product(Multiply { problem, algorithm, at, workspace })
+    }
+}
+
+/// A library and what is known of it.
+#[derive(Debug)]
+pub struct Products {
+    /// The library.
+    pub library: Library,
+    makers: Makers,
+    choices: Choices,
+}
+
+/// Times that a task runs, and the first of them that count: what comes before brings clocks and caches up.
+const RUNS: usize = 6;
+const WARM: usize = 2;
+
+/// Random numbers of 16 bits that are moderate as bf16 and as f16, and two of them as f32: sign and last bits of what is
+/// about 1 in each. A device's power and so its speed depends on what it multiplies.
+const ABOUT_ONE: u16 = 0x3f00;
+const RANDOM_BITS: u16 = 0x80ff;
+const RANDOM_BYTES: usize = 1 << 20;
+
+impl Products {
+    /// A library, and what was timed in earlier runs.
+    pub fn new(library: Library, makers: Makers) -> Self {
+        let choices = Choices::open(library.choices.clone());
+        Self { library, makers, choices }
+    }
+
+    /// Bytes of scratch of an op with these launches, and where in it the library's workspace begins. Where all launches
+    /// make one product, they or the library use it.
+    pub fn scratch(&self, launches: &Launches) -> (u64, u64) {
+        let own = launches.scratch_bytes.next_multiple_of(BINDING_ALIGNMENT);
+        let products = || launches.list.iter().map(|launch| launch.product.as_deref());
+        let takes = |product: &Product| Problem::of(product, false, |_| 0).is_some();
+        if !products().flatten().any(takes) {
+            return (launches.scratch_bytes, 0);
+        }
+        let mut all = products();
+        let first = all.next().flatten();
+        if first.is_some() && all.all(|other| other == first) {
+            return (own.max(self.library.workspace), 0);
+        }
+        (own + self.library.workspace, own)
+    }
+
+    /// The library's task for a contest, where it's known to be the library's; `None` where it's known to be the
+    /// kernels'. Nothing where it has to be timed first.
+    pub fn known(&self, contest: &Contest) -> Option<Option<Task>> {
+        let Timed { own, library } = self.choices.find(&contest.key)?;
+        let wins = |seconds: f64| self.makers == Makers::Library || seconds < own;
+        let winner = library.filter(|&(_, seconds)| wins(seconds));
+        Some(winner.map(|(algorithm, _)| contest.task(algorithm)))
+    }
+
+    /// Times contests, each beside the tasks that its kernels are. The whole allocation is overwritten, and zeros after.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn time(
+        &mut self,
+        driver: &mut dyn Driver,
+        contests: &[(&Contest, &[Task])],
+    ) -> Result<(), DeviceError> {
+        let mut timed = BTreeMap::new();
+        for (contest, own) in contests {
+            if timed.contains_key(&contest.key) || self.choices.find(&contest.key).is_some() {
+                continue;
+            }
+            if timed.is_empty() {
+                driver.fill(&random_bytes())?;
+            }
+            let own = best(driver, own)?;
+            let mut library: Option<(Algorithm, f64)> = None;
+            for algorithm in driver.algorithms(&contest.problem, self.library.workspace)? {
+                // One that the library suggests and can't run is left out; a device that is gone shows in the next call.
+                let Ok(seconds) = best(driver, &[contest.task(algorithm)]) else { continue };
+                if library.is_none_or(|(_, fastest)| seconds < fastest) {
+                    library = Some((algorithm, seconds));
+                }
+            }
+            timed.insert(contest.key.clone(), Timed { own, library });
+        }
+        if !timed.is_empty() {
+            driver.fill(&[0])?;
+            self.choices.add(timed);
+        }
+        Ok(())
+    }
+}
+
+/// Seconds that tasks take, at best.
+fn best(driver: &mut dyn Driver, tasks: &[Task]) -> Result<f64, DeviceError> {
+    let mut least = f64::INFINITY;
+    for run in 0..RUNS {
+        let seconds = driver.seconds(tasks)?;
+        if run >= WARM {
+            least = least.min(seconds);
+        }
+    }
+    Ok(least)
+}
+
+fn random_bytes() -> Vec<u8> {
+    let mut state = 1u64;
+    let numbers = (0..RANDOM_BYTES / size_of::<u16>()).map(|_| {
+        // Constants of Knuth's MMIX generator, whose upper bits are the good ones.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ABOUT_ONE | ((state >> 48) as u16 & RANDOM_BITS)
+    });
+    numbers.flat_map(u16::to_le_bytes).collect()
+}

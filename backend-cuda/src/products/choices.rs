@@ -1,0 +1,106 @@
+//! What was timed, kept on disk: a run that goes on makes its products as it did before, with the same bits.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use super::Algorithm;
+
+/// Seconds of the two ways to make a product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// The engine's kernels.
+    pub own: f64,
+    /// The library's fastest algorithm, where it has any.
+    pub library: Option<(Algorithm, f64)>,
+}
+
+/// All that was timed on one device with one version of the library, by problem and kernels.
+#[derive(Debug, Default)]
+pub struct Choices {
+    /// None where nothing is kept.
+    file: Option<PathBuf>,
+    timed: BTreeMap<String, Timed>,
+}
+
+impl Choices {
+    /// What a file holds; nothing where there's none, and of its lines those that can be read.
+    pub fn open(file: PathBuf) -> Self {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        Self { file: Some(file), timed: text.lines().filter_map(read).collect() }
+    }
+
+    /// What was timed for a problem.
+    pub fn find(&self, key: &str) -> Option<Timed> {
+        self.timed.get(key).copied()
+    }
+
+    /// Adds what was timed to the file. One that can't be written costs the time to measure again and nothing else.
+    pub fn add(&mut self, timed: impl IntoIterator<Item = (String, Timed)>) {
+        self.timed.extend(timed);
+        let Some(file) = &self.file else { return };
+        let text: String = self.timed.iter().map(write).collect();
+        // Renamed, so that nobody reads half a file.
+        let own = file.with_extension(format!("{}", std::process::id()));
+        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        let kept =
+            folder.and_then(|()| fs::write(&own, text)).and_then(|()| fs::rename(&own, file));
+        if kept.is_err() {
+            let _ = fs::remove_file(&own);
+        }
+    }
+}
+
+/// What stands for an algorithm where the library has none.
+const NONE: &str = "none";
+
+fn write((key, timed): (&String, &Timed)) -> String {
+    let library = timed.library.map_or(NONE.into(), |(Algorithm { words, workspace }, seconds)| {
+        let words = words.map(|word| format!("{word:x}")).join(",");
+        format!("{words}\t{workspace}\t{seconds:e}")
+    });
+    format!("{key}\t{:e}\t{library}\n", timed.own)
+}
+
+fn read(line: &str) -> Option<(String, Timed)> {
+    let mut fields = line.split('\t');
+    let key = fields.next()?.to_owned();
+    let own = fields.next()?.parse().ok()?;
+    let library = match fields.next()? {
+        NONE => None,
+        list => {
+            let words = list.split(',').map(|word| u64::from_str_radix(word, 16).ok());
+            let words: Vec<u64> = words.collect::<Option<_>>()?;
+            let words = words.try_into().ok()?;
+            let workspace = fields.next()?.parse().ok()?;
+            Some((Algorithm { words, workspace }, fields.next()?.parse().ok()?))
+        }
+    };
+    Some((key, Timed { own, library }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_as_they_were_written() {
+        let folder = std::env::temp_dir().join(format!("tightrope-choices-{}", std::process::id()));
+        let file = folder.join("products.tsv");
+        let algorithm = Algorithm { words: [1, u64::MAX, 0, 7, 8, 9, 10, 11], workspace: 4096 };
+        let both = Timed { own: 1.25e-3, library: Some((algorithm, 1.0e-3)) };
+        let one = Timed { own: 3.0e-5, library: None };
+        let mut choices = Choices::open(file.clone());
+        assert_eq!(choices.find("a"), None);
+        choices.add([("a".to_owned(), both)]);
+        choices.add([("b c".to_owned(), one)]);
+        // A line that was cut short is left out, and the others are kept.
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{text}d\t1e-3\t1,2\n")).unwrap();
+        let again = Choices::open(file);
+        assert_eq!(again.find("a"), Some(both));
+        assert_eq!(again.find("b c"), Some(one));
+        assert_eq!(again.find("d"), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
