@@ -1,17 +1,22 @@
-// Matrix products of 16-bit operands on tensor cores; comes after matmul.cu, whose corner it takes.
+// Matrix products on tensor cores, of 16-bit operands or of f32 that is rounded to TF32; comes after matmul.cu, whose corner
+// it takes.
 //
 // A block makes TILE_M × TILE_N with four warps, a quarter each. Tiles of TILE_K summed indices pass through shared memory
 // in STAGES turns: while one is multiplied, the copies of the next ones are on their way. Shared memory is in chunks of
-// eight elements, 16 bytes. A tile keeps the order in which its operand is stored, and `ldmatrix` turns it where that isn't
-// the order of the product; chunks are swizzled, so that the eight that it reads at once lie in different banks. Bound by
-// arithmetic.
+// 16 bytes. A tile keeps the order in which its operand is stored. Where that isn't the order of the product, `ldmatrix`
+// turns elements of 16 bits, and those of f32 are read one by one. Chunks are swizzled, so that those that a warp reads at
+// once lie in different banks. Bound by arithmetic.
 //
-// Stored rows begin at multiples of eight elements, and their extents are such. What lies outside is zero in shared memory.
+// Stored rows begin at multiples of a chunk's elements, and their extents are such. What lies outside is zero in shared
+// memory.
 
 using Element = decltype(Args::lhs)::Element;
 
 constexpr unsigned STAGES = 3;
-constexpr unsigned CHUNK = 8;
+// Elements of a chunk, and chunks that lie in all banks together.
+constexpr unsigned CHUNK = sizeof(Chunk) / sizeof(Element);
+constexpr unsigned PASS = 8;
+constexpr bool WIDE = sizeof(Element) == sizeof(float);
 constexpr unsigned WARPS_M = 2;
 constexpr unsigned WARPS_N = 2;
 // Rows and columns of a warp's part, and what one instruction makes of it.
@@ -19,7 +24,7 @@ constexpr unsigned PART_M = TILE_M / WARPS_M;
 constexpr unsigned PART_N = TILE_N / WARPS_N;
 constexpr unsigned MMA_M = 16;
 constexpr unsigned MMA_N = 8;
-constexpr unsigned MMA_K = 16;
+constexpr unsigned MMA_K = 2 * CHUNK;
 
 // A tile of an operand. ALONG_K: its rows are EXTENT rows or columns of the product, and go along K; otherwise they are
 // summed indices.
@@ -29,9 +34,11 @@ template <bool ALONG_K, unsigned EXTENT> struct Staged {
 
     // Place of a chunk of a row.
     static __device__ unsigned place(unsigned row, unsigned chunk) {
-        // As many rows as one pass over all banks holds.
-        constexpr unsigned ROWS = PER_ROW < CHUNK ? CHUNK / PER_ROW : 1;
-        return row * PER_ROW + (chunk ^ (row / ROWS % (PER_ROW < CHUNK ? PER_ROW : CHUNK)));
+        // As many rows as one pass over all banks holds; and neighbouring chunks of a row that are read with the same ones of
+        // the next rows.
+        constexpr unsigned ROWS = PER_ROW < PASS ? PASS / PER_ROW : 1;
+        constexpr unsigned TOGETHER = WIDE && !ALONG_K ? 2 : 1;
+        return row * PER_ROW + (chunk ^ (row / ROWS * TOGETHER % (PER_ROW < PASS ? PER_ROW : PASS)));
     }
 
     // Begins to copy a tile from `extent` on along the product and `k` on along K.
@@ -48,17 +55,33 @@ template <bool ALONG_K, unsigned EXTENT> struct Staged {
         }
     }
 
-    // Four matrices of 8 × 8 from `extent` and `k` on: a lane gets two neighbours along K of each. The second lies 8
-    // further along K where K_FIRST and along the product otherwise, the third the other way, the fourth both.
+    // Four matrices of 8 rows and a chunk along K, from `extent` and `k` on: a lane gets a word of each, of row lane / 4. The
+    // second lies a chunk further along K where K_FIRST and 8 along the product otherwise, the third the other way, the
+    // fourth both.
     template <bool K_FIRST, class Tiles>
     static __device__ void load(unsigned (&fragment)[4], Tiles &tiles, unsigned from, unsigned extent, unsigned k) {
         const unsigned lane = threadIdx.x % WARP;
-        const unsigned matrix = lane / 8;
-        const unsigned along_k = k + 8 * (K_FIRST ? matrix % 2 : matrix / 2);
-        const unsigned along = extent + 8 * (K_FIRST ? matrix / 2 : matrix % 2);
-        const unsigned row = (ALONG_K ? along : along_k) + lane % 8;
-        const unsigned chunk = (ALONG_K ? along_k : along) / CHUNK;
-        tr_load_matrices<!ALONG_K>(fragment, tiles, from + place(row, chunk));
+        if constexpr (WIDE && !ALONG_K) {
+#pragma unroll
+            for (unsigned matrix = 0; matrix < 4; matrix++) {
+                const unsigned along_k = k + CHUNK * (K_FIRST ? matrix % 2 : matrix / 2) + lane % 4;
+                const unsigned along = extent + 8 * (K_FIRST ? matrix / 2 : matrix % 2) + lane / 4;
+                fragment[matrix] = tr_word(tiles, from + place(along_k, along / CHUNK), along % CHUNK);
+            }
+        } else {
+            const unsigned matrix = lane / 8;
+            const unsigned along_k = k + CHUNK * (K_FIRST ? matrix % 2 : matrix / 2);
+            const unsigned along = extent + 8 * (K_FIRST ? matrix / 2 : matrix % 2);
+            const unsigned row = (ALONG_K ? along : along_k) + lane % 8;
+            const unsigned chunk = (ALONG_K ? along_k : along) / CHUNK;
+            tr_load_matrices<!ALONG_K>(fragment, tiles, from + place(row, chunk));
+        }
+        if constexpr (WIDE) {
+#pragma unroll
+            for (unsigned matrix = 0; matrix < 4; matrix++) {
+                fragment[matrix] = tr_round_tf32(fragment[matrix]);
+            }
+        }
     }
 };
 

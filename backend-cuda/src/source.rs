@@ -45,7 +45,11 @@ const SHARED: &[(&str, &str)] = &[
 ];
 
 const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
-const PROCESSOR: &str = include_str!("../../kernels/emulator/cuda_on_cpu.h");
+/// What stands for a GPU on a processor.
+const PROCESSOR: [(&str, &str); 2] = [
+    ("cuda_on_cpu.h", include_str!("../../kernels/emulator/cuda_on_cpu.h")),
+    ("tensor_cores.h", include_str!("../../kernels/emulator/tensor_cores.h")),
+];
 
 /// Stems of all kernel files.
 pub fn stems() -> impl Iterator<Item = &'static str> {
@@ -164,7 +168,7 @@ pub fn for_device(kernels: &[&Kernel]) -> String {
 /// Text of several kernels for a processor's C++ compiler. Kernel `i` is called [`entry_name`].
 pub fn for_processor(kernels: &[&Kernel]) -> String {
     let mut text = String::new();
-    file(&mut text, "cuda_on_cpu.h", PROCESSOR);
+    PROCESSOR.iter().for_each(|(name, header)| file(&mut text, name, header));
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
         let Kernel { text: own, entry, threads, operands, .. } = kernel;

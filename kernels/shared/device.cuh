@@ -1,5 +1,5 @@
-// What kernels use of a GPU that their emulation on a processor has to do in another way; the twin of
-// emulator/cuda_on_cpu.h.
+// What kernels use of a GPU that their emulation on a processor has to do in another way; the twin of the
+// headers in emulator.
 
 // Accessors of tensors know where they're called, and that what they touch exists; a GPU checks neither.
 #define TR_HERE
@@ -25,7 +25,7 @@ __device__ unsigned short tr_float_to_half(float value) {
     return bits;
 }
 
-// Eight 16-bit elements, which copies and tensor cores move together.
+// 16 bytes, which copies and tensor cores move together.
 struct alignas(16) Chunk {
     unsigned word[4];
 };
@@ -34,7 +34,12 @@ template <unsigned N> __device__ unsigned tr_shared_address(Shared<Chunk, N> &ti
     return unsigned(__cvta_generic_to_shared(&tile.data[index]));
 }
 
-// Begins to copy the eight elements of a tensor from `from` on, or zeros where they don't exist.
+// One word of a chunk.
+template <unsigned N> __device__ unsigned tr_word(Shared<Chunk, N> &tile, unsigned index, unsigned word) {
+    return tile.data[index].word[word];
+}
+
+// Begins to copy a chunk's elements of a tensor from `from` on, or zeros where they don't exist.
 template <unsigned N, class Stored>
 __device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -49,7 +54,7 @@ __device__ void tr_commit_copies() { asm volatile("cp.async.commit_group;" : : :
 // Waits for the thread's own copies, the newest N groups apart.
 template <unsigned N> __device__ void tr_wait_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
 
-// Four matrices of 8 × 8, of which a lane of the warp names a row each. It gets elements 2·(lane % 4) and the next of row
+// Four matrices of 8 rows of 16 bytes, here of 8 elements, of which a lane of the warp names a row each. It gets elements 2·(lane % 4) and the next of row
 // lane / 4 of each; of column lane / 4 where TURNED.
 template <bool TURNED, unsigned N>
 __device__ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, unsigned index) {
@@ -84,6 +89,22 @@ __device__ void tr_multiply_add<Bf16>(float (&sums)[4], const unsigned (&a)[4], 
 template <>
 __device__ void tr_multiply_add<F16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The bits of a float, rounded to those of TF32: 10 after the point, to nearest, ties away from zero.
+__device__ unsigned tr_round_tf32(unsigned bits) {
+    unsigned rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+    return rounded;
+}
+
+// The same of TF32: a is 16 × 8 by rows, b 8 × 8 by columns, in the layouts of mma.m16n8k8.
+template <>
+__device__ void tr_multiply_add<float>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

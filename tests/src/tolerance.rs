@@ -76,6 +76,12 @@ pub fn of_dtype(dtype: DType) -> Deviation {
     }
 }
 
+/// What is allowed for f32 outputs of products whose operands are rounded to TF32: 10 bits after the point, so that an
+/// operand is off by 2⁻¹¹ of itself at most and a product of two by 2⁻¹⁰. Terms of a sum are off independently of each
+/// other, and so is the sum by no more of its size.
+pub const OF_TF32: Deviation =
+    Deviation { nmse: 1.0 / (1 << 20) as f64, largest: 1.0 / (1 << 10) as f64 };
+
 /// A place where more is allowed.
 pub struct Exception {
     /// Variant of [`Op`].

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use conformance::cases;
-use conformance::conformance::{Mode, block_on, run, unsupported};
+use conformance::conformance::{Mode, block_on, outputs, run, unsupported};
+use conformance::tolerance::{self, Deviation};
+use conformance::{cases, reference, values};
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
 use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_cuda::source::{self, Kernel};
@@ -12,7 +13,8 @@ use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
 use tightrope_core::launch::{Launch, Limits, Place};
 use tightrope_core::ops::{
-    Attention, AttentionGrad, Case, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul,
+    Attention, AttentionGrad, Case, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul,
+    Sample,
 };
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
@@ -129,6 +131,87 @@ fn tensor_cores_match_the_references_emulated() {
         |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul");
     assert!(!loss_cases().iter().any(elsewhere));
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
+}
+
+/// Products of f32 in tiles that lie across edges, in all orders of storage; in slices of K; on the large tile's path.
+fn tf32_cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for (transpose_lhs, transpose_rhs) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let (b, m, n, k) = (2, 68, 132, 52);
+        let lhs = if transpose_lhs { [b, k, m] } else { [b, m, k] };
+        let rhs = if transpose_rhs { [b, n, k] } else { [b, k, n] };
+        let op = MatMul { batch: true, transpose_lhs, transpose_rhs, ..MatMul::new(DType::F32) };
+        cases.push(Case::new(op, vec![cases::unit(&lhs), cases::unit(&rhs)]));
+        let (m, n) = (if transpose_lhs { 8 } else { 5 }, if transpose_rhs { 33 } else { 36 });
+        let lhs = if transpose_lhs { [1600, m] } else { [m, 1600] };
+        let rhs = if transpose_rhs { [n, 1600] } else { [1600, n] };
+        let op = MatMul { transpose_lhs, transpose_rhs, bias: true, ..MatMul::new(DType::F32) };
+        let inputs = vec![cases::unit(&lhs), cases::unit(&rhs), cases::unit(&[n])];
+        cases.push(Case::new(op, inputs));
+    }
+    let sums = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
+    let inputs = vec![cases::unit(&[40, 24]), cases::unit(&[40, 40]), cases::unit(&[24, 40])];
+    cases.push(Case::new(sums, inputs));
+    let large = vec![cases::unit(&[2048, 16]), cases::unit(&[2048, 16])];
+    cases.push(Case::new(MatMul::linear(false, DType::F32), large));
+    cases
+}
+
+/// How far a backend's outputs of a case are from the reference.
+fn deviation(backend: &mut Cuda, case: &Case) -> Deviation {
+    let found = block_on(outputs(backend, case)).expect("outputs");
+    let expected = reference::outputs(case).expect("outputs");
+    let numbers = |bytes: &[Vec<u8>]| values::decode(DType::F32, &bytes[0]);
+    Deviation::between(&numbers(&found), &numbers(&expected))
+}
+
+#[test]
+fn products_in_tf32_are_off_by_its_rounding_alone() {
+    let in_tf32 = |backend: &mut Cuda| backend.restrict(|limits| limits.tf32 = true);
+    let mut kernels = Cuda::new(Box::new(Emulated::new(cache(), 9)));
+    let mut library = Cuda::new(Box::new(Emulated::new(cache(), 9)));
+    library.products_by(Makers::Library).expect("what stands for the library");
+    let cases = tf32_cases();
+    for backend in [&mut kernels, &mut library] {
+        in_tf32(backend);
+        let all: Vec<Launch> =
+            cases.iter().flat_map(|case| launches(case, backend.limits())).collect();
+        assert!(all.iter().any(|launch| launch.kernel == "matmul_mma"));
+        assert!(all.iter().all(|launch| launch.kernel != "matmul" || launch.entry == "add_slices"));
+        backend.compile(&all).unwrap();
+        for case in &cases {
+            let off = deviation(backend, case);
+            println!("{off:?}");
+            assert!(off.within(tolerance::OF_TF32), "{off:?}: {case:?}");
+            // More than f32 is off by: the operands were rounded.
+            assert!(!off.within(tolerance::of_dtype(DType::F32)), "{off:?}: {case:?}");
+        }
+    }
+    // What was not allowed is not done.
+    let exact = Cuda::new(Box::new(Emulated::new(cache(), 9)));
+    assert!(
+        cases
+            .iter()
+            .flat_map(|case| launches(case, exact.limits()))
+            .all(|launch| { launch.kernel == "matmul" })
+    );
+}
+
+/// Numbers that TF32 holds are multiplied as f32 multiplies them.
+#[test]
+fn products_in_tf32_of_what_it_holds_are_those_of_f32() {
+    let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 13)));
+    backend.restrict(|limits| limits.tf32 = true);
+    for case in tf32_cases() {
+        // Whole numbers of at most ten bits.
+        let round = |sample: &Sample| Sample { fill: Fill::Whole(-512, 512), ..sample.clone() };
+        let inputs = case.inputs.iter().map(round).collect();
+        let case = Case::new(case.op, inputs);
+        let off = deviation(&mut backend, &case);
+        assert!(off.within(tolerance::of_dtype(DType::F32)), "{off:?}: {case:?}");
+    }
 }
 
 /// Every case that has a product in it, made by what stands for NVIDIA's library.

@@ -115,12 +115,12 @@ const ENOUGH_GROUPS: u64 = 256;
 const SMALLEST_SLICE: u64 = 512;
 const SLICE_BYTES: u64 = 16 << 20;
 
-/// Tiles of products on tensor cores, by edge: the large one where that keeps a GPU busy. What their threads do with
-/// summed indices, and the elements that move together.
+/// Tiles of products on tensor cores, by edge: the large one where that keeps a GPU busy. Their threads; the bytes along
+/// summed indices, and those that move together.
 const TENSOR_EDGES: [u32; 2] = [128, 64];
-const TENSOR_K: u32 = 32;
 const TENSOR_THREADS: u32 = 128;
-const TENSOR_CHUNK: u64 = 8;
+const TENSOR_K_BYTES: u32 = 64;
+const TENSOR_CHUNK_BYTES: u64 = 16;
 
 /// Threads of a workgroup that adds slices.
 const ADD_THREADS: u32 = 64;
@@ -139,18 +139,19 @@ impl Product {
         self.out.place.dtype != DType::F32 && self.step_k(limits) < self.extents.k as u64
     }
 
-    /// Whether tensor cores multiply the operands: both are stored in the same 16 bits, in rows that move eight
-    /// elements at a time.
+    /// Whether tensor cores multiply the operands: both are stored in the same 16 bits, or in f32 that may be rounded to
+    /// TF32, in rows that move 16 bytes at a time.
     fn suits_tensor_cores(&self, limits: &Limits) -> bool {
         let Matrices { m, n, k, .. } = self.extents;
         let inner =
             [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
         let dtype = self.lhs.place.dtype;
+        let chunk = TENSOR_CHUNK_BYTES / dtype.size() as u64;
         limits.dialect == Dialect::Cuda
-            && matches!(dtype, DType::BF16 | DType::F16)
+            && (matches!(dtype, DType::BF16 | DType::F16) || limits.tf32 && dtype == DType::F32)
             && self.rhs.place.dtype == dtype
-            && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(TENSOR_CHUNK))
-            && inner.iter().all(|&extent| (extent as u64).is_multiple_of(TENSOR_CHUNK))
+            && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(chunk))
+            && inner.iter().all(|&extent| (extent as u64).is_multiple_of(chunk))
     }
 
     /// Appends the launches, each of which says which product it's all or a part of.
@@ -257,7 +258,7 @@ impl Shape {
                 entry: "mma",
                 threads: TENSOR_THREADS,
                 subgroup: 1,
-                tile: [edge, edge, TENSOR_K],
+                tile: [edge, edge, TENSOR_K_BYTES / lhs.place.dtype.size() as u32],
                 own: [BLOCK as u32; 2],
             };
         }
