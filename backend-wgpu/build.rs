@@ -74,6 +74,6 @@ fn validate(launch: &Launch, text: &str, limits: &Limits) {
     let Some((_, naga::Type { inner: naga::TypeInner::Struct { span, .. }, .. })) = words else {
         panic!("{place}: has no parameters");
     };
-    let bytes = source::parameters(launch).len();
+    let bytes = launch.words().len();
     assert_eq!(*span as usize, bytes, "{place}: the parameters have {span} bytes");
 }

@@ -302,6 +302,30 @@ __device__ float statistic(const Args &args, unsigned first, unsigned row) {
     return args.statistics.load(first + smaller(row, args.time - 1));
 }
 
+// Products of the tile's own rows from `own_column` on with those from `first` and `other_column` on.
+__device__ void products(const Args &args, const Tile &at, unsigned own_column, unsigned first, unsigned other_column,
+                         Products &found) {
+    clear(found);
+    for (unsigned slice = 0; slice < SLICES; slice++) {
+        __syncthreads();
+        stage_packed(args, own, at.batch, at.first, own_column, slice);
+        stage_packed(args, other, at.batch, first, other_column, slice);
+        __syncthreads();
+        multiply(found);
+    }
+}
+
+// Adds the rows from `first` and `column` on to the sums, by the weights that were stored.
+__device__ void weigh(const Args &args, const Tile &at, unsigned first, unsigned column, Sums &sums) {
+#pragma unroll
+    for (unsigned slice = 0; slice < SLICES; slice++) {
+        __syncthreads();
+        stage_packed(args, other, at.batch, first, column, slice);
+        __syncthreads();
+        accumulate(sums.slice[slice]);
+    }
+}
+
 __device__ void grad_queries(const Args &args) {
     const Tile at = tile_of(args, HEADS);
     const unsigned kv_head = at.head / GROUP;
@@ -317,14 +341,7 @@ __device__ void grad_queries(const Args &args) {
     const unsigned end = smaller(at.first + ROWS, args.time);
     for (unsigned first = 0; first < end; first += ROWS) {
         Products probability, slope;
-        clear(probability);
-        for (unsigned slice = 0; slice < SLICES; slice++) {
-            __syncthreads();
-            stage_packed(args, own, at.batch, at.first, query_column(at.head), slice);
-            stage_packed(args, other, at.batch, first, key_column(kv_head), slice);
-            __syncthreads();
-            multiply(probability);
-        }
+        products(args, at, query_column(at.head), first, key_column(kv_head), probability);
         each(probability, [&](float product, unsigned r, unsigned j) {
             return other_row(first, j) <= query + r ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
         });
@@ -341,13 +358,7 @@ __device__ void grad_queries(const Args &args) {
             slope.row[r] = probability.row[r] * (slope.row[r] - delta[r]);
         }
         store_weights(slope);
-#pragma unroll
-        for (unsigned slice = 0; slice < SLICES; slice++) {
-            __syncthreads();
-            stage_packed(args, other, at.batch, first, key_column(kv_head), slice);
-            __syncthreads();
-            accumulate(sums.slice[slice]);
-        }
+        weigh(args, at, first, key_column(kv_head), sums);
     }
     store_rows(args, at, query_column(at.head), sums, args.scale);
 }
@@ -367,14 +378,7 @@ __device__ void grad_keys(const Args &args) {
                 delta[j] = statistic(args, delta_index(args, at.batch, head, 0), other_row(first, j));
             }
             Products probability, slope;
-            clear(probability);
-            for (unsigned slice = 0; slice < SLICES; slice++) {
-                __syncthreads();
-                stage_packed(args, own, at.batch, at.first, key_column(at.head), slice);
-                stage_packed(args, other, at.batch, first, query_column(head), slice);
-                __syncthreads();
-                multiply(probability);
-            }
+            products(args, at, key_column(at.head), first, query_column(head), probability);
             each(probability, [&](float product, unsigned r, unsigned j) {
                 const unsigned query = other_row(first, j);
                 return query >= key + r && query < args.time ? exp2f(product * args.scale2 - lse2[j]) : 0.0f;
@@ -397,13 +401,7 @@ __device__ void grad_keys(const Args &args) {
                 slope.row[r] *= probability.row[r];
             }
             store_weights(slope);
-#pragma unroll
-            for (unsigned slice = 0; slice < SLICES; slice++) {
-                __syncthreads();
-                stage_packed(args, other, at.batch, first, query_column(head), slice);
-                __syncthreads();
-                accumulate(dkeys.slice[slice]);
-            }
+            weigh(args, at, first, query_column(head), dkeys);
         }
     }
     store_rows(args, at, value_column(at.head), dvalues, 1.0f);

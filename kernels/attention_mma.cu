@@ -82,6 +82,17 @@ template <unsigned BLOCKS, class F> __device__ void each_score(float (&scores)[B
     }
 }
 
+// Multiplies values by others.
+template <unsigned BLOCKS> __device__ void scale(float (&values)[BLOCKS][4], const float (&by)[BLOCKS][4]) {
+#pragma unroll
+    for (unsigned j = 0; j < BLOCKS; j++) {
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++) {
+            values[j][r] *= by[j][r];
+        }
+    }
+}
+
 // Inner products of the warp's own rows with other rows.
 template <unsigned BLOCKS, class Own, class Other>
 __device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &other) {
@@ -256,13 +267,7 @@ __device__ void grad_queries_mma(const Args &args) {
         });
         multiply_rows(slope, own_partners, other_partners);
         each_score(slope, [&](float product, unsigned r, unsigned) { return product - delta[r]; });
-#pragma unroll
-        for (unsigned j = 0; j < FEW / MMA_COLUMNS; j++) {
-#pragma unroll
-            for (unsigned r = 0; r < 4; r++) {
-                slope[j][r] *= probability[j][r];
-            }
-        }
+        scale(slope, probability);
         weigh_rows(sums, slope, other_rows);
         __syncthreads();
     }
@@ -298,13 +303,7 @@ __device__ void grad_keys_mma(const Args &args) {
             each_score(slope, [&](float product, unsigned, unsigned column) {
                 return product - statistic(args, of_delta, first + column);
             });
-#pragma unroll
-            for (unsigned j = 0; j < FEW / MMA_COLUMNS; j++) {
-#pragma unroll
-                for (unsigned r = 0; r < 4; r++) {
-                    slope[j][r] *= probability[j][r];
-                }
-            }
+            scale(slope, probability);
             weigh_rows(dkeys, slope, other_rows);
             __syncthreads();
         }

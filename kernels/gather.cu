@@ -101,16 +101,28 @@ __device__ unsigned sorted_id(const Args &args, unsigned at) { return unsigned(a
 __device__ unsigned sorted_row(const Args &args, unsigned at) { return unsigned(args.sorted.raw(2 * at + 1)); }
 
 // Sorted pairs are summed in chunks of CHUNK, so that a frequent id keeps many threads busy. A thread owns four columns of
-// a chunk. `heads` first: the sum of the pairs that continue the id before the chunk, where there are any.
-__device__ void sum_heads(const Args &args) {
+// a chunk.
+struct Piece {
+    unsigned chunk;
+    // Pairs of the chunk; none where `begin` is past the last.
+    unsigned begin, end;
+    // First of the columns.
+    unsigned column;
+};
+
+__device__ Piece piece(const Args &args) {
     const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
     const unsigned chunk = index / QUADS_OF_ROW;
     const unsigned begin = chunk * CHUNK;
+    return Piece{chunk, begin, smaller(begin + CHUNK, args.count), 4 * (index - chunk * QUADS_OF_ROW)};
+}
+
+// `heads` first: the sum of the pairs that continue the id before the chunk, where there are any.
+__device__ void sum_heads(const Args &args) {
+    const auto [chunk, begin, end, c] = piece(args);
     if (begin >= args.count) {
         return;
     }
-    const unsigned end = smaller(begin + CHUNK, args.count);
-    const unsigned c = 4 * (index - chunk * QUADS_OF_ROW);
     Four sum = four(0.0f);
     if (chunk > 0) {
         const unsigned key = sorted_id(args, begin - 1);
@@ -124,14 +136,10 @@ __device__ void sum_heads(const Args &args) {
 // table[id, :] += Σ dy[r, :] over the pairs of every id that begins in the chunk, and the heads of the chunks it goes on
 // in. The table's bound rows are `rows` from `first_row` on. Traffic: dy once, and the table's rows that occur.
 __device__ void sum_runs(const Args &args) {
-    const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
-    const unsigned chunk = index / QUADS_OF_ROW;
-    const unsigned begin = chunk * CHUNK;
+    const auto [chunk, begin, end, c] = piece(args);
     if (begin >= args.count) {
         return;
     }
-    const unsigned end = smaller(begin + CHUNK, args.count);
-    const unsigned c = 4 * (index - chunk * QUADS_OF_ROW);
     unsigned at = begin;
     if (chunk > 0) {
         const unsigned key = sorted_id(args, begin - 1);

@@ -111,15 +111,9 @@ impl Target for Cuda {
     }
 
     fn in_place(&self, op: &Op) -> bool {
-        matches!(
-            op,
-            Op::Map(_)
-                | Op::LayerNormGrad(_)
-                | Op::RmsNormGrad(_)
-                | Op::Rope(_)
-                | Op::Softmax(_)
-                | Op::SoftmaxGrad(_)
-        )
+        // Kernels read each element before they write it. But the loss's gradient of x is made before that of its
+        // head, which reads x.
+        !matches!(op, Op::LinearCrossEntropyGrad(_))
     }
 
     fn operands(&self) -> usize {

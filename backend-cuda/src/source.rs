@@ -67,14 +67,7 @@ pub fn parameter_bytes(launch: &Launch) -> usize {
 
 /// The numbers that a launch reads when it runs, padded.
 pub fn parameters(launch: &Launch) -> Vec<u8> {
-    let groups = [launch.groups.start, launch.groups.end].map(|group| group as u32);
-    let mut bytes: Vec<u8> = groups.iter().flat_map(|word| word.to_le_bytes()).collect();
-    for (_, word) in &launch.params {
-        bytes.extend(match word {
-            Word::U32(value) => value.to_le_bytes(),
-            Word::F32(value) => value.to_le_bytes(),
-        });
-    }
+    let mut bytes = launch.words();
     bytes.resize(parameter_bytes(launch), 0);
     bytes
 }

@@ -237,7 +237,7 @@ fn upload<'a>(
     let mut bytes = vec![];
     for (slot, launch) in launches.enumerate() {
         bytes.resize(slot * PARAMETER_STRIDE as usize, 0);
-        bytes.extend(source::parameters(launch));
+        bytes.extend(launch.words());
     }
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     device.queue.write_buffer(&buffer, 0, &bytes);
@@ -299,8 +299,7 @@ impl Bound<'_> {
             })
             .collect();
         if let Some((buffer, offset)) = parameters {
-            let size =
-                wgpu::BufferSize::new(source::parameters(launch).len().next_multiple_of(16) as u64);
+            let size = wgpu::BufferSize::new(launch.words().len().next_multiple_of(16) as u64);
             entries.push(wgpu::BindGroupEntry {
                 binding: distinct.len() as u32,
                 resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {

@@ -87,19 +87,6 @@ pub fn entries() -> impl Iterator<Item = (&'static str, &'static str, &'static s
     })
 }
 
-/// The words a launch reads when it runs, in the order of the generated struct.
-pub fn parameters(launch: &Launch) -> Vec<u8> {
-    let groups = [launch.groups.start, launch.groups.end].map(|group| group as u32);
-    let mut bytes: Vec<u8> = groups.iter().flat_map(|word| word.to_le_bytes()).collect();
-    for (_, word) in &launch.params {
-        bytes.extend(match word {
-            Word::U32(value) => value.to_le_bytes(),
-            Word::F32(value) => value.to_le_bytes(),
-        });
-    }
-    bytes
-}
-
 /// Threads of a subgroup that a launch counts on; 1 where it doesn't use them.
 pub fn subgroup(launch: &Launch) -> u32 {
     constant(launch, "SUBGROUP").unwrap_or(1)

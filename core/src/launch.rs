@@ -238,6 +238,17 @@ impl Launch {
         self
     }
 
+    /// The numbers that it reads when it runs: the range of its workgroups, then its parameters, four bytes each.
+    pub fn words(&self) -> Vec<u8> {
+        let groups = [self.groups.start, self.groups.end].map(|group| Word::U32(group as u32));
+        let params = self.params.iter().map(|(_, word)| *word);
+        let bytes = |word| match word {
+            Word::U32(value) => value.to_le_bytes(),
+            Word::F32(value) => value.to_le_bytes(),
+        };
+        groups.into_iter().chain(params).flat_map(bytes).collect()
+    }
+
     /// Sets what it costs, for splitting what would run too long.
     pub fn costing(mut self, flops: u64) -> Self {
         let bytes = self.operands.iter().map(|operand| operand.place.bytes().1).sum();

@@ -262,7 +262,7 @@ fn fields(
 fn both_languages_read_the_same_parameters() {
     let mut seen = 0;
     for launch in cases::all().iter().flat_map(|case| launches(case, &limits())) {
-        let of_wgsl = wgsl::parameters(&launch);
+        let of_wgsl = launch.words();
         let of_cuda = source::parameters(&launch);
         assert_eq!(of_cuda.len(), of_wgsl.len().next_multiple_of(8));
         assert!(of_cuda.starts_with(&of_wgsl));
