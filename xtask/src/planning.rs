@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::{built, object_of};
 
-/// The model, and the sequences of its optimizer step.
-const MODEL: [&str; 4] = ["--preset", "gpt2-xl", "--batch", "8"];
+/// The model, and the sequences of an optimizer step: each number of them that divides these is planned for.
+const MODEL: &str = "gpt2-xl";
+const BATCHES: [&str; 3] = ["4", "8", "16"];
 /// Runs of which the median counts.
 const RUNS: usize = 10;
 
@@ -20,10 +21,18 @@ const RUNS: usize = 10;
 /// Where `tightrope` can't be built, or fails.
 pub fn run() -> anyhow::Result<bool> {
     let binary = built("release")?;
+    for batch in BATCHES {
+        measure(&binary, batch)?;
+    }
+    Ok(true)
+}
+
+/// Measures and prints for one batch.
+fn measure(binary: &Path, batch: &str) -> anyhow::Result<()> {
     let mut sweeps = vec![];
     let mut budget = 0;
     for _ in 0..RUNS {
-        let sweep = object_of(command(&binary).arg("--sweep"))?;
+        let sweep = object_of(command(binary, batch).arg("--sweep"))?;
         sweeps.push(number(&sweep["sweep_s"])?);
         let plans = sweep["plans"].as_array().context("a sweep lists plans")?;
         // In the middle there's most to choose.
@@ -32,20 +41,20 @@ pub fn run() -> anyhow::Result<bool> {
     }
     let mut plans = vec![];
     for _ in 0..RUNS {
-        let plan = object_of(command(&binary).args(["--memory", &format!("{budget}B")]))?;
+        let plan = object_of(command(binary, batch).args(["--memory", &format!("{budget}B")]))?;
         plans.push(number(&plan["plan_s"])?);
     }
-    let [_, model, _, batch] = MODEL;
-    println!("{model}, batch {batch}, one core, medians of {RUNS} runs");
+    println!("{MODEL}, batch {batch}, one core, medians of {RUNS} runs");
     println!("within {budget} bytes  {:.3} s", median(plans));
     println!("every plan             {:.3} s", median(sweeps));
-    Ok(true)
+    Ok(())
 }
 
 /// `tightrope plan` of the model, on one core.
-fn command(binary: &Path) -> Command {
+fn command(binary: &Path, batch: &str) -> Command {
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", "0"]).arg(binary).arg("plan").args(MODEL);
+    command.args(["--cpu-list", "0"]).arg(binary).arg("plan");
+    command.args(["--preset", MODEL, "--batch", batch]);
     command.args(["--device", "cpu", "--json"]);
     command
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::{cargo, mesa, nvidia, root, web};
+use crate::{cargo, highs, mesa, nvidia, root, web};
 
 /// One command of the checks.
 struct Stage {
@@ -61,7 +61,7 @@ pub fn run() -> anyhow::Result<bool> {
     for stage in &STAGES {
         total.add(timed(stage.name, stage.tests, || run_stage(stage))?);
     }
-    for stage in [COOPERATIVE, KERNELS] {
+    for stage in [COOPERATIVE, KERNELS, ORACLE] {
         total.add(timed(stage.name, true, || stage.run())?);
     }
     total.add(timed("tests in a browser", true, browser)?);

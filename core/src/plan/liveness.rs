@@ -165,7 +165,7 @@ impl Outline {
             Stored {
                 root: Tensor(root),
                 result: stored.result || leaves[tensor.index()],
-                ..stored.clone()
+                ..stored
             }
         });
         let tensors = tensors.collect();
