@@ -43,15 +43,25 @@ impl<'a> Planner<'a> {
     /// As [`Planned::new`].
     pub fn within(&mut self, budget: u64) -> Result<(Option<Planned>, u64)> {
         let mut bound_s = f64::INFINITY;
-        let least =
-            |choice: &Choice<'_>| View { live: budget, found: None, step_s: choice.least_s };
+        let least = |choice: &Choice<'_>| View {
+            live: budget,
+            found: None,
+            placed: None,
+            step_s: choice.least_s,
+        };
         let mut views: Vec<Option<View>> = self.choices.iter().map(|c| Some(least(c))).collect();
         // Looking closer only ever makes a choice slower. So the one that looks fastest is looked at next, and the first
         // whose buffers have a place is the fastest of all.
         while let Some(next) = fastest(&views) {
             let (choice, Some(view)) = (&mut self.choices[next], &mut views[next]) else { break };
             let Some(found) = &view.found else {
-                match choice.search.fastest(view.live)? {
+                let mut found = choice.search.fastest(view.live)?;
+                if found.is_none() && view.live < budget {
+                    // The last plan to try, once what others leave between buffers is too much.
+                    let smallest = choice.search.smallest()?;
+                    found = Some(smallest).filter(|found| Some(found) != view.placed.as_ref());
+                }
+                match found.filter(|found| found.needs.bytes <= budget) {
                     Some(found) => {
                         let least_s = choice.search.bound_s(budget)?;
                         bound_s = bound_s.min(choice.step_s(least_s));
@@ -68,7 +78,7 @@ impl<'a> Planner<'a> {
                 // Offsets leave a gap over the live bytes, which have to be fewer by as much.
                 let live = view.live.saturating_sub(bytes - budget);
                 view.live = live.min(found.needs.bytes.saturating_sub(1));
-                view.found = None;
+                view.placed = view.found.take();
                 continue;
             }
             let Choice { config, host, model, handles, .. } = choice;
@@ -115,6 +125,8 @@ struct View {
     live: u64,
     /// The fastest plan with so many, once it's looked for.
     found: Option<Found>,
+    /// The plan that was placed last, in more bytes than there are.
+    placed: Option<Found>,
     /// Seconds of a step, as far as is known.
     step_s: f64,
 }

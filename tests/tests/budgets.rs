@@ -85,6 +85,18 @@ fn a_larger_budget_is_never_slower_and_a_smaller_one_never_peaks_higher() {
 }
 
 #[test]
+fn the_fewest_bytes_are_enough() {
+    for (name, layers) in [("gpt2", 1), ("gpt2", 4), ("llama-110m", 2), ("llama-110m", 4)] {
+        let mut config = config(name, 4, 512);
+        (config.model.layers, config.model.vocab) = (layers, 5000);
+        let (_, fewest) = within(&config, 1, true);
+        let found = within(&config, fewest, true).0;
+        let found = found.unwrap_or_else(|| panic!("{name}, {layers}: {fewest} bytes are enough"));
+        assert!(found.plan.peak_bytes() <= fewest);
+    }
+}
+
+#[test]
 fn a_plan_that_was_found_is_made_again_from_its_choices() {
     for (config, smallest, whole) in models() {
         for part in [1, 4, 7] {

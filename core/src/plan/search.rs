@@ -28,7 +28,7 @@ pub struct Needs {
 }
 
 /// A plan of the list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// What it needs.
     pub needs: Needs,
