@@ -16,8 +16,8 @@ use tightrope_core::{Backend, DeviceError, Graph, Node, Phase, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, Lora, ModelConfig, Optimizer, Planned, Precision,
-    StateBits, TrainError, Trainer, TrainerConfig, preset,
+    self as nn, BuildOptions, LearningRate, Lora, ModelConfig, Optimizer, Planned, Planner,
+    Precision, StateBits, TrainError, Trainer, TrainerConfig, preset,
 };
 
 use crate::devices::can_be_lost;
@@ -380,13 +380,40 @@ pub fn fit(
     budget: u64,
     target: &dyn Backend,
 ) -> Result<(Option<Planned>, u64), Failure> {
-    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
-    if settings.memory.checkpoint == Checkpoint::Auto {
-        let known = Store::of_user().known(target, config.precision, threads(settings));
-        let seconds = |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
-        return Planned::within(config, budget, free_micro_batch, target, &seconds)
-            .map_err(refused);
+    fits(settings, config, target)?(budget)
+}
+
+/// What [`fit`] gives, by the budget.
+pub type Fits<'a> = Box<dyn FnMut(u64) -> Result<(Option<Planned>, u64), Failure> + 'a>;
+
+/// As [`fit`], for many budgets: what they share is made once.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fits<'a>(
+    settings: &'a Settings,
+    config: &'a TrainerConfig,
+    target: &'a dyn Backend,
+) -> Result<Fits<'a>, Failure> {
+    if settings.memory.checkpoint != Checkpoint::Auto {
+        return Ok(Box::new(move |budget| fit_as_asked(settings, config, budget, target)));
     }
+    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
+    let known = Store::of_user().known(target, config.precision, threads(settings));
+    let seconds = |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
+    let planner = Planner::new(config, free_micro_batch, target, &seconds);
+    let mut planner = planner.map_err(refused)?;
+    Ok(Box::new(move |budget| planner.within(budget).map_err(refused)))
+}
+
+/// As [`fit`], where the settings say what is recomputed: the largest micro-batch is the fastest.
+fn fit_as_asked(
+    settings: &Settings,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<(Option<Planned>, u64), Failure> {
+    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
     let mut smallest = u64::MAX;
     for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
         if !free_micro_batch && micro_batch != config.micro_batch {

@@ -144,14 +144,14 @@ impl Subject<'_> {
         Ok(TrainerConfig { precision, optimizer_bits, ..config })
     }
 
-    /// The fastest plan within `bytes`, or the fewest bytes of one.
-    fn within(&self, config: &TrainerConfig, bytes: u64) -> Result<Result<Planned, u64>, Failure> {
-        let (found, least) = setup::fit(self.settings, config, bytes, self.device)?;
-        Ok(found.ok_or(least))
-    }
-
     fn ladder(&self) -> Result<Vec<Rung>, Failure> {
         let config = self.config()?;
+        let mut fits = setup::fits(self.settings, &config, self.device)?;
+        // The fastest plan within so many bytes, or the fewest bytes of one.
+        let mut within = |bytes: u64| -> Result<Result<Planned, u64>, Failure> {
+            let (found, least) = fits(bytes)?;
+            Ok(found.ok_or(least))
+        };
         let peak = self.planned.plan.peak_bytes();
         // What there is now: a budget counts where it is what keeps the plan from being faster.
         let now = self.budget.map_or(peak, |budget| budget.max(peak));
@@ -162,12 +162,12 @@ impl Subject<'_> {
             Rung { change, planned, step_s }
         };
         let mut rungs: Vec<Rung> = vec![];
-        if let Ok(fastest) = self.within(&config, u64::MAX)? {
+        if let Ok(fastest) = within(u64::MAX)? {
             let most = fastest.plan.peak_bytes();
             for step in 0..RUNGS {
                 let change = first << step;
                 if now + change < most
-                    && let Ok(planned) = self.within(&config, now + change)?
+                    && let Ok(planned) = within(now + change)?
                 {
                     rungs.push(rung(change as i64, planned));
                 }
@@ -180,7 +180,7 @@ impl Subject<'_> {
         let mut smallest = None;
         for step in 0..RUNGS {
             let change = first << step;
-            match self.within(&config, peak.saturating_sub(change).max(1))? {
+            match within(peak.saturating_sub(change).max(1))? {
                 Ok(planned) => rungs.push(rung(-(change as i64), planned)),
                 Err(least) => {
                     smallest = Some(least);
@@ -189,7 +189,7 @@ impl Subject<'_> {
             }
         }
         if let Some(least) = smallest.filter(|&least| least < peak)
-            && let Ok(planned) = self.within(&config, least)?
+            && let Ok(planned) = within(least)?
         {
             rungs.push(rung(-((peak - planned.plan.peak_bytes()) as i64), planned));
         }

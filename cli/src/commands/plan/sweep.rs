@@ -38,7 +38,7 @@ impl Sweep {
     pub fn new(settings: &Settings, device: &dyn Backend, rates: &Rates) -> Result<Self, Failure> {
         let start = Instant::now();
         let config = setup::trainer_config(settings)?;
-        let within = |bytes: u64| setup::fit(settings, &config, bytes, device);
+        let mut within = setup::fits(settings, &config, device)?;
         let (fastest, smallest) = (within(u64::MAX)?.0, within(1)?.1);
         let most = fastest.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
         let mut points: Vec<Point> = vec![];
