@@ -12,7 +12,7 @@ use conformance::parallel;
 use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
-use tightrope_core::launch::Launch;
+use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
 use tightrope_core::{Op, Rule, Type};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
@@ -25,8 +25,8 @@ const GENERATE: [&str; 2] = [
     "--generate-code=arch=compute_90a,code=sm_90a",
 ];
 
-fn launches(op: &Op, inputs: &[&Type], outputs: &[&Type]) -> Vec<Launch> {
-    op.launch(&limits(), inputs, outputs).map_or(vec![], |launches| launches.list)
+fn launches(limits: &Limits, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> Vec<Launch> {
+    op.launch(limits, inputs, outputs).map_or(vec![], |launches| launches.list)
 }
 
 /// Launches of the core's cases.
@@ -34,13 +34,13 @@ fn of_cases() -> Vec<Launch> {
     let of_case = |case: &Case| {
         let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
         let outputs = case.op.infer(&inputs).expect("cases are valid");
-        launches(&case.op, &inputs, &outputs.iter().collect::<Vec<_>>())
+        launches(&limits(), &case.op, &inputs, &outputs.iter().collect::<Vec<_>>())
     };
     Op::all_cases().iter().flat_map(of_case).collect()
 }
 
 /// Launches of a training step of a model, which has wider tiles and heads than cases have.
-fn of_model(model: ModelConfig, precision: Precision) -> Vec<Launch> {
+fn of_model(limits: &Limits, model: ModelConfig, precision: Precision) -> Vec<Launch> {
     let config = TrainerConfig {
         precision,
         batch: 16,
@@ -53,7 +53,7 @@ fn of_model(model: ModelConfig, precision: Precision) -> Vec<Launch> {
     let nodes = plan.graph.programs.iter().flat_map(|program| &program.nodes);
     let of_node = |node| {
         let (inputs, outputs) = plan.graph.types(node);
-        launches(&node.op, &inputs, &outputs)
+        launches(limits, &node.op, &inputs, &outputs)
     };
     nodes.flat_map(of_node).collect()
 }
@@ -63,8 +63,14 @@ fn of_models() -> Vec<Launch> {
     let gpt2 = || tightrope_nn::preset("gpt2").expect("a preset");
     let llama = tightrope_nn::preset("llama-1.1b").expect("a preset");
     let llama = ModelConfig { heads: llama.channels / 128, ..llama };
-    let of_gpt2 = [Precision::F32, Precision::BF16].map(|precision| of_model(gpt2(), precision));
-    [of_gpt2.concat(), of_model(llama, Precision::BF16)].concat()
+    let (exact, tf32) = (limits(), Limits { tf32: true, ..limits() });
+    [
+        of_model(&exact, gpt2(), Precision::F32),
+        of_model(&tf32, gpt2(), Precision::F32),
+        of_model(&exact, gpt2(), Precision::BF16),
+        of_model(&exact, llama, Precision::BF16),
+    ]
+    .concat()
 }
 
 /// A kernel, and whether training spends its time in such.
