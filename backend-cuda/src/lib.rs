@@ -77,6 +77,11 @@ impl Cuda {
         Ok(())
     }
 
+    /// Name and version of the library that makes products, where one does.
+    pub fn library(&self) -> Option<&str> {
+        self.products.as_ref().map(|products| products.library.version.as_str())
+    }
+
     /// Compiles the kernels of launches that plans will have, all at once.
     ///
     /// # Errors

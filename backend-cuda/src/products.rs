@@ -94,7 +94,7 @@ impl Contest {
 
     fn task(&self, algorithm: Algorithm) -> Task {
         let &Self { problem, at, workspace, .. } = self;
-        Task::Product(Multiply { problem, algorithm, at, workspace })
+        Task::Product(Box::new(Multiply { problem, algorithm, at, workspace }))
     }
 }
 

@@ -39,7 +39,7 @@ impl Recording {
     pub fn new(
         driver: &mut dyn Driver,
         limits: &Limits,
-        mut products: Option<&mut Products>,
+        products: Option<&mut Products>,
         plan: &Plan,
         arena: u64,
     ) -> Result<Self, DeviceError> {
@@ -51,25 +51,28 @@ impl Recording {
                 units.extend(bound.units(limits, products.as_deref())?);
             }
         }
-        let needs_kernels = |unit: &&Unit<'_>| {
+        // What is known to be the library's needs no kernels.
+        let by_library = |unit: &Unit<'_>| {
             let known = products.as_deref().zip(unit.contest.as_ref());
             known
-                .is_none_or(|(products, contest)| !matches!(products.known(contest), Some(Some(_))))
+                .is_some_and(|(products, contest)| matches!(products.known(contest), Some(Some(_))))
         };
-        let own: Vec<&Unit<'_>> = units.iter().filter(needs_kernels).collect();
-        let kernels: Vec<Kernel> = own.iter().flat_map(|unit| unit.kernels.clone()).collect();
+        units.iter_mut().filter(|unit| by_library(unit)).for_each(|unit| unit.launches.clear());
+        let with_launches = units.iter_mut().filter(|unit| !unit.launches.is_empty());
+        let kernels: Vec<Kernel> =
+            with_launches.flat_map(|unit| std::mem::take(&mut unit.kernels)).collect();
         let mut loaded = driver.load(&kernels)?.into_iter();
+        drop(kernels);
         let mut tasks: Vec<(&Unit<'_>, Vec<Task>)> = units
             .iter()
             .map(|unit| {
-                let launches = unit.launches.iter().filter(|_| needs_kernels(&unit));
                 let of = |launch: &Launch| {
                     unit.bound.dispatches(launch, loaded.next().expect("a kernel for each launch"))
                 };
-                (unit, launches.flat_map(of).map(Task::Kernel).collect())
+                (unit, unit.launches.iter().flat_map(of).map(Task::Kernel).collect())
             })
             .collect();
-        if let Some(products) = products.as_deref_mut() {
+        if let Some(products) = products {
             let contests: Vec<(&Contest, &[Task])> = tasks
                 .iter()
                 .filter_map(|(unit, own)| Some((unit.contest.as_ref()?, own.as_slice())))

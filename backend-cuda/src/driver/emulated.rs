@@ -380,8 +380,8 @@ impl Driver for Emulated {
         // What they take on a processor says nothing of a GPU.
         let seconds = |task: &Task| match task {
             Task::Kernel(dispatch) => f64::from(dispatch.blocks) * BLOCK_SECONDS,
-            Task::Product(Multiply { problem, .. }) => {
-                let Problem { d, k, batch, .. } = problem;
+            Task::Product(product) => {
+                let Problem { d, k, batch, .. } = product.problem;
                 (d.rows * d.columns * k * batch) as f64 / PRODUCTS_PER_SECOND
             }
         };

@@ -65,12 +65,6 @@ struct Begun {
     clock: [sys::CUevent; 2],
 }
 
-/// Bytes of workspace for the library's products, as NVIDIA recommends for cuBLAS: with capability 9.0 and later, and before.
-const WORKSPACE_BYTES: [u64; 2] = [32 << 20, 4 << 20];
-
-/// First compute capability with the larger workspace.
-const LARGE_WORKSPACE: Version = (9, 0);
-
 /// Bytes that a plan leaves of what's free: for kernels' code, and graphs.
 const LEFT_FREE: u64 = 256 << 20;
 
@@ -392,8 +386,7 @@ impl Driver for Gpu {
             self.products = Some(CublasLt::open(self.driver)?);
         }
         let version = self.products.as_ref().map_or(String::new(), CublasLt::version);
-        let [large, small] = WORKSPACE_BYTES;
-        let workspace = if self.capability >= LARGE_WORKSPACE { large } else { small };
+        let workspace = requirements::workspace_bytes(self.capability);
         let key = cache_key((&self.name, self.capability, &version));
         let choices = self.compiler.cache.join(format!("products-{key}.tsv"));
         Ok(Library { version, workspace, choices })
@@ -451,6 +444,10 @@ impl Driver for Gpu {
 
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.make_current()?;
+        // Each product runs once, on zeros: what the library loads for it is loaded now, and not while it's recorded.
+        let mut products = tasks.iter().filter(|task| matches!(task, Task::Product(_)));
+        products.try_for_each(|task| self.enqueue(task, &self.failed()))?;
+        self.finish()?;
         let arena = self.arena.map_or(0, |(_, bytes)| bytes);
         let graph = self.graph(tasks, &self.refused(arena))?;
         self.graphs.push(graph);

@@ -41,7 +41,7 @@ pub enum Task {
     /// A kernel of the engine.
     Kernel(Dispatch),
     /// A product of the device's library.
-    Product(Multiply),
+    Product(Box<Multiply>),
 }
 
 /// Tasks that a driver recorded, to be replayed as one.

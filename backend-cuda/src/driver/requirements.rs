@@ -12,6 +12,14 @@ const OLDEST_CAPABILITY: Version = (8, 0);
 /// First compute capability with instructions that only code for it alone may have.
 const OLDEST_ALONE: i32 = 9;
 
+/// First compute capability with the larger workspace.
+const LARGE_WORKSPACE: Version = (9, 0);
+
+/// Bytes of workspace for cuBLASLt's products on a GPU of this compute capability, as NVIDIA recommends for cuBLAS.
+pub fn workspace_bytes(capability: Version) -> u64 {
+    if capability >= LARGE_WORKSPACE { 32 << 20 } else { 4 << 20 }
+}
+
 /// A version as the driver gives it: 1000 times the major number plus 10 times the minor one.
 pub fn cuda_version(number: i32) -> Version {
     (number / 1000, number % 1000 / 10)

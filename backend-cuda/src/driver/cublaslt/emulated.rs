@@ -14,6 +14,31 @@ const WELL: Status = sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS as Status;
 const INVALID: Status = sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE as Status;
 const UNSUPPORTED: Status = sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED as Status;
 
+/// Attributes and values, by the numbers in NVIDIA's cublasLt.h and library_types.h.
+mod number {
+    use std::ffi::c_uint;
+
+    pub const F32: c_uint = 0;
+    pub const F16: c_uint = 2;
+    pub const BF16: c_uint = 14;
+    pub const SUMS_OF_F32: c_uint = 68;
+    pub const SUMS_OF_TF32: c_uint = 77;
+    pub const LAYOUT_BATCH: c_uint = 5;
+    pub const LAYOUT_STRIDE: c_uint = 6;
+    pub const TRANSPOSE_A: c_uint = 3;
+    pub const TRANSPOSE_B: c_uint = 4;
+    pub const EPILOGUE: c_uint = 7;
+    pub const BIAS_POINTER: c_uint = 8;
+    pub const NO_EPILOGUE: u32 = 1;
+    pub const ADD_BIAS: u32 = 4;
+    pub const WORKSPACE: c_uint = 1;
+    pub const SLICES: c_uint = 3;
+    pub const ALIGNMENT_OF_A: c_uint = 5;
+    pub const ALIGNMENT_OF_D: c_uint = 8;
+    /// What matrices are taken to be aligned to where nothing is said, bytes.
+    pub const ALIGNED: u32 = 256;
+}
+
 /// Bytes of workspace of each algorithm. They sum in different orders.
 const WORKSPACES: [usize; 3] = [0, 1 << 10, 1 << 20];
 
@@ -122,7 +147,7 @@ unsafe extern "C" fn create_layout(
     columns: u64,
     leading: i64,
 ) -> Status {
-    let known = [(0, DType::F32), (2, DType::F16), (14, DType::BF16)];
+    let known = [(number::F32, DType::F32), (number::F16, DType::F16), (number::BF16, DType::BF16)];
     let Some(&(_, dtype)) = known.iter().find(|(number, _)| *number == dtype) else {
         return INVALID;
     };
@@ -140,8 +165,8 @@ unsafe extern "C" fn set_layout(
     unsafe {
         let layout = &mut *made.cast::<Layout>();
         match attribute {
-            5 => put(&mut layout.batch, value(from, bytes)),
-            6 => put(&mut layout.stride, value(from, bytes)),
+            number::LAYOUT_BATCH => put(&mut layout.batch, value(from, bytes)),
+            number::LAYOUT_STRIDE => put(&mut layout.stride, value(from, bytes)),
             _ => INVALID,
         }
     }
@@ -149,11 +174,11 @@ unsafe extern "C" fn set_layout(
 
 unsafe extern "C" fn create_product(to: *mut Made, sums: c_uint, factors: c_uint) -> Status {
     let tf32 = match (sums, factors) {
-        (68, 0) => false,
-        (77, 0) => true,
+        (number::SUMS_OF_F32, number::F32) => false,
+        (number::SUMS_OF_TF32, number::F32) => true,
         _ => return INVALID,
     };
-    let product = Product { tf32, transpose: [false; 2], epilogue: 1, bias: 0 };
+    let product = Product { tf32, transpose: [false; 2], epilogue: number::NO_EPILOGUE, bias: 0 };
     // SAFETY: the caller has room for a product.
     unsafe { make(to, product) }
 }
@@ -169,10 +194,10 @@ unsafe extern "C" fn set_product(
         let product = &mut *made.cast::<Product>();
         let transposed = || value::<i32>(from, bytes).map(|operation| operation == TRANSPOSED);
         match attribute {
-            3 => put(&mut product.transpose[0], transposed()),
-            4 => put(&mut product.transpose[1], transposed()),
-            7 => put(&mut product.epilogue, value(from, bytes)),
-            8 => put(&mut product.bias, value(from, bytes)),
+            number::TRANSPOSE_A => put(&mut product.transpose[0], transposed()),
+            number::TRANSPOSE_B => put(&mut product.transpose[1], transposed()),
+            number::EPILOGUE => put(&mut product.epilogue, value(from, bytes)),
+            number::BIAS_POINTER => put(&mut product.bias, value(from, bytes)),
             _ => INVALID,
         }
     }
@@ -180,7 +205,7 @@ unsafe extern "C" fn set_product(
 
 unsafe extern "C" fn create_preference(to: *mut Made) -> Status {
     // SAFETY: the caller has room for a preference.
-    unsafe { make(to, Preference { workspace: 0, alignment: [256; 4] }) }
+    unsafe { make(to, Preference { workspace: 0, alignment: [number::ALIGNED; 4] }) }
 }
 
 unsafe extern "C" fn set_preference(
@@ -193,10 +218,13 @@ unsafe extern "C" fn set_preference(
     unsafe {
         let preference = &mut *made.cast::<Preference>();
         match attribute {
-            1 => put(&mut preference.workspace, value(from, bytes)),
+            number::WORKSPACE => put(&mut preference.workspace, value(from, bytes)),
             // Slices in f32, which the sums here are in anyway.
-            3 => value::<u32>(from, bytes).map_or(INVALID, |_| WELL),
-            5..=8 => put(&mut preference.alignment[attribute as usize - 5], value(from, bytes)),
+            number::SLICES => value::<u32>(from, bytes).map_or(INVALID, |_| WELL),
+            number::ALIGNMENT_OF_A..=number::ALIGNMENT_OF_D => {
+                let matrix = (attribute - number::ALIGNMENT_OF_A) as usize;
+                put(&mut preference.alignment[matrix], value(from, bytes))
+            }
             _ => INVALID,
         }
     }
@@ -222,9 +250,9 @@ impl Product {
             && c.dtype == d.dtype
             && (d.dtype == a.dtype || d.dtype == DType::F32);
         let epilogue = match self.epilogue {
-            1 => self.bias == 0,
+            number::NO_EPILOGUE => self.bias == 0,
             // Added to each row, in D's type.
-            4 => self.bias != 0,
+            number::ADD_BIAS => self.bias != 0,
             _ => false,
         };
         if !types || !epilogue || (self.tf32 && a.dtype != DType::F32) {
