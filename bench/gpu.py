@@ -2,7 +2,7 @@
 """What gpu.sh needs of Python.
 
 gpu.py device               reads what `tightrope doctor --json` prints, and says which GPU there is, or why there's none
-gpu.py nvrtc                folders of NVRTC among Python's packages, as LD_LIBRARY_PATH takes them
+gpu.py libraries            folders of NVRTC and cuBLASLt among Python's packages, as LD_LIBRARY_PATH takes them
 gpu.py ceilings             what the GPU reaches at most, by torch: a product of bf16, and a copy
 gpu.py report LOGS RESULTS  puts the stages' outputs together: a table, and RESULTS/GPU-DATE.json
 """
@@ -16,6 +16,9 @@ import sys
 EDGE, COPIED = 8192, 4 << 30
 RUNS = 20
 ROWS = 15
+# Stages that differ in who multiplies, and ops with products in them.
+OWN_KERNELS, LIBRARY = "gpt2-batch-64-own-kernels", "gpt2-batch-64-cublaslt"
+PRODUCTS = ("matmul", "linear_cross_entropy")
 
 
 def device():
@@ -25,8 +28,14 @@ def device():
     return gpu["available"]
 
 
-def nvrtc():
-    found = (path for folder in sys.path for path in pathlib.Path(folder).glob("nvidia/*/lib/libnvrtc.so.[0-9]*"))
+def libraries():
+    names = ("libnvrtc", "libcublasLt")
+    found = (
+        path
+        for folder in sys.path
+        for name in names
+        for path in pathlib.Path(folder).glob(f"nvidia/*/lib/{name}.so.[0-9]*")
+    )
     print(":".join(sorted({str(path.parent) for path in found})))
     return True
 
@@ -107,6 +116,7 @@ def table(stages):
         if isinstance(step, dict) and "tokens_per_s" in step:
             peak = step.get("peak_bytes", step.get("peak_reserved", 0))
             print(f"{stage:<34}{step['tokens_per_s']:>12.0f}{peak / 2**30:>10.2f}")
+    products(*(result(stage) if stage in stages else {} for stage in (OWN_KERNELS, LIBRARY)))
     ceilings = result("ceilings") if "ceilings" in stages else {}
     ops = result("gpt2-batch-64").get("ops", []) if "gpt2-batch-64" in stages else []
     if not ops:
@@ -123,8 +133,21 @@ def table(stages):
         )
 
 
+def products(own, library):
+    """Ops with matrix products, by the engine's kernels and by cuBLASLt."""
+    milliseconds = lambda found: {(op["op"], op["shape"]): op["ms"] for op in found.get("ops", [])}
+    own, library = milliseconds(own), milliseconds(library)
+    both = [key for key in own if key in library and any(word in key[0] for word in PRODUCTS)]
+    if not both:
+        return
+    print(f"\n{'product':<26}{'shape':<26}{'own ms':>9}{'cuBLASLt':>9}{'own is':>9}")
+    for op, shape in both:
+        kernels, other = own[op, shape], library[op, shape]
+        print(f"{op:<26}{shape:<26}{kernels:>9.3f}{other:>9.3f}{other / kernels:>8.2f}x")
+
+
 if __name__ == "__main__":
-    verbs = {"device": device, "nvrtc": nvrtc, "ceilings": ceilings, "report": report}
+    verbs = {"device": device, "libraries": libraries, "ceilings": ceilings, "report": report}
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     sys.exit(0 if verbs[sys.argv[1]](*sys.argv[2:]) else 1)

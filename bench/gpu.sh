@@ -5,8 +5,9 @@
 #   FOLDER/gpu.sh                on the GPU's machine: runs it all, prints a table, writes FOLDER/results/GPU-DATE.json
 #
 # The GPU's machine needs its driver, NVRTC of the driver's major version (`pip install nvidia-cuda-nvrtc`; torch brings it
-# too) and python3; with torch, PyTorch is measured beside. compute-sanitizer is used where it is found. Check the results in
-# as bench/results/GPU-DATE.json.
+# too) and python3; with cuBLASLt (`pip install nvidia-cublas`; torch brings it too), products go to the faster of it and the
+# engine's own kernels, and both are measured apart; with torch, PyTorch is measured beside. compute-sanitizer is used where
+# it is found. Check the results in as bench/results/GPU-DATE.json.
 #
 # A stage that fails or takes too long loses nothing of the others. Exit code: 0 where all went well, 1 otherwise.
 set -uo pipefail
@@ -68,9 +69,9 @@ command -v python3 >/dev/null || {
 }
 
 # Python's packages lie where the loader doesn't look.
-nvrtc=$(python3 "$here/gpu.py" nvrtc)
-if [ -n "$nvrtc" ]; then
-    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvrtc"
+libraries=$(python3 "$here/gpu.py" libraries)
+if [ -n "$libraries" ]; then
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
 fi
 
 # Without a GPU there's nothing to measure.
@@ -116,7 +117,7 @@ stage() {
 export TIGHTROPE_CUDA=0
 # Made-up tokens: what is measured doesn't depend on them.
 own() {
-    stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision bf16 --set model.vocab=50304 "${@:3}"
+    stage "$1" "$2" "$here/tightrope" bench --json --device cuda --precision "${precision:-bf16}" --set model.vocab=50304 "${@:3}"
 }
 peer() { stage "$1" "$2" python3 "$here/pytorch.py" --device cuda --precision bf16 --steps 20 "${@:3}"; }
 
@@ -126,8 +127,12 @@ for case in "$here"/parity/*-case; do
 done
 stage ceilings 30 python3 "$here/gpu.py" ceilings
 own gpt2-batch-64 50 --preset gpt2 --batch 64 --micro-batch 64
+own gpt2-batch-64-own-kernels 40 --preset gpt2 --batch 64 --micro-batch 64 --set run.products=own
+own gpt2-batch-64-cublaslt 40 --preset gpt2 --batch 64 --micro-batch 64 --set run.products=cublaslt
 own gpt2-batch-64-in-14.5-gib 50 --preset gpt2 --batch 64 --micro-batch 64 --memory 14.5GiB
 own gpt2-batch-4 30 --preset gpt2 --batch 4 --micro-batch 4
+precision=f32 own gpt2-batch-8-f32 30 --preset gpt2 --batch 8 --micro-batch 8
+precision=tf32 own gpt2-batch-8-tf32 30 --preset gpt2 --batch 8 --micro-batch 8
 own gpt2-xl-batch-16-in-42-gib 60 --preset gpt2-xl --batch 16 --memory 42GiB
 peer torch-batch-64 60 --batch 64 --compile default
 peer torch-batch-64-autotune 100 --batch 64 --compile max-autotune

@@ -1,19 +1,21 @@
 //! Opening the device that the settings name.
 
 use std::path::Path;
+use std::sync::Once;
 
 use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Gpu;
+use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
 use tightrope_core::launch::Limits;
 use tightrope_core::{Backend, DeviceError};
 
 use crate::error::{Failure, Help as _};
 use crate::rates::cache_folder;
-use crate::settings::{Device, Settings};
+use crate::settings::{Device, Precision, Products, Settings};
 
 /// The device that the settings name.
 ///
@@ -52,7 +54,7 @@ impl Devices {
                 .gpu(&Adapter { adapter, ..Adapter::default() })
                 .help("use --device cpu or --device auto"),
             Device::Cuda(ordinal) => match open_cuda(ordinal) {
-                Ok(gpu) => Ok(Box::new(gpu)),
+                Ok(gpu) => Ok(Box::new(multiplying(gpu, settings)?)),
                 Err(problem) => Err(Failure::failed(
                     anyhow!("no device `{}`: {problem}", settings.run.device),
                     format!("found: {}; use --device with one of these, or auto", found()),
@@ -77,6 +79,30 @@ pub fn cpu(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
     let cpu = Cpu::new(settings.run.threads.unwrap_or(0))
         .help("lower run.threads, or leave it out to use every core")?;
     Ok(Box::new(cpu))
+}
+
+/// A GPU that multiplies as the settings say. Where NVIDIA's library is missing, says so once.
+fn multiplying(mut gpu: Cuda, settings: &Settings) -> Result<Cuda, Failure> {
+    static SAID: Once = Once::new();
+    gpu.restrict(|limits| limits.tf32 = settings.run.precision == Precision::Tf32);
+    let makers = match settings.run.products {
+        Products::Auto => Makers::Fastest,
+        Products::Own => Makers::Kernels,
+        Products::Cublaslt => Makers::Library,
+    };
+    match gpu.products_by(makers) {
+        Err(problem) if makers == Makers::Library => Err(Failure::failed(
+            anyhow!("`run.products` is cublaslt: {problem}"),
+            "install it, or leave run.products at auto",
+        )),
+        Err(problem) => {
+            SAID.call_once(|| {
+                eprintln!("{problem}; until then, the engine's own kernels multiply matrices");
+            });
+            Ok(gpu)
+        }
+        Ok(()) => Ok(gpu),
+    }
 }
 
 /// GPU number `ordinal` of NVIDIA's.

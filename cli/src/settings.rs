@@ -25,7 +25,7 @@ pub use diagnostic::{Place, SettingsError};
 pub use merge::Merge;
 pub use values::{
     Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Optimizer, Precision,
-    Schedule,
+    Products, Schedule,
 };
 
 /// All settings of a run.
@@ -230,8 +230,10 @@ pub struct Run {
     pub out: Option<PathBuf>,
     /// Where the plan runs.
     pub device: Device,
-    /// Storage type of weights and activations.
+    /// Storage type of weights and activations, and how f32 is multiplied.
     pub precision: Precision,
+    /// Who multiplies matrices on an NVIDIA GPU.
+    pub products: Products,
     /// CPU threads; unset is every core.
     pub threads: Option<usize>,
     /// Steps between logged losses; at least 1.
@@ -250,6 +252,7 @@ impl Default for Run {
             out: None,
             device: Device::Auto,
             precision: Precision::F32,
+            products: Products::Auto,
             threads: None,
             log_every: 10,
             eval_every: 250,
@@ -364,6 +367,7 @@ holdout = 0.1
 [run]
 device = "auto"
 precision = "f32"
+products = "auto"
 log_every = 10
 eval_every = 250
 sample_every = 0

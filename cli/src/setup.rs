@@ -257,7 +257,7 @@ pub fn learning_rate(settings: &Settings) -> LearningRate {
 /// Storage of weights and activations.
 pub fn precision(settings: &Settings) -> Precision {
     match settings.run.precision {
-        settings::Precision::F32 => Precision::F32,
+        settings::Precision::F32 | settings::Precision::Tf32 => Precision::F32,
         settings::Precision::Bf16 => Precision::BF16,
         settings::Precision::F16 => Precision::F16,
     }

@@ -8,6 +8,8 @@ use pollster::block_on;
 use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::{Backend, Graph, Node};
 use tightrope_nn::{Planned, Precision, Rates, TrainerConfig, presets};
@@ -34,7 +36,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
         .collect::<Result<Vec<_>, _>>()?;
     let gpus = block_on(adapters());
-    let cuda = devices::open_cuda(0).map(|gpu| Nvidia::of(&gpu));
+    let cuda = devices::open_cuda(0).map(Nvidia::of);
     let found = Found { device: device.name(), machine, gpus, cuda, fits };
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }
 }
@@ -84,11 +86,16 @@ struct Nvidia {
     memory_free_bytes: Option<u64>,
     /// What its context takes.
     outside_bytes: Option<u64>,
+    /// The library of matrix products, or what is missing.
+    products: String,
 }
 
 impl Nvidia {
-    fn of(gpu: &dyn Backend) -> Self {
+    fn of(mut gpu: Cuda) -> Self {
+        let found = gpu.products_by(Makers::Fastest);
+        let version = || gpu.library().unwrap_or_default().to_owned();
         Self {
+            products: found.map_or_else(|problem| problem, |()| version()),
             description: gpu.name(),
             memory_free_bytes: gpu.free_bytes(),
             outside_bytes: gpu.outside_bytes(),
@@ -98,7 +105,8 @@ impl Nvidia {
     fn text(&self) -> String {
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
         let (free, outside) = (bytes(self.memory_free_bytes), bytes(self.outside_bytes));
-        format!("{}, {free} free for a plan, {outside} taken by its context", self.description)
+        let Self { description, products, .. } = self;
+        format!("{description}, {free} free for a plan, {outside} taken by its context; {products}")
     }
 }
 
@@ -280,10 +288,11 @@ mod tests {
             description: "cuda (H200)".to_owned(),
             memory_free_bytes: free,
             outside_bytes: outside,
+            products: "cuBLASLt 130002".to_owned(),
         };
         assert_eq!(
             gpu.text(),
-            "cuda (H200), 100 GiB free for a plan, 512 MiB taken by its context"
+            "cuda (H200), 100 GiB free for a plan, 512 MiB taken by its context; cuBLASLt 130002"
         );
     }
 }

@@ -340,6 +340,9 @@ fn plan_of(
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
     settings.memory.optimizer_bits = *optimizer_bits;
     settings.run.precision = match precision {
+        Precision::F32 if settings.run.precision == settings::Precision::Tf32 => {
+            settings::Precision::Tf32
+        }
         Precision::F32 => settings::Precision::F32,
         Precision::BF16 => settings::Precision::Bf16,
         Precision::F16 => settings::Precision::F16,

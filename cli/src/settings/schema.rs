@@ -8,7 +8,7 @@ use toml::Value;
 use super::Settings;
 use super::values::{
     Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Optimizer, Precision,
-    Schedule, Written, words,
+    Products, Schedule, Written, words,
 };
 
 /// One setting.
@@ -91,7 +91,7 @@ const DERIVED_SIZE: &str = "the preset's or that of init";
 
 /// Every setting, in the order of the tables and keys in a settings file.
 #[rustfmt::skip]
-pub static KEYS: [Key; 50] = [
+pub static KEYS: [Key; 51] = [
     key("model.preset", Kind::Text, Some("preset"), "NAME", "Known model that gives every size left unset", "a small GPT"),
     key("model.family", Kind::Word(words::<Family>), Some("family"), "FAMILY", "Architecture", DERIVED_SIZE),
     key("model.layers", SIZE, Some("layers"), "N", "Transformer blocks", DERIVED_SIZE),
@@ -141,7 +141,8 @@ pub static KEYS: [Key; 50] = [
 
     key("run.out", Kind::Path, Some("out"), "DIR", "Run directory", "a new one under runs/"),
     key("run.device", own::<Device>(), Some("device"), "DEVICE", "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", ""),
-    key("run.precision", Kind::Word(words::<Precision>), Some("precision"), "TYPE", "Storage of weights and activations", ""),
+    key("run.precision", Kind::Word(words::<Precision>), Some("precision"), "TYPE", "Storage of weights and activations; tf32 is f32 in less exact products", ""),
+    key("run.products", Kind::Word(words::<Products>), None, "WHO", "Who multiplies matrices on an NVIDIA GPU", ""),
     key("run.threads", SIZE, Some("threads"), "N", "CPU threads", "every core"),
     key("run.log_every", SIZE, Some("log-every"), "STEPS", "Steps between logged losses", ""),
     key("run.eval_every", INTERVAL, Some("eval-every"), "STEPS", "Steps between evaluations; 0 is only at the end", ""),

@@ -76,17 +76,32 @@ pub enum Schedule {
     Constant,
 }
 
-/// Storage type of weights and activations; sums are always f32.
+/// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum Precision {
     /// 4 bytes.
     F32,
+    /// 4 bytes; products may round what they multiply to 10 bits after the point, where a GPU is faster so.
+    Tf32,
     /// 2 bytes, the range of f32.
     Bf16,
     /// 2 bytes, with loss scaling.
     F16,
+}
+
+/// Who multiplies matrices on an NVIDIA GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Products {
+    /// The faster one for each shape, where the library is installed.
+    Auto,
+    /// The engine's own kernels.
+    Own,
+    /// NVIDIA's library, wherever it can.
+    Cublaslt,
 }
 
 /// What may wait in host memory.
@@ -416,6 +431,7 @@ mod tests {
         check::<Optimizer>();
         check::<Schedule>();
         check::<Precision>();
+        check::<Products>();
         check::<Offload>();
         check::<Allow>();
     }
