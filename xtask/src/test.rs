@@ -102,6 +102,8 @@ pub const COOPERATIVE: Fetched =
     Fetched { name: "products by cooperative matrices", tests: mesa::tests };
 /// By NVIDIA's compilers.
 pub const KERNELS: Fetched = Fetched { name: "CUDA kernels compiled", tests: nvidia::tests };
+/// By a solver of integer programs.
+pub const ORACLE: Fetched = Fetched { name: "plans against the optimum", tests: highs::tests };
 
 impl Fetched {
     fn run(self) -> anyhow::Result<(bool, Counts)> {

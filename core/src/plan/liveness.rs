@@ -162,11 +162,7 @@ impl Outline {
         let tensors = handles.iter().map(|&tensor| {
             let stored = self.tensors[tensor.index()];
             let root = numbers[stored.root.index()].expect("a root is numbered first");
-            Stored {
-                root: Tensor(root),
-                result: stored.result || leaves[tensor.index()],
-                ..stored
-            }
+            Stored { root: Tensor(root), result: stored.result || leaves[tensor.index()], ..stored }
         });
         let tensors = tensors.collect();
         handles.iter().for_each(|tensor| numbers[tensor.index()] = None);

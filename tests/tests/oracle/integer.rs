@@ -39,7 +39,7 @@ impl Sum {
 
     fn text(&self, text: &mut String) {
         for (Binary(index), times) in &self.terms {
-            let _ = write!(text, " {times:+} x{index}\n");
+            let _ = writeln!(text, " {times:+} x{index}");
         }
     }
 }
