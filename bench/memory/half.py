@@ -5,6 +5,7 @@ Half: the budget is the peak of the fastest plan less half of the activations th
 
     bench/memory/half.py            both
     bench/memory/half.py predicted  the plans alone
+    bench/memory/half.py f32        measured in that precision alone
 """
 import json
 import pathlib
@@ -86,7 +87,9 @@ def main(verbs):
         rows["gpt2-xl, 8 x 1024, bf16, this processor"] = predicted(folder, "bf16")
         rows["gpt2-xl, 8 x 1024, bf16, H200 by data sheet"] = predicted(folder, "bf16", of_h200)
         report(rows)
-        for precision, batch in BATCH.items() if verbs != ["predicted"] else ():
+        for precision, batch in BATCH.items():
+            if verbs and precision not in verbs:
+                continue
             rows[f"gpt2, {batch} x 1024, {precision}, this processor"] = measured(folder, precision)
             report(rows)
 

@@ -104,7 +104,9 @@ def write(name, shown, **result):
     """Writes bench/results/memory-NAME-DATE.json, and the table that is `shown` beside it."""
     date = datetime.date.today().isoformat()
     command = " ".join(["python3", os.path.relpath(sys.argv[0], ROOT), *map(os.path.basename, sys.argv[1:])])
-    made = dict(command=command, date=date, **machine())
+    # Above the number of cores, other programs ran too, and times are worth little.
+    load = round(os.getloadavg()[1], 1)
+    made = dict(command=command, date=date, **machine(), load_average=load)
     path = RESULTS / f"memory-{name}-{date}"
     path.with_suffix(".json").write_text(json.dumps({**made, **result}, indent=1) + "\n")
     said = ", ".join(f"{key} {value}" for key, value in made.items())
