@@ -42,6 +42,17 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// As [`Planned::new`].
     pub fn within(&mut self, budget: u64) -> Result<(Option<Planned>, u64)> {
+        Ok(match self.fastest(budget)? {
+            Some(planned) => {
+                let bytes = planned.plan.peak_bytes();
+                (Some(planned), bytes)
+            }
+            None => (None, self.smallest()?),
+        })
+    }
+
+    /// The fastest plan that fits `budget` bytes.
+    fn fastest(&mut self, budget: u64) -> Result<Option<Planned>> {
         let mut bound_s = f64::INFINITY;
         let least = |choice: &Choice<'_>| View {
             live: budget,
@@ -90,9 +101,9 @@ impl<'a> Planner<'a> {
                 model: model.clone(),
                 handles: handles.clone(),
             };
-            return Ok((Some(planned), bytes));
+            return Ok(Some(planned));
         }
-        Ok((None, self.smallest()?))
+        Ok(None)
     }
 
     /// The fewest bytes that a plan takes.
@@ -106,6 +117,10 @@ impl<'a> Planner<'a> {
             if found.needs.bytes < smallest {
                 smallest = search.place(&found)?.peak_bytes().min(smallest);
             }
+        }
+        // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
+        while let Some(smaller) = self.fastest(smallest.saturating_sub(1))? {
+            smallest = smaller.plan.peak_bytes();
         }
         self.smallest = Some(smallest);
         Ok(smallest)
