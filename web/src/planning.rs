@@ -36,18 +36,20 @@ pub fn find(setup: &Setup, device: &Description, target: &dyn Target) -> Result<
     let budget = setup.budget.or(device.budget).unwrap_or(u64::MAX);
     let config = setup.trainer();
     let free_micro_batch = setup.micro_batch.is_none();
-    let (found, smallest) = match &setup.checkpoint {
-        None => {
-            let rates = rates(device, config.precision);
-            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
-            Planned::within(&config, budget, free_micro_batch, target, &seconds)?
-        }
-        Some(_) => largest_micro_batch(&config, budget, free_micro_batch, target)?,
+    let rates = rates(device, config.precision);
+    let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+    let within = |budget| match &setup.checkpoint {
+        None => Ok(Planned::within(&config, budget, free_micro_batch, target, &seconds)?),
+        Some(_) => largest_micro_batch(&config, budget, free_micro_batch, target),
     };
+    let (found, smallest) = within(budget)?;
     let fits = found.is_some();
     let planned = match found {
         Some(planned) => planned,
-        None => self::smallest(setup, &config, target)?,
+        None => match within(smallest)? {
+            (Some(planned), _) => planned,
+            (None, _) => self::smallest(setup, &config, target)?,
+        },
     };
     let smallest_seen_bytes = smallest.min(planned.plan.peak_bytes());
     Ok(Found { planned, fits, smallest_seen_bytes, seconds: clock::now() - start })

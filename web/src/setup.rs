@@ -90,6 +90,8 @@ pub struct Setup {
 const ADAMW: &str = "adamw";
 const SGD: &str = "sgd";
 const LION: &str = "lion";
+/// The command line's f32 with products that may round what they multiply.
+const TF32: &str = "tf32";
 /// Written for a choice that is the planner's.
 const AUTO: &str = "auto";
 /// Written for all rows at once.
@@ -366,6 +368,7 @@ impl Setup {
         memory["allow"] = json!([]);
         settings["data"] = json!({ "holdout": self.holdout });
         settings["run"]["device"] = AUTO.into();
+        settings["run"]["products"] = AUTO.into();
         settings
     }
 
@@ -395,6 +398,7 @@ impl Setup {
             ("memory", "offload"),
             ("memory", "allow"),
             ("run", "device"),
+            ("run", "products"),
         ] {
             if let Some(keys) = settings.get_mut(table).and_then(Value::as_object_mut) {
                 keys.remove(key);
@@ -402,6 +406,12 @@ impl Setup {
         }
         if let Some(tables) = settings.as_object_mut() {
             tables.remove("lora");
+        }
+        if let Some(precision) = settings.pointer_mut("/run/precision")
+            && precision == TF32
+        {
+            // What is stored is f32, and so are the products of every GPU but NVIDIA's.
+            *precision = json!(Precision::F32);
         }
         if let Some(data) = settings.get_mut("data").and_then(Value::as_object_mut) {
             data.insert("kind".to_owned(), kind.name().into());

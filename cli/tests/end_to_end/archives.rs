@@ -91,7 +91,8 @@ fn the_page_continues_what_the_command_line_began() {
     ok(
         dir.path(),
         &format!(
-            "train --out a {TINY} --set data.holdout={HOLDOUT} --checkpoint-every {HALF} --device cpu"
+            "train --out a {TINY} --set data.holdout={HOLDOUT} --checkpoint-every {HALF} --device cpu \
+             --precision tf32"
         ),
     );
     let end = essence_of(&dir.path().join(format!("a/checkpoints/step-{STEPS}")));
@@ -111,6 +112,7 @@ fn the_page_continues_what_the_command_line_began() {
             (&setup["data"]["kind"], &setup["train"]["batch"]),
             (&json!("built-in"), &json!(4))
         );
+        assert_eq!(setup["run"]["precision"], "f32", "tf32 is stored as f32");
         let started = block_on(engine.start(&setup.to_string(), None, Some(archive))).unwrap();
         assert_eq!(started["step"], 2 * HALF);
         block_on(engine.step(STEPS)).unwrap();
