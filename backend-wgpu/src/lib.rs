@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Phase, Plan, Reading, Rule, Type};
+use tightrope_core::{Backend, DeviceError, Op, Phase, Plan, Reading, Type};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -161,7 +161,7 @@ impl Target for Wgpu {
 
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         // What has no kernel is refused when the plan is prepared.
-        op.launch(&self.device.limits, inputs, outputs).map_or(0, |launches| launches.scratch_bytes)
+        op.launch_needs(&self.device.limits, inputs, outputs).0
     }
 
     fn in_place(&self, op: &Op) -> bool {
@@ -171,8 +171,7 @@ impl Target for Wgpu {
     }
 
     fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        op.launch(&self.device.limits, inputs, outputs)
-            .map_or(0, |launches| recording::parameter_bytes(launches.list.len()))
+        recording::parameter_bytes(op.launch_needs(&self.device.limits, inputs, outputs).1)
     }
 
     fn staging(&self) -> u64 {

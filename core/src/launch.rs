@@ -318,6 +318,11 @@ impl Launches {
         self.push(crate::ops::convert(limits, wide, place));
     }
 
+    /// How many launches [`Launches::fit`] makes of these.
+    pub fn count(&self, limits: &Limits) -> usize {
+        self.list.iter().map(|launch| parts(launch, limits.work) as usize).sum()
+    }
+
     /// Cuts launches with more work than a device may take at once into ranges of workgroups, and holds
     /// that each fits the device.
     ///
@@ -365,11 +370,17 @@ pub fn operations(cost: Cost) -> u64 {
     cost.flops.max(cost.bytes.saturating_mul(PER_BYTE))
 }
 
+/// How many ranges of workgroups a launch is cut into, for none to have more than `work`.
+fn parts(launch: &Launch, work: u64) -> u64 {
+    let groups = launch.groups.end - launch.groups.start;
+    operations(launch.cost).div_ceil(work.max(1)).clamp(1, groups.max(1))
+}
+
 /// Ranges of workgroups of equal size, none with more than `work`, unless a single one has.
 fn split(launch: Launch, work: u64, list: &mut Vec<Launch>) {
     let Range { start, end } = launch.groups;
     let groups = end - start;
-    let parts = operations(launch.cost).div_ceil(work.max(1)).clamp(1, groups.max(1));
+    let parts = parts(&launch, work);
     for part in 0..parts {
         let range = start + groups * part / parts..start + groups * (part + 1) / parts;
         let cost = Cost { flops: launch.cost.flops / parts, bytes: launch.cost.bytes / parts };

@@ -15,7 +15,7 @@ use tightrope_core::ops::{
 };
 use tightrope_core::plan::{self, Target};
 use tightrope_core::{
-    Backend, Class, DType, DeviceError, Graph, Plan, Rule, Session, SessionError, Type,
+    Backend, Class, DType, DeviceError, Graph, Op, Plan, Rule, Session, SessionError, Type,
 };
 
 fn open(options: &Options) -> Wgpu {
@@ -90,6 +90,22 @@ fn same_bits(cases: &[Case], change: impl FnOnce(&mut Limits)) {
         let actual = block_on(outputs(&mut after, case)).unwrap();
         let types: Vec<String> = case.inputs.iter().map(|sample| sample.ty.to_string()).collect();
         assert!(expected == actual, "{:?} of {}", case.op, types.join(", "));
+    }
+}
+
+#[test]
+fn what_launches_need_is_known_without_cutting_them() {
+    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
+        // So little that large launches are cut.
+        let limits = Limits { work: 1 << 10, ..limits };
+        for case in Op::all_cases() {
+            let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
+            let Ok(outputs) = case.op.infer(&inputs) else { continue };
+            let outputs: Vec<&Type> = outputs.iter().collect();
+            let Ok(cut) = case.op.launch(&limits, &inputs, &outputs) else { continue };
+            let needs = case.op.launch_needs(&limits, &inputs, &outputs);
+            assert_eq!(needs, (cut.scratch_bytes, cut.list.len()), "{}", case.op.name());
+        }
     }
 }
 

@@ -203,6 +203,18 @@ macro_rules! ops {
                 match self { $(Self::$family(op) => op,)+ }
             }
 
+            /// Bytes of scratch that the op's launches share, and how many launches there are once the long ones are
+            /// cut, without making them: on a slow device a large op is thousands. 0 of both where it has no kernel.
+            pub fn launch_needs(
+                &self,
+                limits: &Limits,
+                inputs: &[&Type],
+                outputs: &[&Type],
+            ) -> (u64, usize) {
+                let whole = self.rule().launch(limits, inputs, outputs).unwrap_or_default();
+                (whole.scratch_bytes, whole.count(limits))
+            }
+
             /// One set of test cases of every family, in the order of the list.
             pub fn all_cases() -> Vec<Case> {
                 let mut cases = vec![];
