@@ -1,12 +1,15 @@
 //! A budget gets the fastest plan that fits: more bytes are never slower, fewer are never exceeded, and the
 //! search says how far from the best it can be.
 
+#[path = "common/times.rs"]
+mod times;
+
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Graph, Node, Phase, Plan};
-use tightrope_nn::{BuildOptions, ModelConfig, Planned, Precision, Rates, TrainerConfig, preset};
+use tightrope_nn::{BuildOptions, ModelConfig, Planned, TrainerConfig, preset};
 
-const THREADS: usize = 2;
+use crate::times::{THREADS, rate, seconds};
+
 /// Budgets tried for each model.
 const BUDGETS: u64 = 100;
 
@@ -20,30 +23,6 @@ fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
         seed: 0,
         ..TrainerConfig::new(ModelConfig { context: time.max(model.context), ..model })
     }
-}
-
-/// Seconds of a step, and of its recomputation.
-fn seconds(plan: &Plan, passes: usize) -> (f64, f64) {
-    let (mut step, mut again) = (0.0, 0.0);
-    for program in &plan.graph.programs {
-        let times = match program.name.as_str() {
-            "train" | "update" => 1.0,
-            "micro" => passes as f64,
-            _ => continue,
-        };
-        for node in &program.nodes {
-            let seconds = times * rate(&plan.graph, node);
-            step += seconds;
-            if node.phase == Phase::Recompute {
-                again += seconds;
-            }
-        }
-    }
-    (step, again)
-}
-
-fn rate(graph: &Graph, node: &Node) -> f64 {
-    Rates::of("cpu, avx512", Precision::F32, THREADS).seconds(graph, node)
 }
 
 fn within(config: &TrainerConfig, budget: u64, free: bool) -> (Option<Planned>, u64) {

@@ -2,6 +2,8 @@
 
 mod integer;
 mod pass;
+#[path = "../common/times.rs"]
+mod times;
 
 use std::env;
 use std::fs;
@@ -10,14 +12,10 @@ use std::path::PathBuf;
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Graph, Node, Phase, Plan};
-use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, Precision, Rates, TrainerConfig};
+use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, TrainerConfig};
 
 use crate::pass::Pass;
-
-fn rate(graph: &Graph, node: &Node) -> f64 {
-    Rates::of("cpu, avx512", Precision::F32, 2).seconds(graph, node)
-}
+use crate::times::{THREADS, rate, seconds};
 
 /// Budgets of each model, from the fewest bytes that a plan takes to what nothing recomputed takes.
 const BUDGETS: u64 = 8;
@@ -50,30 +48,10 @@ fn config(family: Family, layers: usize, accumulation: usize) -> TrainerConfig {
     }
 }
 
-/// Seconds of a step, and of recomputation in one pass.
-fn seconds(plan: &Plan, passes: usize) -> (f64, f64) {
-    let (mut step, mut again) = (0.0, 0.0);
-    for program in &plan.graph.programs {
-        let times = match program.name.as_str() {
-            "train" | "update" => 1.0,
-            "micro" => passes as f64,
-            _ => continue,
-        };
-        for node in &program.nodes {
-            let seconds = rate(&plan.graph, node);
-            step += times * seconds;
-            if node.phase == Phase::Recompute {
-                again += seconds;
-            }
-        }
-    }
-    (step, again)
-}
-
 /// Seconds of a step of the plan within one of [`BUDGETS`] budgets, as a multiple of the fewest that any schedule within
 /// it takes; and a line that says what was found.
 fn distance(config: &TrainerConfig, part: u64) -> (f64, String) {
-    let cpu = Cpu::new(2).expect("threads");
+    let cpu = Cpu::new(THREADS).expect("threads");
     let planned = |options: Options| {
         let config = TrainerConfig { options, ..config.clone() };
         Planned::new(&config, &cpu).expect("a plan").plan
