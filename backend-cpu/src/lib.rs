@@ -95,6 +95,7 @@ impl Target for Cpu {
         matches!(
             op,
             Op::Map(_)
+                | Op::Transfer(_)
                 | Op::Rope(_)
                 | Op::LayerNormGrad(_)
                 | Op::RmsNormGrad(_)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use tightrope_core::{Backend, Phase, Plan, Rule as _, SessionError};
-use tightrope_nn::{Estimate, Planned, Rates, TrainerConfig};
+use tightrope_nn::{Planned, Rates, TrainerConfig};
 
 use crate::commands::bench::profile;
 use crate::commands::plan::step::{self, name_of, repeats};
@@ -163,7 +163,7 @@ impl Profile {
             device: device.name(),
             predicted_peak_bytes: plan.peak_bytes(),
             allocated_bytes,
-            predicted_step_s: Estimate::new(&plan, config.accumulation(), rates).step_s,
+            predicted_step_s: planned.estimate(rates).step_s,
             step_s: None,
             replays: replays.saturating_sub(COLD).max(1),
             phases,

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
+use pollster::block_on;
 use serde::{Deserialize, Serialize};
+use tightrope_core::plan::offload::PIECE;
 use tightrope_core::{Backend, DeviceError, SessionError};
 use tightrope_nn::{
     Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, defaults,
@@ -14,12 +16,15 @@ use tightrope_nn::{
 
 use crate::commands::bench::profile;
 use crate::commands::doctor::machine;
+use crate::devices::can_be_lost;
 use crate::run::figures::median;
 
 /// Shortest time that ops are measured for, and the fewest replays.
 const LEAST: (Duration, usize) = (Duration::from_millis(700), 2);
 /// Replays before the measured ones: they touch memory for the first time, and fill caches.
 const COLD: usize = 1;
+/// Pieces that go to a device and back while its link is measured.
+const LINKED: usize = 8;
 
 /// The step whose ops are measured: one block of a GPT that a small machine trains.
 fn measured_step(precision: Precision) -> TrainerConfig {
@@ -183,7 +188,24 @@ fn measure(
             timed.push(Timed { graph, node, seconds: median(warm).unwrap_or_default() });
         }
     }
-    Ok(default.fitted(&timed))
+    let rates = default.fitted(&timed);
+    Ok(if can_be_lost(device) { rates.linked(link(device, plan.arena_bytes)?) } else { rates })
+}
+
+/// Bytes a second to a device and back, in pieces as steps move them.
+fn link(device: &mut dyn Backend, arena_bytes: u64) -> Result<f64, DeviceError> {
+    let piece = PIECE.min(arena_bytes);
+    let data = vec![0; piece as usize];
+    let mut start = Instant::now();
+    for round in 0..COLD + LINKED {
+        if round == COLD {
+            start = Instant::now();
+        }
+        device.write(0, &data)?;
+        block_on(device.read(&[0..piece]))?;
+    }
+    let moved = (2 * LINKED as u64 * piece) as f64;
+    Ok(moved / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
 #[cfg(test)]

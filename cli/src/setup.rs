@@ -219,10 +219,20 @@ pub fn trainer_config_of(
         },
         seed: train.seed,
         decode: time,
-        offload: memory.offload.contains(&Offload::Optimizer),
+        offload: offload(&memory.offload),
         lora: lora(&settings),
         model,
     })
+}
+
+/// What the host keeps.
+fn offload(named: &[Offload]) -> nn::Offload {
+    nn::Offload {
+        optimizer: named.contains(&Offload::Optimizer),
+        gradients: named.contains(&Offload::Gradients),
+        activations: named.contains(&Offload::Activations),
+        weights: named.contains(&Offload::Weights),
+    }
 }
 
 /// The adapters that are trained, if any.
@@ -286,7 +296,7 @@ pub fn trainer(
     device: Box<dyn Backend>,
     settings: &Settings,
 ) -> Result<Trainer, Failure> {
-    let trainer = match planned.config().offload {
+    let trainer = match planned.config().offload.any() {
         true => Trainer::offloading(planned, device, Box::new(host(settings)?)),
         false => Trainer::new(planned, device),
     };
@@ -326,7 +336,7 @@ pub fn planned_of(
     config: TrainerConfig,
     target: &dyn Backend,
 ) -> Result<Planned, Failure> {
-    if config.offload && !can_be_lost(target) {
+    if config.offload.any() && !can_be_lost(target) {
         return Err(Failure::usage(
             anyhow!("`memory.offload` is set, and the device is the cpu"),
             "the cpu's memory is the host's, so nothing is gained; leave the setting out",
@@ -337,7 +347,7 @@ pub fn planned_of(
         return plan_file::planned(file, settings, &config, budget, target);
     }
     let mut smallest = u64::MAX;
-    for config in allowed(settings, &config) {
+    for config in allowed(settings, &config, target) {
         let (found, least) = fit(settings, &config, budget, target)?;
         if let Some(planned) = found {
             return Ok(planned);
@@ -347,9 +357,13 @@ pub fn planned_of(
     Err(refusal::does_not_fit(settings, &config, budget, smallest, target)?)
 }
 
-/// The configuration, and those with the changes of the numerics that `memory.allow` names, in the order in
+/// The configuration, and those with the changes that `memory.allow` names, in the order in
 /// which they are preferred.
-fn allowed(settings: &Settings, config: &TrainerConfig) -> Vec<TrainerConfig> {
+fn allowed(
+    settings: &Settings,
+    config: &TrainerConfig,
+    target: &dyn Backend,
+) -> Vec<TrainerConfig> {
     let allow = |what| settings.memory.allow.contains(&what);
     let mut precisions = vec![config.precision];
     precisions.extend(
@@ -359,14 +373,23 @@ fn allowed(settings: &Settings, config: &TrainerConfig) -> Vec<TrainerConfig> {
     bits.extend([StateBits::B16, StateBits::B8].into_iter().filter(|&fewer| {
         allow(Allow::OptimizerBits) && u32::from(fewer) < u32::from(config.optimizer_bits)
     }));
-    let pairs = precisions.iter().flat_map(|&p| bits.iter().map(move |&b| (p, b)));
-    pairs
-        .map(|(precision, optimizer_bits)| TrainerConfig {
-            precision,
-            optimizer_bits,
-            ..config.clone()
-        })
-        .collect()
+    let mut offloads = vec![config.offload];
+    if allow(Allow::Offload) && can_be_lost(target) {
+        offloads.extend(config.offload.further());
+    }
+    let mut found = vec![];
+    for &precision in &precisions {
+        for &optimizer_bits in &bits {
+            // What the host keeps changes no number, so it comes before what does.
+            found.extend(offloads.iter().map(|&offload| TrainerConfig {
+                precision,
+                optimizer_bits,
+                offload,
+                ..config.clone()
+            }));
+        }
+    }
+    found
 }
 
 /// The fastest plan within `budget` over what the settings leave open, if any, and the fewest bytes of those that

@@ -44,6 +44,9 @@ pub enum SessionError {
     /// No program of the plan uses the tensor, so it has no bytes.
     #[error("`{0}` has no place in the plan: no program uses it")]
     NoPlace(String),
+    /// A tensor is moved to or from the host, and the session has none.
+    #[error("`{0}` is moved between the device and the host, and this session was given no host")]
+    NoHost(String),
 }
 
 /// The first op of a replay whose output isn't finite.
@@ -69,7 +72,8 @@ impl Session {
     }
 
     /// As [`Session::new`], with a plan of what was [`split`] off readied on the host. Its programs run there, on what
-    /// they read of the device's tensors, and what they change is sent back.
+    /// they read of the device's tensors, and what they change is sent back. Transfers of the device's programs are made
+    /// where they stand.
     ///
     /// # Errors
     /// As [`Backend::prepare`].
@@ -212,8 +216,30 @@ impl Session {
             return Ok(host.run(index, &self.plan, &mut *self.backend)?);
         }
         let index = self.plan.graph.program(program)?;
-        let steps = self.plan.programs[index].steps.len();
-        Ok(self.backend.run(index, 0..steps)?)
+        self.run_steps(index, 0..self.plan.programs[index].steps.len())
+    }
+
+    /// Replays steps of a program, and makes the transfers between them.
+    fn run_steps(&mut self, program: usize, steps: Range<usize>) -> Result<(), SessionError> {
+        let (plan, mut first) = (Arc::clone(&self.plan), steps.start);
+        for step in steps.clone() {
+            let node = &plan.graph.programs[program].nodes[step];
+            if node.op.transfer().is_none() {
+                continue;
+            }
+            let host = self.host.as_mut().ok_or_else(|| {
+                SessionError::NoHost(plan.graph.info(node.outputs[0]).name.clone())
+            })?;
+            if first < step {
+                self.backend.run(program, first..step)?;
+            }
+            host.transfer(node, &plan, &mut *self.backend)?;
+            first = step + 1;
+        }
+        if first < steps.end {
+            self.backend.run(program, first..steps.end)?;
+        }
+        Ok(())
     }
 
     /// A tensor's bytes. The only function that waits for the device.
@@ -329,7 +355,7 @@ impl Session {
         let index = self.plan.graph.program(program)?;
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            self.backend.run(index, step..step + 1)?;
+            self.run_steps(index, step..step + 1)?;
             for &tensor in node.outputs.iter().filter(|&&t| plan.graph.dtype(t).is_float()) {
                 let values = self.read_values(tensor).await?;
                 if let Some(element) = values.iter().position(|value| !value.is_finite()) {

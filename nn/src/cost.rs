@@ -5,7 +5,10 @@
 //! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::{DType, Graph, Node, Op, Phase, Plan, Rule as _, Tensor, Type};
+use tightrope_core::plan::offload::ADD;
+use tightrope_core::{
+    DType, Graph, Life, Node, Op, Phase, Plan, Rule as _, Tensor, TensorInfo, Type,
+};
 
 use crate::Precision;
 
@@ -22,8 +25,24 @@ pub struct Rates {
     elementwise: f64,
     /// Memory.
     bytes: f64,
+    /// Between the host's memory and the device's.
+    #[serde(default = "default_link")]
+    link: f64,
+    /// The host's memory, for what it computes for a device.
+    #[serde(default = "default_host")]
+    host: f64,
     /// Seconds to begin an op.
     launch_s: f64,
+}
+
+/// Two channels of the host's memory, as its update reaches, B/s.
+fn default_host() -> f64 {
+    20e9
+}
+
+/// A PCI Express 3 slot of 16 lanes with what its protocol takes off, B/s.
+fn default_link() -> f64 {
+    12e9
 }
 
 /// Threads that a socket's memory keeps busy.
@@ -38,6 +57,7 @@ enum Family {
     Loss,
     Attention,
     Elementwise,
+    Transfer,
 }
 
 impl Family {
@@ -46,6 +66,7 @@ impl Family {
             Op::MatMul(_) => Self::MatMul,
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => Self::Loss,
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => Self::Attention,
+            Op::Transfer(_) => Self::Transfer,
             _ => Self::Elementwise,
         }
     }
@@ -95,6 +116,8 @@ impl Rates {
             attention: attention * all,
             elementwise: elementwise * all,
             bytes: bytes * threads.min(MEMORY_THREADS) as f64,
+            link: default_link(),
+            host: default_host(),
             launch_s,
         }
     }
@@ -109,8 +132,29 @@ impl Rates {
             attention: by * self.attention,
             elementwise: by * self.elementwise,
             bytes: by * self.bytes,
+            link: self.link,
+            host: self.host,
             launch_s: self.launch_s,
         }
+    }
+
+    /// These rates, with bytes between host and device as fast as `link`, B/s.
+    pub fn linked(self, link: f64) -> Self {
+        Self { link, ..self }
+    }
+
+    /// Seconds of what the host runs in a step of `accumulation` passes, with what is fetched for it and sent back.
+    pub(crate) fn host_seconds(&self, device: &Graph, host: &Graph, accumulation: usize) -> f64 {
+        let mut seconds = 0.0;
+        for program in &host.programs {
+            let times = if program.name == ADD { accumulation as f64 } else { 1.0 };
+            let bytes: f64 = program.nodes.iter().map(|node| cost(host, node).1).sum();
+            seconds += times * bytes / self.host;
+        }
+        let shared = host.tensors.iter().zip(&device.tensors);
+        let kept = |info: &TensorInfo| info.life == Life::Persistent && info.replaces.is_none();
+        let both = shared.filter(|(host, device)| kept(host) && kept(device));
+        seconds + both.map(|(info, _)| info.ty.bytes() as f64).sum::<f64>() / self.link
     }
 
     /// The rates at which ops took as long as they did. What none of them tells stays as it is here.
@@ -126,6 +170,8 @@ impl Rates {
                 Family::Attention => (2, flops),
                 Family::Elementwise if flops > balance * bytes => (3, flops),
                 Family::Elementwise => (4, bytes),
+                // The session makes it, and it's no op of the device.
+                Family::Transfer => continue,
             };
             sums[index].0 += amount;
             sums[index].1 += (seconds - self.launch_s).max(0.0);
@@ -139,6 +185,8 @@ impl Rates {
             attention: rate(sums[2], self.attention),
             elementwise: rate(sums[3], self.elementwise),
             bytes: rate(sums[4], self.bytes),
+            link: self.link,
+            host: self.host,
             launch_s: self.launch_s,
         }
     }
@@ -151,6 +199,7 @@ impl Rates {
             Family::Loss => self.loss,
             Family::Attention => self.attention,
             Family::Elementwise => self.elementwise,
+            Family::Transfer => return bytes / self.link + self.launch_s,
         };
         (flops / rate).max(bytes / self.bytes) + self.launch_s
     }
@@ -168,8 +217,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of `plan`, whose `micro` program runs `accumulation` times a step.
-    pub fn new(plan: &Plan, accumulation: usize, rates: &Rates) -> Self {
+    /// Of `plan`, whose `micro` program runs `accumulation` times a step. What the host does is apart: see
+    /// [`crate::Planned::estimate`].
+    pub(crate) fn new(plan: &Plan, accumulation: usize, rates: &Rates) -> Self {
         let mut estimate = Self::default();
         for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
             let times = match program.name.as_str() {

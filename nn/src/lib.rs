@@ -29,6 +29,7 @@ mod layers;
 mod llama;
 pub mod lora;
 mod model;
+mod offload;
 mod optim;
 mod params;
 mod planner;
@@ -46,6 +47,7 @@ pub use error::{Error, ReadError, Result};
 pub use init::{fill_initial, initial_values};
 pub use lora::Lora;
 pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
+pub use offload::Offload;
 pub use optim::{
     LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update, UpdateOptions,
     append_update,

@@ -5,19 +5,22 @@
 //! | `train` | forward, backward and update, where a step is one micro-batch |
 //! | `micro` | forward and backward, adding to persistent gradients, where it's several |
 //! | `update` | gradient norm and optimizer, after the last `micro`; on the host where it's offloaded |
+//! | `add` | on the host, where gradients are offloaded: adds each to its sum |
 //! | `clear` | sets gradients to 0 after an update on the host |
 //! | `eval` | loss alone |
 //! | `decode` | one more token of a text, over a cache of keys and values |
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
+use tightrope_core::plan::offload::{ADD, load_block_weights, store_block_inputs, store_gradients};
 use tightrope_core::plan::{Options, Seconds, Target};
 use tightrope_core::{Class, DType, Graph, Phase, Plan, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
 use crate::{
-    BuildOptions, DecodeInputs, Error, Inputs, Lora, LossScale, Model, ModelConfig, Optimizer,
-    Planner, Precision, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
+    BuildOptions, DecodeInputs, Error, Estimate, Inputs, Lora, LossScale, Model, ModelConfig,
+    Offload, Optimizer, Planner, Precision, Rates, Result, StateBits, Trained, Update,
+    UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -49,8 +52,8 @@ pub struct TrainerConfig {
     pub seed: u64,
     /// Positions of the decoder's cache; 0 for no `decode` program.
     pub decode: usize,
-    /// Optimizer state and masters of weights are kept by the host, which makes the update.
-    pub offload: bool,
+    /// What the host keeps for the device.
+    pub offload: Offload,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
 }
@@ -72,7 +75,7 @@ impl TrainerConfig {
             options: Options::default(),
             seed: defaults::SEED,
             decode: 0,
-            offload: false,
+            offload: Offload::NONE,
             lora: None,
             model,
         }
@@ -90,7 +93,12 @@ impl TrainerConfig {
 
     /// Whether passes add to persistent gradients, for an update of its own.
     pub fn accumulates(&self) -> bool {
-        self.accumulation() > 1 || self.offload
+        self.accumulation() > 1 || self.offload.optimizer
+    }
+
+    /// Whether the device holds sums of gradients for an update by the host, and so clears them itself.
+    pub(crate) fn clears(&self) -> bool {
+        self.offload.optimizer && !self.offload.gradients
     }
 
     /// The ids of a step's inputs and targets, both (batch, T), as one pair for each micro-step.
@@ -126,7 +134,7 @@ pub struct Planned {
     /// Seconds that no plan within the budget takes less than, of those that recompute activations of blocks over
     /// the micro-batches that were free; `None` of a plan that wasn't searched for.
     pub bound_s: Option<f64>,
-    /// What the host runs, where the update is offloaded.
+    /// What the host runs and keeps, where something is offloaded.
     pub(crate) host: Option<Graph>,
     pub(crate) config: TrainerConfig,
     pub(crate) model: Model,
@@ -142,6 +150,16 @@ impl Planned {
         let Built { graph, host, model, handles } = Built::new(config)?;
         let plan = Plan::new(graph, &config.options, target)?;
         Ok(Self { plan, bound_s: None, host, config: config.clone(), model, handles })
+    }
+
+    /// Time of a step at these rates, of the device.
+    pub fn estimate(&self, rates: &Rates) -> Estimate {
+        let accumulation = self.config.accumulation();
+        let mut estimate = Estimate::new(&self.plan, accumulation, rates);
+        if let Some(host) = &self.host {
+            estimate.step_s += rates.host_seconds(&self.plan.graph, host, accumulation);
+        }
+        estimate
     }
 
     /// The plan of what runs on the host, for its rules; `None` where nothing is offloaded.
@@ -193,6 +211,7 @@ impl Built {
         )?;
         let mut graph = Graph::new();
         let lora = config.lora.as_ref();
+        config.offload.check(lora)?;
         let model = Model::adapted(&mut graph, &config.model, config.precision, lora)?;
         let low = model.declare_low(&mut graph);
         let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
@@ -240,9 +259,21 @@ impl Built {
             eval_loss,
             decode,
         };
-        let host = config.offload.then(|| split(&mut graph, "update")).transpose()?;
+        let host = offloaded(&mut graph, config.offload);
         Ok(Self { graph, host, model, handles })
     }
+}
+
+/// Puts the transfers of what is offloaded into the programs, and takes those out that the host runs.
+fn offloaded(graph: &mut Graph, offload: Offload) -> Option<Graph> {
+    if offload.activations {
+        store_block_inputs(graph);
+    }
+    if offload.weights {
+        load_block_weights(graph);
+    }
+    let programs: &[&str] = if offload.optimizer { &[ADD, "update"] } else { &[] };
+    offload.any().then(|| split(graph, programs))
 }
 
 /// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
@@ -258,12 +289,13 @@ fn training(
     let (accumulates, share) = (config.accumulates(), 1.0 / config.accumulation() as f64);
     let one = Type::new(DType::F32, [1]);
     let (parameters, weights) = model.trained();
-    let accumulators: Vec<Option<Tensor>> = parameters
+    let mut accumulators: Vec<Option<Tensor>> = parameters
         .iter()
         .map(|parameter| {
             let ty = Type::new(DType::F32, parameter.shape.clone());
             let name = format!("grad.{}", parameter.name);
-            accumulates.then(|| graph.persistent(&name, ty, Class::Gradient))
+            let held = accumulates && !config.offload.gradients;
+            held.then(|| graph.persistent(&name, ty, Class::Gradient))
         })
         .collect();
     let loss_sum = accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
@@ -296,6 +328,11 @@ fn training(
             table: parameter.table,
         });
     }
+    if config.offload.gradients {
+        let made: Vec<(Tensor, String)> =
+            trained.iter().map(|t| (t.gradient, format!("grad.{}", t.name))).collect();
+        accumulators = store_gradients(graph, &made)?.into_iter().map(Some).collect();
+    }
     let mut total = loss;
     if let Some(sum) = loss_sum {
         let add = Map {
@@ -313,7 +350,7 @@ fn training(
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
         clip: config.clip,
-        zero_gradients: accumulates && !config.offload,
+        zero_gradients: accumulates && !config.clears(),
         bits: config.optimizer_bits,
         key: inputs.key,
     };
@@ -322,7 +359,7 @@ fn training(
         graph.result(tensor);
     }
     let accumulators: Vec<Tensor> = accumulators.into_iter().flatten().collect();
-    if config.offload {
+    if config.clears() {
         graph.begin("clear");
         graph.set_phase(Phase::Update);
         for &gradient in &accumulators {

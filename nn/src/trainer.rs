@@ -56,7 +56,7 @@ impl Trainer {
     /// Allocates the plan on `backend`. Weights are zeros until they're initialised or set.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`]; a plan whose update is offloaded.
+    /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`]; a plan of which the host keeps a part.
     pub fn new(planned: Planned, backend: Box<dyn Backend>) -> Result<Self, TrainError> {
         ensure(planned.host.is_none(), "memory.offload", || {
             "nothing was given to offload to".to_owned()
@@ -66,7 +66,7 @@ impl Trainer {
         Self::of(session, config, model, handles)
     }
 
-    /// As [`Trainer::new`], of a plan whose update is offloaded to `host`.
+    /// As [`Trainer::new`], of a plan of which `host` keeps a part.
     ///
     /// # Errors
     /// As [`Trainer::new`].
@@ -345,7 +345,7 @@ impl Trainer {
         if self.handles.loss_sum.is_some() {
             self.session.run("update")?;
         }
-        if self.config.offload {
+        if self.config.clears() {
             self.session.run("clear")?;
         }
         Ok(true)

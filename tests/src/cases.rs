@@ -3,7 +3,7 @@
 use tightrope_core::expr::{Term, Unary, constant, input};
 use tightrope_core::ops::{
     Attention, Case, Code, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy, Map,
-    MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax,
+    MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax, Transfer,
 };
 use tightrope_core::{DType, Expr, Op, Type};
 
@@ -55,6 +55,7 @@ pub fn retyped_op(op: &Op, with: &dyn Fn(DType) -> DType) -> Op {
         Op::MatMul(product) => product.dtype = with(product.dtype),
         Op::Reduce(reduce) => reduce.dtype = with(reduce.dtype),
         Op::Dequantize(dequantize) => dequantize.dtype = with(dequantize.dtype),
+        Op::Transfer(Transfer::Load { ty, .. }) => *ty = ty.with_dtype(with(ty.dtype)),
         // Listed one by one: a family that gains a dtype attribute is considered here.
         Op::Attention(_)
         | Op::AttentionGrad(_)
@@ -75,7 +76,8 @@ pub fn retyped_op(op: &Op, with: &dyn Fn(DType) -> DType) -> Op {
         | Op::Slice(_)
         | Op::SliceGrad(_)
         | Op::Concat(_)
-        | Op::Quantize(_) => {}
+        | Op::Quantize(_)
+        | Op::Transfer(Transfer::Store { .. }) => {}
     }
     op
 }

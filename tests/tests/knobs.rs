@@ -6,7 +6,7 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_core::Backend;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Optimizer, Planned, Precision, StateBits, Trainer,
+    BuildOptions, Family, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits, Trainer,
     TrainerConfig,
 };
 
@@ -183,6 +183,13 @@ fn every_arena_is_the_predicted_one() {
             1 => Optimizer::Sgd { momentum: 0.9 },
             _ => Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
         };
+        let by_host = pick(19, &[0, 0, 1]) == 1;
+        let offload = Offload {
+            optimizer: by_host,
+            gradients: by_host && pick(20, &[0, 1]) == 1,
+            activations: pick(21, &[0, 0, 1]) == 1,
+            weights: by_host && pick(22, &[0, 1]) == 1,
+        };
         let config = TrainerConfig {
             model,
             precision,
@@ -204,14 +211,16 @@ fn every_arena_is_the_predicted_one() {
             },
             seed: draw,
             decode: pick(18, &[0, 5]),
-            offload: false,
+            offload,
             lora: None,
         };
         let cpu = Cpu::new(2).expect("threads");
         let planned = Planned::new(&config, &cpu).expect("a plan");
         let (predicted, bound) = (planned.plan.arena_bytes, planned.plan.lower_bound_bytes());
         assert!(predicted >= bound, "{config:?}");
-        let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+        let host = Cpu::new(1).expect("threads");
+        let trainer = Trainer::offloading(planned, Box::new(cpu), Box::new(host));
+        let mut trainer = trainer.expect("memory");
         trainer.initialise().expect("weights");
         let ids = vec![1; config.micro_batch * config.time];
         let batches = vec![(&ids[..], &ids[..]); config.accumulation()];

@@ -1,4 +1,4 @@
-//! Optimizer state that the host keeps: what the device is left with, and that no number changes.
+//! What the host keeps: what the device is left with, and that no number changes.
 
 mod common;
 
@@ -6,12 +6,16 @@ use common::{VOCAB, saved, train};
 use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::Wgpu;
+use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class, Life};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Lora, ModelConfig, Optimizer, Planned, Precision, Snapshot, StateBits, Trainer, TrainerConfig,
-    preset,
+    Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Snapshot, StateBits, Trainer,
+    TrainerConfig, preset,
 };
+
+const OPTIMIZER: Offload = Offload { optimizer: true, ..Offload::NONE };
+const ALL: Offload = Offload { optimizer: true, gradients: true, activations: true, weights: true };
 
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
 
@@ -23,6 +27,13 @@ fn config(name: &str) -> TrainerConfig {
     let model = preset(name).expect("a preset");
     let model = ModelConfig { layers: 2, vocab: VOCAB, context: 32, ..model };
     TrainerConfig { batch: 8, micro_batch: 8, time: 32, seed: 5, ..TrainerConfig::new(model) }
+}
+
+/// As [`config`], with weights that are large enough to be moved.
+fn wide(name: &str) -> TrainerConfig {
+    let narrow = config(name);
+    let model = ModelConfig { channels: 192, hidden: 768, layers: 3, ..narrow.model };
+    TrainerConfig { model, ..narrow }
 }
 
 /// A trainer whose device is `backend`, with the host's part beside it where something is offloaded.
@@ -69,7 +80,7 @@ fn forms() -> Vec<TrainerConfig> {
 #[test]
 fn losses_and_checkpoints_are_those_of_the_device_bit_for_bit() {
     for device in forms() {
-        let offloaded = TrainerConfig { offload: true, ..device.clone() };
+        let offloaded = TrainerConfig { offload: OPTIMIZER, ..device.clone() };
         let run = |config: &TrainerConfig| {
             let mut trainer = trainer(config, cpu());
             (train(&mut trainer, 0..6, 1e-3), saved(&mut trainer))
@@ -81,7 +92,7 @@ fn losses_and_checkpoints_are_those_of_the_device_bit_for_bit() {
 #[test]
 fn the_device_holds_no_state_and_the_host_holds_it_all() {
     for device in forms() {
-        let offloaded = TrainerConfig { offload: true, ..device.clone() };
+        let offloaded = TrainerConfig { offload: OPTIMIZER, ..device.clone() };
         let kept = |plan: &tightrope_core::Plan, class: Class| -> u64 {
             let tensors = plan.graph.tensors.iter().zip(&plan.offsets);
             let placed = tensors.filter(|(info, at)| at.is_some() && info.replaces.is_none());
@@ -104,7 +115,7 @@ fn the_device_holds_no_state_and_the_host_holds_it_all() {
 #[test]
 fn a_snapshot_of_both_sides_goes_on_bit_for_bit() {
     for form in forms() {
-        let config = TrainerConfig { offload: true, ..form };
+        let config = TrainerConfig { offload: OPTIMIZER, ..form };
         let mut whole = trainer(&config, cpu());
         train(&mut whole, 0..3, 1e-3);
         let mut copy = Snapshot::default();
@@ -121,7 +132,7 @@ fn a_gpu_with_its_state_on_the_host_trains_as_the_processor_does() {
     for form in [config("tiny"), TrainerConfig { micro_batch: 2, ..config("llama-tiny") }] {
         let gpu = block_on(Wgpu::open(&Default::default()));
         let gpu = gpu.expect("an adapter: install mesa-vulkan-drivers");
-        let offloaded = TrainerConfig { offload: true, ..form.clone() };
+        let offloaded = TrainerConfig { offload: OPTIMIZER, ..form.clone() };
         let on_gpu = train(&mut trainer(&offloaded, Box::new(gpu)), 0..20, 1e-3);
         let on_cpu = train(&mut trainer(&form, cpu()), 0..20, 1e-3);
         for (gpu, cpu) in on_gpu.iter().zip(&on_cpu) {
@@ -133,8 +144,123 @@ fn a_gpu_with_its_state_on_the_host_trains_as_the_processor_does() {
 #[test]
 fn an_offloaded_plan_without_a_host_is_refused() {
     let target = Cpu::new(1).expect("threads");
-    let config = TrainerConfig { offload: true, ..config("tiny") };
+    let config = TrainerConfig { offload: OPTIMIZER, ..config("tiny") };
     let planned = Planned::new(&config, &target).expect("a plan");
     let refused = Trainer::new(planned, Box::new(target)).err().expect("there's no host");
     assert!(refused.to_string().contains("memory.offload"), "{refused}");
+}
+
+#[test]
+fn transfers_change_no_bit_whatever_is_recomputed() {
+    let checkpoints = [
+        Checkpoint::None,
+        Checkpoint::Block,
+        Checkpoint::Every(2),
+        Checkpoint::Tensors(["h.1.mlp.up", "h.2.norm_1.0"].map(str::to_owned).to_vec()),
+    ];
+    let activations = Offload { activations: true, ..Offload::NONE };
+    let weights = Offload { weights: true, ..OPTIMIZER };
+    for (index, checkpoint) in checkpoints.into_iter().enumerate() {
+        let offload = [ALL, activations, weights, ALL][index];
+        let precision = [Precision::F32, Precision::BF16][index % 2];
+        let in_place = index != 2;
+        let options = Options { checkpoint, in_place, ..Options::default() };
+        let device = TrainerConfig { precision, ..wide("tiny") };
+        let offloaded = TrainerConfig { offload, options, ..device.clone() };
+        let run = |config: &TrainerConfig| {
+            let mut trainer = trainer(config, cpu());
+            (train(&mut trainer, 0..3, 1e-3), saved(&mut trainer))
+        };
+        assert!(run(&device) == run(&offloaded), "{offload} with {:?}", offloaded.options);
+    }
+}
+
+#[test]
+fn sums_of_gradients_on_the_host_follow_those_of_the_device() {
+    let device = TrainerConfig { micro_batch: 2, ..config("tiny") };
+    let offloaded = TrainerConfig { offload: ALL, ..device.clone() };
+    let losses = [device, offloaded].map(|config| train(&mut trainer(&config, cpu()), 0..20, 1e-3));
+    for (device, host) in losses[0].iter().zip(&losses[1]) {
+        assert!((device - host).abs() < 1e-4, "{device} and {host}");
+    }
+}
+
+/// Bytes that the plan of a wide model keeps from step to step, of one class.
+fn kept(config: &TrainerConfig, class: Class) -> u64 {
+    let plan = Planned::new(config, &Cpu::new(2).expect("threads")).expect("a plan").plan;
+    let tensors = plan.graph.tensors.iter().zip(&plan.offsets);
+    let kept = tensors.filter(|(info, at)| at.is_some() && info.replaces.is_none());
+    let kept = kept.filter(|(info, _)| info.life == Life::Persistent && info.class == class);
+    kept.map(|(info, _)| info.ty.bytes() as u64).sum()
+}
+
+#[test]
+fn the_device_holds_what_is_left_alone() {
+    let whole = TrainerConfig { micro_batch: 2, ..wide("tiny") };
+    let left = |offload| TrainerConfig { offload, ..whole.clone() };
+    let gradients = left(Offload { gradients: true, ..OPTIMIZER });
+    assert!(kept(&whole, Class::Gradient) > 0);
+    assert_eq!(kept(&gradients, Class::Gradient), 0);
+    assert_eq!(kept(&gradients, Class::Weight), kept(&whole, Class::Weight));
+    // Embeddings, norms and biases stay.
+    assert!(kept(&left(ALL), Class::Weight) * 4 < kept(&whole, Class::Weight));
+    // Deeper models hold more of what blocks begin with, unless that waits on the host.
+    let more = |offload| {
+        let [shallow, deep] = [6, 12].map(|layers| {
+            let model = ModelConfig { layers, ..whole.model.clone() };
+            let options = Options { checkpoint: Checkpoint::Block, ..Options::default() };
+            let config = TrainerConfig { model, options, offload, ..whole.clone() };
+            let cpu = Cpu::new(2).expect("threads");
+            let peak = Planned::new(&config, &cpu).expect("a plan").plan.peak_bytes();
+            peak - kept(&config, Class::Weight) - kept(&config, Class::Gradient)
+        });
+        deep - shallow
+    };
+    let input = whole.micro_batch * whole.time * whole.model.channels * size_of::<f32>();
+    let held = Offload { activations: false, ..ALL };
+    assert!(more(held) >= 6 * input as u64 && more(ALL) < input as u64);
+}
+
+#[test]
+fn frozen_weights_wait_on_the_host_without_an_update_there() {
+    let lora = Lora {
+        rank: 4,
+        alpha: 8.0,
+        targets: vec![ALL_LINEAR.to_owned()],
+        dropout: 0.1,
+        coded: false,
+    };
+    let device = TrainerConfig { lora: Some(lora), ..wide("llama-tiny") };
+    let offload = Offload { weights: true, ..Offload::NONE };
+    let offloaded = TrainerConfig { offload, ..device.clone() };
+    let run = |config: &TrainerConfig| {
+        let mut trainer = trainer(config, cpu());
+        (train(&mut trainer, 0..4, 1e-3), saved(&mut trainer))
+    };
+    assert!(run(&device) == run(&offloaded));
+}
+
+#[test]
+fn a_gpu_that_holds_next_to_nothing_trains_as_the_processor_does() {
+    let gpu = block_on(Wgpu::open(&Default::default()));
+    let gpu = gpu.expect("an adapter: install mesa-vulkan-drivers");
+    let device = TrainerConfig { micro_batch: 2, ..wide("tiny") };
+    let offloaded = TrainerConfig { offload: ALL, ..device.clone() };
+    let on_gpu = train(&mut trainer(&offloaded, Box::new(gpu)), 0..8, 1e-3);
+    let on_cpu = train(&mut trainer(&device, cpu()), 0..8, 1e-3);
+    for (gpu, cpu) in on_gpu.iter().zip(&on_cpu) {
+        assert!((gpu - cpu).abs() < 1e-4, "{gpu} and {cpu}");
+    }
+}
+
+#[test]
+fn what_the_host_would_need_besides_is_named() {
+    for offload in
+        [Offload { gradients: true, ..Offload::NONE }, Offload { weights: true, ..Offload::NONE }]
+    {
+        let config = TrainerConfig { offload, ..config("tiny") };
+        let refused = Planned::new(&config, &Cpu::new(1).expect("threads")).err();
+        let said = refused.expect("the update is the device's").to_string();
+        assert!(said.contains("memory.offload") && said.contains("optimizer"), "{said}");
+    }
 }

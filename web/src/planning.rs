@@ -6,9 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tightrope_core::plan::{ByClass, Checkpoint, Options, Target};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Rule as _, Tensor};
-use tightrope_nn::{
-    Estimate, ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets,
-};
+use tightrope_nn::{ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets};
 
 use crate::clock;
 use crate::device::Description;
@@ -289,7 +287,7 @@ impl Found {
 pub fn estimate(planned: &Planned, device: &Description) -> f64 {
     let config = planned.config();
     let rates = rates(device, config.precision);
-    Estimate::new(&planned.plan, config.accumulation(), &rates).step_s
+    planned.estimate(&rates).step_s
 }
 
 /// The rates of a device: what it was measured at, else the default ones of one thread.

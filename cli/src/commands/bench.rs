@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use tightrope_nn::{Estimate, Planned, Precision, Rates};
+use tightrope_nn::{Planned, Precision, Rates};
 
 use crate::args::Bench;
 use crate::error::Failure;
@@ -92,7 +92,7 @@ impl Step {
     ) -> Result<Self, Failure> {
         let config = planned.config().clone();
         let device = devices::device(settings)?;
-        let estimate = Estimate::new(&planned.plan, config.accumulation(), rates);
+        let estimate = planned.estimate(rates);
         let mut trainer = setup::trainer(planned, device, settings)?;
         trainer.initialise().map_err(setup::train_failure)?;
         let mut next = ids(config.model.vocab);

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use serde_json::json;
 use tightrope_data::Tokenizer;
-use tightrope_nn::{Optimizer, Trainer, TrainerConfig};
+use tightrope_nn::{Offload, Optimizer, Trainer, TrainerConfig};
 
 use crate::args::Eval;
 use crate::error::Failure;
@@ -31,7 +31,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     let device = devices::device(&settings)?;
     // Nothing is trained, so no optimizer state is kept.
     let optimizer = Optimizer::Sgd { momentum: 0.0 };
-    let config = TrainerConfig { optimizer, decode: 0, offload: false, ..config };
+    let config = TrainerConfig { optimizer, decode: 0, offload: Offload::NONE, ..config };
     let planned = setup::planned_of(&settings, config, &*device)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
     source.load(&mut trainer, settings.model.init.as_deref())?;

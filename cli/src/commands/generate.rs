@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use serde_json::json;
-use tightrope_nn::{Optimizer, Planned, Sampling, Trainer, TrainerConfig};
+use tightrope_nn::{Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::args::Generate;
 use crate::error::{Failure, Help as _};
@@ -34,7 +34,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
         micro_batch: 1,
         time: 1,
         optimizer: Optimizer::Sgd { momentum: 0.0 },
-        offload: false,
+        offload: Offload::NONE,
         ..config
     };
     let planned = Planned::new(&config, &*device).map_err(setup::refused)?;

@@ -12,7 +12,7 @@ use pollster::block_on;
 use serde_json::{Value, json};
 use tightrope_core::{Backend, plan};
 use tightrope_data::checkpoint;
-use tightrope_nn::{Estimate, ModelConfig, Planned, Precision, Recovering, TrainerConfig};
+use tightrope_nn::{ModelConfig, Planned, Precision, Recovering, TrainerConfig};
 
 use super::plan::copied_text;
 use crate::args::{SettingArgs, Train};
@@ -83,8 +83,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let mut device = prepared.device;
     let threads = setup::threads(&settings);
     let known = rates(&mut *device, planned.config().precision, threads);
-    let accumulation = planned.config().accumulation();
-    let predicted_step_s = Estimate::new(&planned.plan, accumulation, &known.rates).step_s;
+    let predicted_step_s = planned.estimate(&known.rates).step_s;
     let predicted = planned.plan.peak_bytes();
     let table = table(&settings, &model, &data, &planned, &*device);
     let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));

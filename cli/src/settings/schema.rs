@@ -132,8 +132,8 @@ pub static KEYS: [Key; 51] = [
     key("memory.loss_chunk", own::<Chunk>(), Some("loss-chunk"), "ROWS", "Rows of logits at once: a number, auto or none", ""),
     key("memory.attention_chunk", own::<Chunk>(), Some("attention-chunk"), "ROWS", "Rows of attention scores at once: a number, auto or none", ""),
     key("memory.optimizer_bits", Kind::OneOf(&[32, 16, 8]), None, "BITS", "Bits per optimizer state: 32, 16 or 8", ""),
-    key("memory.offload", Kind::Words(words::<Offload>), Some("offload"), "LIST", "What the host keeps for a GPU: optimizer, its state and the update", ""),
-    key("memory.allow", Kind::Words(words::<Allow>), None, "LIST", "Numerics the planner may change to fit: optimizer_bits, precision", ""),
+    key("memory.offload", Kind::Words(words::<Offload>), Some("offload"), "LIST", "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", ""),
+    key("memory.allow", Kind::Words(words::<Allow>), None, "LIST", "What the planner may change to fit: optimizer_bits, precision (which change numbers), offload", ""),
 
     key("data.files", Kind::Paths, Some("data"), "FILE", "Text files or token shards; none is the built-in text", ""),
     key("data.tokenizer", Kind::Text, Some("tokenizer"), "NAME|FILE", "Tokenizer", "the one that fits the model"),

@@ -111,6 +111,12 @@ pub enum Products {
 pub enum Offload {
     /// Optimizer state and masters of weights, which the host then updates.
     Optimizer,
+    /// Sums of gradients.
+    Gradients,
+    /// What blocks begin with, from the forward to the backward pass.
+    Activations,
+    /// Weights of blocks.
+    Weights,
 }
 
 /// A change of the numerics that the planner may make to fit the budget.
@@ -122,6 +128,8 @@ pub enum Allow {
     OptimizerBits,
     /// A 16-bit `run.precision`.
     Precision,
+    /// More than `memory.offload` names, where the device has memory of its own. It changes no number.
+    Offload,
 }
 
 /// The words that write the variants of `T`, in order.

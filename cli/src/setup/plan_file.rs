@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tightrope_core::{Backend, plan};
 use tightrope_nn::{
-    BuildOptions, Lora, ModelConfig, Optimizer, Planned, Precision, StateBits, TrainerConfig,
+    BuildOptions, Lora, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits,
+    TrainerConfig,
 };
 
 use super::{all_but, allowed, exact_bytes, refused};
@@ -33,7 +34,7 @@ pub struct Choices {
     precision: Precision,
     optimizer_bits: StateBits,
     #[serde(default)]
-    offload: bool,
+    offload: Offload,
     #[serde(default)]
     lora: Option<Lora>,
 }
@@ -204,17 +205,17 @@ impl PlanFile {
         {
             found.push(format!("`lora.{name}` is {there} there and {here} here"));
         }
-        if self.choices.offload != config.offload {
-            let [there, here] = [self.choices.offload, config.offload]
-                .map(|offload| if offload { "`optimizer`" } else { "nothing" });
+        let offload = self.choices.offload;
+        if !allowed(settings, config, target).iter().any(|it| it.offload == offload) {
+            let (there, here) = (offload, config.offload);
             found.push(format!("`memory.offload` names {there} there and {here} here"));
         }
         let Choices { precision, optimizer_bits, .. } = self.choices;
-        if !allowed(settings, config).iter().any(|allowed| allowed.precision == precision) {
+        if !allowed(settings, config, target).iter().any(|allowed| allowed.precision == precision) {
             let (there, here) = (precision.dtype(), config.precision.dtype());
             found.push(format!("`run.precision` is {there} there and {here} here"));
         }
-        if !allowed(settings, config).iter().any(|it| it.optimizer_bits == optimizer_bits) {
+        if !allowed(settings, config, target).iter().any(|it| it.optimizer_bits == optimizer_bits) {
             let (there, here) = (u32::from(optimizer_bits), u32::from(config.optimizer_bits));
             found.push(format!("`memory.optimizer_bits` is {there} there and {here} here"));
         }
@@ -237,6 +238,7 @@ impl PlanFile {
         config.build = BuildOptions { loss_chunk, attention_chunk };
         config.precision = precision;
         config.optimizer_bits = optimizer_bits;
+        config.offload = offload;
         config.options.checkpoint = checkpoint;
         Ok(Ok(config))
     }

@@ -3,9 +3,10 @@
 use anyhow::anyhow;
 use serde_json::json;
 use tightrope_core::Backend;
-use tightrope_nn::{Estimate, Planned, Precision, StateBits, TrainerConfig, presets};
+use tightrope_nn::{Planned, Precision, StateBits, TrainerConfig, presets};
 
 use super::{exact_bytes, fit, threads};
+use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::human_bytes;
 use crate::rates::Store;
@@ -18,9 +19,11 @@ const NONE: u64 = 1;
 const OPENING: &str = "--micro-batch auto --checkpoint auto";
 
 /// A change of the settings.
-struct Change {
-    words: String,
-    config: TrainerConfig,
+pub struct Change {
+    /// What to write on the command line.
+    pub words: String,
+    /// What is trained then.
+    pub config: TrainerConfig,
 }
 
 /// The failure, with the cheapest knob that fits `budget` and what it needs then, and the largest batch, the longest
@@ -105,14 +108,13 @@ fn cheapest(
     budget: u64,
     target: &dyn Backend,
 ) -> Result<Option<(Change, Planned)>, Failure> {
-    for changes in knobs(config) {
+    for changes in knobs(config, target) {
         let mut best: Option<(f64, Change, Planned)> = None;
         for change in changes {
             let (Some(planned), _) = fit(open, &change.config, budget, target)? else { continue };
             let precision = planned.config().precision;
             let rates = Store::of_user().known(target, precision, threads(open)).rates;
-            let accumulation = planned.config().accumulation();
-            let step_s = Estimate::new(&planned.plan, accumulation, &rates).step_s;
+            let step_s = planned.estimate(&rates).step_s;
             if best.as_ref().is_none_or(|(best_s, ..)| step_s < *best_s) {
                 best = Some((step_s, change, planned));
             }
@@ -124,9 +126,9 @@ fn cheapest(
     Ok(None)
 }
 
-/// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; one that changes
-/// numbers; two.
-fn knobs(config: &TrainerConfig) -> [Vec<Change>; 3] {
+/// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; what the host may
+/// keep for a device; one that changes numbers; two.
+pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 4] {
     let fewer = [StateBits::B16, StateBits::B8].into_iter();
     let fewer = fewer.filter(|&bits| u32::from(bits) < u32::from(config.optimizer_bits));
     let with_bits = |bits: StateBits, words: &str, config: &TrainerConfig| Change {
@@ -141,7 +143,13 @@ fn knobs(config: &TrainerConfig) -> [Vec<Change>; 3] {
         two.extend(fewer.map(|bits| with_bits(bits, WORDS, &narrow)));
         one.push(Change { words: WORDS.to_owned(), config: narrow });
     }
-    [vec![Change { words: String::new(), config: config.clone() }], one, two]
+    let further = if can_be_lost(target) { config.offload.further() } else { vec![] };
+    let offloaded = further.into_iter().map(|offload| Change {
+        words: format!("--offload {}", Vec::from(offload).join(",")),
+        config: TrainerConfig { offload, ..config.clone() },
+    });
+    let as_asked = Change { words: String::new(), config: config.clone() };
+    [vec![as_asked], offloaded.collect(), one, two]
 }
 
 /// The largest batch below that of `config` that fits.

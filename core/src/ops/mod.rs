@@ -18,6 +18,7 @@ mod quant;
 mod reduce;
 mod rope;
 mod softmax;
+mod transfer;
 
 pub use attention::{Attention, AttentionGrad, CachedAttention};
 pub use gather::{Embedding, EmbeddingGrad};
@@ -31,6 +32,7 @@ pub use quant::{Code, DECADES, Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};
 pub use rope::Rope;
 pub use softmax::{Softmax, SoftmaxGrad};
+pub use transfer::Transfer;
 
 pub use crate::random::{RandomKey, fill_uniform, uniform};
 
@@ -196,11 +198,13 @@ macro_rules! ops {
         #[derive(Clone, Debug, PartialEq)]
         pub enum Op {
             $(#[doc = concat!("See [`", stringify!($family), "`].")] $family($family),)+
+            /// See [`Transfer`]: what the session does itself, and no device has a kernel for.
+            Transfer(Transfer),
         }
 
         impl Op {
             fn rule(&self) -> &dyn Rule {
-                match self { $(Self::$family(op) => op,)+ }
+                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op }
             }
 
             /// Bytes of scratch that the op's launches share, and how many launches there are once the long ones are
@@ -222,18 +226,22 @@ macro_rules! ops {
                 cases
             }
 
-            /// Variants of the list, to hold that each has cases.
+            /// Families with kernels, to hold that each has cases.
             pub const FAMILIES: &'static [&'static str] = &[$(stringify!($family)),+];
 
             /// This op's variant in [`Op::FAMILIES`].
             pub fn family(&self) -> &'static str {
-                match self { $(Self::$family(_) => stringify!($family),)+ }
+                match self { $(Self::$family(_) => stringify!($family),)+ Self::Transfer(_) => "Transfer" }
             }
         }
 
         $(impl From<$family> for Op {
             fn from(op: $family) -> Self { Self::$family(op) }
         })+
+
+        impl From<Transfer> for Op {
+            fn from(op: Transfer) -> Self { Self::Transfer(op) }
+        }
     };
 }
 

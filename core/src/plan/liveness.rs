@@ -26,6 +26,8 @@ pub struct Brief {
     pub inputs: Vec<Tensor>,
     /// Tensors written.
     pub outputs: Vec<Tensor>,
+    /// Whether it moves a tensor to or from the host.
+    transfer: bool,
     /// Positions of an output and of an input whose storage it may take over, should that die here.
     over: Vec<(usize, usize)>,
     /// Bytes of scratch.
@@ -58,6 +60,17 @@ impl Links for Brief {
 
     fn outputs(&self) -> &[Tensor] {
         &self.outputs
+    }
+
+    fn inputs_again(&self) -> &[Tensor] {
+        if self.transfer { &[] } else { &self.inputs }
+    }
+}
+
+impl Brief {
+    /// Tensors read in a turn.
+    fn reads(&self, turn: &Turn) -> &[Tensor] {
+        if turn.again { self.inputs_again() } else { &self.inputs }
     }
 }
 
@@ -124,6 +137,7 @@ impl Outline {
                     .next_multiple_of(target.alignment()),
                 parameters: target.parameters(&node.op, &inputs, &outputs),
                 inputs: node.inputs.clone(),
+                transfer: node.op.transfer().is_some(),
                 outputs: node.outputs.clone(),
             }
         });
@@ -208,7 +222,7 @@ impl Outline {
         let mut last_read = vec![0; 2 * count];
         for (step, turn) in turns.iter().enumerate() {
             let node = &self.nodes[turn.node];
-            node.inputs.iter().for_each(|&tensor| last_read[root(read(turn, tensor))] = step);
+            node.reads(turn).iter().for_each(|&tensor| last_read[root(read(turn, tensor))] = step);
             node.outputs.iter().for_each(|&tensor| last_read[root(made(turn, tensor))] = step);
         }
         for (index, stored) in self.tensors.iter().enumerate() {
@@ -224,7 +238,7 @@ impl Outline {
         let mut buffer_of: Vec<Option<usize>> = vec![None; 2 * count];
         for (step, turn) in turns.iter().enumerate() {
             let node = &self.nodes[turn.node];
-            for &tensor in &node.inputs {
+            for &tensor in node.reads(turn) {
                 let root = root(read(turn, tensor));
                 if stored(root).life == Life::Held && buffer_of[root].is_none() {
                     buffer_of[root] = Some(live.buffers.len());
@@ -242,7 +256,7 @@ impl Outline {
                 let taken = &live.tensors[first..];
                 let over = node.over.iter().filter(|&&(output, _)| output == position);
                 let reused = over.clone().find_map(|&(_, input)| {
-                    let input = root(read(turn, node.inputs[input]));
+                    let input = root(read(turn, *node.reads(turn).get(input)?));
                     let buffer = buffer_of[input]?;
                     let dies = live.buffers[buffer].death == step
                         && !taken.iter().any(|&(_, taken, _)| taken == buffer);

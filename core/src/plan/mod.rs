@@ -13,6 +13,7 @@ use crate::types::Type;
 mod blocks;
 mod front;
 mod liveness;
+pub mod offload;
 mod offsets;
 mod pages;
 mod remat;

@@ -173,6 +173,8 @@ pub trait Links {
     fn inputs(&self) -> &[Tensor];
     /// Tensors written.
     fn outputs(&self) -> &[Tensor];
+    /// Tensors read where it runs once more.
+    fn inputs_again(&self) -> &[Tensor];
 }
 
 impl Links for Node {
@@ -186,6 +188,11 @@ impl Links for Node {
 
     fn outputs(&self) -> &[Tensor] {
         &self.outputs
+    }
+
+    fn inputs_again(&self) -> &[Tensor] {
+        // What the host has a copy of comes from there.
+        if self.op.transfer().is_some() { &[] } else { &self.inputs }
     }
 }
 
@@ -221,7 +228,7 @@ pub fn turns<N: Links>(nodes: &[N], recompute: &[bool]) -> Vec<Turn> {
             let again = &nodes[producer[next.index()]];
             let before = waiting.len();
             let missing = |tensor: &Tensor| dropped(*tensor) && !made[tensor.index()];
-            waiting.extend(again.inputs().iter().copied().filter(missing));
+            waiting.extend(again.inputs_again().iter().copied().filter(missing));
             if waiting.len() == before {
                 waiting.pop();
                 again.outputs().iter().for_each(|tensor| made[tensor.index()] = true);
@@ -249,6 +256,10 @@ pub fn rewrite(graph: &mut Graph, program: Program, recompute: &[bool]) -> Progr
         if turn.again {
             let mut node = nodes[places[turn.node]].clone();
             node.phase = Phase::Recompute;
+            if let Some(transfer) = node.op.transfer() {
+                node.op = transfer.again(graph.ty(node.outputs[0])).into();
+                node.inputs.clear();
+            }
             node.inputs.iter_mut().for_each(|input| *input = copy_of(&copies, *input));
             for output in &mut node.outputs {
                 let copy = add_copy(graph, *output);

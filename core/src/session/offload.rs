@@ -1,14 +1,16 @@
-//! A program that runs beside the device: on the host, over tensors that the device then needn't hold.
+//! Programs that run beside the device: on the host, over tensors that the device then needn't hold; and the transfers
+//! of the device's own programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::backend::{Backend, DeviceError, Reading};
-use crate::graph::{Graph, Life, Program, Tensor};
+use crate::graph::{Graph, Life, Node, Program, Tensor};
 use crate::plan::Plan;
+use crate::plan::offload::{ADD, PIECE};
 
 /// The host's part of a session.
 pub(super) struct Host {
@@ -20,17 +22,21 @@ pub(super) struct Host {
     fetched: Vec<Tensor>,
     /// What they change and the device reads.
     sent: Vec<Tensor>,
+    /// Of each sum of what arrives: the program and its step that adds to it, and where that reads it.
+    adds: BTreeMap<Tensor, (usize, usize, Tensor)>,
 }
 
-/// Takes a program out of `graph`, for a plan of its own. A tensor that both need keeps its handle and has a place in
-/// both plans; what the program alone needs leaves the graph's plan.
-///
-/// # Errors
-/// [`crate::Error::Unknown`] for a program that isn't there.
-pub fn split(graph: &mut Graph, program: &str) -> crate::Result<Graph> {
+/// Takes the programs of these names out of `graph`, for a plan of their own. A tensor that both need keeps its handle
+/// and has a place in both plans; what these programs alone need, or transfers to and from the host, leaves the graph's
+/// plan.
+pub fn split(graph: &mut Graph, programs: &[&str]) -> Graph {
     let mut host = graph.clone();
-    host.programs = vec![graph.programs.remove(graph.program(program)?)];
-    let (device, own) = (used(graph), used(&host));
+    let is_host = |program: &Program| programs.contains(&program.name.as_str());
+    host.programs.retain(is_host);
+    graph.programs.retain(|program| !is_host(program));
+    let (device, mut own) = (used(graph), used(&host));
+    let nodes = graph.programs.iter().flat_map(|program| &program.nodes);
+    own.extend(nodes.filter_map(|node| node.op.transfer()).map(|transfer| transfer.host()));
     for index in 0..graph.tensors.len() {
         let tensor = Tensor(index as u32);
         if graph.info(tensor).life != Life::Persistent || graph.storage(tensor) != tensor {
@@ -42,7 +48,7 @@ pub fn split(graph: &mut Graph, program: &str) -> crate::Result<Graph> {
             graph.info_mut(tensor).life = Life::Transient;
         }
     }
-    Ok(host)
+    host
 }
 
 /// The storage of everything that a graph's programs read or write.
@@ -83,7 +89,8 @@ impl Host {
         let shared: Vec<Tensor> =
             used(graph).into_iter().filter(|&t| device.range(t).is_some()).collect();
         let (sent, fetched) = shared.into_iter().partition(|tensor| written.contains(tensor));
-        Ok(Self { plan, backend, written, fetched, sent })
+        let adds = adds(&plan);
+        Ok(Self { plan, backend, written, fetched, sent, adds })
     }
 
     /// Whether the values of `tensor` are here, where the device may hold a copy.
@@ -98,19 +105,67 @@ impl Host {
         device: &Plan,
         backend: &mut dyn Backend,
     ) -> Result<(), DeviceError> {
-        let place = |plan: &Plan, tensor| {
-            let (offset, bytes) = plan.range(tensor).expect("shared tensors have a place in both");
-            offset..offset + bytes
-        };
         for &tensor in &self.fetched {
-            let bytes = now(backend.read(&[place(device, tensor)]))?;
-            self.backend.write(place(&self.plan, tensor).start, &bytes)?;
+            copy((backend, device, tensor), (&mut *self.backend, &self.plan, tensor))?;
         }
         self.backend.run(program, 0..self.plan.programs[program].steps.len())?;
         for &tensor in &self.sent {
-            let bytes = now(self.backend.read(&[place(&self.plan, tensor)]))?;
-            backend.write(place(device, tensor).start, &bytes)?;
+            copy((&mut *self.backend, &self.plan, tensor), (backend, device, tensor))?;
         }
         Ok(())
     }
+
+    /// Makes a transfer of one of the device's programs.
+    pub fn transfer(
+        &mut self,
+        node: &Node,
+        device: &Plan,
+        backend: &mut dyn Backend,
+    ) -> Result<(), DeviceError> {
+        let Some(transfer) = node.op.transfer() else { return Ok(()) };
+        let (host, own) = ((&mut *self.backend, &*self.plan), transfer.host());
+        let output = node.outputs[0];
+        let Some(&input) = node.inputs.first() else {
+            return copy((host.0, host.1, own), (backend, device, output));
+        };
+        let Some(&(program, step, arrives)) = self.adds.get(&own) else {
+            copy((backend, device, input), (host.0, host.1, own))?;
+            return match device.range(input) == device.range(output) {
+                true => Ok(()),
+                false => copy((host.0, host.1, own), (backend, device, output)),
+            };
+        };
+        copy((backend, device, input), (host.0, host.1, arrives))?;
+        self.backend.run(program, step..step + 1)
+    }
+}
+
+/// The sums of what arrives, as [`Host`] has them.
+fn adds(plan: &Plan) -> BTreeMap<Tensor, (usize, usize, Tensor)> {
+    let mut adds = BTreeMap::new();
+    for (program, list) in plan.graph.programs.iter().enumerate() {
+        for (step, node) in list.nodes.iter().enumerate().filter(|_| list.name == ADD) {
+            let [sum, arrives] = node.inputs[..] else { continue };
+            adds.insert(plan.graph.storage(sum), (program, step, arrives));
+        }
+    }
+    adds
+}
+
+/// A tensor of a plan on a device.
+type At<'a> = (&'a mut dyn Backend, &'a Plan, Tensor);
+
+/// Copies the bytes of a tensor from one device to another.
+fn copy((from, plan, tensor): At<'_>, (to, other, copy): At<'_>) -> Result<(), DeviceError> {
+    let place =
+        |plan: &Plan, tensor| plan.range(tensor).expect("what is copied has a place in both plans");
+    let ((source, bytes), (target, _)) = (place(plan, tensor), place(other, copy));
+    let mut first = 0;
+    while first < bytes {
+        let piece = PIECE.min(bytes - first);
+        let read = now(from.read(&[source + first..source + first + piece]))?;
+        to.write(target + first, &read)?;
+        first += piece;
+    }
+    Ok(())
 }

@@ -6,6 +6,9 @@
 //! | 16 | bf16, rounded stochastically: a moment that decays by less than half a unit in the last place a step would otherwise stand still (Zamirai et al. 2020, "Revisiting BFloat16 Training") |
 //! | 8 | codes in blocks of [`BLOCK`] with an f32 scale each (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), 8.125 bits in all |
 //!
+//! Codes of second moments are of their roots, which span half as many decades: those of squares lie below the smallest
+//! code of their block more often, and an update is divided by what is 0 then.
+//!
 //! As in bitsandbytes, 8 bits leave two kinds of parameters in 32: tables of embeddings and positions, whose rows
 //! have gradients of very different sizes, and tensors below [`SMALLEST`] elements, where little is to be saved.
 

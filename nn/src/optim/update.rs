@@ -9,7 +9,7 @@ use tightrope_core::ops::{Dequantize, Map, Quantize, Reduce, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
 
 use super::state::{BLOCK, State, StateBits, Stored, code};
-use super::{LossScale, Optimizer, Terms, scalar};
+use super::{LossScale, Optimizer, SQUARES, Terms, scalar};
 use crate::error::{Error, Result, ensure};
 
 /// How an update treats gradients and weights.
@@ -170,14 +170,15 @@ pub fn append_update(
             own(index, &state[index].iter().map(|state| state.tensor).collect::<Vec<_>>())
         };
         let name = if kind.0 { "update.decayed" } else { "update.plain" };
-        shared.append(graph, kind, &members.iter().map(tensors).collect::<Vec<_>>(), name)?;
+        let own: Vec<_> = members.iter().map(tensors).collect();
+        shared.append(graph, kind, &own, false, name)?;
     }
     for (kind, index) in coded {
         let name = &trained[index].name;
         let blocks = Blocks::of(name, &state[index]);
         let before = blocks.iter().map(|slot| slot.values(graph)).collect::<Result<Vec<_>>>()?;
         let own_tensors = [own(index, &before)];
-        let outputs = shared.append(graph, kind, &own_tensors, &format!("update.{name}"))?;
+        let outputs = shared.append(graph, kind, &own_tensors, true, &format!("update.{name}"))?;
         // The map's outputs are in the order of its own tensors, but for the gradient.
         let first = own(index, &[]).len() - 1;
         for (slot, &after) in blocks.iter().zip(&outputs[first..]) {
@@ -277,12 +278,14 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// Appends one map over parameters of one kind, each given as its weight, what is beside it, its gradient
-    /// and its state. Gives the new weight, what is beside it and state of each.
+    /// and its state. Gives the new weight, what is beside it and state of each. With `rooted`, the state holds roots of
+    /// squares.
     fn append(
         &self,
         graph: &mut Graph,
         (decays, master): (bool, Master),
         own: &[Vec<Tensor>],
+        rooted: bool,
         name: &str,
     ) -> Result<Vec<Tensor>> {
         let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
@@ -294,7 +297,12 @@ impl Shared<'_> {
         let (weight, low, gradient) = (shared, shared + 1, shared + 1 + beside);
         let slots: Vec<usize> =
             (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
-        let state: Vec<Expr> = slots.iter().map(|&slot| input(slot)).collect();
+        let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;
+        let value = |(position, &slot): (usize, &usize)| match is_root(position) {
+            true => input(slot) * input(slot),
+            false => input(slot),
+        };
+        let state: Vec<Expr> = slots.iter().enumerate().map(value).collect();
         let before = match master {
             Master::Weight => input(weight),
             Master::Halves => input(weight).binary(Binary::JoinHalves, input(low)),
@@ -318,6 +326,8 @@ impl Shared<'_> {
             ],
             Master::Beside => vec![(weight, after.clone()), (low, after)],
         };
+        let new_state = new_state.into_iter().enumerate();
+        let new_state = new_state.map(|(at, new)| if is_root(at) { new.sqrt() } else { new });
         let rounded = |graph: &mut Graph, new: Expr| match self.key {
             Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
             None => new,

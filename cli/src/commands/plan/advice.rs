@@ -6,15 +6,16 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
-use tightrope_nn::{Estimate, ModelConfig, Planned, Rates, TrainerConfig};
+use tightrope_nn::{ModelConfig, Planned, Rates, TrainerConfig};
 
 use super::summary::words;
 use crate::error::Failure;
 use crate::progress::human_bytes;
+use crate::rates::Store;
 use crate::settings::{MicroBatch, Settings};
 use crate::setup;
 use crate::setup::plan_file::Choices;
-use crate::setup::refusal;
+use crate::setup::refusal::{self, Change};
 
 /// Rungs each way, each twice as far as the one before, besides the fastest and the smallest plan.
 const RUNGS: u32 = 3;
@@ -35,10 +36,19 @@ struct Rung {
     step_s: f64,
 }
 
+/// The plan after a change of the settings.
+struct Allowed {
+    words: String,
+    planned: Planned,
+    step_s: f64,
+}
+
 /// Advice on a plan.
 pub struct Advice {
     /// Fastest first, the plan itself apart.
     ladder: Vec<Rung>,
+    /// What a change buys that nobody asked for.
+    allowed: Vec<Allowed>,
     largest_batch: Option<usize>,
     longest_context: Option<usize>,
     largest_preset: Option<&'static str>,
@@ -66,7 +76,7 @@ impl Advice {
     /// Settings that no graph can be built from.
     pub fn new(subject: &Subject<'_>) -> Result<Self, Failure> {
         let start = Instant::now();
-        let ladder = subject.ladder()?;
+        let (ladder, allowed) = (subject.ladder()?, subject.allowed()?);
         let (largest_batch, longest_context, largest_preset) = match subject.budget {
             Some(budget) => (
                 subject.largest_batch(budget)?,
@@ -76,7 +86,7 @@ impl Advice {
             None => (None, None, None),
         };
         let seconds = start.elapsed().as_secs_f64();
-        Ok(Self { ladder, largest_batch, longest_context, largest_preset, seconds })
+        Ok(Self { ladder, allowed, largest_batch, longest_context, largest_preset, seconds })
     }
 
     /// Lines for people, of what to do instead of `planned`.
@@ -106,6 +116,18 @@ impl Advice {
         } else if self.ladder.iter().all(|rung| rung.change > 0) {
             text += "  nothing can be freed: it is the smallest plan\n";
         }
+        let peak = planned.plan.peak_bytes();
+        for Allowed { words, planned, step_s: other_s } in &self.allowed {
+            let (bytes, faster) = (planned.plan.peak_bytes(), 100.0 * (1.0 - other_s / step_s));
+            let speed = if faster < 0.0 { "slower" } else { "faster" };
+            let size = if bytes > peak { "more" } else { "less" };
+            let (amount, percent) = (human_bytes(bytes.abs_diff(peak)), faster.abs());
+            let _ = writeln!(
+                text,
+                "  {words}: {other_s:.3} s at {}, {percent:.1}% {speed} in {amount} {size}",
+                human_bytes(bytes)
+            );
+        }
         let mut room = vec![];
         room.extend(self.largest_batch.map(|batch| format!("--batch {batch} in one pass")));
         room.extend(self.longest_context.map(|context| format!("--context {context}")));
@@ -126,7 +148,15 @@ impl Advice {
                 "choices": Choices::of(planned.config()),
             })
         };
+        let allowed = |Allowed { words, planned, step_s }: &Allowed| {
+            json!({
+                "words": words,
+                "peak_bytes": planned.plan.peak_bytes(),
+                "predicted_step_s": step_s,
+            })
+        };
         json!({
+            "allowed": self.allowed.iter().map(allowed).collect::<Vec<_>>(),
             "ladder": self.ladder.iter().map(rung).collect::<Vec<_>>(),
             "largest_batch": self.largest_batch,
             "longest_context": self.longest_context,
@@ -139,9 +169,9 @@ impl Advice {
 impl Subject<'_> {
     /// What the settings describe, with the numerics of the plan.
     fn config(&self) -> Result<TrainerConfig, Failure> {
-        let TrainerConfig { precision, optimizer_bits, .. } = *self.planned.config();
+        let TrainerConfig { precision, optimizer_bits, offload, .. } = *self.planned.config();
         let config = setup::trainer_config(self.settings)?;
-        Ok(TrainerConfig { precision, optimizer_bits, ..config })
+        Ok(TrainerConfig { precision, optimizer_bits, offload, ..config })
     }
 
     fn ladder(&self) -> Result<Vec<Rung>, Failure> {
@@ -157,8 +187,7 @@ impl Subject<'_> {
         let now = self.budget.map_or(peak, |budget| budget.max(peak));
         let first = 1 << (peak / FIRST).max(1).ilog2();
         let rung = |change: i64, planned: Planned| {
-            let accumulation = planned.config().accumulation();
-            let step_s = Estimate::new(&planned.plan, accumulation, self.rates).step_s;
+            let step_s = planned.estimate(self.rates).step_s;
             Rung { change, planned, step_s }
         };
         let mut rungs: Vec<Rung> = vec![];
@@ -205,6 +234,28 @@ impl Subject<'_> {
             same
         });
         Ok(rungs)
+    }
+
+    /// What each knob would come to that changes numbers or leaves more to the host, where that is faster or smaller.
+    fn allowed(&self) -> Result<Vec<Allowed>, Failure> {
+        let config = self.config()?;
+        let peak = self.planned.plan.peak_bytes();
+        let now = self.budget.map_or(peak, |budget| budget.max(peak));
+        let step_s = self.planned.estimate(self.rates).step_s;
+        let [_, offloaded, one, _] = refusal::knobs(&config, self.device);
+        let mut allowed = vec![];
+        for Change { words, config } in offloaded.into_iter().chain(one) {
+            let (Some(planned), _) = setup::fit(self.settings, &config, now, self.device)? else {
+                continue;
+            };
+            let threads = setup::threads(self.settings);
+            let known = Store::of_user().known(self.device, config.precision, threads);
+            let other_s = planned.estimate(&known.rates).step_s;
+            if other_s < step_s || planned.plan.peak_bytes() < peak {
+                allowed.push(Allowed { words, planned, step_s: other_s });
+            }
+        }
+        Ok(allowed)
     }
 
     /// Whether a plan of `config` fits `budget`. Of all micro-batches, one sequence takes the fewest bytes, or all of

@@ -57,8 +57,7 @@ impl<'a> Summary<'a> {
         let offloaded = host.and_then(|host| planned.host_plan(&host).ok().flatten());
         let offloaded_bytes = offloaded.map(|plan| plan.peak_bytes());
         let device = device.name();
-        let accumulation = planned.config().accumulation();
-        let estimate = Estimate::new(&planned.plan, accumulation, &known.rates);
+        let estimate = planned.estimate(&known.rates);
         let report = planned.plan.report();
         Self {
             planned,
@@ -160,10 +159,8 @@ impl<'a> Summary<'a> {
             facts.push(("host", copied_text(bytes)));
         }
         if let Some(bytes) = self.offloaded_bytes {
-            let bytes = human_bytes(bytes);
-            let text =
-                "of the host's memory for optimizer state; the update there isn't in the estimate";
-            facts.push(("offloaded", format!("{bytes} {text}")));
+            let (bytes, kept) = (human_bytes(bytes), config.offload);
+            facts.push(("offloaded", format!("{bytes} of the host's memory for {kept}")));
         }
         facts.push(("choices", choices_text(config)));
         facts.push((

@@ -45,7 +45,7 @@ impl Sweep {
         for part in (0..=BUDGETS).rev() {
             let budget = smallest + most.saturating_sub(smallest) * part / BUDGETS;
             let Some(planned) = within(budget)?.0 else { continue };
-            let estimate = Estimate::new(&planned.plan, planned.config().accumulation(), rates);
+            let estimate = planned.estimate(rates);
             let peak = planned.plan.peak_bytes();
             let known = |point: &Point| point.planned.plan.peak_bytes() == peak;
             if !points.last().is_some_and(known) {

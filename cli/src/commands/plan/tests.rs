@@ -4,7 +4,7 @@ use serde_json::json;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::Checkpoint;
 use tightrope_core::{Backend as _, Class};
-use tightrope_nn::{BuildOptions, Estimate, Planned, Precision, Rates, TrainerConfig, preset};
+use tightrope_nn::{BuildOptions, Planned, Precision, Rates, TrainerConfig, preset};
 
 use super::alive::grouped;
 use super::summary::ROWS;
@@ -118,9 +118,8 @@ fn faster_machines_are_estimated_faster() {
         ["cpu (2 threads, avx512)", "cpu (2 threads, avx2+fma)", "cpu (2 threads, portable)"];
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(&config(), &device).unwrap();
-    let seconds = |name: &str, threads| {
-        Estimate::new(&planned.plan, 1, &Rates::of(name, Precision::F32, threads)).step_s
-    };
+    let seconds =
+        |name: &str, threads| planned.estimate(&Rates::of(name, Precision::F32, threads)).step_s;
     let times = names.map(|name| seconds(name, 2));
     assert!(times.is_sorted() && times[0] > 0.0, "{times:?}");
     assert!(seconds(names[0], 4) < times[0]);
