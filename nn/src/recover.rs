@@ -50,7 +50,7 @@ pub trait Origin {
     /// Opens a device in place of a lost one. Plans for the first are used on it, so it has to be used alike.
     fn open(&mut self) -> impl Future<Output = Result<Box<dyn Backend>, Self::Error>>;
 
-    /// The host as a device, where the run offloads to it.
+    /// The host as a device, for a run that offloads to it.
     ///
     /// # Errors
     /// Those of the host.
@@ -215,7 +215,8 @@ impl<O: Origin> Recovering<O> {
                 (backend, planned)
             }
         };
-        let mut trainer = match self.origin.host()? {
+        let host = if self.config.offload.any() { self.origin.host()? } else { None };
+        let mut trainer = match host {
             Some(host) => Trainer::offloading(planned, backend, host)?,
             None => Trainer::new(planned, backend)?,
         };

@@ -147,8 +147,7 @@ impl nn::Origin for Origin<'_> {
     }
 
     fn host(&mut self) -> Result<Option<Box<dyn Backend>>, Failure> {
-        let offloads = !self.settings.memory.offload.is_empty();
-        offloads.then(|| Ok(Box::new(setup::host(&self.settings)?) as _)).transpose()
+        Ok(Some(Box::new(setup::host(&self.settings)?)))
     }
 
     fn fill(&mut self, trainer: &mut Trainer) -> Result<Done, Failure> {

@@ -294,7 +294,7 @@ mod tests {
             "data.files=1.txt",
             "data.tokenizer='a b'",
             "memory.budget=1.5GiB",
-            "memory.offload=optimizer",
+            "memory.offload=optimizer, gradients",
             "memory.checkpoint=[\"h.0\", \"h.1\"]",
             "memory.loss_chunk=512",
             " train.lr = .5 ",
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(settings.data.files, [PathBuf::from("1.txt")]);
         assert_eq!(settings.data.tokenizer.as_deref(), Some("a b"));
         assert_eq!(settings.memory.budget, Some(Bytes(3 << 29)));
-        assert_eq!(settings.memory.offload, [Offload::Optimizer]);
+        assert_eq!(settings.memory.offload, [Offload::Optimizer, Offload::Gradients]);
         assert_eq!(settings.memory.checkpoint, Checkpoint::Keep(vec!["h.0".into(), "h.1".into()]));
         assert_eq!(settings.memory.loss_chunk, Chunk::Rows(512));
         assert_eq!(settings.train.lr, Some(0.5));

@@ -260,10 +260,13 @@ impl Kind {
         }
     }
 
-    /// One item stands for a list of one, and `1e4` for 10000.
+    /// One item stands for a list of one, words between commas for a list of them, and `1e4` for 10000.
     fn normalise(self, value: Value) -> Value {
         match (self, value) {
-            (Self::Words(_) | Self::Texts | Self::Paths, Value::String(item)) => vec![item].into(),
+            (Self::Words(_), Value::String(items)) => {
+                items.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>().into()
+            }
+            (Self::Texts | Self::Paths, Value::String(item)) => vec![item].into(),
             (Self::Count(..), Value::Float(x)) if x.fract() == 0.0 && x.abs() < 1e15 => {
                 Value::Integer(x as i64)
             }

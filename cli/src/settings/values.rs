@@ -425,7 +425,7 @@ mod tests {
         assert!("every:0".parse::<Checkpoint>().is_err());
         assert_eq!("none".parse(), Ok(Chunk::None));
         assert_eq!(Chunk::from_value(&Value::Integer(0)), None);
-        assert_eq!(words::<Allow>(), ["optimizer_bits", "precision"]);
+        assert_eq!(words::<Allow>(), ["optimizer_bits", "precision", "offload"]);
     }
 
     #[test]

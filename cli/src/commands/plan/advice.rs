@@ -25,6 +25,8 @@ const FIRST: u64 = 16;
 const TOLD: usize = 16;
 /// Where doubling ends: more is no plan for a machine.
 const MOST: usize = 1 << 30;
+/// Percent of time or bytes from which on a difference is told.
+const SEEN: f64 = 0.1;
 /// Contexts are tried to this part of the one that is planned.
 const PARTS: usize = 8;
 
@@ -120,13 +122,15 @@ impl Advice {
         for Allowed { words, planned, step_s: other_s } in &self.allowed {
             let (bytes, faster) = (planned.plan.peak_bytes(), 100.0 * (1.0 - other_s / step_s));
             let speed = if faster < 0.0 { "slower" } else { "faster" };
-            let size = if bytes > peak { "more" } else { "less" };
-            let (amount, percent) = (human_bytes(bytes.abs_diff(peak)), faster.abs());
-            let _ = writeln!(
-                text,
-                "  {words}: {other_s:.3} s at {}, {percent:.1}% {speed} in {amount} {size}",
-                human_bytes(bytes)
-            );
+            let (amount, size) = (human_bytes(bytes), if bytes > peak { "more" } else { "less" });
+            let _ = write!(text, "  {words}: {other_s:.3} s at {amount}");
+            if faster.abs() >= SEEN {
+                let _ = write!(text, ", {:.1}% {speed}", faster.abs());
+            }
+            if bytes.abs_diff(peak) as f64 >= SEEN / 100.0 * peak as f64 {
+                let _ = write!(text, ", {} {size}", human_bytes(bytes.abs_diff(peak)));
+            }
+            text.push('\n');
         }
         let mut room = vec![];
         room.extend(self.largest_batch.map(|batch| format!("--batch {batch} in one pass")));
@@ -251,7 +255,9 @@ impl Subject<'_> {
             let threads = setup::threads(self.settings);
             let known = Store::of_user().known(self.device, config.precision, threads);
             let other_s = planned.estimate(&known.rates).step_s;
-            if other_s < step_s || planned.plan.peak_bytes() < peak {
+            let peak_bytes = planned.plan.peak_bytes();
+            let least = SEEN / 100.0;
+            if 1.0 - other_s / step_s >= least || 1.0 - peak_bytes as f64 / peak as f64 >= least {
                 allowed.push(Allowed { words, planned, step_s: other_s });
             }
         }
