@@ -185,6 +185,8 @@ pub struct Memory {
     pub optimizer_bits: StateBits,
     /// What may wait in host memory.
     pub offload: Vec<Offload>,
+    /// Weights are updated as soon as their gradients are made.
+    pub consume_gradients: bool,
     /// Which changes of the numerics the planner may make to fit the budget.
     pub allow: Vec<Allow>,
 }
@@ -199,6 +201,7 @@ impl Default for Memory {
             attention_chunk: Chunk::Auto,
             optimizer_bits: StateBits::B32,
             offload: Vec::new(),
+            consume_gradients: false,
             allow: Vec::new(),
         }
     }
@@ -358,6 +361,7 @@ loss_chunk = "auto"
 attention_chunk = "auto"
 optimizer_bits = 32
 offload = []
+consume_gradients = false
 allow = []
 
 [data]

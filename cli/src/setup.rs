@@ -220,6 +220,7 @@ pub fn trainer_config_of(
         seed: train.seed,
         decode: time,
         offload: offload(&memory.offload),
+        consume_gradients: memory.consume_gradients,
         lora: lora(&settings),
         model,
     })
@@ -421,12 +422,17 @@ pub fn fits<'a>(
     if settings.memory.checkpoint != Checkpoint::Auto {
         return Ok(Box::new(move |budget| fit_as_asked(settings, config, budget, target)));
     }
-    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
+    let free_micro_batch = free_micro_batch(settings);
     let known = Store::of_user().known(target, config.precision, threads(settings));
     let seconds = |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
     let planner = Planner::new(config, free_micro_batch, target, &seconds);
     let mut planner = planner.map_err(refused)?;
     Ok(Box::new(move |budget| planner.within(budget).map_err(refused)))
+}
+
+/// Whether the planner chooses the micro-batch: gradients that are consumed are of one pass.
+fn free_micro_batch(settings: &Settings) -> bool {
+    settings.train.micro_batch == MicroBatch::Auto && !settings.memory.consume_gradients
 }
 
 /// As [`fit`], where the settings say what is recomputed: the largest micro-batch is the fastest.
@@ -436,7 +442,7 @@ fn fit_as_asked(
     budget: u64,
     target: &dyn Backend,
 ) -> Result<(Option<Planned>, u64), Failure> {
-    let free_micro_batch = settings.train.micro_batch == MicroBatch::Auto;
+    let free_micro_batch = free_micro_batch(settings);
     let mut smallest = u64::MAX;
     for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
         if !free_micro_batch && micro_batch != config.micro_batch {

@@ -54,6 +54,8 @@ pub struct TrainerConfig {
     pub decode: usize,
     /// What the host keeps for the device.
     pub offload: Offload,
+    /// Weights are updated as soon as their gradients are made (see [`UpdateOptions::consume`]): in steps of one pass.
+    pub consume_gradients: bool,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
 }
@@ -76,6 +78,7 @@ impl TrainerConfig {
             seed: defaults::SEED,
             decode: 0,
             offload: Offload::NONE,
+            consume_gradients: false,
             lora: None,
             model,
         }
@@ -212,6 +215,13 @@ impl Built {
         let mut graph = Graph::new();
         let lora = config.lora.as_ref();
         config.offload.check(lora)?;
+        ensure(
+            !(config.consume_gradients && config.accumulates()),
+            "memory.consume_gradients",
+            || {
+                "several passes, or the host, sum gradients before the update: have the device make one pass a step".into()
+            },
+        )?;
         let model = Model::adapted(&mut graph, &config.model, config.precision, lora)?;
         let low = model.declare_low(&mut graph);
         let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
@@ -351,6 +361,7 @@ fn training(
         weight_decay: config.weight_decay,
         clip: config.clip,
         zero_gradients: accumulates && !config.clears(),
+        consume: config.consume_gradients,
         bits: config.optimizer_bits,
         key: inputs.key,
     };

@@ -3,8 +3,8 @@
 use conformance::conformance::block_on;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
-use tightrope_core::Backend;
 use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Backend, Class};
 use tightrope_nn::{
     BuildOptions, Family, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits, Trainer,
     TrainerConfig,
@@ -68,6 +68,43 @@ fn run(config: &TrainerConfig, threads: usize) -> Vec<u32> {
         bits.extend(weight.iter().map(|x| x.to_bits()));
     }
     bits
+}
+
+#[test]
+fn gradients_that_are_consumed_change_no_bit_and_leave_their_room() {
+    for (family, precision, bits) in [
+        (Family::Gpt2, Precision::F32, StateBits::B32),
+        (Family::Llama, Precision::BF16, StateBits::B8),
+    ] {
+        let mut held = TrainerConfig { clip: None, ..config(family, precision) };
+        (held.optimizer_bits, held.batch, held.micro_batch) = (bits, 1, 1);
+        let consumed = TrainerConfig { consume_gradients: true, ..held.clone() };
+        let gradients = |config: &TrainerConfig| {
+            let plan = Planned::new(config, &Cpu::new(2).expect("threads")).expect("a plan").plan;
+            let report = plan.report();
+            (plan.peak_bytes(), report.by_class.get(Class::Gradient.name()).copied().unwrap_or(0))
+        };
+        let ((less, few), (more, all)) = (gradients(&consumed), gradients(&held));
+        assert!(less < more && 3 * few < all, "{few} of {all} bytes, {less} of {more} in all");
+        let expected = run(&held, 2);
+        for checkpoint in
+            [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt, Checkpoint::Every(3)]
+        {
+            let options = Options { checkpoint, ..Options::default() };
+            let consumed = TrainerConfig { options, ..consumed.clone() };
+            assert!(run(&consumed, 2) == expected, "{:?}", consumed.options);
+        }
+    }
+    for (other, expected) in [
+        (TrainerConfig { clip: Some(1.0), ..config(Family::Gpt2, Precision::F32) }, "train.clip"),
+        (TrainerConfig { clip: None, ..config(Family::Gpt2, Precision::F16) }, "f16"),
+        (TrainerConfig { batch: 16, ..config(Family::Gpt2, Precision::F32) }, "one pass"),
+    ] {
+        let other = TrainerConfig { consume_gradients: true, ..other };
+        let refused = Planned::new(&other, &Cpu::new(1).expect("threads")).err();
+        let said = refused.expect("it can't be consumed").to_string();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 #[test]
@@ -212,6 +249,7 @@ fn every_arena_is_the_predicted_one() {
             seed: draw,
             decode: pick(18, &[0, 5]),
             offload,
+            consume_gradients: false,
             lora: None,
         };
         let cpu = Cpu::new(2).expect("threads");

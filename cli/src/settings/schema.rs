@@ -91,7 +91,7 @@ const DERIVED_SIZE: &str = "the preset's or that of init";
 
 /// Every setting, in the order of the tables and keys in a settings file.
 #[rustfmt::skip]
-pub static KEYS: [Key; 51] = [
+pub static KEYS: [Key; 52] = [
     key("model.preset", Kind::Text, Some("preset"), "NAME", "Known model that gives every size left unset", "a small GPT"),
     key("model.family", Kind::Word(words::<Family>), Some("family"), "FAMILY", "Architecture", DERIVED_SIZE),
     key("model.layers", SIZE, Some("layers"), "N", "Transformer blocks", DERIVED_SIZE),
@@ -133,6 +133,7 @@ pub static KEYS: [Key; 51] = [
     key("memory.attention_chunk", own::<Chunk>(), Some("attention-chunk"), "ROWS", "Rows of attention scores at once: a number, auto or none", ""),
     key("memory.optimizer_bits", Kind::OneOf(&[32, 16, 8]), None, "BITS", "Bits per optimizer state: 32, 16 or 8", ""),
     key("memory.offload", Kind::Words(words::<Offload>), Some("offload"), "LIST", "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", ""),
+    key("memory.consume_gradients", Kind::Switch, None, "BOOL", "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", ""),
     key("memory.allow", Kind::Words(words::<Allow>), None, "LIST", "What the planner may change to fit: optimizer_bits, precision (which change numbers), offload", ""),
 
     key("data.files", Kind::Paths, Some("data"), "FILE", "Text files or token shards; none is the built-in text", ""),

@@ -36,6 +36,8 @@ pub struct Choices {
     #[serde(default)]
     offload: Offload,
     #[serde(default)]
+    consume_gradients: bool,
+    #[serde(default)]
     lora: Option<Lora>,
 }
 
@@ -57,6 +59,7 @@ impl Choices {
             precision: config.precision,
             optimizer_bits: config.optimizer_bits,
             offload: config.offload,
+            consume_gradients: config.consume_gradients,
             lora: config.lora.clone(),
         }
     }
@@ -204,6 +207,10 @@ impl PlanFile {
             lora_differences(self.choices.lora.as_ref(), config.lora.as_ref())
         {
             found.push(format!("`lora.{name}` is {there} there and {here} here"));
+        }
+        let (there, here) = (self.choices.consume_gradients, config.consume_gradients);
+        if there != here {
+            found.push(format!("`memory.consume_gradients` is {there} there and {here} here"));
         }
         let offload = self.choices.offload;
         if !allowed(settings, config, target).iter().any(|it| it.offload == offload) {

@@ -186,6 +186,7 @@ impl Plan {
             let program = std::mem::take(&mut graph.programs[index]);
             graph.programs[index] = remat::rewrite(&mut graph, program, dropped);
         }
+        graph.check_in_place()?;
         Ok(Self::place(graph, options, target))
     }
 

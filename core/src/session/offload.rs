@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -163,7 +164,8 @@ fn copy((from, plan, tensor): At<'_>, (to, other, copy): At<'_>) -> Result<(), D
     let mut first = 0;
     while first < bytes {
         let piece = PIECE.min(bytes - first);
-        let read = now(from.read(&[source + first..source + first + piece]))?;
+        let range = source + first..source + first + piece;
+        let read = now(from.read(slice::from_ref(&range)))?;
         to.write(target + first, &read)?;
         first += piece;
     }

@@ -2,11 +2,11 @@
 //! in 8 bits has ops of its own: its state becomes f32, goes through the map, and becomes codes again, so that f32
 //! state exists for one parameter at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tightrope_core::expr::{Binary, Unary, constant, input, random};
 use tightrope_core::ops::{Dequantize, Map, Quantize, Reduce, SquareSum};
-use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
+use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
 
 use super::state::{BLOCK, State, StateBits, Stored, code};
 use super::{LossScale, Optimizer, SQUARES, Terms, scalar};
@@ -21,6 +21,9 @@ pub struct UpdateOptions {
     pub clip: Option<f64>,
     /// Write 0 over every gradient, for the next step to add to.
     pub zero_gradients: bool,
+    /// Update each parameter as soon as its gradient is made, so that few gradients exist at once: without clipping, and
+    /// whether or not the step turns out to be finite.
+    pub consume: bool,
     /// Bits of each number of state.
     pub bits: StateBits,
     /// Key of random numbers, U32 (4), where [`StateBits::draws`].
@@ -78,6 +81,9 @@ enum Master {
     Beside,
 }
 
+/// Parameters that one map can update: whether they decay, and where their f32 values are.
+type Kind = (bool, Master);
+
 impl Trained {
     fn check(&self, graph: &Graph) -> Result<Master> {
         let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
@@ -132,6 +138,15 @@ pub fn append_update(
     ensure(key.is_some() || !bits.draws(optimizer), "optimizer_bits", || {
         "state in 16 bits is rounded by random numbers, which need a key".into()
     })?;
+    ensure(
+        !options.consume || (clip.is_none() && loss_scale.is_none()),
+        "consume_gradients",
+        || {
+            "weights are updated before the norm of all gradients is known, so nothing can be clipped, and \
+         no step of f16 skipped: set train.clip = 0, and f32 or bf16"
+            .into()
+        },
+    )?;
     ensure(!trained.is_empty(), "trained", || "names no parameter to update".into())?;
     let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
 
@@ -146,26 +161,43 @@ pub fn append_update(
         .collect();
 
     graph.set_phase(Phase::Update);
-    let gradients: Vec<Tensor> = trained.iter().map(|trained| trained.gradient).collect();
-    let [grad_norm, ok, factor] = norm(graph, &gradients, clip, loss, loss_scale)?;
+    let first = graph.node_count();
+    let mut gradients: Vec<(usize, Tensor)> =
+        trained.iter().map(|trained| trained.gradient).enumerate().collect();
+    if options.consume {
+        // Squares are summed in the order in which gradients are made, so that none waits for another.
+        let made = made(graph.nodes(0..first));
+        gradients.sort_by_key(|(_, gradient)| made.get(gradient).copied());
+    }
+    let [grad_norm, finite, factor] = norm(graph, &gradients, clip, loss, loss_scale)?;
     let key = key.filter(|_| bits.draws(optimizer));
+    let (ok, factor) = match options.consume {
+        false => (finite, factor),
+        true => {
+            let one = Map::fill(1.0, &Type::new(DType::F32, [1]));
+            let one = graph.one(one, &[], "update.always")?;
+            graph.info_mut(one).class = Class::Optimizer;
+            (one, one)
+        }
+    };
     let shared = Shared { optimizer, options, scalars, ok, factor, key };
 
-    let mut groups: BTreeMap<(bool, Master), Vec<usize>> = BTreeMap::new();
+    // Parameters of a kind share a map, but where each has a time of its own.
+    let mut groups: BTreeMap<(Kind, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut coded = vec![];
     for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
         let kind = (trained.decay && weight_decay > 0.0, master);
         if state[index].iter().any(|state| state.stored == Stored::Codes) {
             coded.push((kind, index));
         } else {
-            groups.entry(kind).or_default().push(index);
+            groups.entry((kind, options.consume.then_some(index))).or_default().push(index);
         }
     }
     let own = |index: usize, state: &[Tensor]| -> Vec<Tensor> {
         let Trained { weight, low, gradient, .. } = trained[index];
         [weight].into_iter().chain(low).chain([gradient]).chain(state.iter().copied()).collect()
     };
-    for (kind, members) in groups {
+    for ((kind, _), members) in groups {
         let tensors = |&index: &usize| {
             own(index, &state[index].iter().map(|state| state.tensor).collect::<Vec<_>>())
         };
@@ -188,7 +220,45 @@ pub fn append_update(
     if let Some(loss_scale) = loss_scale {
         loss_scale.append(graph, ok)?;
     }
-    Ok(Update { scalars, grad_norm, ok, state: state.concat() })
+    if options.consume {
+        hoist(graph, first);
+    }
+    Ok(Update { scalars, grad_norm, ok: finite, state: state.concat() })
+}
+
+/// The position of the node that makes each tensor.
+fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
+    let nodes = nodes.iter().enumerate();
+    nodes.flat_map(|(at, node)| node.outputs.iter().map(move |&tensor| (tensor, at))).collect()
+}
+
+/// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over
+/// is read no more.
+fn hoist(graph: &mut Graph, first: usize) {
+    let storages = graph.storages();
+    let storage = |tensor: &Tensor| storages[tensor.index()];
+    // The last position at which a storage is written, and at which it's touched at all.
+    let (mut written, mut touched) = (HashMap::new(), HashMap::new());
+    let Some(program) = graph.programs.last_mut() else { return };
+    let mut placed = Vec::with_capacity(program.nodes.len());
+    for (at, node) in std::mem::take(&mut program.nodes).into_iter().enumerate() {
+        let reads = node.inputs.iter().filter_map(|tensor| written.get(&storage(tensor)));
+        let writes = node.outputs.iter().filter_map(|tensor| touched.get(&storage(tensor)));
+        let ready = reads.chain(writes).copied().max().unwrap_or(0);
+        let at = if at < first { at } else { ready };
+        for tensor in &node.inputs {
+            let last = touched.entry(storage(tensor)).or_insert(at);
+            *last = at.max(*last);
+        }
+        for tensor in &node.outputs {
+            written.insert(storage(tensor), at);
+            touched.insert(storage(tensor), at);
+        }
+        placed.push((at, node));
+    }
+    // Of what belongs to one position, the order stays.
+    placed.sort_by_key(|&(at, _)| at);
+    program.nodes = placed.into_iter().map(|(_, node)| node).collect();
 }
 
 /// One slot of a parameter's state, in 8 bits.
@@ -231,17 +301,17 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Norm of all gradients, whether it and the loss are finite, and the factor on the gradients.
+/// Norm of all gradients, each with its slot among their squares, whether it and the loss are finite, and the factor on the gradients.
 fn norm(
     graph: &mut Graph,
-    gradients: &[Tensor],
+    gradients: &[(usize, Tensor)],
     clip: Option<f64>,
     loss: Tensor,
     loss_scale: Option<&LossScale>,
 ) -> Result<[Tensor; 3]> {
     let slots = Type::new(DType::F32, [gradients.len()]);
     let mut squares = graph.one(Map::fill(0.0, &slots), &[], "grad_squares")?;
-    for (slot, &gradient) in gradients.iter().enumerate() {
+    for &(slot, gradient) in gradients {
         squares = graph.one(SquareSum { slot }, &[gradient, squares], "grad_squares")?;
     }
     let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[squares], "grad_square")?;
@@ -283,7 +353,7 @@ impl Shared<'_> {
     fn append(
         &self,
         graph: &mut Graph,
-        (decays, master): (bool, Master),
+        (decays, master): Kind,
         own: &[Vec<Tensor>],
         rooted: bool,
         name: &str,

@@ -139,6 +139,7 @@ const OPTIONS: UpdateOptions = UpdateOptions {
     weight_decay: 0.1,
     clip: Some(1.0),
     zero_gradients: true,
+    consume: false,
     bits: StateBits::B32,
     key: None,
 };

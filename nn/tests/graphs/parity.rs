@@ -164,6 +164,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         weight_decay: case.setting("weight_decay"),
         clip: Some(case.setting("clip")),
         zero_gradients: true,
+        consume: false,
         bits: StateBits::B32,
         key: None,
     };
