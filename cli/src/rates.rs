@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
+use std::{env, fs, process, slice};
 
 use pollster::block_on;
 use serde::{Deserialize, Serialize};
@@ -202,7 +202,7 @@ fn link(device: &mut dyn Backend, arena_bytes: u64) -> Result<f64, DeviceError> 
             start = Instant::now();
         }
         device.write(0, &data)?;
-        block_on(device.read(&[0..piece]))?;
+        block_on(device.read(slice::from_ref(&(0..piece))))?;
     }
     let moved = (2 * LINKED as u64 * piece) as f64;
     Ok(moved / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))

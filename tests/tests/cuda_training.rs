@@ -7,14 +7,18 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::Backend;
-use tightrope_nn::{BuildOptions, Family, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{BuildOptions, Family, Offload, Planned, Precision, Trainer, TrainerConfig};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
 }
 
-/// Losses of a small model's first steps, of two micro-batches each.
-fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision, steps: u64) -> Vec<f32> {
+fn cpu() -> Box<dyn Backend> {
+    Box::new(Cpu::new(2).expect("threads"))
+}
+
+/// A small model, in steps of two micro-batches.
+fn config(family: Family, precision: Precision) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     model.family = family;
     (model.layers, model.channels, model.heads, model.kv_heads) = (2, 32, 2, 2);
@@ -23,7 +27,7 @@ fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision, steps
     if family == Family::Gpt2 {
         model.hidden = 4 * model.channels;
     }
-    let config = TrainerConfig {
+    TrainerConfig {
         precision,
         batch: 4,
         micro_batch: 2,
@@ -31,10 +35,14 @@ fn losses(backend: Box<dyn Backend>, family: Family, precision: Precision, steps
         build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
         seed: 3,
         ..TrainerConfig::new(model)
-    };
-    let planned = Planned::new(&config, &*backend).expect("a plan");
+    }
+}
+
+/// Losses of the first steps.
+fn losses(backend: Box<dyn Backend>, config: &TrainerConfig, steps: u64) -> Vec<f32> {
+    let planned = Planned::new(config, &*backend).expect("a plan");
     let peak = planned.plan.peak_bytes();
-    let mut trainer = Trainer::new(planned, backend).expect("memory");
+    let mut trainer = Trainer::offloading(planned, backend, cpu()).expect("memory");
     assert_eq!(trainer.allocated_bytes(), peak);
     trainer.initialise().expect("weights");
     let text: Vec<i32> = (0..2 * 48 + 1).map(|i| i * i % 47).collect();
@@ -57,11 +65,12 @@ fn training_emulated_follows_the_processor() {
         (Family::Llama, Precision::F16, 5e-3),
     ] {
         // Threads take turns in another order each time.
+        let config = config(family, precision);
         let emulated = |seed| {
             let device = Emulated::new(cache(), seed);
-            losses(Box::new(Cuda::new(Box::new(device))), family, precision, STEPS)
+            losses(Box::new(Cuda::new(Box::new(device))), &config, STEPS)
         };
-        let cpu = losses(Box::new(Cpu::new(2).expect("threads")), family, precision, STEPS);
+        let cpu = losses(cpu(), &config, STEPS);
         let found = emulated(1);
         let worst = cpu.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("{family:?} {precision:?}: at most {worst} off");
@@ -76,12 +85,25 @@ fn a_hundred_steps_emulated_follow_the_processor() {
     // Four times what was measured: the last place of the first losses.
     const TOLERANCE: f32 = 1e-6;
     for family in [Family::Gpt2, Family::Llama] {
-        let cpu = losses(Box::new(Cpu::new(2).expect("threads")), family, Precision::F32, STEPS);
+        let config = config(family, Precision::F32);
+        let cpu = losses(cpu(), &config, STEPS);
         let device = Box::new(Emulated::new(cache(), 5));
-        let found = losses(Box::new(Cuda::new(device)), family, Precision::F32, STEPS);
+        let found = losses(Box::new(Cuda::new(device)), &config, STEPS);
         let worst = cpu.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("{family:?}: {} to {}, at most {worst} off", found[0], found[99]);
         assert!(found[99] < found[0] / 2.0, "{family:?} learns nothing: {found:?}");
         assert!(worst <= TOLERANCE, "{family:?}: {found:?} and {cpu:?}");
     }
+}
+
+#[test]
+fn what_waits_on_the_host_comes_back_to_a_cuda_device_as_it_was() {
+    const STEPS: u64 = 3;
+    let offload = Offload { optimizer: true, gradients: true, activations: true, weights: true };
+    let held = config(Family::Gpt2, Precision::F32);
+    let config = TrainerConfig { offload, ..held.clone() };
+    let device = || Box::new(Cuda::new(Box::new(Emulated::new(cache(), 5))));
+    let (found, expected) = (losses(device(), &config, STEPS), losses(device(), &held, STEPS));
+    let worst = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst <= 1e-6, "{found:?} and {expected:?}");
 }
