@@ -1,6 +1,7 @@
 //! `Session`: a plan on a device, and where something is offloaded another one beside it on the host.
 
 mod offload;
+mod worker;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Session {
     pub fn offloading(
         plan: Plan,
         backend: Box<dyn Backend>,
-        host: (Plan, Box<dyn Backend>),
+        host: (Plan, Box<dyn Backend + Send>),
     ) -> Result<Self, DeviceError> {
         let mut session = Self::new(plan, backend)?;
         session.host = Some(Host::new(&session.plan, host.0, host.1)?);
@@ -152,7 +153,7 @@ impl Session {
         if let Some(host) = &mut self.host
             && let Some((offset, _)) = host.plan.range(tensor)
         {
-            host.backend.write(offset + first as u64, bytes)?;
+            host.worker.write(offset + first as u64, bytes.to_vec())?;
         }
         Ok(())
     }
@@ -274,7 +275,7 @@ impl Session {
         if of_host.is_empty() {
             return Ok(self.backend.read(&of_device).await?);
         }
-        let hosted = host.backend.read(&of_host).await?;
+        let hosted = host.worker.read(of_host)?;
         if of_device.is_empty() {
             return Ok(hosted);
         }

@@ -54,7 +54,7 @@ pub trait Origin {
     ///
     /// # Errors
     /// Those of the host.
-    fn host(&mut self) -> Result<Option<Box<dyn Backend>>, Self::Error> {
+    fn host(&mut self) -> Result<Option<Box<dyn Backend + Send>>, Self::Error> {
         Ok(None)
     }
 

@@ -73,7 +73,7 @@ impl Trainer {
     pub fn offloading(
         planned: Planned,
         backend: Box<dyn Backend>,
-        host: Box<dyn Backend>,
+        host: Box<dyn Backend + Send>,
     ) -> Result<Self, TrainError> {
         let Some(plan) = planned.host_plan(&*host)? else { return Self::new(planned, backend) };
         let Planned { plan: device, config, model, handles, .. } = planned;

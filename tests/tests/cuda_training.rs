@@ -13,7 +13,7 @@ fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
 }
 
-fn cpu() -> Box<dyn Backend> {
+fn cpu() -> Box<Cpu> {
     Box::new(Cpu::new(2).expect("threads"))
 }
 

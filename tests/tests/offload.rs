@@ -19,7 +19,7 @@ const ALL: Offload = Offload { optimizer: true, gradients: true, activations: tr
 
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
 
-fn cpu() -> Box<dyn Backend> {
+fn cpu() -> Box<Cpu> {
     Box::new(Cpu::new(2).expect("threads"))
 }
 

@@ -146,7 +146,7 @@ impl nn::Origin for Origin<'_> {
         (self.open)(&self.settings)
     }
 
-    fn host(&mut self) -> Result<Option<Box<dyn Backend>>, Failure> {
+    fn host(&mut self) -> Result<Option<Box<dyn Backend + Send>>, Failure> {
         Ok(Some(Box::new(setup::host(&self.settings)?)))
     }
 

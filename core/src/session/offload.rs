@@ -2,13 +2,12 @@
 //! of the device's own programs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::pin;
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
-use crate::backend::{Backend, DeviceError, Reading};
+use super::worker::{Worker, now};
+use crate::backend::{Backend, DeviceError};
 use crate::graph::{Graph, Life, Node, Program, Tensor};
 use crate::plan::Plan;
 use crate::plan::offload::{ADD, PIECE};
@@ -16,7 +15,7 @@ use crate::plan::offload::{ADD, PIECE};
 /// The host's part of a session.
 pub(super) struct Host {
     pub plan: Arc<Plan>,
-    pub backend: Box<dyn Backend>,
+    pub worker: Worker,
     /// Tensors that programs here change: their values are here.
     written: BTreeSet<Tensor>,
     /// What programs here read and the device may have changed.
@@ -65,22 +64,12 @@ fn written(graph: &Graph, program: &Program) -> BTreeSet<Tensor> {
     outputs.map(|&tensor| graph.storage(tensor)).collect()
 }
 
-/// What a reading comes to whose device doesn't need an event loop to answer.
-fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
-    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(bytes) => bytes,
-        Poll::Pending => Err(DeviceError::Input(
-            "a step can't wait for this device, so nothing can be offloaded from it".to_owned(),
-        )),
-    }
-}
-
 impl Host {
     /// Readies `plan` on `backend`, beside a `device` with another plan of the same tensors.
     pub fn new(
         device: &Plan,
         plan: Plan,
-        mut backend: Box<dyn Backend>,
+        mut backend: Box<dyn Backend + Send>,
     ) -> Result<Self, DeviceError> {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
@@ -90,8 +79,8 @@ impl Host {
         let shared: Vec<Tensor> =
             used(graph).into_iter().filter(|&t| device.range(t).is_some()).collect();
         let (sent, fetched) = shared.into_iter().partition(|tensor| written.contains(tensor));
-        let adds = adds(&plan);
-        Ok(Self { plan, backend, written, fetched, sent, adds })
+        let (adds, worker) = (adds(&plan), Worker::new(backend)?);
+        Ok(Self { plan, worker, written, fetched, sent, adds })
     }
 
     /// Whether the values of `tensor` are here, where the device may hold a copy.
@@ -107,11 +96,11 @@ impl Host {
         backend: &mut dyn Backend,
     ) -> Result<(), DeviceError> {
         for &tensor in &self.fetched {
-            copy((backend, device, tensor), (&mut *self.backend, &self.plan, tensor))?;
+            self.fetch((backend, device, tensor), tensor)?;
         }
-        self.backend.run(program, 0..self.plan.programs[program].steps.len())?;
+        self.worker.run(program, 0..self.plan.programs[program].steps.len())?;
         for &tensor in &self.sent {
-            copy((&mut *self.backend, &self.plan, tensor), (backend, device, tensor))?;
+            self.send(tensor, (backend, device, tensor))?;
         }
         Ok(())
     }
@@ -124,21 +113,55 @@ impl Host {
         backend: &mut dyn Backend,
     ) -> Result<(), DeviceError> {
         let Some(transfer) = node.op.transfer() else { return Ok(()) };
-        let (host, own) = ((&mut *self.backend, &*self.plan), transfer.host());
-        let output = node.outputs[0];
+        let (own, output) = (transfer.host(), node.outputs[0]);
         let Some(&input) = node.inputs.first() else {
-            return copy((host.0, host.1, own), (backend, device, output));
+            return self.send(own, (backend, device, output));
         };
-        let Some(&(program, step, arrives)) = self.adds.get(&own) else {
-            copy((backend, device, input), (host.0, host.1, own))?;
-            return match device.range(input) == device.range(output) {
-                true => Ok(()),
-                false => copy((host.0, host.1, own), (backend, device, output)),
-            };
-        };
-        copy((backend, device, input), (host.0, host.1, arrives))?;
-        self.backend.run(program, step..step + 1)
+        if let Some(&(program, step, arrives)) = self.adds.get(&own) {
+            self.fetch((backend, device, input), arrives)?;
+            return self.worker.run(program, step..step + 1);
+        }
+        self.fetch((backend, device, input), own)?;
+        match device.range(input) == device.range(output) {
+            true => Ok(()),
+            false => self.send(own, (backend, device, output)),
+        }
     }
+
+    /// Copies a tensor of the device to one of the host.
+    fn fetch(&self, (from, device, tensor): At<'_>, to: Tensor) -> Result<(), DeviceError> {
+        let (target, source) = (place(&self.plan, to).start, place(device, tensor));
+        for range in pieces(&source) {
+            let read = now(from.read(slice::from_ref(&range)))?;
+            self.worker.write(target + range.start - source.start, read)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a tensor of the host to one of the device.
+    fn send(&self, from: Tensor, (to, device, tensor): At<'_>) -> Result<(), DeviceError> {
+        let (source, target) = (place(&self.plan, from), place(device, tensor).start);
+        for range in pieces(&source) {
+            let read = self.worker.read(vec![range.clone()])?;
+            to.write(target + range.start - source.start, &read)?;
+        }
+        Ok(())
+    }
+}
+
+/// A tensor of a plan on a device.
+type At<'a> = (&'a mut dyn Backend, &'a Plan, Tensor);
+
+/// The bytes of a tensor.
+fn place(plan: &Plan, tensor: Tensor) -> Range<u64> {
+    let (offset, bytes) = plan.range(tensor).expect("what is copied has a place in both plans");
+    offset..offset + bytes
+}
+
+/// A range in the pieces that are moved at once.
+fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    range.clone().step_by(PIECE as usize).map(move |first| first..end.min(first + PIECE))
 }
 
 /// The sums of what arrives, as [`Host`] has them.
@@ -151,23 +174,4 @@ fn adds(plan: &Plan) -> BTreeMap<Tensor, (usize, usize, Tensor)> {
         }
     }
     adds
-}
-
-/// A tensor of a plan on a device.
-type At<'a> = (&'a mut dyn Backend, &'a Plan, Tensor);
-
-/// Copies the bytes of a tensor from one device to another.
-fn copy((from, plan, tensor): At<'_>, (to, other, copy): At<'_>) -> Result<(), DeviceError> {
-    let place =
-        |plan: &Plan, tensor| plan.range(tensor).expect("what is copied has a place in both plans");
-    let ((source, bytes), (target, _)) = (place(plan, tensor), place(other, copy));
-    let mut first = 0;
-    while first < bytes {
-        let piece = PIECE.min(bytes - first);
-        let range = source + first..source + first + piece;
-        let read = now(from.read(slice::from_ref(&range)))?;
-        to.write(target + first, &read)?;
-        first += piece;
-    }
-    Ok(())
 }

@@ -1,0 +1,185 @@
+//! The host as a device that works beside another: what it's told to write and run waits in a queue, so that the
+//! session goes on. Only what is read is waited for.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::task::{Context, Poll, Waker};
+use std::thread::{Builder, JoinHandle};
+
+use crate::backend::{Backend, DeviceError, Reading};
+
+/// Tasks that may wait: each holds up to [`crate::plan::offload::PIECE`] bytes.
+const WAITING: usize = 8;
+
+enum Task {
+    Write(u64, Vec<u8>),
+    Run(usize, Range<usize>),
+    Read(Vec<Range<u64>>),
+}
+
+/// A device with a thread of its own.
+pub(super) struct Worker {
+    tasks: Option<SyncSender<Task>>,
+    answers: Receiver<Result<Vec<u8>, DeviceError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Of a device that has been readied.
+    pub fn new(backend: Box<dyn Backend + Send>) -> Result<Self, DeviceError> {
+        let (tasks, queue) = sync_channel(WAITING);
+        let (answer, answers) = channel();
+        let name = backend.name();
+        let work = move || work(backend, &queue, &|found| answer.send(found).is_ok());
+        let thread = Builder::new().name("host".to_owned()).spawn(work);
+        let refused =
+            |error: std::io::Error| DeviceError::Lost { device: name, reason: error.to_string() };
+        Ok(Self { tasks: Some(tasks), answers, thread: Some(thread.map_err(refused)?) })
+    }
+
+    /// Queues a write at offset `at`.
+    pub fn write(&self, at: u64, bytes: Vec<u8>) -> Result<(), DeviceError> {
+        self.queue(Task::Write(at, bytes))
+    }
+
+    /// Queues steps of a program.
+    pub fn run(&self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+        self.queue(Task::Run(program, steps))
+    }
+
+    /// Waits for everything before, and reads. What went wrong before comes to light here.
+    pub fn read(&self, ranges: Vec<Range<u64>>) -> Result<Vec<u8>, DeviceError> {
+        self.queue(Task::Read(ranges))?;
+        self.answers.recv().map_err(|_| ended())?
+    }
+
+    fn queue(&self, task: Task) -> Result<(), DeviceError> {
+        let tasks = self.tasks.as_ref().ok_or_else(ended)?;
+        tasks.send(task).map_err(|_| ended())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Without a sender the thread ends, and its memory is free when this returns.
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> DeviceError {
+    DeviceError::Lost {
+        device: "the host".to_owned(),
+        reason: "the thread that works for it has ended".to_owned(),
+    }
+}
+
+/// Does tasks in their order until there's no one to ask for more. After a failure nothing is done but to say so.
+fn work(
+    mut backend: Box<dyn Backend + Send>,
+    queue: &Receiver<Task>,
+    answer: &dyn Fn(Result<Vec<u8>, DeviceError>) -> bool,
+) {
+    let mut failed: Option<DeviceError> = None;
+    for task in queue {
+        let done = match task {
+            Task::Read(ranges) => {
+                let failure = failed.clone();
+                let found = failure.map_or_else(|| now(backend.read(&ranges)), Err);
+                if !answer(found) {
+                    return;
+                }
+                continue;
+            }
+            _ if failed.is_some() => continue,
+            Task::Write(at, bytes) => backend.write(at, &bytes),
+            Task::Run(program, steps) => backend.run(program, steps),
+        };
+        failed = done.err();
+    }
+}
+
+/// What a reading comes to whose device doesn't need an event loop to answer.
+pub(super) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
+    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(bytes) => bytes,
+        Poll::Pending => Err(DeviceError::Input(
+            "a step can't wait for this device, so nothing can be offloaded from it".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ops::Op;
+    use crate::plan::{Plan, Target};
+    use crate::types::Type;
+
+    /// Adds the number of a program to every byte; program 0 fails.
+    struct Adder(Vec<u8>);
+
+    impl Target for Adder {
+        fn alignment(&self) -> u64 {
+            1
+        }
+        fn workspace(&self, _op: &Op, _inputs: &[&Type], _outputs: &[&Type]) -> u64 {
+            0
+        }
+        fn in_place(&self, _op: &Op) -> bool {
+            false
+        }
+    }
+
+    impl Backend for Adder {
+        fn name(&self) -> String {
+            "adder".into()
+        }
+        fn prepare(&mut self, _plan: Arc<Plan>) -> Result<(), DeviceError> {
+            Ok(())
+        }
+        fn allocated_bytes(&self) -> u64 {
+            0
+        }
+        fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
+            self.0[at as usize..][..data.len()].copy_from_slice(data);
+            Ok(())
+        }
+        fn run(&mut self, program: usize, _steps: Range<usize>) -> Result<(), DeviceError> {
+            if program == 0 {
+                return Err(DeviceError::Input("program 0".into()));
+            }
+            self.0.iter_mut().for_each(|byte| *byte += program as u8);
+            Ok(())
+        }
+        fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
+            let part =
+                |range: &Range<u64>| self.0[range.start as usize..range.end as usize].to_vec();
+            let bytes = ranges.iter().flat_map(part).collect();
+            Box::pin(async move { Ok(bytes) })
+        }
+    }
+
+    #[test]
+    fn tasks_are_done_in_their_order_and_a_failure_is_told_when_something_is_read() {
+        let worker = Worker::new(Box::new(Adder(vec![0; 4]))).unwrap();
+        for round in 0..3 * WAITING as u8 {
+            worker.write(1, vec![round, 2 * round]).unwrap();
+            worker.run(1, 0..1).unwrap();
+        }
+        let (all, last) = (3 * WAITING as u8, 3 * WAITING as u8 - 1);
+        assert_eq!(worker.read(vec![0..4]).unwrap(), [all, last + 1, 2 * last + 1, all]);
+        worker.run(0, 0..1).unwrap();
+        worker.run(1, 0..1).unwrap();
+        for _ in 0..2 {
+            let failure = worker.read(vec![0..1]).unwrap_err();
+            assert!(failure.to_string().contains("program 0"), "{failure}");
+        }
+    }
+}
