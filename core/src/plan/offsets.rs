@@ -76,8 +76,26 @@ enum Choice {
     First,
     /// The tightest.
     Best,
-    /// The lowest for what is live at the step `fullest`, and for the rest the highest below `ceiling`.
-    Ends { fullest: usize, ceiling: u64 },
+    /// By [`Ends`].
+    Ends(Ends),
+}
+
+/// A stack from the bottom of what is live at the step `fullest`. The rest hangs from the `ceiling`, but for what comes
+/// later and goes before half of the steps after it, up to the last: where `low`, that lies on the stack.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    fullest: usize,
+    last: usize,
+    ceiling: u64,
+    low: bool,
+}
+
+impl Ends {
+    fn hangs(&self, buffer: &Buffer) -> bool {
+        let short = 2 * (buffer.death - buffer.birth) <= self.last - buffer.birth;
+        let lies = self.low && short && buffer.birth > self.fullest;
+        !(lies || buffer.is_live(self.fullest))
+    }
 }
 
 /// In which order buffers are placed.
@@ -110,32 +128,69 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 /// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
 const LOOKS: usize = 3_000_000;
+/// Part of the most live bytes that make a step a full one, and times of what is enough that make an arrangement one that
+/// the greedy variants may better.
+const NEARLY: f64 = 0.98;
+const FAR: f64 = 1.05;
 
 /// The best arrangement that was found. `enough` bytes, at least the largest sum of live bytes, are as good as fewer.
 pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let best = Placement { offsets: vec![], bytes: u64::MAX };
     let mut search = Arrangements { buffers, enough, page, looks: 0, best };
-    let fullest = fullest(buffers);
-    let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
     // What is live at the fullest step is stacked from the bottom, what lives longest around it lowest, so that it
     // leaves from the top. Everything else is before or after and hangs from the ceiling, the long-lived highest: in
     // a backward pass gradients fill from the top what activations leave.
-    let ends = Choice::Ends { fullest, ceiling: enough };
-    let around = |order: Order| {
+    let around = |order: Order, step: usize| {
         let mut order = order.sorted(buffers);
-        order.sort_by_key(|&index| !buffers[index].is_live(fullest));
+        order.sort_by_key(|&index| !buffers[index].is_live(step));
         order
     };
-    search.improve(around(Order::Lifetime), ends, LOOKS / 2);
+    let Full { first, fullest, last } = Full::of(buffers);
+    let mut best: Option<(u64, Vec<usize>, Choice)> = None;
+    for (fullest, low) in [(fullest, false), (fullest, true), (first, true), (first, false)] {
+        let choice = Choice::Ends(Ends { fullest, last, ceiling: enough, low });
+        let order = around(Order::Lifetime, fullest);
+        search.arrange(&order, choice);
+        if best.as_ref().is_none_or(|&(bytes, ..)| search.best.bytes < bytes) {
+            best = Some((search.best.bytes, order, choice));
+        }
+    }
+    if let Some((_, order, choice)) = best {
+        search.improve(order, choice, LOOKS / 2);
+    }
+    let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
     for order in orders {
         for choice in [Choice::First, Choice::Best] {
-            search.arrange(&order.sorted(buffers), choice);
+            if search.looks <= LOOKS || search.is_far() {
+                search.arrange(&order.sorted(buffers), choice);
+            }
         }
     }
     for order in orders {
-        search.improve(around(order), Choice::First, LOOKS);
+        search.improve(around(order, fullest), Choice::First, LOOKS);
     }
     search.best
+}
+
+/// Steps at which the most bytes are live.
+struct Full {
+    /// The first with all but so many, see [`NEARLY`].
+    first: usize,
+    /// The last with the most.
+    fullest: usize,
+    /// The last of all.
+    last: usize,
+}
+
+impl Full {
+    fn of(buffers: &[Buffer]) -> Self {
+        let last = buffers.iter().map(|buffer| buffer.death).max().unwrap_or(0);
+        let live = live_bytes(buffers, last + 1);
+        let most = live.iter().copied().max().unwrap_or(0);
+        let fullest = live.iter().rposition(|&bytes| bytes == most).unwrap_or(0);
+        let nearly = |&bytes: &u64| bytes as f64 >= NEARLY * most as f64;
+        Self { first: live.iter().position(nearly).unwrap_or(0), fullest, last }
+    }
 }
 
 /// Arrangements tried of the same buffers.
@@ -149,6 +204,11 @@ struct Arrangements<'a> {
 }
 
 impl Arrangements<'_> {
+    /// Whether the best is [`FAR`] from what is enough.
+    fn is_far(&self) -> bool {
+        self.best.bytes as f64 > FAR * self.enough as f64
+    }
+
     /// Places buffers in this order, unless that can't better the best. What ends highest.
     fn arrange(&mut self, order: &[usize], choice: Choice) -> Option<usize> {
         if self.best.bytes <= self.enough {
@@ -175,14 +235,6 @@ impl Arrangements<'_> {
             order.insert(at / 2, moved);
         }
     }
-}
-
-/// The last step with the most live bytes.
-fn fullest(buffers: &[Buffer]) -> usize {
-    let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
-    let live = live_bytes(buffers, steps);
-    let most = live.iter().copied().max();
-    live.iter().rposition(|&bytes| Some(bytes) == most).unwrap_or(0)
 }
 
 impl Order {
@@ -251,7 +303,7 @@ fn place_in(
     for &index in order {
         let buffer = &buffers[index];
         let from_top = match choice {
-            Choice::Ends { fullest, ceiling } if !buffer.is_live(fullest) => Some(ceiling),
+            Choice::Ends(ends) if ends.hangs(buffer) => Some(ends.ceiling),
             _ => None,
         };
         let (mut cursor, mut chosen, mut tightest) = (0, None, u64::MAX);
