@@ -424,8 +424,8 @@ pub fn fits<'a>(
     }
     let free_micro_batch = free_micro_batch(settings);
     let known = Store::of_user().known(target, config.precision, threads(settings));
-    let seconds = |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
-    let planner = Planner::new(config, free_micro_batch, target, &seconds);
+    let seconds = move |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
+    let planner = Planner::new(config, free_micro_batch, target, seconds);
     let mut planner = planner.map_err(refused)?;
     Ok(Box::new(move |budget| planner.within(budget).map_err(refused)))
 }

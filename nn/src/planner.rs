@@ -1,14 +1,19 @@
 //! The fastest plan of a training step within a budget, over its micro-batches and what is recomputed.
 
-use tightrope_core::Graph;
 use tightrope_core::plan::{Found, Search, Seconds, Target};
+use tightrope_core::{Graph, Node};
 
 use crate::programs::{Built, Handles};
 use crate::{Model, Planned, Result, TrainerConfig};
 
 /// The plans of one training step. What doesn't depend on a budget is made once.
 pub struct Planner<'a> {
+    target: &'a dyn Target,
+    seconds: Box<dyn Fn(&Graph, &Node) -> f64 + 'a>,
+    /// Those that were built: the largest micro-batch, and smaller ones as far as they were asked for.
     choices: Vec<Choice<'a>>,
+    /// The others, the largest last.
+    waiting: Vec<TrainerConfig>,
     /// The fewest bytes that a plan takes, once that's asked for.
     smallest: Option<u64>,
 }
@@ -23,18 +28,32 @@ impl<'a> Planner<'a> {
         config: &TrainerConfig,
         free_micro_batch: bool,
         target: &'a dyn Target,
-        seconds: Seconds<'_>,
+        seconds: impl Fn(&Graph, &Node) -> f64 + 'a,
     ) -> Result<Self> {
         let micro_batches = (1..=config.batch)
-            .rev()
             .filter(|n| config.batch.is_multiple_of(*n))
             .filter(|&n| free_micro_batch || n == config.micro_batch);
-        let choice = |micro_batch| {
-            let config = TrainerConfig { micro_batch, ..config.clone() };
-            Choice::new(config, target, seconds)
-        };
-        let choices = micro_batches.map(choice).collect::<Result<Vec<_>>>()?;
-        Ok(Self { choices, smallest: None })
+        let waiting = micro_batches.map(|n| TrainerConfig { micro_batch: n, ..config.clone() });
+        let (seconds, waiting) = (Box::new(seconds), waiting.collect());
+        let mut planner = Self { target, seconds, choices: vec![], waiting, smallest: None };
+        planner.build()?;
+        Ok(planner)
+    }
+
+    /// Builds the largest micro-batch that wasn't; whether there was one.
+    fn build(&mut self) -> Result<bool> {
+        let Some(config) = self.waiting.pop() else { return Ok(false) };
+        self.choices.push(Choice::new(config, self.target, &*self.seconds)?);
+        Ok(true)
+    }
+
+    /// Seconds that no micro-batch takes less than that wasn't built: a smaller one does the same work in more parts.
+    fn unbuilt_s(&self) -> f64 {
+        match (self.waiting.is_empty(), self.choices.last()) {
+            (false, Some(smallest)) => smallest.least_s,
+            (false, None) => 0.0,
+            (true, _) => f64::INFINITY,
+        }
     }
 
     /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one takes.
@@ -53,18 +72,30 @@ impl<'a> Planner<'a> {
 
     /// The fastest plan that fits `budget` bytes.
     fn fastest(&mut self, budget: u64) -> Result<Option<Planned>> {
-        let mut bound_s = f64::INFINITY;
-        let least = |choice: &Choice<'_>| View {
-            live: budget,
-            found: None,
-            placed: None,
-            step_s: choice.least_s,
-        };
-        let mut views: Vec<Option<View>> = self.choices.iter().map(|c| Some(least(c))).collect();
+        let mut views: Vec<Option<View>> = vec![];
         // Looking closer only ever makes a choice slower. So the one that looks fastest is looked at next, and the first
         // whose buffers have a place is the fastest of all.
-        while let Some(next) = fastest(&views) {
-            let (choice, Some(view)) = (&mut self.choices[next], &mut views[next]) else { break };
+        loop {
+            let new = self.choices[views.len()..].iter();
+            views.extend(new.map(|choice| Some(View::new(choice, budget))));
+            let next = fastest(&views);
+            let looks_s = next.and_then(|next| Some(views[next].as_ref()?.step_s));
+            if looks_s.is_none_or(|looks_s| self.unbuilt_s() < looks_s) && self.build()? {
+                continue;
+            }
+            let Some(next) = next else { return Ok(None) };
+            let (choice, Some(view)) = (&mut self.choices[next], &mut views[next]) else {
+                continue;
+            };
+            if !view.glanced {
+                view.glanced = true;
+                let recompute_s = choice.search.glanced_s(budget)?;
+                view.step_s = choice.step_s(recompute_s);
+                if view.step_s == f64::INFINITY {
+                    views[next] = None;
+                }
+                continue;
+            }
             let Some(found) = &view.found else {
                 let mut found = choice.search.fastest(view.live)?;
                 if found.is_none() && view.live < budget {
@@ -74,8 +105,6 @@ impl<'a> Planner<'a> {
                 }
                 match found.filter(|found| found.needs.bytes <= budget) {
                     Some(found) => {
-                        let least_s = choice.search.bound_s(budget)?;
-                        bound_s = bound_s.min(choice.step_s(least_s));
                         view.step_s = choice.step_s(found.needs.recompute_s);
                         view.found = Some(found);
                     }
@@ -92,7 +121,8 @@ impl<'a> Planner<'a> {
                 view.placed = view.found.take();
                 continue;
             }
-            let Choice { config, host, model, handles, .. } = choice;
+            let bound_s = self.bound_s(budget, &views)?;
+            let Choice { config, host, model, handles, .. } = &self.choices[next];
             let planned = Planned {
                 config: TrainerConfig { options: plan.options.clone(), ..config.clone() },
                 plan,
@@ -103,7 +133,23 @@ impl<'a> Planner<'a> {
             };
             return Ok(Some(planned));
         }
-        Ok(None)
+    }
+
+    /// Seconds that no plan within `budget` bytes takes less than, where one was found.
+    fn bound_s(&mut self, budget: u64, views: &[Option<View>]) -> Result<f64> {
+        let mut bound_s = self.unbuilt_s();
+        for (choice, view) in self.choices.iter_mut().zip(views) {
+            let Some(view) = view else { continue };
+            let looked = view.found.is_some() || view.placed.is_some();
+            // What wasn't looked at is slower than what was found.
+            let mut least_s = view.step_s;
+            if looked {
+                let recompute_s = choice.search.bound_s(budget)?;
+                least_s = choice.step_s(recompute_s);
+            }
+            bound_s = bound_s.min(least_s);
+        }
+        Ok(bound_s)
     }
 
     /// The fewest bytes that a plan takes.
@@ -111,6 +157,7 @@ impl<'a> Planner<'a> {
         if let Some(known) = self.smallest {
             return Ok(known);
         }
+        while self.build()? {}
         let mut smallest = u64::MAX;
         for Choice { search, .. } in &mut self.choices {
             let found = search.smallest()?;
@@ -127,6 +174,31 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Budgets tried between the smallest plan and the fastest.
+const BUDGETS: u64 = 16;
+
+/// The plans of a step from the fastest to the smallest, where `within` gives the fastest plan that fits so many bytes, or
+/// the fewest bytes that one takes.
+///
+/// # Errors
+/// Those of `within`.
+pub fn sweep<E>(
+    mut within: impl FnMut(u64) -> std::result::Result<(Option<Planned>, u64), E>,
+) -> std::result::Result<Vec<Planned>, E> {
+    let (fastest, smallest) = (within(u64::MAX)?.0, within(1)?.1);
+    let most = fastest.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
+    let mut plans: Vec<Planned> = fastest.into_iter().collect();
+    for part in (0..BUDGETS).rev() {
+        let budget = smallest + most.saturating_sub(smallest) * part / BUDGETS;
+        let Some(planned) = within(budget)?.0 else { continue };
+        let peak = planned.plan.peak_bytes();
+        if plans.last().is_none_or(|known| known.plan.peak_bytes() != peak) {
+            plans.push(planned);
+        }
+    }
+    Ok(plans)
+}
+
 /// The one that looks fastest of those that are left.
 fn fastest(views: &[Option<View>]) -> Option<usize> {
     let left = views.iter().enumerate();
@@ -136,6 +208,8 @@ fn fastest(views: &[Option<View>]) -> Option<usize> {
 
 /// What is known of a micro-batch's plans within a budget.
 struct View {
+    /// Whether more is known than what it takes without recomputation.
+    glanced: bool,
     /// Live bytes that a plan may have, to fit as placed.
     live: u64,
     /// The fastest plan with so many, once it's looked for.
@@ -144,6 +218,13 @@ struct View {
     placed: Option<Found>,
     /// Seconds of a step, as far as is known.
     step_s: f64,
+}
+
+impl View {
+    fn new(choice: &Choice<'_>, budget: u64) -> Self {
+        let step_s = choice.least_s;
+        Self { glanced: false, live: budget, found: None, placed: None, step_s }
+    }
 }
 
 /// A micro-batch.

@@ -4,14 +4,19 @@
 #[path = "common/times.rs"]
 mod times;
 
+use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_nn::{BuildOptions, ModelConfig, Planned, TrainerConfig, preset};
+use tightrope_nn::{
+    BuildOptions, ModelConfig, Planned, Planner, TrainerConfig, preset, presets, sweep,
+};
 
 use crate::times::{THREADS, rate, seconds};
 
 /// Budgets tried for each model.
 const BUDGETS: u64 = 100;
+/// A step takes at most so many times what its bound says that no plan takes less than.
+const NEAR: f64 = 1.01;
 
 fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
     let model = preset(name).expect("a preset");
@@ -59,6 +64,41 @@ fn a_larger_budget_is_never_slower_and_a_smaller_one_never_peaks_higher() {
             let (step, _) = seconds(&planned.plan, planned.config().accumulation());
             assert!(step <= before * (1.0 + 1e-9), "{budget}: {step} s after {before} s");
             before = step;
+        }
+    }
+}
+
+#[test]
+fn every_plan_of_every_preset_is_near_its_bound() {
+    let problems = parallel::map(presets(), |preset| {
+        let cpu = Cpu::new(THREADS).expect("threads");
+        let config = config(preset.name, 4, preset.config().context);
+        let mut planner = Planner::new(&config, true, &cpu, rate).expect("a model");
+        let plans = sweep(|budget| planner.within(budget)).expect("plans");
+        assert!(plans.len() > 1, "{}: {} plans", preset.name, plans.len());
+        let far = |planned: &Planned| {
+            let (step_s, _) = seconds(&planned.plan, planned.config().accumulation());
+            let times = step_s / planned.bound_s.expect("a bound of a plan that was searched for");
+            let peak = planned.plan.peak_bytes();
+            let near = (1.0 - 1e-9..NEAR).contains(&times);
+            (!near).then(|| format!("{}, {peak} bytes: {times:.4} times", preset.name))
+        };
+        plans.iter().filter_map(far).collect::<Vec<_>>()
+    });
+    let problems = problems.concat();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn smaller_micro_batches_take_no_fewer_seconds() {
+    for name in ["shakespeare", "gpt2", "llama-15m"] {
+        let mut before = 0.0;
+        for micro_batch in [8, 4, 2, 1] {
+            let config = TrainerConfig { micro_batch, ..config(name, 8, 256) };
+            let planned = within(&config, u64::MAX, false).0.expect("no limit");
+            let (step_s, _) = seconds(&planned.plan, config.accumulation());
+            assert!(step_s >= before, "{name}: {step_s} s of {micro_batch} after {before} s");
+            before = step_s;
         }
     }
 }

@@ -4,6 +4,9 @@
 //! pass is tried on that block alone, by liveness: the bytes it holds from forward to backward, what is live at each
 //! of its steps, and the seconds of recomputation. What no other choice betters in all of these is left.
 
+use std::cmp::Reverse;
+use std::ops::Range;
+
 use super::front::Item;
 use super::liveness::{Live, Outline};
 use super::{live_bytes, remat};
@@ -65,15 +68,23 @@ impl Blocks {
         for (kind, (part, seconds)) in parts.iter().enumerate() {
             let own = levels(&part.live(&part.turns(), &[]), part.nodes.len());
             let alike: Vec<usize> = (0..blocks.len()).filter(|&b| blocks[b].kind == kind).collect();
+            let forward = part.nodes.iter().take_while(|n| n.phase == Phase::Forward).count();
+            let peaks = |block: usize, choice: &Choice| {
+                let of = |nodes: Range<usize>| {
+                    let positions = &blocks[block].positions[nodes.clone()];
+                    peak([&whole, &own, &choice.levels], positions, nodes)
+                };
+                [of(0..forward), of(forward..part.nodes.len())]
+            };
             let item = |block: usize, choice: &Choice| Item {
-                peak: peak(&whole, &own, &blocks[block].positions, &choice.levels),
+                peak: peaks(block, choice).into_iter().max().unwrap_or(0),
                 saved: choice.saved,
                 seconds: choice.seconds,
                 parameters: choice.parameters,
             };
             let ends = [alike[0], alike[alike.len() - 1]];
             let weighed = choices(part, seconds).into_iter();
-            let weighed = weighed.map(|choice| (ends.map(|block| item(block, &choice)), choice));
+            let weighed = weighed.map(|choice| (ends.map(|block| peaks(block, &choice)), choice));
             let best = undominated(weighed.collect());
             for &block in &alike {
                 items[block] = best.iter().map(|choice| item(block, choice)).collect();
@@ -165,16 +176,16 @@ fn levels(live: &Live, nodes: usize) -> Levels {
     Levels { during, before }
 }
 
-/// The most live bytes at a block's own steps with a choice, where `own` of the `whole` program's are the block's
-/// without one.
-fn peak(whole: &Levels, own: &Levels, positions: &[usize], choice: &Levels) -> u64 {
+/// The most live bytes at the positions that these nodes of a block have in the program, by the levels of the whole program
+/// and of the block without a choice, and of the block with one.
+fn peak([whole, own, choice]: [&Levels; 3], positions: &[usize], nodes: Range<usize>) -> u64 {
     let at = |whole: &[u64], own: &[u64], choice: &[u64]| {
         let levels = positions.iter().zip(own.iter().zip(choice));
         let sums = levels.map(|(&at, (own, choice))| (whole[at] + choice).saturating_sub(*own));
         sums.max().unwrap_or(0)
     };
-    let during = at(&whole.during, &own.during, &choice.during);
-    during.max(at(&whole.before, &own.before, &choice.before))
+    let during = at(&whole.during, &own.during[nodes.clone()], &choice.during[nodes.clone()]);
+    during.max(at(&whole.before, &own.before[nodes.clone()], &choice.before[nodes]))
 }
 
 /// Every choice of a block.
@@ -202,7 +213,7 @@ fn choices(part: &Outline, seconds: &[f64]) -> Vec<Choice> {
     let bytes = |tensors: &Vec<Tensor>| -> u64 {
         tensors.iter().map(|tensor| part.tensors[tensor.index()].bytes).sum()
     };
-    chosen.sort_by_key(|tensors| std::cmp::Reverse(bytes(tensors)));
+    chosen.sort_by_key(|tensors| Reverse(bytes(tensors)));
     let small = chosen.split_off(chosen.len().min(CHOSEN));
     let subsets = 1usize << chosen.len();
     let subset = |subset: usize| {
@@ -256,20 +267,22 @@ fn held(part: &Outline, live: &Live) -> u64 {
     held.map(|buffer| buffer.bytes).sum()
 }
 
-/// The choices that no other betters in time, in bytes saved and in its peaks at two places, fastest first.
-fn undominated(mut weighed: Vec<([Item; 2], Choice)>) -> Vec<Choice> {
-    let key = |([first, last], _): &([Item; 2], Choice)| {
-        (std::cmp::Reverse(first.saved), first.peak, last.peak)
-    };
+/// The most live bytes at a block's steps of the forward pass, and at those after it.
+type Peaks = [u64; 2];
+
+/// The choices that no other betters in time, in bytes saved and in their peaks at two places, fastest first. From block to
+/// block all steps of a pass have as many more bytes beside them, so that what betters at both places does between them.
+fn undominated(mut weighed: Vec<([Peaks; 2], Choice)>) -> Vec<Choice> {
+    let key = |(peaks, choice): &([Peaks; 2], Choice)| (Reverse(choice.saved), *peaks);
     weighed.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds).then(key(a).cmp(&key(b))));
-    let mut best: Vec<([Item; 2], Choice)> = vec![];
-    for (items, choice) in weighed {
-        let betters = |(known, _): &([Item; 2], Choice)| {
-            let pairs = known.iter().zip(&items);
-            pairs.clone().all(|(a, b)| a.saved >= b.saved && a.peak <= b.peak)
+    let mut best: Vec<([Peaks; 2], Choice)> = vec![];
+    for (peaks, choice) in weighed {
+        let betters = |(known, other): &([Peaks; 2], Choice)| {
+            let lower = known.iter().flatten().zip(peaks.iter().flatten()).all(|(a, b)| a <= b);
+            lower && other.saved >= choice.saved && other.parameters <= choice.parameters
         };
         if !best.iter().any(betters) {
-            best.push((items, choice));
+            best.push((peaks, choice));
         }
     }
     best.into_iter().map(|(_, choice)| choice).collect()

@@ -22,8 +22,8 @@ pub struct Item {
     pub parameters: u64,
 }
 
-/// Cells of bytes in which the fastest plan alone is kept, once there are more plans: so many in all blocks' lists
-/// together, and in one of them.
+/// Cells of bytes in which the fastest plan alone is kept beside the smallest of all, once there are more plans: so many
+/// in all blocks' lists together, and in one of them.
 const CELLS: usize = 24_576;
 const FEWEST: usize = 384;
 const MOST: usize = 4096;
@@ -44,6 +44,11 @@ impl Label {
     fn bytes(&self) -> u64 {
         self.peak + self.parameters
     }
+
+    /// Fastest first, of equals the smallest.
+    fn order(&self) -> (f64, u64) {
+        (self.seconds, self.bytes())
+    }
 }
 
 /// The plans of all blocks, fastest first: each takes fewer bytes than the one before.
@@ -56,32 +61,14 @@ impl Front {
     /// Of blocks with these choices, the first of which drops nothing. `gaps[n]` bytes are live besides at steps where
     /// the first n blocks hold what they keep.
     pub fn new(blocks: &[Vec<Item>], gaps: &[u64]) -> Self {
-        let cells = (CELLS / blocks.len().max(1)).clamp(FEWEST, MOST);
+        let cells = cells(blocks.len());
         let end = gaps[blocks.len()];
         let last = Label { peak: end, parameters: 0, seconds: 0.0, item: 0, rest: 0 };
         let mut lists = vec![vec![last]];
         for (block, (items, &gap)) in blocks.iter().zip(gaps).enumerate().rev() {
-            let rest = &lists[lists.len() - 1];
-            let mut labels = vec![];
-            for (item, choice) in items.iter().enumerate() {
-                let least = choice.peak.max(gap);
-                for (index, label) in rest.iter().enumerate() {
-                    let peak = label.peak.saturating_sub(choice.saved);
-                    labels.push(Label {
-                        peak: peak.max(least),
-                        parameters: label.parameters + choice.parameters,
-                        seconds: label.seconds + choice.seconds,
-                        item: item as u32,
-                        rest: index as u32,
-                    });
-                    // Slower ones take no fewer bytes.
-                    if peak <= least {
-                        break;
-                    }
-                }
-            }
+            let grown = Grown { items, gap, rest: &lists[lists.len() - 1] };
             // The plans of all blocks go on to nothing.
-            lists.push(best(labels, if block > 0 { cells } else { usize::MAX }));
+            lists.push(grown.best(if block > 0 { cells } else { usize::MAX }));
         }
         lists.reverse();
         Self { lists }
@@ -95,6 +82,11 @@ impl Front {
     /// The first plan that takes at most so many bytes; the number of plans where none does.
     pub fn first_within(&self, bytes: u64) -> usize {
         self.lists[0].partition_point(|label| label.bytes() > bytes)
+    }
+
+    /// Bytes of a plan.
+    pub fn bytes(&self, plan: usize) -> u64 {
+        self.lists[0][plan].bytes()
     }
 
     /// The choice of each block in a plan.
@@ -111,33 +103,81 @@ impl Front {
     }
 }
 
-/// The plans that no other betters, fastest first; the fastest alone of those in one cell.
-fn best(mut labels: Vec<Label>, cells: usize) -> Vec<Label> {
-    if labels.len() > cells {
-        let least = labels.iter().map(Label::bytes).min().unwrap_or(0);
-        let most = labels.iter().map(Label::bytes).max().unwrap_or(0);
-        let cell = (most - least) / cells as u64 + 1;
-        let mut fastest: Vec<Option<Label>> = vec![None; cells + 1];
-        for label in labels {
-            let place = &mut fastest[((label.bytes() - least) / cell) as usize];
-            let better = |known: &Label| {
-                let order = label.seconds.total_cmp(&known.seconds);
-                order.then(label.bytes().cmp(&known.bytes())).is_lt()
-            };
-            if place.as_ref().is_none_or(better) {
-                *place = Some(label);
+/// How many cells a list has where there are so many blocks.
+pub fn cells(blocks: usize) -> usize {
+    (CELLS / blocks.max(1)).clamp(FEWEST, MOST)
+}
+
+/// Every choice of a block with every plan of the blocks after it.
+struct Grown<'a> {
+    items: &'a [Item],
+    /// Bytes that are live besides before the block.
+    gap: u64,
+    rest: &'a [Label],
+}
+
+impl Grown<'_> {
+    /// Takes every label.
+    fn each(&self, mut take: impl FnMut(Label)) {
+        for (item, choice) in self.items.iter().enumerate() {
+            let least = choice.peak.max(self.gap);
+            for (index, label) in self.rest.iter().enumerate() {
+                let peak = label.peak.saturating_sub(choice.saved);
+                take(Label {
+                    peak: peak.max(least),
+                    parameters: label.parameters + choice.parameters,
+                    seconds: label.seconds + choice.seconds,
+                    item: item as u32,
+                    rest: index as u32,
+                });
+                // Slower ones take no fewer bytes.
+                if peak <= least {
+                    break;
+                }
             }
         }
-        labels = fastest.into_iter().flatten().collect();
     }
-    labels.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.bytes().cmp(&b.bytes())));
-    let mut fewest = u64::MAX;
-    labels.retain(|label| {
-        let better = label.bytes() < fewest;
-        fewest = fewest.min(label.bytes());
-        better
-    });
-    labels
+
+    /// The plans that no other betters, fastest first; where there are more than there are cells, the fastest alone of
+    /// those in one cell, and the smallest of all, so that no seconds decide how small a plan can be.
+    fn best(&self, cells: usize) -> Vec<Label> {
+        let (mut count, mut least, mut most) = (0, u64::MAX, 0);
+        self.each(|label| {
+            count += 1;
+            least = least.min(label.bytes());
+            most = most.max(label.bytes());
+        });
+        let mut labels: Vec<Label> = Vec::with_capacity(count.min(cells) + 1);
+        if count <= cells {
+            self.each(|label| labels.push(label));
+            labels.sort_by(|a, b| a.bytes().cmp(&b.bytes()).then(a.seconds.total_cmp(&b.seconds)));
+        } else {
+            let scale = cells as f64 / (most - least + 1) as f64;
+            let mut fastest: Vec<Option<Label>> = vec![None; cells];
+            let mut smallest: Option<Label> = None;
+            self.each(|label| {
+                let cell = ((label.bytes() - least) as f64 * scale) as usize;
+                let place = &mut fastest[cell.min(cells - 1)];
+                if place.is_none_or(|known| label.order() < known.order()) {
+                    *place = Some(label);
+                }
+                if label.bytes() == least
+                    && smallest.is_none_or(|known| label.seconds < known.seconds)
+                {
+                    smallest = Some(label);
+                }
+            });
+            labels.extend(smallest.into_iter().chain(fastest.into_iter().flatten()));
+        }
+        let mut quickest = f64::INFINITY;
+        labels.retain(|label| {
+            let better = label.seconds < quickest;
+            quickest = quickest.min(label.seconds);
+            better
+        });
+        labels.reverse();
+        labels
+    }
 }
 
 #[cfg(test)]

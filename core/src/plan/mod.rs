@@ -11,6 +11,7 @@ use crate::ops::{Cost, Op, Rule};
 use crate::types::Type;
 
 mod blocks;
+mod bound;
 mod front;
 mod liveness;
 pub mod offload;

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use super::blocks::Blocks;
-use super::front::{Front, Item};
+use super::bound::Bound;
+use super::front::Front;
 use super::liveness::Outline;
 use super::remat::Turn;
 use super::{Checkpoint, Options, Plan, Target, live_bytes, remat};
@@ -49,16 +50,19 @@ pub struct Search<'a> {
     /// other program.
     fixed: u64,
     others: u64,
+    /// Bytes of what the ops of blocks make and their seconds, the fastest to make again first.
+    droppable: Vec<(f64, f64)>,
     /// Made when something has to be dropped.
     listed: Option<Listed>,
     /// Plans that were looked at.
     known: HashMap<State, Needs>,
 }
 
-/// The choices of the blocks, and the plans made of them.
+/// The choices of the blocks, the plans made of them, and what no plan betters.
 struct Listed {
     blocks: Blocks,
     front: Front,
+    bound: Option<Bound>,
 }
 
 /// One plan of the list.
@@ -100,12 +104,18 @@ impl<'a> Search<'a> {
         let kept = graph.tensors.iter().filter(|info| info.life == Life::Persistent);
         let kept = kept.filter(|info| info.replaces.is_none());
         let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
+        let seconds: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
+        let droppable = match (graph.programs.get(program), seconds.get(program)) {
+            (Some(program), Some(seconds)) => droppable(&outline, program, seconds),
+            _ => vec![],
+        };
         Ok(Self {
             options: options.clone(),
             target,
             program,
             outline,
-            seconds: graph.programs.iter().map(times).collect(),
+            seconds,
+            droppable,
             fixed: persistent + target.staging() + parameters,
             others,
             listed: None,
@@ -135,7 +145,7 @@ impl<'a> Search<'a> {
             // Other programs take the same bytes whatever is dropped.
             blocks.gaps[0] = blocks.gaps[0].max(self.others);
             let front = Front::new(&blocks.items, &blocks.gaps);
-            self.listed = Some(Listed { blocks, front });
+            self.listed = Some(Listed { blocks, front, bound: None });
         }
         self.listed.as_ref().expect("it was just made")
     }
@@ -164,7 +174,7 @@ impl<'a> Search<'a> {
         if plan == 0 {
             return vec![];
         }
-        let Listed { blocks, front } = self.listed();
+        let Listed { blocks, front, .. } = self.listed();
         let choices = front.choices(plan).into_iter().enumerate();
         choices.flat_map(|(block, choice)| blocks.dropped(block, choice)).collect()
     }
@@ -221,27 +231,42 @@ impl<'a> Search<'a> {
         Ok(whole.saturating_sub(saved) <= bytes)
     }
 
-    /// Seconds of recomputation that no choice of activations of whole blocks within `budget` bytes takes less than, by
-    /// the relaxation in which a block may make a part of a choice.
+    /// Seconds of recomputation that no plan within `budget` bytes takes less than, known before any is listed: what is
+    /// dropped is made again by its op, of which a part may run. Without end where no plan is as small.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn glanced_s(&mut self, budget: u64) -> Result<f64> {
+        let whole = self.needs(State::Listed(0))?.bytes;
+        let (mut left, mut sum) = (whole.saturating_sub(budget) as f64, 0.0);
+        for &(bytes, seconds) in &self.droppable {
+            if left <= 0.0 {
+                break;
+            }
+            sum += (left / bytes).min(1.0) * seconds;
+            left -= bytes;
+        }
+        Ok(if left > 0.0 { f64::INFINITY } else { sum })
+    }
+
+    /// Seconds of recomputation that no plan of the list within `budget` bytes takes less than: no choice of activations
+    /// of whole blocks, and where none of these fits, no recomputation of segments. Without end where nothing fits.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn bound_s(&mut self, budget: u64) -> Result<f64> {
-        let whole = self.needs(State::Listed(0))?.bytes;
-        let mut left = whole.saturating_sub(budget) as f64;
-        if left <= 0.0 {
+        let Some(Found { needs, state }) = self.fastest(budget)? else { return Ok(f64::INFINITY) };
+        let State::Listed(plan) = state else { return Ok(needs.recompute_s) };
+        if plan == 0 {
             return Ok(0.0);
         }
-        let mut steps: Vec<(f64, f64)> =
-            self.listed().blocks.items.iter().flat_map(|items| lower_hull(items)).collect();
-        steps.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
-        let mut sum = 0.0;
-        for (bytes, seconds) in steps {
-            let part = (left / bytes).clamp(0.0, 1.0);
-            sum += part * seconds;
-            left -= part * bytes;
-        }
-        Ok(sum)
+        let fixed = self.fixed;
+        self.listed();
+        let Some(Listed { blocks, front, bound }) = &mut self.listed else { return Ok(0.0) };
+        let bound = bound.get_or_insert_with(|| Bound::new(&blocks.items, &blocks.gaps));
+        // Where the list counts more bytes than liveness does, those of the list are held against each other.
+        let bytes = budget.saturating_sub(fixed).max(front.bytes(plan));
+        Ok(bound.seconds(bytes).min(needs.recompute_s))
     }
 
     /// The fastest plan of the list that needs at most `bytes` by liveness, if one does.
@@ -272,12 +297,17 @@ impl<'a> Search<'a> {
         if plan < count {
             return self.found(State::Listed(plan)).map(Some);
         }
+        let mut fastest: Option<Found> = None;
         for state in segments {
+            let slower = |found: &Found, needs: Needs| found.needs.recompute_s <= needs.recompute_s;
             if self.may_fit(state, bytes)? && self.needs(state)?.bytes <= bytes {
-                return self.found(state).map(Some);
+                let needs = self.needs(state)?;
+                if !fastest.as_ref().is_some_and(|found| slower(found, needs)) {
+                    fastest = Some(Found { needs, state });
+                }
             }
         }
-        Ok(None)
+        Ok(fastest)
     }
 
     /// The plan of the list that needs the fewest bytes by liveness, the fastest of equals.
@@ -323,24 +353,15 @@ fn segments_of(length: usize) -> Checkpoint {
     if length == 1 { Checkpoint::Block } else { Checkpoint::Every(length) }
 }
 
-/// The lower convex hull of a block's choices in (bytes saved, seconds): the steps from each of its points to the next.
-fn lower_hull(items: &[Item]) -> Vec<(f64, f64)> {
-    let mut points: Vec<(f64, f64)> =
-        items.iter().map(|item| (item.saved as f64, item.seconds)).collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let mut hull: Vec<(f64, f64)> = vec![];
-    let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0);
-    for point in points {
-        // What saves less and takes as long is no choice.
-        while hull.last().is_some_and(|last| last.1 >= point.1 || last.0 == point.0) {
-            hull.pop();
-        }
-        while let [.., before, last] = hull[..]
-            && slope(before, last) >= slope(last, point)
-        {
-            hull.pop();
-        }
-        hull.push(point);
-    }
-    hull.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1)).collect()
+/// Bytes and seconds of the forward ops of blocks, the fewest seconds for their bytes first.
+fn droppable(outline: &Outline, program: &Program, seconds: &[f64]) -> Vec<(f64, f64)> {
+    let bytes = |tensor: &Tensor| outline.tensors[tensor.index()].bytes;
+    let ops = program.nodes.iter().zip(seconds);
+    let forward = ops.filter(|(node, _)| node.phase == Phase::Forward && node.block.is_some());
+    let made =
+        forward.map(|(node, &seconds)| (node.outputs.iter().map(bytes).sum::<u64>(), seconds));
+    let made = made.filter(|&(bytes, _)| bytes > 0).map(|(bytes, seconds)| (bytes as f64, seconds));
+    let mut made: Vec<(f64, f64)> = made.collect();
+    made.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    made
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
-use tightrope_nn::{Estimate, Planned, Rates};
+use tightrope_nn::{Estimate, Planned, Rates, sweep};
 
 use crate::error::Failure;
 use crate::progress::human_bytes;
@@ -13,8 +13,6 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::setup::plan_file::Choices;
 
-/// Budgets tried between the smallest plan and the fastest.
-const BUDGETS: u64 = 16;
 /// Columns of the longest bar.
 const BAR: f64 = 30.0;
 
@@ -38,20 +36,12 @@ impl Sweep {
     pub fn new(settings: &Settings, device: &dyn Backend, rates: &Rates) -> Result<Self, Failure> {
         let start = Instant::now();
         let config = setup::trainer_config(settings)?;
-        let mut within = setup::fits(settings, &config, device)?;
-        let (fastest, smallest) = (within(u64::MAX)?.0, within(1)?.1);
-        let most = fastest.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
-        let mut points: Vec<Point> = vec![];
-        for part in (0..=BUDGETS).rev() {
-            let budget = smallest + most.saturating_sub(smallest) * part / BUDGETS;
-            let Some(planned) = within(budget)?.0 else { continue };
+        let plans = sweep(setup::fits(settings, &config, device)?)?;
+        let point = |planned: Planned| {
             let estimate = planned.estimate(rates);
-            let peak = planned.plan.peak_bytes();
-            let known = |point: &Point| point.planned.plan.peak_bytes() == peak;
-            if !points.last().is_some_and(known) {
-                points.push(Point { planned, estimate });
-            }
-        }
+            Point { planned, estimate }
+        };
+        let points = plans.into_iter().map(point).collect();
         Ok(Self { points, seconds: start.elapsed().as_secs_f64() })
     }
 
