@@ -26,7 +26,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("tightrope", COMMAND_LINE),
     ("conformance", ENGINE),
-    ("conformance-browser", &["conformance", "tightrope-core", "tightrope-backend-wgpu"]),
+    (
+        "conformance-browser",
+        &[
+            "conformance",
+            "tightrope-core",
+            "tightrope-nn",
+            "tightrope-backend-cpu",
+            "tightrope-backend-wgpu",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -31,6 +31,7 @@ usage: cargo xtask TASK
               --steps N                measured steps of a run (10)
               --precision f32|bf16     only this one; may be repeated
   planning  seconds that planning takes on one core, of 48 layers
+              --wasm                   as WebAssembly
   picture   plans as pictures, into docs/plan.svg
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         Some(("kernels", [])) => test::run_alone(test::KERNELS),
         Some(("oracle", [])) => test::run_alone(test::ORACLE),
         Some(("bench", options)) => bench::run(options),
-        Some(("planning", [])) => planning::run(),
+        Some(("planning", options)) => planning::run(options),
         Some(("picture", [])) => picture::run(),
         Some(("web", [test])) if test == "--test" => test::run_in_browser(),
         Some(("web", options)) => web::run(options),

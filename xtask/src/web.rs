@@ -79,9 +79,8 @@ pub fn build() -> anyhow::Result<PathBuf> {
 /// As [`run`].
 pub fn tests() -> anyhow::Result<[Command; 2]> {
     let page = build()?;
-    let modules = root().join("target").join("web").join("modules");
-    let (package, name) = CONFORMANCE;
-    bind(&compile(package, name)?, name, &modules.join("conformance"))?;
+    conformance()?;
+    let modules = modules();
     let engine = modules.join("engine");
     fs::create_dir_all(&engine)?;
     for file in [format!("{NAME}.js"), format!("{NAME}_bg.wasm")] {
@@ -100,6 +99,22 @@ pub fn tests() -> anyhow::Result<[Command; 2]> {
     let mut end_to_end = Command::new("node");
     end_to_end.arg("tests/e2e.mjs").current_dir(&page).env("TIGHTROPE_BINARY", &binary);
     Ok([engine, end_to_end])
+}
+
+/// Where the modules are that tests load.
+fn modules() -> PathBuf {
+    root().join("target").join("web").join("modules")
+}
+
+/// The module with the conformance cases and its bindings, which tests and measurements load; its folder.
+///
+/// # Errors
+/// As [`run`].
+pub fn conformance() -> anyhow::Result<PathBuf> {
+    let (package, name) = CONFORMANCE;
+    let folder = modules().join("conformance");
+    bind(&compile(package, name)?, name, &folder)?;
+    Ok(folder)
 }
 
 /// Installs what the tests run on, where it's missing: Chromium, a Vulkan driver, and a C++ compiler.

@@ -1,12 +1,15 @@
-//! The conformance cases as a module that a browser runs; `cargo xtask web --test` loads it.
+//! The conformance cases as a module that a browser runs; `cargo xtask web --test` loads it. `cargo xtask planning --wasm`
+//! has it plan.
 
 #![cfg(target_arch = "wasm32")]
 
 use conformance::cases;
 use conformance::conformance::{Mode, run};
 use serde_json::json;
+use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::{Options, Wgpu};
-use tightrope_core::Backend;
+use tightrope_core::{Backend, Graph, Node};
+use tightrope_nn::{Planner, Precision, Rates, TrainerConfig, preset};
 use wasm_bindgen::prelude::*;
 
 /// Every case on the browser's adapter, with its own limits or with those that every adapter has. `unsupported`
@@ -28,4 +31,22 @@ pub async fn check(default_limits: bool, unsupported: String) -> Result<String, 
         "problems": report.problems(&unsupported),
     });
     Ok(result.to_string())
+}
+
+/// Plans steps of so many sequences of the preset `model` for the processor, from the fastest plan to the smallest. How
+/// many there are.
+///
+/// # Errors
+/// Where there is no such preset or precision.
+#[wasm_bindgen]
+pub fn sweep(model: &str, batch: usize, precision: &str) -> Result<usize, JsError> {
+    let precision: Precision = serde_json::from_value(json!(precision))?;
+    let model = TrainerConfig::new(preset(model)?);
+    let config =
+        TrainerConfig { batch, micro_batch: batch, precision, decode: model.time, ..model };
+    let cpu = Cpu::new(1)?;
+    let rates = Rates::of(&cpu.name(), precision, cpu.threads());
+    let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+    let mut planner = Planner::new(&config, true, &cpu, seconds)?;
+    Ok(tightrope_nn::sweep(|budget| planner.within(budget))?.len())
 }
