@@ -128,9 +128,13 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 /// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
 const LOOKS: usize = 3_000_000;
-/// Part of the most live bytes that make a step a full one, and times of what is enough that make an arrangement one that
-/// the greedy variants may better.
+/// Most arrangements that are each stacked around a step.
+const TRIES: usize = 8;
+/// What is as good as the most live bytes, once they were not enough: above them by one in so many.
+const SLACK: u64 = 65_536;
+/// Part of the most live bytes that makes a step a full one.
 const NEARLY: f64 = 0.98;
+/// Times what is enough from which on the greedy variants may better an arrangement.
 const FAR: f64 = 1.05;
 
 /// The best arrangement that was found. `enough` bytes, at least the largest sum of live bytes, are as good as fewer.
@@ -145,14 +149,31 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
         order.sort_by_key(|&index| !buffers[index].is_live(step));
         order
     };
-    let Full { first, fullest, last } = Full::of(buffers);
+    let full = Full::of(buffers);
+    let (first, fullest) = (full.first(), full.fullest());
     let mut best: Option<(u64, Vec<usize>, Choice)> = None;
-    for (fullest, low) in [(fullest, false), (fullest, true), (first, true), (first, false)] {
-        let choice = Choice::Ends(Ends { fullest, last, ceiling: enough, low });
-        let order = around(Order::Lifetime, fullest);
+    let mut tries =
+        vec![(fullest, false), (fullest, true), (first, true), (first, false), (first, true)];
+    let exact = tries.len() - 1;
+    let mut next = 0;
+    while let Some(&(step, low)) = tries.get(next) {
+        next += 1;
+        if next > exact {
+            search.enough = enough + full.slack(buffers);
+        }
+        let last = full.live.len().saturating_sub(1);
+        let choice = Choice::Ends(Ends { fullest: step, last, ceiling: search.enough, low });
+        let order = around(Order::Lifetime, step);
         search.arrange(&order, choice);
         if best.as_ref().is_none_or(|&(bytes, ..)| search.best.bytes < bytes) {
             best = Some((search.best.bytes, order, choice));
+        }
+        // What is too high shows which step to stack around instead.
+        let more = next == tries.len() && next < TRIES;
+        if let Some(step) = search.too_high(&full.live).filter(|_| more)
+            && tries.iter().all(|&(known, _)| known != step)
+        {
+            tries.push((step, true));
         }
     }
     if let Some((_, order, choice)) = best {
@@ -172,24 +193,35 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     search.best
 }
 
-/// Steps at which the most bytes are live.
+/// Live bytes by step.
 struct Full {
-    /// The first with all but so many, see [`NEARLY`].
-    first: usize,
-    /// The last with the most.
-    fullest: usize,
-    /// The last of all.
-    last: usize,
+    live: Vec<u64>,
+    most: u64,
 }
 
 impl Full {
     fn of(buffers: &[Buffer]) -> Self {
-        let last = buffers.iter().map(|buffer| buffer.death).max().unwrap_or(0);
-        let live = live_bytes(buffers, last + 1);
-        let most = live.iter().copied().max().unwrap_or(0);
-        let fullest = live.iter().rposition(|&bytes| bytes == most).unwrap_or(0);
-        let nearly = |&bytes: &u64| bytes as f64 >= NEARLY * most as f64;
-        Self { first: live.iter().position(nearly).unwrap_or(0), fullest, last }
+        let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
+        let live = live_bytes(buffers, steps);
+        Self { most: live.iter().copied().max().unwrap_or(0), live }
+    }
+
+    /// A small part of the most bytes, as aligned as buffers are: what small ones leave unused here and there shall not
+    /// make an arrangement too high by a large one.
+    fn slack(&self, buffers: &[Buffer]) -> u64 {
+        let aligned = buffers.iter().fold(0, |all, buffer| all | buffer.bytes).trailing_zeros();
+        (self.most / SLACK).next_multiple_of(1_u64.checked_shl(aligned).unwrap_or(1))
+    }
+
+    /// The last step with the most.
+    fn fullest(&self) -> usize {
+        self.live.iter().rposition(|&bytes| bytes == self.most).unwrap_or(0)
+    }
+
+    /// The first step with [`NEARLY`] as many.
+    fn first(&self) -> usize {
+        let nearly = |&bytes: &u64| bytes as f64 >= NEARLY * self.most as f64;
+        self.live.iter().position(nearly).unwrap_or(0)
     }
 }
 
@@ -204,6 +236,13 @@ struct Arrangements<'a> {
 }
 
 impl Arrangements<'_> {
+    /// The fullest step of the buffers that end higher in the best than is enough.
+    fn too_high(&self, live: &[u64]) -> Option<usize> {
+        let placed = self.buffers.iter().zip(&self.best.offsets);
+        let high = placed.filter(|(buffer, offset)| **offset + buffer.bytes > self.enough);
+        high.flat_map(|(buffer, _)| buffer.birth..=buffer.death).max_by_key(|&step| live[step])
+    }
+
     /// Whether the best is [`FAR`] from what is enough.
     fn is_far(&self) -> bool {
         self.best.bytes as f64 > FAR * self.enough as f64
