@@ -28,7 +28,9 @@ impl Bound {
     pub fn new(blocks: &[Vec<Item>], gaps: &[u64]) -> Self {
         let end = vec![(gaps[blocks.len()] as f64, 0.0)];
         let backwards = || blocks.iter().zip(gaps).rev();
-        let hull = backwards().fold(end.clone(), |rest, (items, &gap)| hull(items, gap, &rest));
+        let any = f64::INFINITY;
+        let hull =
+            backwards().fold(end.clone(), |rest, (items, &gap)| hull(items, gap, &rest, any));
         let cells = cells(blocks.len());
         let steps = match blocks.len() <= FEW {
             true => backwards().fold(end, |rest, (items, &gap)| steps(items, gap, &rest, cells)),
@@ -40,15 +42,39 @@ impl Bound {
     /// Seconds that no plan of at most so many bytes takes less than; without end where none is as small.
     pub fn seconds(&self, bytes: u64) -> f64 {
         let bytes = bytes as f64;
-        let after = self.hull.partition_point(|&(other, _)| other > bytes);
-        let mixed = match (after.checked_sub(1).map(|at| self.hull[at]), self.hull.get(after)) {
-            (None, _) => 0.0,
-            (Some(before), Some(&after)) => between(before, after, bytes),
-            (Some(_), None) => f64::INFINITY,
-        };
+        let mixed = at(&self.hull, bytes);
         let after = self.steps.partition_point(|&(other, _)| other > bytes);
         let stepped = self.steps.get(after).map_or(0.0, |&(_, seconds)| seconds);
         mixed.max(stepped)
+    }
+}
+
+/// As [`Bound::seconds`], closer to the plans and slower: only plans of the later blocks are mixed that all that the blocks
+/// before them can save makes small enough.
+pub fn closely(blocks: &[Vec<Item>], gaps: &[u64], bytes: u64) -> f64 {
+    let most_saved = |items: &Vec<Item>| items.iter().map(|item| item.saved).max().unwrap_or(0);
+    let mut most = vec![bytes];
+    for items in blocks {
+        most.push(most[most.len() - 1] + most_saved(items));
+    }
+    let end = gaps[blocks.len()];
+    if end > most[blocks.len()] {
+        return f64::INFINITY;
+    }
+    let backwards = blocks.iter().zip(gaps).zip(&most).rev();
+    let hull = backwards.fold(vec![(end as f64, 0.0)], |rest, ((items, &gap), &most)| {
+        hull(items, gap, &rest, most as f64)
+    });
+    at(&hull, bytes as f64)
+}
+
+/// Seconds of a convex line at so many bytes.
+fn at(hull: &[Point], bytes: f64) -> f64 {
+    let after = hull.partition_point(|&(other, _)| other > bytes);
+    match (after.checked_sub(1).map(|at| hull[at]), hull.get(after)) {
+        (None, first) => first.map_or(f64::INFINITY, |&(_, seconds)| seconds),
+        (Some(before), Some(&after)) => between(before, after, bytes),
+        (Some(_), None) => f64::INFINITY,
     }
 }
 
@@ -64,14 +90,25 @@ fn saved_and_least(item: &Item, gap: u64) -> (f64, f64) {
     (item.saved as f64 - parameters, item.peak.max(gap) as f64 + parameters)
 }
 
-/// The lower convex hull of every choice with every mix of plans of the later blocks.
-fn hull(items: &[Item], gap: u64, rest: &[Point]) -> Vec<Point> {
+/// The lower convex hull of every choice with every mix of plans of the later blocks, up to the `most` bytes.
+fn hull(items: &[Item], gap: u64, rest: &[Point], most: f64) -> Vec<Point> {
     let (mut hull, mut merged, mut curve): (Vec<Point>, Vec<Point>, Vec<Point>) =
         Default::default();
     for item in items {
         let (saved, least) = saved_and_least(item, gap);
         curve.clear();
+        if least > most {
+            continue;
+        }
         for (index, &(bytes, seconds)) in rest.iter().enumerate() {
+            let next = rest.get(index + 1);
+            if let Some(&next) = next.filter(|next| bytes - saved > most && next.0 - saved < most) {
+                let cut = between((bytes, seconds), next, most + saved);
+                curve.push((most, cut + item.seconds));
+            }
+            if bytes - saved > most {
+                continue;
+            }
             if bytes - saved > least {
                 curve.push((bytes - saved, seconds + item.seconds));
                 continue;
@@ -201,18 +238,23 @@ mod tests {
             for bytes in 300..=1400 {
                 let plan = front.first_within(bytes);
                 let bound_s = bound.seconds(bytes);
+                let closely_s = closely(&blocks, &gaps, bytes);
                 let seconds = |plan: usize| -> f64 {
                     let choices = front.choices(plan).into_iter().zip(&blocks);
                     choices.map(|(choice, items)| items[choice].seconds).sum()
                 };
                 if plan < front.count() {
                     let found = seconds(plan);
+                    assert!(
+                        closely_s <= found * (1.0 + 1e-9),
+                        "{bytes}: {closely_s} s of {found} s"
+                    );
                     assert!(bound_s <= found * (1.0 + 1e-9), "{bytes}: {bound_s} s of {found} s");
                     known = f64::max(known, bound_s / found.max(1.0));
                 }
             }
             assert!(known > 0.9, "{known}");
-            assert_eq!(bound.seconds(1), f64::INFINITY);
+            assert_eq!([bound.seconds(1), closely(&blocks, &gaps, 1)], [f64::INFINITY; 2]);
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::blocks::Blocks;
-use super::bound::Bound;
+use super::bound::{self, Bound};
 use super::front::Front;
 use super::liveness::Outline;
 use super::remat::Turn;
@@ -35,6 +35,9 @@ pub struct Found {
     pub needs: Needs,
     state: State,
 }
+
+/// Part of a pass that a plan may be above its bound before that is looked at more closely.
+const CLOSE: f64 = 0.002;
 
 /// The plans of one graph, from the fastest to the smallest.
 pub struct Search<'a> {
@@ -260,13 +263,17 @@ impl<'a> Search<'a> {
         if plan == 0 {
             return Ok(0.0);
         }
-        let fixed = self.fixed;
+        let (fixed, pass_s) = (self.fixed, self.seconds[self.program].iter().sum::<f64>());
         self.listed();
         let Some(Listed { blocks, front, bound }) = &mut self.listed else { return Ok(0.0) };
         let bound = bound.get_or_insert_with(|| Bound::new(&blocks.items, &blocks.gaps));
         // Where the list counts more bytes than liveness does, those of the list are held against each other.
         let bytes = budget.saturating_sub(fixed).max(front.bytes(plan));
-        Ok(bound.seconds(bytes).min(needs.recompute_s))
+        let mut bound_s = bound.seconds(bytes);
+        if needs.recompute_s - bound_s > CLOSE * pass_s {
+            bound_s = bound_s.max(bound::closely(&blocks.items, &blocks.gaps, bytes));
+        }
+        Ok(bound_s.min(needs.recompute_s))
     }
 
     /// The fastest plan of the list that needs at most `bytes` by liveness, if one does.
