@@ -1,10 +1,11 @@
 //! The fastest plan of a training step within a budget, over its micro-batches and what is recomputed.
 
+use tightrope_core::graph::Program;
 use tightrope_core::plan::{Found, Search, Seconds, Target};
-use tightrope_core::{Graph, Node};
+use tightrope_core::{Graph, Node, Plan};
 
 use crate::programs::{Built, Handles};
-use crate::{Model, Planned, Result, TrainerConfig};
+use crate::{Model, Planned, Precision, Rates, Result, TrainerConfig};
 
 /// The plans of one training step. What doesn't depend on a budget is made once.
 pub struct Planner<'a> {
@@ -14,8 +15,10 @@ pub struct Planner<'a> {
     choices: Vec<Choice<'a>>,
     /// The others, the largest last.
     waiting: Vec<TrainerConfig>,
-    /// The fewest bytes that a plan takes, once that's asked for.
-    smallest: Option<u64>,
+    /// Those that there are in all.
+    micro_batches: Vec<TrainerConfig>,
+    /// The smallest plan, once that's asked for.
+    smallest: Option<Planned>,
 }
 
 impl<'a> Planner<'a> {
@@ -30,12 +33,23 @@ impl<'a> Planner<'a> {
         target: &'a dyn Target,
         seconds: impl Fn(&Graph, &Node) -> f64 + 'a,
     ) -> Result<Self> {
-        let micro_batches = (1..=config.batch)
-            .filter(|n| config.batch.is_multiple_of(*n))
-            .filter(|&n| free_micro_batch || n == config.micro_batch);
-        let waiting = micro_batches.map(|n| TrainerConfig { micro_batch: n, ..config.clone() });
-        let (seconds, waiting) = (Box::new(seconds), waiting.collect());
-        let mut planner = Self { target, seconds, choices: vec![], waiting, smallest: None };
+        let of = |micro_batch| TrainerConfig { micro_batch, ..config.clone() };
+        let divisors = (1..=config.batch).filter(|n| config.batch.is_multiple_of(*n));
+        let micro_batches = match free_micro_batch && config.batch > 0 {
+            true => divisors.map(of).collect(),
+            false => vec![config.clone()],
+        };
+        Self::over(micro_batches, target, Box::new(seconds))
+    }
+
+    /// Over these micro-batches, the largest last.
+    fn over(
+        micro_batches: Vec<TrainerConfig>,
+        target: &'a dyn Target,
+        seconds: Box<dyn Fn(&Graph, &Node) -> f64 + 'a>,
+    ) -> Result<Self> {
+        let (waiting, choices) = (micro_batches.clone(), vec![]);
+        let mut planner = Self { target, seconds, choices, waiting, micro_batches, smallest: None };
         planner.build()?;
         Ok(planner)
     }
@@ -56,18 +70,41 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one takes.
+    /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one
+    /// takes: bytes that don't depend on how fast ops are.
     ///
     /// # Errors
     /// As [`Planned::new`].
     pub fn within(&mut self, budget: u64) -> Result<(Option<Planned>, u64)> {
-        Ok(match self.fastest(budget)? {
-            Some(planned) => {
-                let bytes = planned.plan.peak_bytes();
-                (Some(planned), bytes)
-            }
-            None => (None, self.smallest()?),
-        })
+        if let Some(planned) = self.fastest(budget)? {
+            let bytes = planned.plan.peak_bytes();
+            return Ok((Some(planned), bytes));
+        }
+        let smallest = self.smallest()?;
+        let bytes = smallest.plan.peak_bytes();
+        if bytes > budget {
+            return Ok((None, bytes));
+        }
+        // The faster ones leave gaps between buffers that make them larger.
+        let mut planned = smallest.clone();
+        let bound_s = self.bound_s(budget, &[])?;
+        planned.bound_s = Some(bound_s.min(self.step_s(&planned)));
+        Ok((Some(planned), bytes))
+    }
+
+    /// Seconds of a planned step.
+    fn step_s(&self, planned: &Planned) -> f64 {
+        let graph = &planned.plan.graph;
+        let of = |program: &Program| -> f64 {
+            let repeats = match program.name.as_str() {
+                "train" | "update" => 1,
+                "micro" => planned.config.accumulation(),
+                _ => 0,
+            };
+            let seconds = program.nodes.iter().map(|node| (self.seconds)(graph, node));
+            repeats as f64 * seconds.sum::<f64>()
+        };
+        graph.programs.iter().map(of).sum()
     }
 
     /// The fastest plan that fits `budget` bytes.
@@ -122,56 +159,64 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let bound_s = self.bound_s(budget, &views)?;
-            let Choice { config, host, model, handles, .. } = &self.choices[next];
-            let planned = Planned {
-                config: TrainerConfig { options: plan.options.clone(), ..config.clone() },
-                plan,
-                bound_s: Some(bound_s),
-                host: host.clone(),
-                model: model.clone(),
-                handles: handles.clone(),
-            };
-            return Ok(Some(planned));
+            return Ok(Some(self.choices[next].planned(plan, Some(bound_s))));
         }
     }
 
-    /// Seconds that no plan within `budget` bytes takes less than, where one was found.
+    /// Seconds that no plan takes less than whose live bytes are within `budget`, where these views found one that fits.
     fn bound_s(&mut self, budget: u64, views: &[Option<View>]) -> Result<f64> {
         let mut bound_s = self.unbuilt_s();
-        for (choice, view) in self.choices.iter_mut().zip(views) {
-            let Some(view) = view else { continue };
-            let looked = view.found.is_some() || view.placed.is_some();
-            // What wasn't looked at is slower than what was found.
-            let mut least_s = view.step_s;
-            if looked {
-                let recompute_s = choice.search.bound_s(budget)?;
-                least_s = choice.step_s(recompute_s);
-            }
+        for (index, choice) in self.choices.iter_mut().enumerate() {
+            let least_s = match views.get(index).and_then(Option::as_ref) {
+                // What wasn't looked at is slower than what was found.
+                Some(view) if view.found.is_none() && view.placed.is_none() => view.step_s,
+                _ => {
+                    let recompute_s = choice.search.bound_s(budget)?;
+                    choice.step_s(recompute_s)
+                }
+            };
             bound_s = bound_s.min(least_s);
         }
         Ok(bound_s)
     }
 
-    /// The fewest bytes that a plan takes.
-    fn smallest(&mut self) -> Result<u64> {
-        if let Some(known) = self.smallest {
-            return Ok(known);
+    /// The smallest plan, as it is where ops take [`reference_s`].
+    fn smallest(&mut self) -> Result<&Planned> {
+        if self.smallest.is_none() {
+            let seconds = Box::new(reference_s);
+            let mut planner = Planner::over(self.micro_batches.clone(), self.target, seconds)?;
+            self.smallest = Some(planner.fewest()?);
         }
+        Ok(self.smallest.as_ref().expect("it was just made"))
+    }
+
+    /// The plan of the fewest bytes.
+    fn fewest(&mut self) -> Result<Planned> {
         while self.build()? {}
-        let mut smallest = u64::MAX;
-        for Choice { search, .. } in &mut self.choices {
-            let found = search.smallest()?;
-            if found.needs.bytes < smallest {
-                smallest = search.place(&found)?.peak_bytes().min(smallest);
+        let mut fewest: Option<Planned> = None;
+        for choice in &mut self.choices {
+            let found = choice.search.smallest()?;
+            let less =
+                |bytes: u64| fewest.as_ref().is_none_or(|fewest| bytes < fewest.plan.peak_bytes());
+            if less(found.needs.bytes) {
+                let plan = choice.search.place(&found)?;
+                if less(plan.peak_bytes()) {
+                    fewest = Some(choice.planned(plan, None));
+                }
             }
         }
+        let mut fewest = fewest.expect("a planner has a micro-batch");
         // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
-        while let Some(smaller) = self.fastest(smallest.saturating_sub(1))? {
-            smallest = smaller.plan.peak_bytes();
+        while let Some(smaller) = self.fastest(fewest.plan.peak_bytes().saturating_sub(1))? {
+            fewest = smaller;
         }
-        self.smallest = Some(smallest);
-        Ok(smallest)
+        Ok(fewest)
     }
+}
+
+/// Seconds of an op on a processor of which nothing is known.
+fn reference_s(graph: &Graph, node: &Node) -> f64 {
+    Rates::of("cpu", Precision::F32, 1).seconds(graph, node)
 }
 
 /// Budgets tried between the smallest plan and the fastest.
@@ -245,6 +290,19 @@ impl<'a> Choice<'a> {
         let pass = search.seconds("train") + search.seconds("micro");
         let least_s = config.accumulation() as f64 * pass + search.seconds("update");
         Ok(Self { config, host, model, handles, search, least_s })
+    }
+
+    /// The step with this plan.
+    fn planned(&self, plan: Plan, bound_s: Option<f64>) -> Planned {
+        let Self { config, host, model, handles, .. } = self;
+        Planned {
+            config: TrainerConfig { options: plan.options.clone(), ..config.clone() },
+            plan,
+            bound_s,
+            host: host.clone(),
+            model: model.clone(),
+            handles: handles.clone(),
+        }
     }
 
     /// Seconds of a step of which each pass recomputes for so long.

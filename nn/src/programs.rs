@@ -131,6 +131,7 @@ pub(crate) struct Handles {
 }
 
 /// A planned training step that no device has seen yet.
+#[derive(Clone)]
 pub struct Planned {
     /// Where every byte goes.
     pub plan: Plan,

@@ -7,8 +7,10 @@ mod times;
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Graph, Node};
 use tightrope_nn::{
-    BuildOptions, ModelConfig, Planned, Planner, TrainerConfig, preset, presets, sweep,
+    BuildOptions, ModelConfig, Planned, Planner, Precision, Rates, TrainerConfig, preset, presets,
+    sweep,
 };
 
 use crate::times::{THREADS, rate, seconds};
@@ -100,6 +102,20 @@ fn smaller_micro_batches_take_no_fewer_seconds() {
             assert!(step_s >= before, "{name}: {step_s} s of {micro_batch} after {before} s");
             before = step_s;
         }
+    }
+}
+
+#[test]
+fn the_fewest_bytes_depend_on_no_rates() {
+    let cpu = Cpu::new(THREADS).expect("threads");
+    for (name, batch) in [("shakespeare", 8), ("shakespeare", 1), ("gpt2", 4), ("llama-15m", 4)] {
+        let config = config(name, batch, 256);
+        let fewest = ["cpu, avx512", "cpu, portable", "wgpu"].map(|device| {
+            let rates = Rates::of(device, Precision::F32, THREADS);
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+            Planned::within(&config, 1, true, &cpu, &seconds).expect("a model").1
+        });
+        assert!(fewest.iter().all(|bytes| *bytes == fewest[0]), "{name}, {batch}: {fewest:?}");
     }
 }
 
