@@ -7,10 +7,13 @@ use tightrope_core::{Graph, Node, Plan};
 use crate::programs::{Built, Handles};
 use crate::{Model, Planned, Precision, Rates, Result, TrainerConfig};
 
+/// Seconds that an op takes.
+type OpSeconds<'a> = Box<dyn Fn(&Graph, &Node) -> f64 + 'a>;
+
 /// The plans of one training step. What doesn't depend on a budget is made once.
 pub struct Planner<'a> {
     target: &'a dyn Target,
-    seconds: Box<dyn Fn(&Graph, &Node) -> f64 + 'a>,
+    seconds: OpSeconds<'a>,
     /// Those that were built: the largest micro-batch, and smaller ones as far as they were asked for.
     choices: Vec<Choice<'a>>,
     /// The others, the largest last.
@@ -46,7 +49,7 @@ impl<'a> Planner<'a> {
     fn over(
         micro_batches: Vec<TrainerConfig>,
         target: &'a dyn Target,
-        seconds: Box<dyn Fn(&Graph, &Node) -> f64 + 'a>,
+        seconds: OpSeconds<'a>,
     ) -> Result<Self> {
         let (waiting, choices) = (micro_batches.clone(), vec![]);
         let mut planner = Self { target, seconds, choices, waiting, micro_batches, smallest: None };
