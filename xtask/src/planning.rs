@@ -17,7 +17,7 @@ const PRECISIONS: [&str; 2] = ["f32", "bf16"];
 /// Single budgets that are planned for, in parts of a sweep's plans from the fastest to the smallest.
 const PARTS: usize = 4;
 /// Runs of which the median counts.
-const RUNS: usize = 10;
+const RUNS: usize = 5;
 
 /// Measures and prints.
 ///
