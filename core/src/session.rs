@@ -275,7 +275,7 @@ impl Session {
         if of_host.is_empty() {
             return Ok(self.backend.read(&of_device).await?);
         }
-        let hosted = host.worker.read(of_host)?;
+        let hosted = host.worker.read(&of_host)?;
         if of_device.is_empty() {
             return Ok(hosted);
         }

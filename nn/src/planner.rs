@@ -18,8 +18,6 @@ pub struct Planner<'a> {
     choices: Vec<Choice<'a>>,
     /// The others, the largest last.
     waiting: Vec<TrainerConfig>,
-    /// Those that there are in all.
-    micro_batches: Vec<TrainerConfig>,
     /// The smallest plan, once that's asked for.
     smallest: Option<Planned>,
 }
@@ -38,21 +36,12 @@ impl<'a> Planner<'a> {
     ) -> Result<Self> {
         let of = |micro_batch| TrainerConfig { micro_batch, ..config.clone() };
         let divisors = (1..=config.batch).filter(|n| config.batch.is_multiple_of(*n));
-        let micro_batches = match free_micro_batch && config.batch > 0 {
+        let waiting = match free_micro_batch && config.batch > 0 {
             true => divisors.map(of).collect(),
             false => vec![config.clone()],
         };
-        Self::over(micro_batches, target, Box::new(seconds))
-    }
-
-    /// Over these micro-batches, the largest last.
-    fn over(
-        micro_batches: Vec<TrainerConfig>,
-        target: &'a dyn Target,
-        seconds: OpSeconds<'a>,
-    ) -> Result<Self> {
-        let (waiting, choices) = (micro_batches.clone(), vec![]);
-        let mut planner = Self { target, seconds, choices, waiting, micro_batches, smallest: None };
+        let (seconds, choices) = (Box::new(seconds), vec![]);
+        let mut planner = Self { target, seconds, choices, waiting, smallest: None };
         planner.build()?;
         Ok(planner)
     }
@@ -186,16 +175,21 @@ impl<'a> Planner<'a> {
     /// The smallest plan, as it is where ops take [`reference_s`].
     fn smallest(&mut self) -> Result<&Planned> {
         if self.smallest.is_none() {
-            let seconds = Box::new(reference_s);
-            let mut planner = Planner::over(self.micro_batches.clone(), self.target, seconds)?;
+            while self.build()? {}
+            let mut planner = Planner {
+                target: self.target,
+                seconds: Box::new(reference_s),
+                choices: self.choices.iter().map(|choice| choice.retimed(&reference_s)).collect(),
+                waiting: vec![],
+                smallest: None,
+            };
             self.smallest = Some(planner.fewest()?);
         }
         Ok(self.smallest.as_ref().expect("it was just made"))
     }
 
-    /// The plan of the fewest bytes.
+    /// The plan of the fewest bytes, of the micro-batches that were built.
     fn fewest(&mut self) -> Result<Planned> {
-        while self.build()? {}
         let mut fewest: Option<Planned> = None;
         for choice in &mut self.choices {
             let found = choice.search.smallest()?;
@@ -290,9 +284,18 @@ impl<'a> Choice<'a> {
     fn new(config: TrainerConfig, target: &'a dyn Target, seconds: Seconds<'_>) -> Result<Self> {
         let Built { graph, host, model, handles } = Built::new(&config)?;
         let search = Search::new(graph, &config.options, target, seconds)?;
-        let pass = search.seconds("train") + search.seconds("micro");
-        let least_s = config.accumulation() as f64 * pass + search.seconds("update");
+        let least_s = least_s(&config, &search);
         Ok(Self { config, host, model, handles, search, least_s })
+    }
+
+    /// The same micro-batch where ops take other `seconds`.
+    fn retimed(&self, seconds: Seconds<'_>) -> Self {
+        let search = self.search.retimed(seconds);
+        let Self { config, host, model, handles, .. } = self;
+        let (config, host) = (config.clone(), host.clone());
+        let (model, handles) = (model.clone(), handles.clone());
+        let least_s = least_s(&config, &search);
+        Self { config, host, model, handles, search, least_s }
     }
 
     /// The step with this plan.
@@ -312,4 +315,10 @@ impl<'a> Choice<'a> {
     fn step_s(&self, recompute_s: f64) -> f64 {
         self.least_s + self.config.accumulation() as f64 * recompute_s
     }
+}
+
+/// Seconds of a step without recomputation.
+fn least_s(config: &TrainerConfig, search: &Search<'_>) -> f64 {
+    let pass = search.seconds("train") + search.seconds("micro");
+    config.accumulation() as f64 * pass + search.seconds("update")
 }

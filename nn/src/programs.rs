@@ -135,7 +135,7 @@ pub(crate) struct Handles {
 pub struct Planned {
     /// Where every byte goes.
     pub plan: Plan,
-    /// Seconds that no plan within the budget takes less than, of those that recompute activations of blocks over
+    /// Seconds of the device that no plan within the budget takes less than, of those that recompute activations of blocks over
     /// the micro-batches that were free; `None` of a plan that wasn't searched for.
     pub bound_s: Option<f64>,
     /// What the host runs and keeps, where something is offloaded.
@@ -160,10 +160,19 @@ impl Planned {
     pub fn estimate(&self, rates: &Rates) -> Estimate {
         let accumulation = self.config.accumulation();
         let mut estimate = Estimate::new(&self.plan, accumulation, rates);
-        if let Some(host) = &self.host {
-            estimate.step_s += rates.host_seconds(&self.plan.graph, host, accumulation);
-        }
+        estimate.step_s += self.host_s(rates);
         estimate
+    }
+
+    /// [`Planned::bound_s`] at these rates, with what the host takes whatever is recomputed.
+    pub fn step_bound_s(&self, rates: &Rates) -> Option<f64> {
+        self.bound_s.map(|bound_s| bound_s + self.host_s(rates))
+    }
+
+    /// Seconds of a step that are the host's.
+    fn host_s(&self, rates: &Rates) -> f64 {
+        let of = |host| rates.host_seconds(&self.plan.graph, host, self.config.accumulation());
+        self.host.as_ref().map_or(0.0, of)
     }
 
     /// The plan of what runs on the host, for its rules; `None` where nothing is offloaded.

@@ -102,29 +102,50 @@ impl<'a> Search<'a> {
             false => Outline::default(),
         };
         let others = outlines.iter().map(|other| other.needs(&[]).0).max().unwrap_or(0);
-        let times = |program: &Program| program.nodes.iter().map(|n| seconds(&graph, n)).collect();
         let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
         let kept = graph.tensors.iter().filter(|info| info.life == Life::Persistent);
         let kept = kept.filter(|info| info.replaces.is_none());
         let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
+        let fixed = persistent + target.staging() + parameters;
+        let options = options.clone();
+        Ok(Self::timed(graph, options, target, (program, outline), (fixed, others), seconds))
+    }
+
+    /// The same search where ops take other `seconds`.
+    pub fn retimed(&self, seconds: Seconds<'_>) -> Self {
+        let part = (self.program, self.outline.clone());
+        let (graph, options) = (self.graph.clone(), self.options.clone());
+        Self::timed(graph, options, self.target, part, (self.fixed, self.others), seconds)
+    }
+
+    /// Of a graph of which everything but times is known.
+    fn timed(
+        graph: Graph,
+        options: Options,
+        target: &'a dyn Target,
+        (program, outline): (usize, Outline),
+        (fixed, others): (u64, u64),
+        seconds: Seconds<'_>,
+    ) -> Self {
+        let times = |program: &Program| program.nodes.iter().map(|n| seconds(&graph, n)).collect();
         let seconds: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
         let droppable = match (graph.programs.get(program), seconds.get(program)) {
             (Some(program), Some(seconds)) => droppable(&outline, program, seconds),
             _ => vec![],
         };
-        Ok(Self {
-            options: options.clone(),
+        Self {
+            options,
             target,
             program,
             outline,
             seconds,
             droppable,
-            fixed: persistent + target.staging() + parameters,
+            fixed,
             others,
             listed: None,
             known: HashMap::new(),
             graph,
-        })
+        }
     }
 
     /// Seconds of a program without recomputation; 0 where there's none of this name.

@@ -142,7 +142,7 @@ impl Host {
     fn send(&self, from: Tensor, (to, device, tensor): At<'_>) -> Result<(), DeviceError> {
         let (source, target) = (place(&self.plan, from), place(device, tensor).start);
         for range in pieces(&source) {
-            let read = self.worker.read(vec![range.clone()])?;
+            let read = self.worker.read(slice::from_ref(&range))?;
             to.write(target + range.start - source.start, &read)?;
         }
         Ok(())

@@ -50,8 +50,8 @@ impl Worker {
     }
 
     /// Waits for everything before, and reads. What went wrong before comes to light here.
-    pub fn read(&self, ranges: Vec<Range<u64>>) -> Result<Vec<u8>, DeviceError> {
-        self.queue(Task::Read(ranges))?;
+    pub fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        self.queue(Task::Read(ranges.to_vec()))?;
         self.answers.recv().map_err(|_| ended())?
     }
 
@@ -115,6 +115,7 @@ pub(super) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
     use std::sync::Arc;
 
     use super::*;
@@ -174,11 +175,14 @@ mod tests {
             worker.run(1, 0..1).unwrap();
         }
         let (all, last) = (3 * WAITING as u8, 3 * WAITING as u8 - 1);
-        assert_eq!(worker.read(vec![0..4]).unwrap(), [all, last + 1, 2 * last + 1, all]);
+        assert_eq!(
+            worker.read(slice::from_ref(&(0..4))).unwrap(),
+            [all, last + 1, 2 * last + 1, all]
+        );
         worker.run(0, 0..1).unwrap();
         worker.run(1, 0..1).unwrap();
         for _ in 0..2 {
-            let failure = worker.read(vec![0..1]).unwrap_err();
+            let failure = worker.read(slice::from_ref(&(0..1))).unwrap_err();
             assert!(failure.to_string().contains("program 0"), "{failure}");
         }
     }

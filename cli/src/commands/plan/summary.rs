@@ -173,7 +173,7 @@ impl<'a> Summary<'a> {
                 self.known.source()
             ),
         ));
-        if let Some(bound) = self.planned.bound_s {
+        if let Some(bound) = self.planned.step_bound_s(&self.known.rates) {
             facts.push((
                 "fastest",
                 format!(
@@ -243,7 +243,7 @@ impl<'a> Summary<'a> {
             "choices": Choices::of(config),
             "predicted_step_s": estimate.step_s,
             "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
-            "step_bound_s": self.planned.bound_s,
+            "step_bound_s": self.planned.step_bound_s(&self.known.rates),
             "rates": if self.known.measured { "measured" } else { "default" },
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "offloaded_bytes": self.offloaded_bytes.unwrap_or(0),

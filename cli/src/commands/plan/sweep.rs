@@ -20,6 +20,7 @@ const BAR: f64 = 30.0;
 struct Point {
     planned: Planned,
     estimate: Estimate,
+    bound_s: Option<f64>,
 }
 
 /// The plans of `settings` on `device` over budgets, fastest first.
@@ -38,8 +39,8 @@ impl Sweep {
         let config = setup::trainer_config(settings)?;
         let plans = sweep(setup::fits(settings, &config, device)?)?;
         let point = |planned: Planned| {
-            let estimate = planned.estimate(rates);
-            Point { planned, estimate }
+            let (estimate, bound_s) = (planned.estimate(rates), planned.step_bound_s(rates));
+            Point { planned, estimate, bound_s }
         };
         let points = plans.into_iter().map(point).collect();
         Ok(Self { points, seconds: start.elapsed().as_secs_f64() })
@@ -52,7 +53,7 @@ impl Sweep {
         let (most, least_s) = (fastest.planned.plan.peak_bytes() as f64, fastest.estimate.step_s);
         let _ =
             writeln!(text, "{:>9} {:>10} {:>8}  micro-batch, recomputed", "peak", "step", "slower");
-        for Point { planned, estimate } in &self.points {
+        for Point { planned, estimate, .. } in &self.points {
             let (bytes, config) = (planned.plan.peak_bytes(), planned.config());
             let bar = "█".repeat((BAR * bytes as f64 / most).round() as usize);
             let _ = writeln!(
@@ -73,11 +74,11 @@ impl Sweep {
 
     /// The same for machines.
     pub fn json(&self) -> Value {
-        let of = |Point { planned, estimate }: &Point| {
+        let of = |Point { planned, estimate, bound_s }: &Point| {
             json!({
                 "peak_bytes": planned.plan.peak_bytes(),
                 "predicted_step_s": estimate.step_s,
-                "step_bound_s": planned.bound_s,
+                "step_bound_s": bound_s,
                 "recomputed_share": estimate.recomputed(),
                 "choices": Choices::of(planned.config()),
             })
