@@ -48,7 +48,7 @@ GPT2 = {"model.preset": "gpt2", "model.context": TIME, "train.batch": BATCH}
 SMALL = {"model.preset": "shakespeare", "model.context": 128, "train.lr": 3e-4, "train.warmup": 5, "data.holdout": 0.002}
 SMALL_BATCH = 4
 # Where there is no GPU, a processor emulates one. How many micro-batches a step has changes no allocation.
-EMULATED = {"train.batch": 1}
+EMULATED = {"train.batch": 1, "train.steps": 2}
 
 
 def rungs():

@@ -20,6 +20,8 @@ pub struct Planner<'a> {
     waiting: Vec<TrainerConfig>,
     /// The smallest plan, once that's asked for.
     smallest: Option<Planned>,
+    /// The fewest bytes of a plan, once a budget was too small.
+    fewest_bytes: Option<u64>,
 }
 
 impl<'a> Planner<'a> {
@@ -41,7 +43,8 @@ impl<'a> Planner<'a> {
             false => vec![config.clone()],
         };
         let (seconds, choices) = (Box::new(seconds), vec![]);
-        let mut planner = Self { target, seconds, choices, waiting, smallest: None };
+        let (smallest, fewest_bytes) = (None, None);
+        let mut planner = Self { target, seconds, choices, waiting, smallest, fewest_bytes };
         planner.build()?;
         Ok(planner)
     }
@@ -63,7 +66,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one
-    /// takes: bytes that don't depend on how fast ops are.
+    /// takes: at most those that a plan takes however fast ops are.
     ///
     /// # Errors
     /// As [`Planned::new`].
@@ -75,7 +78,7 @@ impl<'a> Planner<'a> {
         let smallest = self.smallest()?;
         let bytes = smallest.plan.peak_bytes();
         if bytes > budget {
-            return Ok((None, bytes));
+            return Ok((None, self.fewest_bytes(bytes)?));
         }
         // The faster ones leave gaps between buffers that make them larger.
         let mut planned = smallest.clone();
@@ -172,6 +175,19 @@ impl<'a> Planner<'a> {
         Ok(bound_s)
     }
 
+    /// The fewest bytes of a plan, where one takes `bytes`: other rates look at other plans, a few of which lie closer.
+    fn fewest_bytes(&mut self, bytes: u64) -> Result<u64> {
+        if let Some(known) = self.fewest_bytes {
+            return Ok(known);
+        }
+        let mut fewest = bytes;
+        while let Some(smaller) = self.fastest(fewest.saturating_sub(1))? {
+            fewest = smaller.plan.peak_bytes();
+        }
+        self.fewest_bytes = Some(fewest);
+        Ok(fewest)
+    }
+
     /// The smallest plan, as it is where ops take [`reference_s`].
     fn smallest(&mut self) -> Result<&Planned> {
         if self.smallest.is_none() {
@@ -182,6 +198,7 @@ impl<'a> Planner<'a> {
                 choices: self.choices.iter().map(|choice| choice.retimed(&reference_s)).collect(),
                 waiting: vec![],
                 smallest: None,
+                fewest_bytes: None,
             };
             self.smallest = Some(planner.fewest()?);
         }

@@ -105,8 +105,10 @@ fn smaller_micro_batches_take_no_fewer_seconds() {
     }
 }
 
+/// Which plans are looked at depends on rates, so that one more or less close to the smallest of all is found.
 #[test]
-fn the_fewest_bytes_depend_on_no_rates() {
+fn the_fewest_bytes_hardly_depend_on_rates() {
+    const APART: f64 = 1e-3;
     let cpu = Cpu::new(THREADS).expect("threads");
     for (name, batch) in [("shakespeare", 8), ("shakespeare", 1), ("gpt2", 4), ("llama-15m", 4)] {
         let config = config(name, batch, 256);
@@ -115,7 +117,9 @@ fn the_fewest_bytes_depend_on_no_rates() {
             let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
             Planned::within(&config, 1, true, &cpu, &seconds).expect("a model").1
         });
-        assert!(fewest.iter().all(|bytes| *bytes == fewest[0]), "{name}, {batch}: {fewest:?}");
+        let (least, most) = (fewest.iter().min(), fewest.iter().max());
+        let (least, most) = (*least.expect("rates") as f64, *most.expect("rates") as f64);
+        assert!(most <= (1.0 + APART) * least, "{name}, {batch}: {fewest:?}");
     }
 }
 

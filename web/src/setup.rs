@@ -365,6 +365,7 @@ impl Setup {
         let memory = &mut settings["memory"];
         memory["attention_chunk"] = AUTO.into();
         memory["offload"] = json!([]);
+        memory["consume_gradients"] = false.into();
         memory["allow"] = json!([]);
         settings["data"] = json!({ "holdout": self.holdout });
         settings["run"]["device"] = AUTO.into();
@@ -396,6 +397,7 @@ impl Setup {
             ("memory", "budget"),
             ("memory", "attention_chunk"),
             ("memory", "offload"),
+            ("memory", "consume_gradients"),
             ("memory", "allow"),
             ("run", "device"),
             ("run", "products"),
