@@ -13,7 +13,8 @@ use tightrope_nn::{
     TrainerConfig,
 };
 
-use super::{all_but, allowed, exact_bytes, refused};
+use super::budget::{all_but, allowed};
+use super::{exact_bytes, refused};
 use crate::error::Failure;
 use crate::settings::{Bytes, Checkpoint, Chunk, MicroBatch, Settings};
 
