@@ -84,7 +84,8 @@ def run(folder, row, settings):
     row["steps_s"] = found["steps_s"]
     row["allocated_bytes"] = found["measured_peak_bytes"]
     row["peak_bytes"] = found["predicted_peak_bytes"]
-    row.setdefault("predicted_tokens_per_s", tokens / found["predicted_step_s"])
+    # By rates that were measured as the run began.
+    row["predicted_tokens_per_s"] = tokens / found["predicted_step_s"]
     row["resident_peak_bytes"] = found["resident_peak_bytes"]
     row["tokens_per_s"] = tokens / runs.middle(found["steps_s"][COLD:] or found["steps_s"])
     print(f"{row['rung']}: {row['allocated_bytes'] / runs.MIB:.0f} MiB, {row['tokens_per_s']:.0f} tokens/s", flush=True)
