@@ -140,7 +140,7 @@ pub fn append_update(
     })?;
     ensure(
         !options.consume || (clip.is_none() && loss_scale.is_none()),
-        "consume_gradients",
+        "memory.consume_gradients",
         || {
             "weights are updated before the norm of all gradients is known, so nothing can be clipped, and \
          no step of f16 skipped: set train.clip = 0, and f32 or bf16"
