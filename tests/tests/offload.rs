@@ -127,17 +127,22 @@ fn a_snapshot_of_both_sides_goes_on_bit_for_bit() {
     }
 }
 
+/// Holds that a GPU which leaves this to the host has the losses of the processor.
+fn a_gpu_follows(form: &TrainerConfig, offload: Offload, steps: u64) {
+    let gpu = block_on(Wgpu::open(&Default::default()));
+    let gpu = gpu.expect("an adapter: install mesa-vulkan-drivers");
+    let offloaded = TrainerConfig { offload, ..form.clone() };
+    let on_gpu = train(&mut trainer(&offloaded, Box::new(gpu)), 0..steps, 1e-3);
+    let on_cpu = train(&mut trainer(form, cpu()), 0..steps, 1e-3);
+    for (gpu, cpu) in on_gpu.iter().zip(&on_cpu) {
+        assert!((gpu - cpu).abs() < 1e-4, "{gpu} and {cpu}");
+    }
+}
+
 #[test]
 fn a_gpu_with_its_state_on_the_host_trains_as_the_processor_does() {
     for form in [config("tiny"), TrainerConfig { micro_batch: 2, ..config("llama-tiny") }] {
-        let gpu = block_on(Wgpu::open(&Default::default()));
-        let gpu = gpu.expect("an adapter: install mesa-vulkan-drivers");
-        let offloaded = TrainerConfig { offload: OPTIMIZER, ..form.clone() };
-        let on_gpu = train(&mut trainer(&offloaded, Box::new(gpu)), 0..20, 1e-3);
-        let on_cpu = train(&mut trainer(&form, cpu()), 0..20, 1e-3);
-        for (gpu, cpu) in on_gpu.iter().zip(&on_cpu) {
-            assert!((gpu - cpu).abs() < 1e-4, "{gpu} and {cpu}");
-        }
+        a_gpu_follows(&form, OPTIMIZER, 20);
     }
 }
 
@@ -242,15 +247,7 @@ fn frozen_weights_wait_on_the_host_without_an_update_there() {
 
 #[test]
 fn a_gpu_that_holds_next_to_nothing_trains_as_the_processor_does() {
-    let gpu = block_on(Wgpu::open(&Default::default()));
-    let gpu = gpu.expect("an adapter: install mesa-vulkan-drivers");
-    let device = TrainerConfig { micro_batch: 2, ..wide("tiny") };
-    let offloaded = TrainerConfig { offload: ALL, ..device.clone() };
-    let on_gpu = train(&mut trainer(&offloaded, Box::new(gpu)), 0..8, 1e-3);
-    let on_cpu = train(&mut trainer(&device, cpu()), 0..8, 1e-3);
-    for (gpu, cpu) in on_gpu.iter().zip(&on_cpu) {
-        assert!((gpu - cpu).abs() < 1e-4, "{gpu} and {cpu}");
-    }
+    a_gpu_follows(&TrainerConfig { micro_batch: 2, ..wide("tiny") }, ALL, 8);
 }
 
 #[test]
