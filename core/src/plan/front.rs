@@ -138,32 +138,39 @@ impl Grown<'_> {
         }
     }
 
+    /// About the fewest and the most bytes of a label.
+    fn range(&self) -> [u64; 2] {
+        let ends = || self.rest.first().into_iter().chain(self.rest.last());
+        let bytes = |(choice, label): (&Item, &Label)| {
+            let peak = label.peak.saturating_sub(choice.saved);
+            peak.max(choice.peak).max(self.gap) + label.parameters + choice.parameters
+        };
+        let all = || self.items.iter().flat_map(|item| ends().map(move |label| (item, label)));
+        let (least, most) = (all().map(bytes).min(), all().map(bytes).max());
+        [least.unwrap_or(0), most.unwrap_or(0)]
+    }
+
     /// The plans that no other betters, fastest first; where there are more than there are cells, the fastest alone of
     /// those in one cell, and the smallest of all, so that no seconds decide how small a plan can be.
     fn best(&self, cells: usize) -> Vec<Label> {
-        let (mut count, mut least, mut most) = (0, u64::MAX, 0);
-        self.each(|label| {
-            count += 1;
-            least = least.min(label.bytes());
-            most = most.max(label.bytes());
-        });
-        let mut labels: Vec<Label> = Vec::with_capacity(count.min(cells) + 1);
-        if count <= cells {
+        let mut labels: Vec<Label> = vec![];
+        let by_bytes =
+            |a: &Label, b: &Label| a.bytes().cmp(&b.bytes()).then(a.seconds.total_cmp(&b.seconds));
+        if self.items.len().saturating_mul(self.rest.len()) <= cells {
             self.each(|label| labels.push(label));
-            labels.sort_by(|a, b| a.bytes().cmp(&b.bytes()).then(a.seconds.total_cmp(&b.seconds)));
+            labels.sort_by(by_bytes);
         } else {
+            let [least, most] = self.range();
             let scale = cells as f64 / (most - least + 1) as f64;
             let mut fastest: Vec<Option<Label>> = vec![None; cells];
             let mut smallest: Option<Label> = None;
             self.each(|label| {
-                let cell = ((label.bytes() - least) as f64 * scale) as usize;
+                let cell = (label.bytes().saturating_sub(least) as f64 * scale) as usize;
                 let place = &mut fastest[cell.min(cells - 1)];
                 if place.is_none_or(|known| label.order() < known.order()) {
                     *place = Some(label);
                 }
-                if label.bytes() == least
-                    && smallest.is_none_or(|known| label.seconds < known.seconds)
-                {
+                if smallest.is_none_or(|known| by_bytes(&label, &known).is_lt()) {
                     smallest = Some(label);
                 }
             });

@@ -5,6 +5,8 @@
 //! each other, activations from the bottom and gradients from the top, meet the bound or all but do. Where they don't,
 //! eight greedy variants (four orders × first or best fit) are run too and then a search, and the best is kept.
 
+use std::cmp::Reverse;
+
 /// A buffer to place: bytes, and the steps in which it's live, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
@@ -92,9 +94,13 @@ struct Ends {
 
 impl Ends {
     fn hangs(&self, buffer: &Buffer) -> bool {
+        !(self.low && self.passes(buffer) || buffer.is_live(self.fullest))
+    }
+
+    /// Whether a buffer comes later than the fullest step and goes soon.
+    fn passes(&self, buffer: &Buffer) -> bool {
         let short = 2 * (buffer.death - buffer.birth) <= self.last - buffer.birth;
-        let lies = self.low && short && buffer.birth > self.fullest;
-        !(lies || buffer.is_live(self.fullest))
+        short && buffer.birth > self.fullest
     }
 }
 
@@ -127,11 +133,15 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 /// Rounds of a search for a better order, and how often all searches together may look at a placed buffer. Fixed
 /// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
-const LOOKS: usize = 3_000_000;
+const LOOKS: usize = 2_000_000;
 /// Most arrangements that are each stacked around a step.
 const TRIES: usize = 8;
-/// What is as good as the most live bytes, once they were not enough: above them by one in so many.
-const SLACK: u64 = 65_536;
+/// Times what is missing in the best arrangement from which on another isn't finished.
+const CLOSE: u64 = 2;
+/// What is as good as the most live bytes, once they were not enough: above them by one in so many. And the arrangements of
+/// which what hangs is raised by so much.
+const SLACK: u64 = 1024;
+const RAISED: usize = 3;
 /// Part of the most live bytes that makes a step a full one.
 const NEARLY: f64 = 0.98;
 /// Times what is enough from which on the greedy variants may better an arrangement.
@@ -141,32 +151,41 @@ const FAR: f64 = 1.05;
 pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let best = Placement { offsets: vec![], bytes: u64::MAX };
     let mut search = Arrangements { buffers, enough, page, looks: 0, best };
-    // What is live at the fullest step is stacked from the bottom, what lives longest around it lowest, so that it
-    // leaves from the top. Everything else is before or after and hangs from the ceiling, the long-lived highest: in
-    // a backward pass gradients fill from the top what activations leave.
-    let around = |order: Order, step: usize| {
-        let mut order = order.sorted(buffers);
-        order.sort_by_key(|&index| !buffers[index].is_live(step));
-        order
-    };
     let full = Full::of(buffers);
     let (first, fullest) = (full.first(), full.fullest());
-    let mut best: Option<(u64, Vec<usize>, Choice)> = None;
-    let mut tries =
-        vec![(fullest, false), (fullest, true), (first, true), (first, false), (first, true)];
-    let exact = tries.len() - 1;
+    let last = full.live.len().saturating_sub(1);
+    // What is live at the fullest step is stacked from the bottom, what stays longest lowest, so that it leaves from the
+    // top. Everything else is before or after and hangs from the ceiling, the long-lived highest: in a backward pass
+    // gradients fill from the top what activations leave. What only passes then is stacked in between in the same way,
+    // around the fullest step of each.
+    let long = Order::Lifetime.sorted(buffers);
+    let stacked = |(step, low): (usize, bool), ceiling: u64| {
+        let ends = Ends { fullest: step, last, ceiling, low };
+        let mut order = long.clone();
+        order.sort_by_cached_key(|&index| {
+            let buffer = &buffers[index];
+            if buffer.is_live(step) {
+                return (0, Reverse(0), 0, Reverse(buffer.death));
+            }
+            if !ends.passes(buffer) {
+                return (1, Reverse(0), 0, Reverse(0));
+            }
+            let peak = full.peak(buffer);
+            (2, Reverse(full.live[peak]), peak, Reverse(buffer.death))
+        });
+        (order, Choice::Ends(ends))
+    };
+    let mut tries = vec![(fullest, false), (first, true), (fullest, true), (first, false)];
+    // Stacks by the bytes that are missing below the ceiling.
+    let mut known: Vec<(u64, (usize, bool))> = vec![];
     let mut next = 0;
-    while let Some(&(step, low)) = tries.get(next) {
+    while let Some(&stack) = tries.get(next) {
         next += 1;
-        if next > exact {
-            search.enough = enough + full.slack(buffers);
-        }
-        let last = full.live.len().saturating_sub(1);
-        let choice = Choice::Ends(Ends { fullest: step, last, ceiling: search.enough, low });
-        let order = around(Order::Lifetime, step);
-        search.arrange(&order, choice);
-        if best.as_ref().is_none_or(|&(bytes, ..)| search.best.bytes < bytes) {
-            best = Some((search.best.bytes, order, choice));
+        let least = known.iter().map(|&(missing, _)| missing).min();
+        let most = least.map_or(u64::MAX, |least| CLOSE * least);
+        let (order, choice) = stacked(stack, enough);
+        if let Some(arranged) = search.arrange(&order, choice, most) {
+            known.push((arranged.missing, stack));
         }
         // What is too high shows which step to stack around instead.
         let more = next == tries.len() && next < TRIES;
@@ -176,19 +195,37 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
             tries.push((step, true));
         }
     }
-    if let Some((_, order, choice)) = best {
+    known.sort_unstable();
+    // What hangs a little higher leaves room for what lies in between.
+    for &(missing, stack) in known.iter().take(RAISED) {
+        let (mut slack, mut missing) = (0, missing);
+        while missing > 0 && slack + missing <= full.most / SLACK {
+            slack += missing;
+            search.enough = enough + slack;
+            let (order, choice) = stacked(stack, search.enough);
+            let Some(arranged) = search.arrange(&order, choice, missing) else { break };
+            if arranged.missing == missing {
+                break;
+            }
+            missing = arranged.missing;
+        }
+    }
+    if let Some(&(_, stack)) = known.first() {
+        let (order, choice) = stacked(stack, search.enough);
         search.improve(order, choice, LOOKS / 2);
     }
     let orders = [Order::Size, Order::Area, Order::Lifetime, Order::Birth];
     for order in orders {
         for choice in [Choice::First, Choice::Best] {
             if search.looks <= LOOKS || search.is_far() {
-                search.arrange(&order.sorted(buffers), choice);
+                search.arrange(&order.sorted(buffers), choice, u64::MAX);
             }
         }
     }
     for order in orders {
-        search.improve(around(order, fullest), Choice::First, LOOKS);
+        let mut order = order.sorted(buffers);
+        order.sort_by_key(|&index| !buffers[index].is_live(fullest));
+        search.improve(order, Choice::First, LOOKS);
     }
     search.best
 }
@@ -206,11 +243,10 @@ impl Full {
         Self { most: live.iter().copied().max().unwrap_or(0), live }
     }
 
-    /// A small part of the most bytes, as aligned as buffers are: what small ones leave unused here and there shall not
-    /// make an arrangement too high by a large one.
-    fn slack(&self, buffers: &[Buffer]) -> u64 {
-        let aligned = buffers.iter().fold(0, |all, buffer| all | buffer.bytes).trailing_zeros();
-        (self.most / SLACK).next_multiple_of(1_u64.checked_shl(aligned).unwrap_or(1))
+    /// The first of the fullest steps of a buffer's life.
+    fn peak(&self, buffer: &Buffer) -> usize {
+        let life = buffer.birth..=buffer.death;
+        life.max_by_key(|&step| (self.live[step], Reverse(step))).unwrap_or(buffer.birth)
     }
 
     /// The last step with the most.
@@ -248,18 +284,16 @@ impl Arrangements<'_> {
         self.best.bytes as f64 > FAR * self.enough as f64
     }
 
-    /// Places buffers in this order, unless that can't better the best. What ends highest.
-    fn arrange(&mut self, order: &[usize], choice: Choice) -> Option<usize> {
+    /// Places buffers in this order, unless that can't better the best, or more than `most` bytes are missing.
+    fn arrange(&mut self, order: &[usize], choice: Choice, most: u64) -> Option<Arranged> {
         if self.best.bytes <= self.enough {
             return None;
         }
-        let placed = place_in(self.buffers, order, choice, self.page, &mut self.looks);
-        let ends = |index: usize| placed.offsets[index] + self.buffers[index].bytes;
-        let highest = order.iter().position(|&index| ends(index) == placed.bytes);
-        if placed.bytes < self.best.bytes {
-            self.best = placed;
+        let arranged = place_in(self.buffers, order, choice, self.page, most, &mut self.looks)?;
+        if arranged.placement.bytes < self.best.bytes {
+            self.best = arranged.placement.clone();
         }
-        highest
+        Some(arranged)
     }
 
     /// Over and over, whatever ends highest is placed earlier the next time, up to so many looks in all.
@@ -268,7 +302,12 @@ impl Arrangements<'_> {
             if self.looks > looks {
                 return;
             }
-            let Some(at) = self.arrange(&order, choice) else { return };
+            let Some(Arranged { placement, .. }) = self.arrange(&order, choice, u64::MAX) else {
+                return;
+            };
+            let ends = |index: usize| placement.offsets[index] + self.buffers[index].bytes;
+            let highest = order.iter().position(|&index| ends(index) == placement.bytes);
+            let Some(at) = highest else { return };
             let moved = order.remove(at);
             // Half way forward: a large step for what came late, and in the end the front.
             order.insert(at / 2, moved);
@@ -294,8 +333,14 @@ impl Order {
     }
 }
 
-/// Offset and index of a placed buffer.
-type Placed = (u64, usize);
+/// A placed buffer, or several that touch and are live as long as each other.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    offset: u64,
+    end: u64,
+    birth: usize,
+    death: usize,
+}
 
 /// Steps of a window.
 const WINDOW: usize = 64;
@@ -319,66 +364,132 @@ impl Map {
         if buffer.death / WINDOW == window { &self.windows[window] } else { &self.all }
     }
 
-    fn insert(&mut self, buffer: &Buffer, placed: Placed) {
-        let own = buffer.birth / WINDOW..=buffer.death / WINDOW;
-        for list in self.windows[own].iter_mut().chain([&mut self.all]) {
-            let at = list.partition_point(|&(offset, _)| offset <= placed.0);
-            list.insert(at, placed);
+    fn insert(&mut self, placed: Placed) {
+        for window in placed.birth / WINDOW..=placed.death / WINDOW {
+            let (first, last) = (window * WINDOW, (window + 1) * WINDOW - 1);
+            let (birth, death) = (placed.birth.max(first), placed.death.min(last));
+            let list = &mut self.windows[window];
+            let at = insert(list, Placed { birth, death, ..placed });
+            // What stays for a whole window is one with what touches it.
+            merge(list, at, [first, last]);
+        }
+        insert(&mut self.all, placed);
+    }
+}
+
+/// Inserts after all of no higher offset; where.
+fn insert(list: &mut Vec<Placed>, placed: Placed) -> usize {
+    let at = list.partition_point(|other| other.offset <= placed.offset);
+    list.insert(at, placed);
+    at
+}
+
+/// Makes one of what is at a place and its neighbours, where they touch and stay from the first to the last step.
+fn merge(list: &mut Vec<Placed>, at: usize, steps: [usize; 2]) {
+    for low in [at, at.wrapping_sub(1)] {
+        if let Some(&[below, above]) = low.checked_add(1).and_then(|high| list.get(low..=high))
+            && [below, above].iter().all(|placed| [placed.birth, placed.death] == steps)
+            && below.end == above.offset
+        {
+            list[low].end = above.end;
+            list.remove(low + 1);
         }
     }
 }
 
-/// Places buffers one by one, each in a gap between those placed before or above them.
+/// An order's arrangement.
+struct Arranged {
+    placement: Placement,
+    /// Bytes by which the ceiling was too low for a buffer.
+    missing: u64,
+}
+
+/// Places buffers one by one, each in a gap between those placed before or above them. `None` once more than `most` bytes
+/// are missing below the ceiling.
 fn place_in(
     buffers: &[Buffer],
     order: &[usize],
     choice: Choice,
     page: Page,
+    most: u64,
     looks: &mut usize,
-) -> Placement {
+) -> Option<Arranged> {
     let mut offsets = vec![0; buffers.len()];
     let mut map = Map::new(buffers);
-    let mut end = 0;
+    let (mut bytes, mut missing) = (0, 0);
     for &index in order {
         let buffer = &buffers[index];
-        let from_top = match choice {
-            Choice::Ends(ends) if ends.hangs(buffer) => Some(ends.ceiling),
-            _ => None,
+        let (want, ceiling) = match choice {
+            Choice::First => (Want::Lowest, u64::MAX),
+            Choice::Best => (Want::Tightest, u64::MAX),
+            Choice::Ends(ends) if ends.hangs(buffer) => (Want::Highest, ends.ceiling),
+            Choice::Ends(ends) => (Want::Lowest, ends.ceiling),
         };
-        let (mut cursor, mut chosen, mut tightest) = (0, None, u64::MAX);
         let beside = map.beside(buffer);
         *looks += beside.len();
-        for &(offset, other) in beside {
-            let other = &buffers[other];
-            if other.death < buffer.birth || buffer.death < other.birth {
-                continue;
-            }
-            if let Some(ceiling) = from_top {
-                let place = page.fit_below(offset.min(ceiling), buffer.bytes);
-                chosen = place.filter(|&start| start >= cursor).or(chosen);
-            } else {
-                let start = page.fit(cursor, buffer.bytes);
-                let gap = offset.saturating_sub(start);
-                if gap >= buffer.bytes && gap < tightest {
-                    chosen = Some(start);
-                    tightest = gap;
-                    if !matches!(choice, Choice::Best) {
-                        break;
-                    }
-                }
-            }
-            cursor = cursor.max(offset + other.bytes);
+        let found = gap(beside, buffer, want, ceiling, page);
+        let offset = found.unwrap_or_else(|full| {
+            missing = missing.max(full.missing);
+            full.above
+        });
+        if missing > most {
+            return None;
         }
-        if let Some(ceiling) = from_top {
-            let place = page.fit_below(ceiling, buffer.bytes);
-            chosen = place.filter(|&start| start >= cursor).or(chosen);
-        }
-        let offset = chosen.unwrap_or_else(|| page.fit(cursor, buffer.bytes));
         offsets[index] = offset;
-        end = end.max(offset + buffer.bytes);
-        map.insert(buffer, (offset, index));
+        let end = offset + buffer.bytes;
+        bytes = bytes.max(end);
+        map.insert(Placed { offset, end, birth: buffer.birth, death: buffer.death });
     }
-    Placement { offsets, bytes: end }
+    Some(Arranged { placement: Placement { offsets, bytes }, missing })
+}
+
+/// Which gap a buffer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    Lowest,
+    Tightest,
+    Highest,
+}
+
+/// No gap has room.
+struct NoGap {
+    /// The first offset above all.
+    above: u64,
+    /// Bytes that the largest gap is too small by.
+    missing: u64,
+}
+
+/// The offset of a buffer below the ceiling, between others by rising offset of which some are live together with it.
+fn gap(
+    beside: &[Placed],
+    buffer: &Buffer,
+    want: Want,
+    ceiling: u64,
+    page: Page,
+) -> Result<u64, NoGap> {
+    let bytes = buffer.bytes;
+    let (mut cursor, mut chosen, mut tightest, mut largest) = (0, None, u64::MAX, 0);
+    let beside = beside.iter().filter(|it| it.birth <= buffer.death && buffer.birth <= it.death);
+    let ends = beside.map(|other| (other.offset.min(ceiling), other.end)).chain([(ceiling, 0)]);
+    for (top, end) in ends {
+        let room = top.saturating_sub(cursor);
+        largest = largest.max(room);
+        if room >= bytes && want == Want::Highest {
+            chosen = page.fit_below(top, bytes).filter(|&start| start >= cursor).or(chosen);
+        } else if room >= bytes {
+            let start = page.fit(cursor, bytes);
+            let room = top.saturating_sub(start);
+            if room >= bytes && want == Want::Lowest {
+                return Ok(start);
+            }
+            if room >= bytes && room < tightest {
+                (chosen, tightest) = (Some(start), room);
+            }
+        }
+        cursor = cursor.max(end);
+    }
+    let full = || NoGap { above: page.fit(cursor, bytes), missing: bytes - largest.min(bytes) };
+    chosen.ok_or_else(full)
 }
 
 #[cfg(test)]

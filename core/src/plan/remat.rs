@@ -128,11 +128,12 @@ pub fn chosen(
     }
     // What a segment makes for another, or for after the program, stays.
     program.results.iter().for_each(|tensor| recompute[tensor.index()] = false);
-    let made: HashMap<Tensor, Option<usize>> = forward()
-        .flat_map(|node| node.outputs.iter().map(move |&tensor| (tensor, segment(node))))
-        .collect();
+    let mut made = vec![None; graph.tensors.len()];
+    for node in forward() {
+        node.outputs.iter().for_each(|tensor| made[tensor.index()] = Some(segment(node)));
+    }
     for reader in program.nodes.iter().filter(|node| node.phase == Phase::Forward) {
-        let leaves = |t: &&Tensor| made.get(t).is_some_and(|by| *by != segment(reader));
+        let leaves = |t: &&Tensor| made[t.index()].is_some_and(|by| by != segment(reader));
         reader.inputs.iter().filter(leaves).for_each(|t| recompute[t.index()] = false);
     }
     Ok(recompute)
