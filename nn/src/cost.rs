@@ -6,9 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::plan::offload::ADD;
-use tightrope_core::{
-    DType, Graph, Life, Node, Op, Phase, Plan, Rule as _, Tensor, TensorInfo, Type,
-};
+use tightrope_core::{DType, Graph, Life, Node, Op, Phase, Plan, Rule as _, TensorInfo};
 
 use crate::Precision;
 
@@ -85,11 +83,15 @@ pub struct Timed<'a> {
 
 /// Arithmetic and traffic of an op.
 fn cost(graph: &Graph, node: &Node) -> (f64, f64) {
-    let types = |tensors: &[Tensor]| -> Vec<&Type> {
-        tensors.iter().map(|&tensor| graph.ty(tensor)).collect()
-    };
-    let cost = node.op.cost(&types(&node.inputs), &types(&node.outputs));
+    let (inputs, outputs) = graph.types(node);
+    let cost = node.op.cost(&inputs, &outputs);
     (cost.flops as f64, cost.bytes as f64)
+}
+
+/// Traffic of a loss for chunks of logits after the first.
+fn again(graph: &Graph, node: &Node) -> f64 {
+    let (inputs, outputs) = graph.types(node);
+    node.op.again_bytes(&inputs, &outputs) as f64
 }
 
 impl Rates {
@@ -174,7 +176,8 @@ impl Rates {
                 Family::Transfer => continue,
             };
             sums[index].0 += amount;
-            sums[index].1 += (seconds - self.launch_s).max(0.0);
+            let beside = again(graph, node) / self.bytes;
+            sums[index].1 += (seconds - self.launch_s - beside).max(0.0);
         }
         let rate = |(amount, seconds): (f64, f64), default: f64| {
             if amount > 0.0 && seconds > 0.0 { amount / seconds } else { default }
@@ -201,7 +204,9 @@ impl Rates {
             Family::Elementwise => self.elementwise,
             Family::Transfer => return bytes / self.link + self.launch_s,
         };
-        (flops / rate).max(bytes / self.bytes) + self.launch_s
+        // What chunks move once more delays their products.
+        let beside = again(graph, node) / self.bytes;
+        (flops / rate).max(bytes / self.bytes) + beside + self.launch_s
     }
 }
 

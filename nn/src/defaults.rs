@@ -1,5 +1,7 @@
 //! What a run takes where it doesn't say otherwise, on the command line and in the browser.
 
+use tightrope_core::ops::LOSS_ROWS;
+
 use crate::{Family, ModelConfig};
 
 /// The model of a run that names none: small enough to train within minutes on two cores.
@@ -37,10 +39,8 @@ pub const CLIP: f64 = 1.0;
 pub const SEED: u64 = 1337;
 /// Part of the data kept for evaluation.
 pub const HOLDOUT: f64 = 0.1;
-/// Bytes of logits that exist at once; rows come in multiples of [`LOSS_ROWS`], which sum in the same order.
+/// Bytes of logits that exist at once; rows come in multiples of [`LOSS_ROWS`].
 const LOGITS_BYTES: usize = 64 << 20;
-/// Rows of logits come in multiples of this.
-const LOSS_ROWS: usize = 256;
 
 /// Rows of logits that exist at once on a GPU of the size that CUDA runs on, whose products take thousands to fill it.
 pub const CUDA_LOSS_ROWS: usize = 8192;

@@ -55,7 +55,7 @@ pub use optim::{
 pub use params::{
     Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,
 };
-pub use planner::{Planner, sweep};
+pub use planner::{Free, Planner, sweep};
 pub use presets::{Preset, preset, presets};
 pub use programs::{Planned, TrainerConfig};
 pub use recover::{Done, Origin, Recovering, device_error};

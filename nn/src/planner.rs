@@ -10,10 +10,27 @@ use crate::{Model, Planned, Precision, Rates, Result, TrainerConfig};
 /// Seconds that an op takes.
 type OpSeconds<'a> = Box<dyn Fn(&Graph, &Node) -> f64 + 'a>;
 
+/// What a planner may choose besides what is recomputed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Free {
+    /// The sequences of one pass: any number that divides those of a step.
+    pub micro_batch: bool,
+    /// Rows of logits at a time: as many as are configured, or fewer.
+    pub loss_chunk: bool,
+}
+
+impl Free {
+    /// All of it.
+    pub const ALL: Self = Self { micro_batch: true, loss_chunk: true };
+    /// None of it.
+    pub const NONE: Self = Self { micro_batch: false, loss_chunk: false };
+}
+
 /// The plans of one training step. What doesn't depend on a budget is made once.
 pub struct Planner<'a> {
     target: &'a dyn Target,
     seconds: OpSeconds<'a>,
+    free: Free,
     /// Those that were built: the largest micro-batch, and smaller ones as far as they were asked for.
     choices: Vec<Choice<'a>>,
     /// The others, the largest last.
@@ -25,26 +42,25 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Of a step as `config` describes it, whose ops take `seconds`: over micro-batches (where `free_micro_batch`) and over
-    /// what is recomputed.
+    /// Of a step as `config` describes it, whose ops take `seconds`: over what is `free` and over what is recomputed.
     ///
     /// # Errors
     /// As [`Planned::new`].
     pub fn new(
         config: &TrainerConfig,
-        free_micro_batch: bool,
+        free: Free,
         target: &'a dyn Target,
         seconds: impl Fn(&Graph, &Node) -> f64 + 'a,
     ) -> Result<Self> {
         let of = |micro_batch| TrainerConfig { micro_batch, ..config.clone() };
         let divisors = (1..=config.batch).filter(|n| config.batch.is_multiple_of(*n));
-        let waiting = match free_micro_batch && config.batch > 0 {
+        let waiting = match free.micro_batch && config.batch > 0 {
             true => divisors.map(of).collect(),
             false => vec![config.clone()],
         };
         let (seconds, choices) = (Box::new(seconds), vec![]);
         let (smallest, fewest_bytes) = (None, None);
-        let mut planner = Self { target, seconds, choices, waiting, smallest, fewest_bytes };
+        let mut planner = Self { target, seconds, free, choices, waiting, smallest, fewest_bytes };
         planner.build()?;
         Ok(planner)
     }
@@ -52,7 +68,7 @@ impl<'a> Planner<'a> {
     /// Builds the largest micro-batch that wasn't; whether there was one.
     fn build(&mut self) -> Result<bool> {
         let Some(config) = self.waiting.pop() else { return Ok(false) };
-        self.choices.push(Choice::new(config, self.target, &*self.seconds)?);
+        self.choices.push(Choice::new(config, self.free, self.target, &*self.seconds)?);
         Ok(true)
     }
 
@@ -121,8 +137,8 @@ impl<'a> Planner<'a> {
             };
             if !view.glanced {
                 view.glanced = true;
-                let recompute_s = choice.search.glanced_s(budget)?;
-                view.step_s = choice.step_s(recompute_s);
+                let extra_s = choice.search.glanced_s(budget)?;
+                view.step_s = choice.step_s(extra_s);
                 if view.step_s == f64::INFINITY {
                     views[next] = None;
                 }
@@ -131,30 +147,31 @@ impl<'a> Planner<'a> {
             let Some(found) = &view.found else {
                 let mut found = choice.search.fastest(view.live)?;
                 if found.is_none() && view.live < budget {
-                    // The last plan to try, once what others leave between buffers is too much.
-                    let smallest = choice.search.smallest()?;
-                    found = Some(smallest).filter(|found| Some(found) != view.placed.as_ref());
+                    // The last plans to try, once what others leave between buffers is too much.
+                    let smallest = choice.search.smallest()?.into_iter().take(LAST);
+                    let fits = |found: &Found| found.needs.bytes <= budget;
+                    found = smallest.filter(fits).find(|found| !view.placed.contains(found));
                 }
-                match found.filter(|found| found.needs.bytes <= budget) {
+                match found {
                     Some(found) => {
-                        view.step_s = choice.step_s(found.needs.recompute_s);
+                        view.step_s = choice.step_s(found.needs.extra_s);
                         view.found = Some(found);
                     }
                     None => views[next] = None,
                 }
                 continue;
             };
-            let plan = choice.search.place(found)?;
+            let (plan, rows) = (choice.search.place(found)?, choice.search.rows(found));
             let bytes = plan.peak_bytes();
             if bytes > budget {
                 // Offsets leave a gap over the live bytes, which have to be fewer by as much.
                 let live = view.live.saturating_sub(bytes - budget);
                 view.live = live.min(found.needs.bytes.saturating_sub(1));
-                view.placed = view.found.take();
+                view.placed.extend(view.found.take());
                 continue;
             }
             let bound_s = self.bound_s(budget, &views)?;
-            return Ok(Some(self.choices[next].planned(plan, Some(bound_s))));
+            return Ok(Some(self.choices[next].planned(plan, rows, Some(bound_s))));
         }
     }
 
@@ -164,10 +181,10 @@ impl<'a> Planner<'a> {
         for (index, choice) in self.choices.iter_mut().enumerate() {
             let least_s = match views.get(index).and_then(Option::as_ref) {
                 // What wasn't looked at is slower than what was found.
-                Some(view) if view.found.is_none() && view.placed.is_none() => view.step_s,
+                Some(view) if view.found.is_none() && view.placed.is_empty() => view.step_s,
                 _ => {
-                    let recompute_s = choice.search.bound_s(budget)?;
-                    choice.step_s(recompute_s)
+                    let extra_s = choice.search.bound_s(budget)?;
+                    choice.step_s(extra_s)
                 }
             };
             bound_s = bound_s.min(least_s);
@@ -192,36 +209,39 @@ impl<'a> Planner<'a> {
     fn smallest(&mut self) -> Result<&Planned> {
         if self.smallest.is_none() {
             while self.build()? {}
-            let mut planner = Planner {
-                target: self.target,
-                seconds: Box::new(reference_s),
-                choices: self.choices.iter().map(|choice| choice.retimed(&reference_s)).collect(),
-                waiting: vec![],
-                smallest: None,
-                fewest_bytes: None,
-            };
-            self.smallest = Some(planner.fewest()?);
+            self.smallest = Some(self.fewest()?);
         }
         Ok(self.smallest.as_ref().expect("it was just made"))
     }
 
     /// The plan of the fewest bytes, of the micro-batches that were built.
     fn fewest(&mut self) -> Result<Planned> {
+        let live = |choice: &mut Choice<'_>| Ok(choice.search.smallest()?[0].needs.bytes);
+        let live = self.choices.iter_mut().map(live).collect::<Result<Vec<u64>>>()?;
+        let mut choices: Vec<(u64, &Choice<'_>)> = live.into_iter().zip(&self.choices).collect();
+        choices.sort_by_key(|&(live, _)| live);
+        let (target, free, waiting) = (self.target, self.free, vec![]);
+        let (seconds, smallest, fewest_bytes) = (Box::new(reference_s), None, None);
+        let mut planner =
+            Planner { target, seconds, free, choices: vec![], waiting, smallest, fewest_bytes };
         let mut fewest: Option<Planned> = None;
-        for choice in &mut self.choices {
-            let found = choice.search.smallest()?;
+        for (live, choice) in choices {
             let less =
                 |bytes: u64| fewest.as_ref().is_none_or(|fewest| bytes < fewest.plan.peak_bytes());
-            if less(found.needs.bytes) {
-                let plan = choice.search.place(&found)?;
-                if less(plan.peak_bytes()) {
-                    fewest = Some(choice.planned(plan, None));
-                }
+            if !less(live) {
+                continue;
             }
+            let mut choice = choice.retimed(&reference_s);
+            let found = choice.search.smallest()?.swap_remove(0);
+            let plan = choice.search.place(&found)?;
+            if less(plan.peak_bytes()) {
+                fewest = Some(choice.planned(plan, choice.search.rows(&found), None));
+            }
+            planner.choices.push(choice);
         }
         let mut fewest = fewest.expect("a planner has a micro-batch");
         // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
-        while let Some(smaller) = self.fastest(fewest.plan.peak_bytes().saturating_sub(1))? {
+        while let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))? {
             fewest = smaller;
         }
         Ok(fewest)
@@ -233,6 +253,8 @@ fn reference_s(graph: &Graph, node: &Node) -> f64 {
     Rates::of("cpu", Precision::F32, 1).seconds(graph, node)
 }
 
+/// Smallest plans of a micro-batch that are placed where faster ones leave too much between buffers.
+const LAST: usize = 3;
 /// Budgets tried between the smallest plan and the fastest.
 const BUDGETS: u64 = 16;
 
@@ -273,8 +295,8 @@ struct View {
     live: u64,
     /// The fastest plan with so many, once it's looked for.
     found: Option<Found>,
-    /// The plan that was placed last, in more bytes than there are.
-    placed: Option<Found>,
+    /// The plans that were placed, in more bytes than there are.
+    placed: Vec<Found>,
     /// Seconds of a step, as far as is known.
     step_s: f64,
 }
@@ -282,7 +304,7 @@ struct View {
 impl View {
     fn new(choice: &Choice<'_>, budget: u64) -> Self {
         let step_s = choice.least_s;
-        Self { glanced: false, live: budget, found: None, placed: None, step_s }
+        Self { glanced: false, live: budget, found: None, placed: vec![], step_s }
     }
 }
 
@@ -298,9 +320,14 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn new(config: TrainerConfig, target: &'a dyn Target, seconds: Seconds<'_>) -> Result<Self> {
+    fn new(
+        config: TrainerConfig,
+        free: Free,
+        target: &'a dyn Target,
+        seconds: Seconds<'_>,
+    ) -> Result<Self> {
         let Built { graph, host, model, handles } = Built::new(&config)?;
-        let search = Search::new(graph, &config.options, target, seconds)?;
+        let search = Search::new(graph, &config.options, free.loss_chunk, target, seconds)?;
         let least_s = least_s(&config, &search);
         Ok(Self { config, host, model, handles, search, least_s })
     }
@@ -315,11 +342,13 @@ impl<'a> Choice<'a> {
         Self { config, host, model, handles, search, least_s }
     }
 
-    /// The step with this plan.
-    fn planned(&self, plan: Plan, bound_s: Option<f64>) -> Planned {
+    /// The step with this plan, which has so many rows of logits at a time.
+    fn planned(&self, plan: Plan, rows: Option<usize>, bound_s: Option<f64>) -> Planned {
         let Self { config, host, model, handles, .. } = self;
+        let mut config = TrainerConfig { options: plan.options.clone(), ..config.clone() };
+        config.build.loss_chunk = rows.unwrap_or(config.build.loss_chunk);
         Planned {
-            config: TrainerConfig { options: plan.options.clone(), ..config.clone() },
+            config,
             plan,
             bound_s,
             host: host.clone(),
@@ -328,9 +357,9 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Seconds of a step of which each pass recomputes for so long.
-    fn step_s(&self, recompute_s: f64) -> f64 {
-        self.least_s + self.config.accumulation() as f64 * recompute_s
+    /// Seconds of a step of which each pass takes so much longer.
+    fn step_s(&self, extra_s: f64) -> f64 {
+        self.least_s + self.config.accumulation() as f64 * extra_s
     }
 }
 

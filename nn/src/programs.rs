@@ -18,7 +18,7 @@ use tightrope_core::{Class, DType, Graph, Phase, Plan, Tensor, Type, Wanted, gra
 
 use crate::error::ensure;
 use crate::{
-    BuildOptions, DecodeInputs, Error, Estimate, Inputs, Lora, LossScale, Model, ModelConfig,
+    BuildOptions, DecodeInputs, Error, Estimate, Free, Inputs, Lora, LossScale, Model, ModelConfig,
     Offload, Optimizer, Planner, Precision, Rates, Result, StateBits, Trained, Update,
     UpdateOptions, append_update, defaults,
 };
@@ -184,20 +184,19 @@ impl Planned {
         Ok(self.host.as_ref().map(plan).transpose()?)
     }
 
-    /// The fastest plan that fits `budget` bytes when ops take `seconds`, over micro-batches (where
-    /// `free_micro_batch`) and over what is recomputed, and its bytes. `None` where none fits, and the fewest bytes
-    /// that one takes.
+    /// The fastest plan that fits `budget` bytes when ops take `seconds`, over what is `free` and over what is recomputed, and
+    /// its bytes. `None` where none fits, and the fewest bytes that one takes.
     ///
     /// # Errors
     /// As [`Planned::new`].
     pub fn within(
         config: &TrainerConfig,
         budget: u64,
-        free_micro_batch: bool,
+        free: Free,
         target: &dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<(Option<Self>, u64)> {
-        Planner::new(config, free_micro_batch, target, seconds)?.within(budget)
+        Planner::new(config, free, target, seconds)?.within(budget)
     }
 
     /// What it was planned for.

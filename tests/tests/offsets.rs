@@ -5,7 +5,7 @@ use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Buffer, Page, live_bytes, place};
 use tightrope_core::{Graph, Node};
-use tightrope_nn::{Planned, Precision, Rates, TrainerConfig, preset};
+use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, preset};
 
 /// Lists of buffers drawn for each kind.
 const LISTS: u64 = 1000;
@@ -160,11 +160,11 @@ fn arenas_of_training_steps_are_within_a_hundredth_of_what_is_live() {
             Planned::within(&config, budget, free, &cpu, &rate)
                 .expect("a model that can be planned")
         };
-        let whole = within(u64::MAX, false).0.expect("no limit").plan.peak_bytes();
-        let smallest = within(0, true).1;
+        let whole = within(u64::MAX, Free::NONE).0.expect("no limit").plan.peak_bytes();
+        let smallest = within(0, Free::ALL).1;
         for part in 0..=8 {
             let budget = smallest + (whole - smallest) * part / 8;
-            let plan = within(budget, true).0.expect("a plan").plan;
+            let plan = within(budget, Free::ALL).0.expect("a plan").plan;
             for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
                 let buffers: Vec<Buffer> = planned
                     .residents

@@ -14,7 +14,7 @@ use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Graph, Node, Plan};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    BuildOptions, Family, Lora, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits,
+    BuildOptions, Family, Free, Lora, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits,
     Trainer, TrainerConfig,
 };
 
@@ -197,7 +197,7 @@ fn planned(draws: &mut Draws, config: &TrainerConfig, target: &dyn Target) -> Pl
         let config = TrainerConfig { options, ..config.clone() };
         return Planned::new(&config, target).expect("a plan");
     }
-    let free = draws.chance(0.5);
+    let free = Free { micro_batch: draws.chance(0.5), loss_chunk: draws.chance(0.5) };
     let within = |budget| {
         let found = Planned::within(config, budget, free, target, &rate);
         found.unwrap_or_else(|error| panic!("run {run}: {error}"))

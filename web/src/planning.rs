@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tightrope_core::plan::{ByClass, Checkpoint, Options, Target};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Rule as _, Tensor};
-use tightrope_nn::{ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets};
+use tightrope_nn::{Free, ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets};
 
 use crate::clock;
 use crate::device::Description;
@@ -33,12 +33,13 @@ pub fn find(setup: &Setup, device: &Description, target: &dyn Target) -> Result<
     let start = clock::now();
     let budget = setup.budget.or(device.budget).unwrap_or(u64::MAX);
     let config = setup.trainer();
-    let free_micro_batch = setup.micro_batch.is_none();
+    let free =
+        Free { micro_batch: setup.micro_batch.is_none(), loss_chunk: setup.loss_chunk.is_none() };
     let rates = rates(device, config.precision);
     let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
     let within = |budget| match &setup.checkpoint {
-        None => Ok(Planned::within(&config, budget, free_micro_batch, target, &seconds)?),
-        Some(_) => largest_micro_batch(&config, budget, free_micro_batch, target),
+        None => Ok(Planned::within(&config, budget, free, target, &seconds)?),
+        Some(_) => largest_micro_batch(&config, budget, free.micro_batch, target),
     };
     let (found, smallest) = within(budget)?;
     let fits = found.is_some();

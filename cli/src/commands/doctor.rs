@@ -12,7 +12,7 @@ use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::{Backend, Graph, Node};
-use tightrope_nn::{Planned, Precision, Rates, TrainerConfig, presets};
+use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
 
 use crate::args::Doctor;
 use crate::error::Failure;
@@ -67,8 +67,9 @@ impl Fit {
             let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
             let config = TrainerConfig { precision, ..config.clone() };
             let budget = free.unwrap_or(u64::MAX);
-            let (found, smallest) = Planned::within(&config, budget, false, device, &seconds)
-                .map_err(setup::refused)?;
+            let free = Free { loss_chunk: true, ..Free::NONE };
+            let (found, smallest) =
+                Planned::within(&config, budget, free, device, &seconds).map_err(setup::refused)?;
             let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
             Ok::<_, Failure>((bytes, found.is_some()))
         };

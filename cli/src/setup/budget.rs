@@ -2,13 +2,13 @@
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
-use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
+use tightrope_nn::{Free, Planned, Planner, Precision, StateBits, TrainerConfig};
 
 use super::{plan_file, refusal, refused, threads, trainer_config};
 use crate::devices::can_be_lost;
 use crate::error::{Failure, Help as _};
 use crate::rates::Store;
-use crate::settings::{Allow, Bytes, Checkpoint, MicroBatch, Settings};
+use crate::settings::{Allow, Bytes, Checkpoint, Chunk, MicroBatch, Settings};
 
 /// Bytes that a plan may take: `memory.budget`, else what the device has free, or the machine where the device says
 /// nothing; `None` where none of them is known.
@@ -128,17 +128,20 @@ pub fn fits<'a>(
     if settings.memory.checkpoint != Checkpoint::Auto {
         return Ok(Box::new(move |budget| fit_as_asked(settings, config, budget, target)));
     }
-    let free_micro_batch = free_micro_batch(settings);
     let known = Store::of_user().known(target, config.precision, threads(settings));
     let seconds = move |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
-    let planner = Planner::new(config, free_micro_batch, target, seconds);
+    let planner = Planner::new(config, free(settings), target, seconds);
     let mut planner = planner.map_err(refused)?;
     Ok(Box::new(move |budget| planner.within(budget).map_err(refused)))
 }
 
-/// Whether the planner chooses the micro-batch: gradients that are consumed are of one pass.
-fn free_micro_batch(settings: &Settings) -> bool {
-    settings.train.micro_batch == MicroBatch::Auto && !settings.memory.consume_gradients
+/// What the settings leave to the planner. Gradients that are consumed are of one pass.
+fn free(settings: &Settings) -> Free {
+    let Settings { train, memory, .. } = settings;
+    Free {
+        micro_batch: train.micro_batch == MicroBatch::Auto && !memory.consume_gradients,
+        loss_chunk: memory.loss_chunk == Chunk::Auto,
+    }
 }
 
 /// As [`fit`], where the settings say what is recomputed: the largest micro-batch is the fastest.
@@ -148,7 +151,7 @@ fn fit_as_asked(
     budget: u64,
     target: &dyn Backend,
 ) -> Result<(Option<Planned>, u64), Failure> {
-    let free_micro_batch = free_micro_batch(settings);
+    let free_micro_batch = free(settings).micro_batch;
     let mut smallest = u64::MAX;
     for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
         if !free_micro_batch && micro_batch != config.micro_batch {

@@ -7,10 +7,12 @@
 //! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
 //! 2024 describe the saving). The loss is summed apart from the chunks, in the order of the rows.
 
+use std::iter;
+
 use super::matmul::{Product, Stored};
 use super::{
-    Array, Case, Cost, Inferred, Matrices, Rule, arity, ensure, float, range, traffic, typed, unit,
-    whole,
+    Array, Case, Cost, Inferred, Matrices, Op, Rule, arity, ensure, float, range, traffic, typed,
+    unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -39,7 +41,50 @@ pub struct LinearCrossEntropyGrad {
     pub accumulate: bool,
 }
 
+/// Multiples of so many rows at a time sum in the same order; with fewer, products no longer fill a processor.
+pub const LOSS_ROWS: usize = 256;
+
+impl Op {
+    /// The loss, of an op that computes one.
+    pub fn loss(&self) -> Option<&LinearCrossEntropy> {
+        match self {
+            Self::LinearCrossEntropy(loss) => Some(loss),
+            Self::LinearCrossEntropyGrad(op) => Some(&op.loss),
+            _ => None,
+        }
+    }
+
+    /// Bytes that chunks of logits after a step's first move once more, of a loss: the head for each product with it, and its
+    /// gradient.
+    pub fn again_bytes(&self, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        let (Some(loss), [x, head, ..]) = (self.loss(), inputs) else { return 0 };
+        let adds = matches!(self, Self::LinearCrossEntropyGrad(op) if op.accumulate);
+        let chunks = x.rows().div_ceil(loss.chunk).saturating_sub(usize::from(!adds));
+        let products = outputs.len().min(2);
+        let summed = outputs.get(2).map_or(0, |gradient| 2 * gradient.bytes());
+        (chunks * (products * head.bytes() + summed)) as u64
+    }
+
+    /// As [`Op::loss`], to be changed.
+    pub fn loss_mut(&mut self) -> Option<&mut LinearCrossEntropy> {
+        match self {
+            Self::LinearCrossEntropy(loss) => Some(loss),
+            Self::LinearCrossEntropyGrad(op) => Some(&mut op.loss),
+            _ => None,
+        }
+    }
+}
+
 impl LinearCrossEntropy {
+    /// Fewer rows of logits at a time, from the most to the fewest: each takes half of the scratch or less, and goes over the
+    /// head more often.
+    pub fn fewer_rows(&self) -> Vec<usize> {
+        let doubled = iter::successors(Some(LOSS_ROWS), |rows| rows.checked_mul(2));
+        let mut fewer: Vec<usize> = doubled.take_while(|&rows| rows < self.chunk).collect();
+        fewer.reverse();
+        fewer
+    }
+
     fn check(&self, x: &Type, w: &Type, targets: &Type) -> std::result::Result<(), String> {
         float("x", x)?;
         float("the head", w)?;

@@ -23,7 +23,7 @@ mod transfer;
 pub use attention::{Attention, AttentionGrad, CachedAttention};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Permute, Slice, SliceGrad};
-pub use loss::{LinearCrossEntropy, LinearCrossEntropyGrad};
+pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
 pub use map::Map;
 pub(crate) use map::convert;
 pub use matmul::{MatMul, Matrices, Product, Stored};

@@ -53,16 +53,23 @@ pub struct Blocks {
     drops: Vec<Vec<Vec<Tensor>>>,
     /// What the choices come to, by block.
     pub items: Vec<Vec<Item>>,
-    /// Most live bytes outside of the blocks' own steps, by how many blocks hold activations then.
+    /// Most live bytes outside of the blocks' own steps and of the loss, by how many blocks hold activations then.
     pub gaps: Vec<u64>,
 }
 
 impl Blocks {
-    /// Weighs the choices of every block of a program, whose nodes are of these blocks and take so many seconds.
-    pub fn new(program: &Outline, block_of: &[Option<usize>], seconds: &[f64]) -> Self {
+    /// Weighs the choices of every block of a program, whose nodes are of these blocks and take so many seconds. Those at
+    /// `losses` are weighed elsewhere.
+    pub fn new(
+        program: &Outline,
+        block_of: &[Option<usize>],
+        seconds: &[f64],
+        losses: &[usize],
+    ) -> Self {
         let (blocks, parts) = parts(program, block_of, seconds);
         let whole = levels(&program.live(&program.turns(), &[]), program.nodes.len());
-        let gaps = gaps(program, &blocks, block_of, &whole.during);
+        let outside = |step: &usize| block_of[*step].is_none() && !losses.contains(step);
+        let gaps = gaps(program, &blocks, outside, &whole.during);
         let mut items = vec![vec![]; blocks.len()];
         let mut drops = vec![];
         for (kind, (part, seconds)) in parts.iter().enumerate() {
@@ -144,11 +151,11 @@ fn leaving(program: &Outline, block_of: &[Option<usize>]) -> Vec<bool> {
     leaves
 }
 
-/// Most live bytes of steps of no block, by how many blocks hold activations then.
+/// Most live bytes of steps that are `outside`, by how many blocks hold activations then.
 fn gaps(
     program: &Outline,
     blocks: &[Block],
-    block_of: &[Option<usize>],
+    outside: impl Fn(&usize) -> bool,
     during: &[u64],
 ) -> Vec<u64> {
     let forward = |position: &&usize| program.nodes[**position].phase == Phase::Forward;
@@ -159,11 +166,9 @@ fn gaps(
         began && own.iter().find(|p| !forward(p)).is_some_and(|&first| step < first)
     };
     let mut gaps = vec![0; blocks.len() + 1];
-    for (step, &live) in during.iter().enumerate() {
-        if block_of[step].is_none() {
-            let holding = blocks.iter().take_while(|block| holds(block, step)).count();
-            gaps[holding] = live.max(gaps[holding]);
-        }
+    for step in (0..during.len()).filter(outside) {
+        let holding = blocks.iter().take_while(|block| holds(block, step)).count();
+        gaps[holding] = during[step].max(gaps[holding]);
     }
     gaps
 }

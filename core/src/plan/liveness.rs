@@ -31,7 +31,7 @@ pub struct Brief {
     /// Positions of an output and of an input whose storage it may take over, should that die here.
     over: Vec<(usize, usize)>,
     /// Bytes of scratch.
-    workspace: u64,
+    pub workspace: u64,
     /// Bytes that the device keeps for the node besides.
     pub parameters: u64,
 }

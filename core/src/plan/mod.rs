@@ -12,6 +12,7 @@ use crate::types::Type;
 
 mod blocks;
 mod bound;
+mod chunks;
 mod front;
 mod liveness;
 pub mod offload;

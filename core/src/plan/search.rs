@@ -5,13 +5,16 @@
 //! the sum of what is saved. Below the last one, where block inputs alone are kept, whole segments are recomputed.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use super::blocks::Blocks;
 use super::bound::{self, Bound};
-use super::front::Front;
+use super::chunks::{self, Chunk, Levels};
+use super::front::{Front, Item};
 use super::liveness::Outline;
 use super::remat::Turn;
-use super::{Checkpoint, Options, Plan, Target, live_bytes, remat};
+use super::{Checkpoint, Options, Plan, Target, remat};
 use crate::error::Result;
 use crate::fuse::fuse;
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
@@ -24,8 +27,9 @@ pub type Seconds<'a> = &'a dyn Fn(&Graph, &Node) -> f64;
 pub struct Needs {
     /// Bytes that it needs at least, and all but always exactly: offsets can leave gaps.
     pub bytes: u64,
-    /// Seconds of recomputation in one replay of its training program.
-    pub recompute_s: f64,
+    /// Seconds that one replay of its training program takes longer than with everything kept: recomputation, and logits of
+    /// fewer rows at a time.
+    pub extra_s: f64,
 }
 
 /// A plan of the list.
@@ -41,50 +45,87 @@ const CLOSE: f64 = 0.002;
 
 /// The plans of one graph, from the fastest to the smallest.
 pub struct Search<'a> {
+    given: Rc<Given<'a>>,
+    /// Seconds of every node, by program.
+    seconds: Vec<Vec<f64>>,
+    /// Seconds that the losses take longer with each number of rows.
+    chunks_s: Vec<f64>,
+    /// Bytes of what the ops of blocks make and their seconds, the fastest to make again first.
+    droppable: Vec<(f64, f64)>,
+    /// Made when something has to be dropped.
+    listed: Option<Listed>,
+    /// What was looked at: of segments, with the last one dropped and kept.
+    known: HashMap<Dropped, Vec<Simulated>>,
+}
+
+/// What doesn't depend on how fast ops are.
+struct Given<'a> {
     graph: Graph,
     options: Options,
     target: &'a dyn Target,
     /// The program with a backward pass.
     program: usize,
     outline: Outline,
-    /// Seconds of every node, by program.
-    seconds: Vec<Vec<f64>>,
-    /// Bytes of everything that no choice changes: what is there besides transients, and the transients of the largest
-    /// other program.
+    /// Positions of its losses.
+    losses: Vec<usize>,
+    /// Rows of logits at a time: as the graph was built, then fewer where they're free.
+    chunks: Vec<Chunk>,
+    /// Bytes of what is there besides transients and parameters.
     fixed: u64,
-    others: u64,
-    /// Bytes of what the ops of blocks make and their seconds, the fastest to make again first.
-    droppable: Vec<(f64, f64)>,
-    /// Made when something has to be dropped.
-    listed: Option<Listed>,
-    /// Plans that were looked at.
-    known: HashMap<State, Needs>,
 }
 
-/// The choices of the blocks, the plans made of them, and what no plan betters.
+/// The choices of the blocks and of the losses, the plans made of them, and what no plan betters.
 struct Listed {
     blocks: Blocks,
+    /// The choices of each block, and last those of the losses.
+    items: Vec<Vec<Item>>,
+    gaps: Vec<u64>,
     front: Front,
     bound: Option<Bound>,
 }
 
-/// One plan of the list.
+/// What a plan recomputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum State {
-    /// The one at this place among those that drop activations of blocks. The first drops nothing.
+enum Dropped {
+    Nothing,
+    /// What the plan at this place of the list drops.
     Listed(usize),
     /// Segments of so many whole blocks.
     Segments(usize),
 }
 
+/// One plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    dropped: Dropped,
+    /// Index among the numbers of rows.
+    chunk: usize,
+}
+
+impl State {
+    /// Everything is kept, and the graph as it was built.
+    const WHOLE: Self = Self { dropped: Dropped::Nothing, chunk: 0 };
+}
+
+/// What recomputation comes to, by liveness.
+#[derive(Clone, Debug)]
+struct Simulated {
+    levels: Levels,
+    /// Bytes that the device keeps for ops that run again.
+    parameters: u64,
+    recompute_s: f64,
+}
+
 impl<'a> Search<'a> {
-    /// Readies the search over `graph`, whose ops take `seconds`. Of `options`, the checkpoint is what is searched.
+    /// Readies the search over `graph`, whose ops take `seconds`. Of `options`, the checkpoint is what is searched; where
+    /// `free_chunk`, so are the rows of logits at a time, up to those that the graph was built with.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn new(
         mut graph: Graph,
         options: &Options,
+        free_chunk: bool,
         target: &'a dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<Self> {
@@ -96,173 +137,208 @@ impl<'a> Search<'a> {
         let backward = |program: &Program| program.nodes.iter().any(|n| n.phase == Phase::Backward);
         let program = graph.programs.iter().position(backward).unwrap_or(0);
         let mut outlines = Outline::all(&graph, options.in_place, target);
-        let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
+        let chunks = Chunk::all(&graph, &outlines, program, free_chunk, target);
         let outline = match program < outlines.len() {
             true => outlines.swap_remove(program),
             false => Outline::default(),
         };
-        let others = outlines.iter().map(|other| other.needs(&[]).0).max().unwrap_or(0);
         let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
         let kept = graph.tensors.iter().filter(|info| info.life == Life::Persistent);
         let kept = kept.filter(|info| info.replaces.is_none());
         let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
-        let fixed = persistent + target.staging() + parameters;
+        let fixed = persistent + target.staging();
+        let losses = graph.programs.get(program).map_or(vec![], chunks::losses);
         let options = options.clone();
-        Ok(Self::timed(graph, options, target, (program, outline), (fixed, others), seconds))
+        let given = Given { graph, options, target, program, outline, losses, chunks, fixed };
+        Ok(Self::timed(Rc::new(given), seconds))
     }
 
     /// The same search where ops take other `seconds`.
     pub fn retimed(&self, seconds: Seconds<'_>) -> Self {
-        let part = (self.program, self.outline.clone());
-        let (graph, options) = (self.graph.clone(), self.options.clone());
-        Self::timed(graph, options, self.target, part, (self.fixed, self.others), seconds)
+        Self::timed(Rc::clone(&self.given), seconds)
     }
 
-    /// Of a graph of which everything but times is known.
-    fn timed(
-        graph: Graph,
-        options: Options,
-        target: &'a dyn Target,
-        (program, outline): (usize, Outline),
-        (fixed, others): (u64, u64),
-        seconds: Seconds<'_>,
-    ) -> Self {
-        let times = |program: &Program| program.nodes.iter().map(|n| seconds(&graph, n)).collect();
-        let seconds: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
-        let droppable = match (graph.programs.get(program), seconds.get(program)) {
-            (Some(program), Some(seconds)) => droppable(&outline, program, seconds),
-            _ => vec![],
-        };
-        Self {
-            options,
-            target,
-            program,
-            outline,
-            seconds,
-            droppable,
-            fixed,
-            others,
-            listed: None,
-            known: HashMap::new(),
-            graph,
+    fn timed(given: Rc<Given<'a>>, seconds: Seconds<'_>) -> Self {
+        let Given { graph, program, outline, losses, chunks, .. } = &*given;
+        let times = |program: &Program| program.nodes.iter().map(|n| seconds(graph, n)).collect();
+        let all: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
+        let (mut droppable, mut chunks_s) = (vec![], vec![0.0; chunks.len()]);
+        if let (Some(program), Some(own)) = (graph.programs.get(*program), all.get(*program)) {
+            droppable = self::droppable(outline, program, own);
+            let longer = |chunk: &Chunk, position: usize| {
+                let node = &program.nodes[position];
+                let op = chunks::with_rows(&node.op, chunk.rows);
+                seconds(graph, &Node { op, ..node.clone() }) - own[position]
+            };
+            let longer = |chunk: &Chunk| losses.iter().map(|&loss| longer(chunk, loss)).sum();
+            chunks_s = chunks.iter().map(longer).collect();
         }
+        let (seconds, known) = (all, HashMap::new());
+        Self { seconds, chunks_s, droppable, listed: None, known, given }
     }
 
-    /// Seconds of a program without recomputation; 0 where there's none of this name.
+    /// Seconds of a program with everything kept; 0 where there's none of this name.
     pub fn seconds(&self, program: &str) -> f64 {
-        let programs = self.graph.programs.iter().zip(&self.seconds);
+        let programs = self.given.graph.programs.iter().zip(&self.seconds);
         let named = programs.filter(|(known, _)| known.name == program);
         named.flat_map(|(_, seconds)| seconds).sum()
-    }
-
-    /// The nodes of the program with a backward pass.
-    fn nodes(&self) -> &[Node] {
-        self.graph.programs.get(self.program).map_or(&[], |program| &program.nodes)
     }
 
     /// The plans that drop activations of blocks.
     fn listed(&mut self) -> &Listed {
         if self.listed.is_none() {
-            let block_of: Vec<Option<usize>> = self.nodes().iter().map(|node| node.block).collect();
-            let seconds = self.seconds.get(self.program).map_or(&[][..], |seconds| seconds);
-            let mut blocks = Blocks::new(&self.outline, &block_of, seconds);
+            let Given { outline, losses, chunks, .. } = &*self.given;
+            let block_of: Vec<Option<usize>> =
+                self.given.nodes().iter().map(|node| node.block).collect();
+            let seconds = self.seconds.get(self.given.program).map_or(&[][..], |seconds| seconds);
+            let blocks = Blocks::new(outline, &block_of, seconds, losses);
+            let (mut items, mut gaps) = (blocks.items.clone(), blocks.gaps.clone());
             // Other programs take the same bytes whatever is dropped.
-            blocks.gaps[0] = blocks.gaps[0].max(self.others);
-            let front = Front::new(&blocks.items, &blocks.gaps);
-            self.listed = Some(Listed { blocks, front, bound: None });
+            let others = chunks.iter().map(|chunk| chunk.others).min().unwrap_or(0);
+            gaps[0] = gaps[0].max(others);
+            // Losses are as a block after all others, which holds nothing.
+            let levels = Levels::new(outline, &outline.turns(), &[], losses);
+            let least = chunks.iter().map(|chunk| chunk.parameters).min().unwrap_or(0);
+            let item = |(chunk, seconds): (&Chunk, &f64)| Item {
+                peak: levels.of_losses(&chunk.scratch),
+                saved: 0,
+                seconds: *seconds,
+                parameters: chunk.parameters - least,
+            };
+            items.push(chunks.iter().zip(&self.chunks_s).map(item).collect());
+            gaps.push(0);
+            let front = Front::new(&items, &gaps);
+            self.listed = Some(Listed { blocks, items, gaps, front, bound: None });
         }
         self.listed.as_ref().expect("it was just made")
     }
 
-    /// The tensors that a plan of the list recomputes.
-    fn flags(&mut self, state: State, keep_last: bool) -> Result<Vec<bool>> {
-        match state {
-            State::Listed(plan) => {
-                let mut flags = vec![false; self.graph.tensors.len()];
-                self.dropped(plan).iter().for_each(|tensor| flags[tensor.index()] = true);
-                if plan > 0 {
-                    remat::drop_between(&self.graph.programs[self.program], &mut flags);
-                }
+    /// The plan at a place of the list.
+    fn at(&mut self, plan: usize) -> State {
+        let choices = self.listed().front.choices(plan);
+        State { dropped: Dropped::Listed(plan), chunk: choices.last().copied().unwrap_or(0) }
+    }
+
+    /// Segments of so many blocks, with each number of rows of logits.
+    fn segments_at(&self, length: usize) -> impl Iterator<Item = State> + use<> {
+        let dropped = Dropped::Segments(length);
+        (0..self.given.chunks.len()).map(move |chunk| State { dropped, chunk })
+    }
+
+    /// The tensors that a plan recomputes.
+    fn flags(&mut self, dropped: Dropped, keep_last: bool) -> Result<Vec<bool>> {
+        let mut flags = vec![false; self.given.graph.tensors.len()];
+        match dropped {
+            Dropped::Nothing => Ok(flags),
+            Dropped::Listed(plan) => {
+                self.tensors(plan).iter().for_each(|tensor| flags[tensor.index()] = true);
+                remat::drop_between(&self.given.graph.programs[self.given.program], &mut flags);
                 Ok(flags)
             }
-            State::Segments(length) => {
+            Dropped::Segments(length) => {
                 let checkpoint = segments_of(length);
-                let program = &self.graph.programs[self.program];
-                remat::chosen(&self.graph, program, &checkpoint, keep_last)
+                let Given { graph, program, .. } = &*self.given;
+                remat::chosen(graph, &graph.programs[*program], &checkpoint, keep_last)
             }
         }
     }
 
-    /// The tensors that a plan drops, in no order.
-    fn dropped(&mut self, plan: usize) -> Vec<Tensor> {
-        if plan == 0 {
-            return vec![];
-        }
+    /// The tensors that a plan of the list drops, in no order.
+    fn tensors(&mut self, plan: usize) -> Vec<Tensor> {
         let Listed { blocks, front, .. } = self.listed();
-        let choices = front.choices(plan).into_iter().enumerate();
+        let choices = front.choices(plan).into_iter().enumerate().take(blocks.items.len());
         choices.flat_map(|(block, choice)| blocks.dropped(block, choice)).collect()
     }
 
-    /// What a plan of the list recomputes.
-    fn checkpoint(&mut self, state: State) -> Checkpoint {
-        match state {
-            State::Listed(0) => Checkpoint::None,
-            State::Listed(plan) => {
-                let mut dropped = self.dropped(plan);
+    /// What a plan recomputes, for [`Plan::new`].
+    fn checkpoint(&mut self, dropped: Dropped) -> Checkpoint {
+        match dropped {
+            Dropped::Nothing => Checkpoint::None,
+            Dropped::Listed(plan) => {
+                let mut dropped = self.tensors(plan);
+                if dropped.is_empty() {
+                    return Checkpoint::None;
+                }
                 dropped.sort_unstable();
-                let names = dropped.iter().map(|&tensor| self.graph.info(tensor).name.clone());
+                let graph = &self.given.graph;
+                let names = dropped.iter().map(|&tensor| graph.info(tensor).name.clone());
                 Checkpoint::Tensors(names.collect())
             }
-            State::Segments(length) => segments_of(length),
+            Dropped::Segments(length) => segments_of(length),
         }
     }
 
-    /// What a plan of the list needs.
-    fn needs(&mut self, state: State) -> Result<Needs> {
-        if let Some(known) = self.known.get(&state) {
-            return Ok(*known);
-        }
-        let flags = self.flags(state, false)?;
-        let mut needs = self.simulated(&flags);
-        if let State::Segments(_) = state {
-            let flags = self.flags(state, true)?;
-            let kept = self.simulated(&flags);
-            if kept.bytes <= needs.bytes {
-                needs = kept;
+    /// What a plan needs.
+    fn needs(&mut self, State { dropped, chunk }: State) -> Result<Needs> {
+        if !self.known.contains_key(&dropped) {
+            let ways =
+                if matches!(dropped, Dropped::Segments(_)) { &[true, false][..] } else { &[false] };
+            let mut simulated = vec![];
+            for &keep_last in ways {
+                let flags = self.flags(dropped, keep_last)?;
+                simulated.push(self.simulated(&flags));
             }
+            self.known.insert(dropped, simulated);
         }
-        self.known.insert(state, needs);
-        Ok(needs)
+        // As [`Plan::new`] decides: of equals, the last segment is kept.
+        let needs = |simulated: &Simulated| Needs {
+            bytes: self.bytes(simulated, chunk),
+            extra_s: simulated.recompute_s + self.chunks_s[chunk],
+        };
+        let least = self.known[&dropped].iter().map(needs).min_by_key(|needs| needs.bytes);
+        Ok(least.expect("one way or more"))
     }
 
-    /// What a plan that drops these tensors needs, by liveness.
-    fn simulated(&self, flags: &[bool]) -> Needs {
-        let turns = remat::turns(&self.outline.nodes, flags);
-        let live = live_bytes(&self.outline.live(&turns, flags).buffers, turns.len());
-        let most = live.into_iter().max().unwrap_or(0).max(self.others);
+    /// What dropping these tensors comes to.
+    fn simulated(&self, flags: &[bool]) -> Simulated {
+        let Given { outline, losses, program, .. } = &*self.given;
+        let turns = remat::turns(&outline.nodes, flags);
+        let levels = Levels::new(outline, &turns, flags, losses);
         let again: Vec<Turn> = turns.into_iter().filter(|turn| turn.again).collect();
-        let parameters = self.outline.parameters(&again);
-        let recompute_s = again.iter().map(|turn| self.seconds[self.program][turn.node]).sum();
-        Needs { bytes: self.fixed + most + parameters, recompute_s }
+        let parameters = outline.parameters(&again);
+        let recompute_s = again.iter().map(|turn| self.seconds[*program][turn.node]).sum();
+        Simulated { levels, parameters, recompute_s }
     }
 
-    /// Whether a plan of the list can need as few as `bytes`: what it drops is all that it can save.
-    fn may_fit(&mut self, state: State, bytes: u64) -> Result<bool> {
-        let whole = self.needs(State::Listed(0))?.bytes;
-        let flags = self.flags(state, false)?;
-        let dropped = self.outline.tensors.iter().zip(&flags).filter(|(_, dropped)| **dropped);
-        let saved: u64 = dropped.map(|(stored, _)| stored.bytes).sum();
+    /// Bytes of all, with this number of rows of logits.
+    fn bytes(&self, simulated: &Simulated, chunk: usize) -> u64 {
+        let chunk = &self.given.chunks[chunk];
+        let most = simulated.levels.most(&chunk.scratch).max(chunk.others);
+        self.given.fixed + chunk.parameters + simulated.parameters + most
+    }
+
+    /// Bytes that every plan takes, besides transients and the parameters of what runs again.
+    fn base(&self) -> u64 {
+        let parameters = self.given.chunks.iter().map(|chunk| chunk.parameters).min();
+        self.given.fixed + parameters.unwrap_or(0)
+    }
+
+    /// The fewest bytes with everything kept.
+    fn whole(&mut self) -> Result<u64> {
+        let mut fewest = u64::MAX;
+        for chunk in 0..self.given.chunks.len() {
+            fewest = fewest.min(self.needs(State { chunk, ..State::WHOLE })?.bytes);
+        }
+        Ok(fewest)
+    }
+
+    /// Whether plans that drop these can need as few as `bytes`: what they drop is all that they can save.
+    fn may_fit(&mut self, dropped: Dropped, bytes: u64) -> Result<bool> {
+        let whole = self.whole()?;
+        let flags = self.flags(dropped, false)?;
+        let tensors =
+            self.given.outline.tensors.iter().zip(&flags).filter(|(_, dropped)| **dropped);
+        let saved: u64 = tensors.map(|(stored, _)| stored.bytes).sum();
         Ok(whole.saturating_sub(saved) <= bytes)
     }
 
-    /// Seconds of recomputation that no plan within `budget` bytes takes less than, known before any is listed: what is
-    /// dropped is made again by its op, of which a part may run. Without end where no plan is as small.
+    /// Extra seconds that no plan within `budget` bytes takes less than, known before any is listed: what is dropped is made
+    /// again by its op, of which a part may run. Without end where no plan is as small.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn glanced_s(&mut self, budget: u64) -> Result<f64> {
-        let whole = self.needs(State::Listed(0))?.bytes;
-        let (mut left, mut sum) = (whole.saturating_sub(budget) as f64, 0.0);
+        let (mut left, mut sum) = (self.whole()?.saturating_sub(budget) as f64, 0.0);
         for &(bytes, seconds) in &self.droppable {
             if left <= 0.0 {
                 break;
@@ -273,28 +349,27 @@ impl<'a> Search<'a> {
         Ok(if left > 0.0 { f64::INFINITY } else { sum })
     }
 
-    /// Seconds of recomputation that no plan of the list within `budget` bytes takes less than: no choice of activations
-    /// of whole blocks, and where none of these fits, no recomputation of segments. Without end where nothing fits.
+    /// Extra seconds that no plan of the list within `budget` bytes takes less than: no choice of activations of whole blocks,
+    /// and where none of these fits, no recomputation of segments. Without end where nothing fits.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn bound_s(&mut self, budget: u64) -> Result<f64> {
         let Some(Found { needs, state }) = self.fastest(budget)? else { return Ok(f64::INFINITY) };
-        let State::Listed(plan) = state else { return Ok(needs.recompute_s) };
-        if plan == 0 {
-            return Ok(0.0);
-        }
-        let (fixed, pass_s) = (self.fixed, self.seconds[self.program].iter().sum::<f64>());
+        let Dropped::Listed(plan) = state.dropped else { return Ok(needs.extra_s) };
+        let (base, pass_s) = (self.base(), self.seconds[self.given.program].iter().sum::<f64>());
         self.listed();
-        let Some(Listed { blocks, front, bound }) = &mut self.listed else { return Ok(0.0) };
-        let bound = bound.get_or_insert_with(|| Bound::new(&blocks.items, &blocks.gaps));
+        let Some(Listed { items, gaps, front, bound, .. }) = &mut self.listed else {
+            return Ok(0.0);
+        };
+        let bound = bound.get_or_insert_with(|| Bound::new(items, gaps));
         // Where the list counts more bytes than liveness does, those of the list are held against each other.
-        let bytes = budget.saturating_sub(fixed).max(front.bytes(plan));
+        let bytes = budget.saturating_sub(base).max(front.bytes(plan));
         let mut bound_s = bound.seconds(bytes);
-        if needs.recompute_s - bound_s > CLOSE * pass_s {
-            bound_s = bound_s.max(bound::closely(&blocks.items, &blocks.gaps, bytes));
+        if needs.extra_s - bound_s > CLOSE * pass_s {
+            bound_s = bound_s.max(bound::closely(items, gaps, bytes));
         }
-        Ok(bound_s.min(needs.recompute_s))
+        Ok(bound_s.min(needs.extra_s))
     }
 
     /// The fastest plan of the list that needs at most `bytes` by liveness, if one does.
@@ -302,55 +377,64 @@ impl<'a> Search<'a> {
     /// # Errors
     /// As [`Plan::new`].
     pub fn fastest(&mut self, bytes: u64) -> Result<Option<Found>> {
-        if self.needs(State::Listed(0))?.bytes <= bytes {
-            return self.found(State::Listed(0)).map(Some);
+        if self.needs(State::WHOLE)?.bytes <= bytes {
+            return self.found(State::WHOLE).map(Some);
         }
         // The longest segments drop all that any plan does.
-        let segments = self.segments();
-        if let Some(&last) = segments.last()
-            && !self.may_fit(last, bytes)?
-        {
+        let lengths = self.lengths();
+        if !self.may_fit(Dropped::Segments(*lengths.end()), bytes)? {
             return Ok(None);
         }
-        let transient = bytes.saturating_sub(self.fixed);
+        let transient = bytes.saturating_sub(self.base());
         let Listed { front, .. } = self.listed();
         // Bytes of the list are those of liveness but for what blocks do to each other.
         let (count, mut plan) = (front.count(), front.first_within(transient));
-        while plan < count && self.needs(State::Listed(plan))?.bytes > bytes {
+        while plan < count && self.listed_needs(plan)?.bytes > bytes {
             plan += 1;
         }
-        while plan > 0 && self.needs(State::Listed(plan - 1))?.bytes <= bytes {
+        while plan > 0 && self.listed_needs(plan - 1)?.bytes <= bytes {
             plan -= 1;
         }
         if plan < count {
-            return self.found(State::Listed(plan)).map(Some);
+            let state = self.at(plan);
+            return self.found(state).map(Some);
         }
         let mut fastest: Option<Found> = None;
-        for state in segments {
-            let slower = |found: &Found, needs: Needs| found.needs.recompute_s <= needs.recompute_s;
-            if self.may_fit(state, bytes)? && self.needs(state)?.bytes <= bytes {
-                let needs = self.needs(state)?;
-                if !fastest.as_ref().is_some_and(|found| slower(found, needs)) {
-                    fastest = Some(Found { needs, state });
+        for length in lengths {
+            if !self.may_fit(Dropped::Segments(length), bytes)? {
+                continue;
+            }
+            for state in self.segments_at(length) {
+                let found = self.found(state)?;
+                let slower = |fastest: &Found| found.needs.extra_s < fastest.needs.extra_s;
+                if found.needs.bytes <= bytes && fastest.as_ref().is_none_or(slower) {
+                    fastest = Some(found);
                 }
             }
         }
         Ok(fastest)
     }
 
-    /// The plan of the list that needs the fewest bytes by liveness, the fastest of equals.
+    fn listed_needs(&mut self, plan: usize) -> Result<Needs> {
+        let state = self.at(plan);
+        self.needs(state)
+    }
+
+    /// Plans that need few bytes by liveness, those with the fewest first, and of these the fastest; one or more.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn smallest(&mut self) -> Result<Found> {
-        let last = State::Listed(self.listed().front.count() - 1);
-        let mut smallest = self.found(State::Listed(0))?;
-        for state in [last].into_iter().chain(self.segments()) {
-            let found = self.found(state)?;
-            if found.needs.bytes < smallest.needs.bytes {
-                smallest = found;
-            }
-        }
+    pub fn smallest(&mut self) -> Result<Vec<Found>> {
+        let last = self.listed().front.count() - 1;
+        let last = self.at(last);
+        let segments: Vec<State> =
+            self.lengths().flat_map(|length| self.segments_at(length)).collect();
+        let all = [State::WHOLE, last].into_iter().chain(segments);
+        let mut smallest = all.map(|state| self.found(state)).collect::<Result<Vec<_>>>()?;
+        smallest.sort_by(|a, b| {
+            let seconds = a.needs.extra_s.total_cmp(&b.needs.extra_s);
+            a.needs.bytes.cmp(&b.needs.bytes).then(seconds)
+        });
         Ok(smallest)
     }
 
@@ -358,21 +442,38 @@ impl<'a> Search<'a> {
         Ok(Found { needs: self.needs(state)?, state })
     }
 
+    /// Rows of logits at a time in a plan; those that the graph was built with where there's none.
+    pub fn rows(&self, found: &Found) -> Option<usize> {
+        self.given.chunks[found.state.chunk].rows
+    }
+
     /// Gives every buffer of a plan its offset.
     ///
     /// # Errors
     /// As [`Plan::new`].
     pub fn place(&mut self, found: &Found) -> Result<Plan> {
-        let options = Options { checkpoint: self.checkpoint(found.state), ..self.options.clone() };
-        Plan::of_fused(self.graph.clone(), &options, self.target)
+        let checkpoint = self.checkpoint(found.state.dropped);
+        let Given { graph, options, target, .. } = &*self.given;
+        let options = Options { checkpoint, ..options.clone() };
+        let mut graph = graph.clone();
+        chunks::set_rows(&mut graph, self.rows(found));
+        Plan::of_fused(graph, &options, *target)
     }
 
-    /// Plans that recompute whole segments. With L blocks of which each holds B bytes and begins with I, segments of n
+    /// Lengths of whole segments that are recomputed. With L blocks of which each holds B bytes and begins with I, segments of n
     /// take about n·B + I·L/n, which is least at √(L·I/B): no length above √L is worth a try.
-    fn segments(&self) -> Vec<State> {
-        let blocks = self.nodes().iter().filter_map(|node| node.block).max().map_or(0, |b| b + 1);
+    fn lengths(&self) -> RangeInclusive<usize> {
+        let blocks =
+            self.given.nodes().iter().filter_map(|node| node.block).max().map_or(0, |b| b + 1);
         let longest = (1..).find(|n| n * n >= blocks).unwrap_or(1);
-        (1..=longest).map(State::Segments).collect()
+        1..=longest
+    }
+}
+
+impl Given<'_> {
+    /// The nodes of the program with a backward pass.
+    fn nodes(&self) -> &[Node] {
+        self.graph.programs.get(self.program).map_or(&[], |program| &program.nodes)
     }
 }
 

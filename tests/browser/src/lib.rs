@@ -9,7 +9,7 @@ use serde_json::json;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::{Backend, Graph, Node};
-use tightrope_nn::{Planner, Precision, Rates, TrainerConfig, preset};
+use tightrope_nn::{Free, Planner, Precision, Rates, TrainerConfig, preset};
 use wasm_bindgen::prelude::*;
 
 /// Every case on the browser's adapter, with its own limits or with those that every adapter has. `unsupported`
@@ -47,6 +47,6 @@ pub fn sweep(model: &str, batch: usize, precision: &str) -> Result<usize, JsErro
     let cpu = Cpu::new(1)?;
     let rates = Rates::of(&cpu.name(), precision, cpu.threads());
     let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
-    let mut planner = Planner::new(&config, true, &cpu, seconds)?;
+    let mut planner = Planner::new(&config, Free::ALL, &cpu, seconds)?;
     Ok(tightrope_nn::sweep(|budget| planner.within(budget))?.len())
 }

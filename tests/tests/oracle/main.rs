@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, TrainerConfig};
+use tightrope_nn::{BuildOptions, Family, Free, ModelConfig, Planned, TrainerConfig};
 
 use crate::pass::Pass;
 use crate::times::{THREADS, rate, seconds};
@@ -56,7 +56,8 @@ fn distance(config: &TrainerConfig, part: u64) -> (f64, String) {
         let config = TrainerConfig { options, ..config.clone() };
         Planned::new(&config, &cpu).expect("a plan").plan
     };
-    let within = |budget| Planned::within(config, budget, false, &cpu, &rate).expect("a model");
+    let within =
+        |budget| Planned::within(config, budget, Free::NONE, &cpu, &rate).expect("a model");
     let whole = planned(Options::default());
     let smallest = within(0).1;
     let budget = smallest + (whole.peak_bytes() - smallest) * part / BUDGETS;
