@@ -3,8 +3,10 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::slice;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use crate::plan::{Plan, Target};
 
@@ -56,7 +58,39 @@ fn refused(tensor: &Option<String>) -> String {
 /// Bytes on their way from a device.
 pub type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, DeviceError>> + 'a>>;
 
+/// Memory of the host that a device copies from and to by itself.
+pub trait HostMemory: Send {
+    /// The bytes, once no copy that was begun uses them: waits for that.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn bytes(&mut self) -> Result<&mut [u8], DeviceError>;
+}
+
+impl HostMemory for Vec<u8> {
+    fn bytes(&mut self) -> Result<&mut [u8], DeviceError> {
+        Ok(self)
+    }
+}
+
+/// What a reading comes to whose device doesn't need an event loop to answer.
+///
+/// # Errors
+/// Those of the device; [`DeviceError::Input`] where it needs one.
+pub(crate) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
+    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(bytes) => bytes,
+        Poll::Pending => Err(DeviceError::Input(
+            "a step can't wait for this device, so nothing can be offloaded from it".to_owned(),
+        )),
+    }
+}
+
 /// A device with an arena, and a plan that it replays.
+///
+/// Copies of one direction end in the order in which they begin. Whoever begins one sees to it that until its end nothing reads
+/// the bytes that are loaded, and nothing writes to those that are loaded or stored. A device without
+/// [queues for copies](Target::copy_queues) may make them where they end.
 pub trait Backend: Target {
     /// Name of the device, for people.
     fn name(&self) -> String;
@@ -94,4 +128,42 @@ pub trait Backend: Target {
 
     /// Waits for everything before and reads these byte ranges of the arena, one after the other.
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_>;
+
+    /// Begins a copy to the arena, and gives the memory that it's to be made from.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`], and [`DeviceError::OutOfMemory`] of the host.
+    fn begin_load(&mut self, to: Range<u64>) -> Result<Box<dyn HostMemory>, DeviceError> {
+        Ok(Box::new(vec![0; (to.end - to.start) as usize]))
+    }
+
+    /// Ends the copy that was begun first, now that its memory holds what is copied: what is run from here on finds it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn end_load(
+        &mut self,
+        mut from: Box<dyn HostMemory>,
+        to: Range<u64>,
+    ) -> Result<(), DeviceError> {
+        self.write(to.start, from.bytes()?)
+    }
+
+    /// Begins a copy from the arena, of what is there once everything before is done.
+    ///
+    /// # Errors
+    /// As [`Backend::begin_load`].
+    fn begin_store(&mut self, from: Range<u64>) -> Result<(), DeviceError> {
+        let _ = from;
+        Ok(())
+    }
+
+    /// Ends the copy that was begun first: what is run from here on may write over what was copied. The host waits for
+    /// the copy where it looks at the memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn end_store(&mut self, from: Range<u64>) -> Result<Box<dyn HostMemory>, DeviceError> {
+        Ok(Box::new(now(self.read(slice::from_ref(&from)))?))
+    }
 }

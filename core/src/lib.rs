@@ -28,7 +28,7 @@ mod random;
 mod session;
 mod types;
 
-pub use backend::{Backend, DeviceError, Reading};
+pub use backend::{Backend, DeviceError, HostMemory, Reading};
 pub use error::{Error, Result};
 pub use expr::Expr;
 pub use grad::{Wanted, grad};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::backend::{Backend, DeviceError};
 use crate::graph::Tensor;
 use crate::ops::Rule;
-use crate::plan::Plan;
+use crate::plan::{Direction, Event, Plan};
 use crate::types::DType;
 
 pub use offload::split;
@@ -217,30 +217,29 @@ impl Session {
             return Ok(host.run(index, &self.plan, &mut *self.backend)?);
         }
         let index = self.plan.graph.program(program)?;
-        self.run_steps(index, 0..self.plan.programs[index].steps.len())
-    }
-
-    /// Replays steps of a program, and makes the transfers between them.
-    fn run_steps(&mut self, program: usize, steps: Range<usize>) -> Result<(), SessionError> {
-        let (plan, mut first) = (Arc::clone(&self.plan), steps.start);
-        for step in steps.clone() {
-            let node = &plan.graph.programs[program].nodes[step];
-            if node.op.transfer().is_none() {
-                continue;
-            }
-            let host = self.host.as_mut().ok_or_else(|| {
-                SessionError::NoHost(plan.graph.info(node.outputs[0]).name.clone())
-            })?;
+        let (plan, mut first) = (Arc::clone(&self.plan), 0);
+        for &(step, event) in &plan.programs[index].events {
             if first < step {
-                self.backend.run(program, first..step)?;
+                self.backend.run(index, first..step)?;
+                first = step;
             }
-            host.transfer(node, &plan, &mut *self.backend)?;
-            first = step + 1;
+            self.transfer(index, event)?;
         }
-        if first < steps.end {
-            self.backend.run(program, first..steps.end)?;
+        let steps = plan.programs[index].steps.len();
+        if first < steps {
+            self.backend.run(index, first..steps)?;
         }
         Ok(())
+    }
+
+    /// Begins or ends a transfer of a program.
+    fn transfer(&mut self, program: usize, event: Event) -> Result<(), SessionError> {
+        let plan = Arc::clone(&self.plan);
+        let nodes = &plan.graph.programs[program].nodes;
+        let (Event::Begin(_, step) | Event::End(_, step)) = event;
+        let name = || plan.graph.info(nodes[step].outputs[0]).name.clone();
+        let host = self.host.as_mut().ok_or_else(|| SessionError::NoHost(name()))?;
+        Ok(host.transfer(event, nodes, &plan, &mut *self.backend)?)
     }
 
     /// A tensor's bytes. The only function that waits for the device.
@@ -356,7 +355,14 @@ impl Session {
         let index = self.plan.graph.program(program)?;
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            self.run_steps(index, step..step + 1)?;
+            match node.op.transfer().map(Direction::of) {
+                // Nothing is on its way where this ends early.
+                Some(direction) => {
+                    self.transfer(index, Event::Begin(direction, step))?;
+                    self.transfer(index, Event::End(direction, step))?;
+                }
+                None => self.backend.run(index, step..step + 1)?,
+            }
             for &tensor in node.outputs.iter().filter(|&&t| plan.graph.dtype(t).is_float()) {
                 let values = self.read_values(tensor).await?;
                 if let Some(element) = values.iter().position(|value| !value.is_finite()) {

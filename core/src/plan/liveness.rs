@@ -3,8 +3,9 @@
 //! Lifetimes depend on few facts of a program. They are taken from it once, as an [`Outline`], so that what
 //! recomputation comes to is simulated many times without making a program of it.
 
+use super::flights::Direction;
 use super::remat::{Links, Turn, turns};
-use super::{Buffer, Target, live_bytes};
+use super::{Buffer, Options, Target, live_bytes};
 use crate::graph::{Graph, Life, Phase, Program, Tensor, TensorInfo};
 use crate::ops::Rule;
 
@@ -15,6 +16,8 @@ pub struct Outline {
     pub nodes: Vec<Brief>,
     /// The tensors by handle.
     pub tensors: Vec<Stored>,
+    /// Whether transfers go on beside other ops.
+    pub overlap: bool,
 }
 
 /// A node of an [`Outline`].
@@ -26,8 +29,10 @@ pub struct Brief {
     pub inputs: Vec<Tensor>,
     /// Tensors written.
     pub outputs: Vec<Tensor>,
-    /// Whether it moves a tensor to or from the host.
-    transfer: bool,
+    /// Index of the repeated block; none in a part of a program, which is one block.
+    pub block: Option<usize>,
+    /// Which way it moves a tensor, where it does.
+    pub transfer: Option<Direction>,
     /// Positions of an output and of an input whose storage it may take over, should that die here.
     over: Vec<(usize, usize)>,
     /// Bytes of scratch.
@@ -63,7 +68,7 @@ impl Links for Brief {
     }
 
     fn inputs_again(&self) -> &[Tensor] {
-        if self.transfer { &[] } else { &self.inputs }
+        if self.transfer.is_some() { &[] } else { &self.inputs }
     }
 }
 
@@ -86,9 +91,9 @@ pub struct Live {
 }
 
 impl Outline {
-    /// Of every program. With `in_place`, an output takes over the storage of an input that dies with its op where the op
-    /// allows it.
-    pub fn all(graph: &Graph, in_place: bool, target: &dyn Target) -> Vec<Self> {
+    /// Of every program. With [`Options::in_place`], an output takes over the storage of an input that dies with its op where
+    /// the op allows it.
+    pub fn all(graph: &Graph, options: &Options, target: &dyn Target) -> Vec<Self> {
         let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
         let stored = |(info, root): (&TensorInfo, Tensor)| Stored {
             root,
@@ -97,7 +102,7 @@ impl Outline {
             result: false,
         };
         let tensors: Vec<Stored> = graph.tensors.iter().zip(graph.storages()).map(stored).collect();
-        let of = |program| Self::new(graph, program, tensors.clone(), in_place, target);
+        let of = |program| Self::new(graph, program, tensors.clone(), options, target);
         graph.programs.iter().map(of).collect()
     }
 
@@ -105,7 +110,7 @@ impl Outline {
         graph: &Graph,
         program: &Program,
         mut tensors: Vec<Stored>,
-        in_place: bool,
+        options: &Options,
         target: &dyn Target,
     ) -> Self {
         for &tensor in &program.results {
@@ -124,7 +129,7 @@ impl Outline {
                 let alike = graph.ty(read) == graph.ty(made);
                 root(made) == made && transient(made) && transient(root(read)) && read_once && alike
             };
-            let over = match in_place && target.in_place(&node.op) {
+            let over = match options.in_place && target.in_place(&node.op) {
                 true => node.op.may_overwrite().into_iter().filter(takes_over).collect(),
                 false => vec![],
             };
@@ -137,11 +142,12 @@ impl Outline {
                     .next_multiple_of(target.alignment()),
                 parameters: target.parameters(&node.op, &inputs, &outputs),
                 inputs: node.inputs.clone(),
-                transfer: node.op.transfer().is_some(),
+                block: node.block,
+                transfer: node.op.transfer().map(Direction::of),
                 outputs: node.outputs.clone(),
             }
         });
-        Self { nodes: nodes.collect(), tensors }
+        Self { nodes: nodes.collect(), tensors, overlap: options.overlaps(target) }
     }
 
     /// The nodes at these positions alone, with tensors of their own numbers, and the handles that those had. What
@@ -171,7 +177,7 @@ impl Outline {
             let node = &self.nodes[position];
             let inputs = renumbered(&node.inputs, &mut number);
             let outputs = renumbered(&node.outputs, &mut number);
-            nodes.push(Brief { inputs, outputs, ..node.clone() });
+            nodes.push(Brief { inputs, outputs, block: None, ..node.clone() });
         }
         let tensors = handles.iter().map(|&tensor| {
             let stored = self.tensors[tensor.index()];
@@ -180,7 +186,7 @@ impl Outline {
         });
         let tensors = tensors.collect();
         handles.iter().for_each(|tensor| numbers[tensor.index()] = None);
-        (Self { nodes, tensors }, handles)
+        (Self { nodes, tensors, overlap: self.overlap }, handles)
     }
 
     /// Every node in its turn.
@@ -230,6 +236,15 @@ impl Outline {
                 last_read[index] = last;
             }
         }
+        let flights = self.flights(turns);
+        for flight in &flights {
+            let turn = &turns[flight.step];
+            for &tensor in &self.nodes[turn.node].outputs {
+                let last_read = &mut last_read[root(made(turn, tensor))];
+                *last_read = flight.end.max(*last_read);
+            }
+        }
+        let mut flights = flights.into_iter().peekable();
         let mut live = Live {
             buffers: Vec::with_capacity(turns.len()),
             tensors: Vec::with_capacity(turns.len()),
@@ -246,6 +261,8 @@ impl Outline {
                     live.buffers.push(Buffer { bytes: stored(root).bytes, birth: 0, death: last });
                 }
             }
+            let flight = flights.next_if(|flight| flight.step == step);
+            let birth = flight.map_or(step, |flight| flight.begin);
             let first = live.tensors.len();
             for (position, &tensor) in node.outputs.iter().enumerate() {
                 let index = made(turn, tensor);
@@ -267,11 +284,11 @@ impl Outline {
                     Some(buffer) => buffer.death = death,
                     None => {
                         let bytes = stored(index).bytes;
-                        live.buffers.push(Buffer { bytes, birth: step, death });
+                        live.buffers.push(Buffer { bytes, birth, death });
                     }
                 }
                 buffer_of[index] = Some(buffer);
-                live.tensors.push((Tensor(index as u32), buffer, step));
+                live.tensors.push((Tensor(index as u32), buffer, birth));
             }
             live.workspaces.push((node.workspace > 0).then(|| {
                 live.buffers.push(Buffer { bytes: node.workspace, birth: step, death: step });

@@ -13,6 +13,7 @@ use crate::types::Type;
 mod blocks;
 mod bound;
 mod chunks;
+mod flights;
 mod front;
 mod liveness;
 pub mod offload;
@@ -22,6 +23,7 @@ mod remat;
 mod report;
 mod search;
 
+pub use flights::{Direction, Event};
 use liveness::{Live, Outline};
 pub use offsets::{Buffer, Page, Placement, live_bytes, place};
 use pages::Pages;
@@ -61,6 +63,11 @@ pub trait Target {
     fn operands(&self) -> usize {
         usize::MAX
     }
+
+    /// Whether copies between the device and the host go on beside its programs.
+    fn copy_queues(&self) -> bool {
+        false
+    }
 }
 
 /// Choices of the planner that change memory and time, and no number.
@@ -72,11 +79,21 @@ pub struct Options {
     pub fusion: bool,
     /// Let ops write over inputs that die with them.
     pub in_place: bool,
+    /// Let transfers go on beside the ops of a block, where the device has queues for them: elsewhere it would take bytes and
+    /// save no time.
+    pub overlap: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { checkpoint: Checkpoint::None, fusion: true, in_place: true }
+        Self { checkpoint: Checkpoint::None, fusion: true, in_place: true, overlap: true }
+    }
+}
+
+impl Options {
+    /// Whether transfers go on beside ops of `target`.
+    pub fn overlaps(&self, target: &dyn Target) -> bool {
+        self.overlap && target.copy_queues()
     }
 }
 
@@ -109,6 +126,8 @@ pub struct Resident {
 pub struct ProgramPlan {
     /// Steps in order.
     pub steps: Vec<Step>,
+    /// What becomes of its transfers, each before a step or after the last.
+    pub events: Vec<(usize, Event)>,
     /// What is where and when: the arena as a map of offset and time, persistent tensors apart.
     pub residents: Vec<Resident>,
     /// Live bytes during each step, persistent tensors included.
@@ -170,7 +189,7 @@ impl Plan {
         if !matches!(options.checkpoint, Checkpoint::None | Checkpoint::Tensors(_)) {
             // Keeping the last segment saves its recomputation and rarely costs memory: take it where it's free.
             let kept = chosen(&graph, true)?;
-            let outlines = Outline::all(&graph, options.in_place, target);
+            let outlines = Outline::all(&graph, options, target);
             let needs = |dropped: &[Vec<bool>]| {
                 let of = |(index, outline): (usize, &Outline)| {
                     let pass = passes.iter().position(|&pass| pass == index);
@@ -203,8 +222,9 @@ impl Plan {
         }
         let persistent_bytes = pages.end();
         let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
-        let outlines = Outline::all(&graph, options.in_place, target);
+        let outlines = Outline::all(&graph, options, target);
         let lived: Vec<Live> = outlines.iter().map(|o| o.live(&o.turns(), &[])).collect();
+        let flights = outlines.iter().map(|o| o.flights(&o.turns()));
         let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
         let timelines: Vec<Vec<u64>> = (graph.programs.iter().zip(&lived))
             .map(|(program, live)| live_bytes(&live.buffers, program.nodes.len()))
@@ -212,7 +232,10 @@ impl Plan {
         // Programs share the space, so that none has to be smaller than the largest can be.
         let enough = timelines.iter().flatten().copied().max().unwrap_or(0);
         let mut programs = vec![];
-        for ((program, live), timeline) in graph.programs.iter().zip(lived).zip(timelines) {
+        let lived = lived.into_iter().zip(flights);
+        for ((program, (live, flights)), timeline) in
+            graph.programs.iter().zip(lived).zip(timelines)
+        {
             let lower_bound = timeline.iter().copied().max().unwrap_or(0);
             let placement = place(&live.buffers, enough, page);
             let mut residents: Vec<Resident> = live
@@ -239,6 +262,7 @@ impl Plan {
                 })
                 .collect();
             programs.push(ProgramPlan {
+                events: flights::events(&flights),
                 steps,
                 residents,
                 timeline: timeline.iter().map(|live| live + persistent_bytes).collect(),
@@ -252,7 +276,7 @@ impl Plan {
             offsets[index] = offsets[index].or(offsets[graph.storage(tensor).index()]);
         }
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
-        let options = options.clone();
+        let options = Options { overlap: options.overlaps(target), ..options.clone() };
         let arena_bytes = persistent_bytes + transient;
         let fixed_bytes = target.staging() + parameters;
         Self { graph, options, programs, offsets, persistent_bytes, arena_bytes, fixed_bytes }

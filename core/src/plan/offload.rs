@@ -9,6 +9,7 @@
 //! Lifetimes follow from the program, as for every other tensor: what is on its way takes room from the transfer on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::error::Result;
 use crate::graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
@@ -20,6 +21,12 @@ const SMALLEST: usize = 1 << 16;
 
 /// Bytes that are moved at once: the host holds no copy of a whole tensor besides.
 pub const PIECE: u64 = 1 << 22;
+
+/// A range in the pieces that are moved at once.
+pub(crate) fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    range.clone().step_by(PIECE as usize).map(move |first| first..end.min(first + PIECE))
+}
 
 /// The program of the host that adds arriving gradients to their sums, an op each.
 pub const ADD: &str = "add";

@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
         }
         let backward = |program: &Program| program.nodes.iter().any(|n| n.phase == Phase::Backward);
         let program = graph.programs.iter().position(backward).unwrap_or(0);
-        let mut outlines = Outline::all(&graph, options.in_place, target);
+        let mut outlines = Outline::all(&graph, options, target);
         let chunks = Chunk::all(&graph, &outlines, program, free_chunk, target);
         let outline = match program < outlines.len() {
             true => outlines.swap_remove(program),

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use super::worker::{Worker, now};
-use crate::backend::{Backend, DeviceError};
+use super::worker::Worker;
+use crate::backend::{Backend, DeviceError, now};
 use crate::graph::{Graph, Life, Node, Program, Tensor};
-use crate::plan::Plan;
-use crate::plan::offload::{ADD, PIECE};
+use crate::plan::offload::{ADD, pieces};
+use crate::plan::{Direction, Event, Plan};
 
 /// The host's part of a session.
 pub(super) struct Host {
@@ -105,27 +105,49 @@ impl Host {
         Ok(())
     }
 
-    /// Makes a transfer of one of the device's programs.
+    /// Begins or ends a transfer of one of the device's programs.
     pub fn transfer(
         &mut self,
-        node: &Node,
+        event: Event,
+        nodes: &[Node],
         device: &Plan,
         backend: &mut dyn Backend,
     ) -> Result<(), DeviceError> {
+        let (Event::Begin(_, step) | Event::End(_, step)) = event;
+        let node = &nodes[step];
         let Some(transfer) = node.op.transfer() else { return Ok(()) };
-        let (own, output) = (transfer.host(), node.outputs[0]);
-        let Some(&input) = node.inputs.first() else {
-            return self.send(own, (backend, device, output));
-        };
-        if let Some(&(program, step, arrives)) = self.adds.get(&own) {
-            self.fetch((backend, device, input), arrives)?;
-            return self.worker.run(program, step..step + 1);
+        let (own, output) = (transfer.host(), place(device, node.outputs[0]));
+        let moved = node.inputs.first().map(|&input| (input, place(device, input)));
+        match (event, moved) {
+            (Event::Begin(Direction::Load, _), _) => {
+                let memory = backend.begin_load(output)?;
+                self.worker.fill(place(&self.plan, own), memory)
+            }
+            (Event::End(Direction::Load, _), _) => {
+                backend.end_load(self.worker.filled()?, output)
+            }
+            // What is read on from another place comes from the host: this waits for it.
+            (Event::Begin(Direction::Store, _), Some((input, from))) if from != output => {
+                let arrives = self.adds.get(&own).map_or(own, |&(.., arrives)| arrives);
+                self.fetch((backend, device, input), arrives)?;
+                self.send(arrives, (backend, device, node.outputs[0]))?;
+                self.add(own)
+            }
+            (Event::Begin(Direction::Store, _), _) => backend.begin_store(output),
+            (Event::End(Direction::Store, _), Some((_, from))) if from != output => Ok(()),
+            (Event::End(Direction::Store, _), _) => {
+                let memory = backend.end_store(output)?;
+                let arrives = self.adds.get(&own).map_or(own, |&(.., arrives)| arrives);
+                self.worker.take(place(&self.plan, arrives).start, memory)?;
+                self.add(own)
+            }
         }
-        self.fetch((backend, device, input), own)?;
-        match device.range(input) == device.range(output) {
-            true => Ok(()),
-            false => self.send(own, (backend, device, output)),
-        }
+    }
+
+    /// Adds what arrived to its sum, where there is one.
+    fn add(&self, own: Tensor) -> Result<(), DeviceError> {
+        let Some(&(program, step, _)) = self.adds.get(&own) else { return Ok(()) };
+        self.worker.run(program, step..step + 1)
     }
 
     /// Copies a tensor of the device to one of the host.
@@ -156,12 +178,6 @@ type At<'a> = (&'a mut dyn Backend, &'a Plan, Tensor);
 fn place(plan: &Plan, tensor: Tensor) -> Range<u64> {
     let (offset, bytes) = plan.range(tensor).expect("what is copied has a place in both plans");
     offset..offset + bytes
-}
-
-/// A range in the pieces that are moved at once.
-fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = range.end;
-    range.clone().step_by(PIECE as usize).map(move |first| first..end.min(first + PIECE))
 }
 
 /// The sums of what arrives, as [`Host`] has them.

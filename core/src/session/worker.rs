@@ -1,28 +1,35 @@
 //! The host as a device that works beside another: what it's told to write and run waits in a queue, so that the
 //! session goes on. Only what is read is waited for.
 
-use std::future::Future;
 use std::ops::Range;
-use std::pin::pin;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::task::{Context, Poll, Waker};
+use std::slice;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::backend::{Backend, DeviceError, Reading};
+use crate::backend::{Backend, DeviceError, HostMemory, now};
+use crate::plan::offload::pieces;
 
-/// Tasks that may wait: each holds up to [`crate::plan::offload::PIECE`] bytes.
+/// Tasks that may wait: each that writes holds up to [`crate::plan::offload::PIECE`] bytes.
 const WAITING: usize = 8;
 
 enum Task {
     Write(u64, Vec<u8>),
     Run(usize, Range<usize>),
     Read(Vec<Range<u64>>),
+    /// Of what comes from a device, to an offset.
+    Take(u64, Box<dyn HostMemory>),
+    /// Of what goes to a device.
+    Fill(Range<u64>, Box<dyn HostMemory>),
 }
+
+type Bytes = Result<Vec<u8>, DeviceError>;
+type Filled = Result<Box<dyn HostMemory>, DeviceError>;
 
 /// A device with a thread of its own.
 pub(super) struct Worker {
     tasks: Option<SyncSender<Task>>,
-    answers: Receiver<Result<Vec<u8>, DeviceError>>,
+    bytes: Receiver<Bytes>,
+    filled: Receiver<Filled>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,13 +37,14 @@ impl Worker {
     /// Of a device that has been readied.
     pub fn new(backend: Box<dyn Backend + Send>) -> Result<Self, DeviceError> {
         let (tasks, queue) = sync_channel(WAITING);
-        let (answer, answers) = channel();
+        let (read, bytes) = channel();
+        let (fill, filled) = channel();
         let name = backend.name();
-        let work = move || work(backend, &queue, &|found| answer.send(found).is_ok());
+        let work = move || work(backend, &queue, &read, &fill);
         let thread = Builder::new().name("host".to_owned()).spawn(work);
         let refused =
             |error: std::io::Error| DeviceError::Lost { device: name, reason: error.to_string() };
-        Ok(Self { tasks: Some(tasks), answers, thread: Some(thread.map_err(refused)?) })
+        Ok(Self { tasks: Some(tasks), bytes, filled, thread: Some(thread.map_err(refused)?) })
     }
 
     /// Queues a write at offset `at`.
@@ -52,7 +60,22 @@ impl Worker {
     /// Waits for everything before, and reads. What went wrong before comes to light here.
     pub fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
         self.queue(Task::Read(ranges.to_vec()))?;
-        self.answers.recv().map_err(|_| ended())?
+        self.bytes.recv().map_err(|_| ended())?
+    }
+
+    /// Queues a write at offset `at` of what a device copies, which the thread waits for.
+    pub fn take(&self, at: u64, from: Box<dyn HostMemory>) -> Result<(), DeviceError> {
+        self.queue(Task::Take(at, from))
+    }
+
+    /// Queues a copy to memory that a device then copies from, see [`Worker::filled`].
+    pub fn fill(&self, from: Range<u64>, to: Box<dyn HostMemory>) -> Result<(), DeviceError> {
+        self.queue(Task::Fill(from, to))
+    }
+
+    /// Waits for the memory that was first given to [`Worker::fill`], of those that didn't come back.
+    pub fn filled(&self) -> Result<Box<dyn HostMemory>, DeviceError> {
+        self.filled.recv().map_err(|_| ended())?
     }
 
     fn queue(&self, task: Task) -> Result<(), DeviceError> {
@@ -82,35 +105,46 @@ fn ended() -> DeviceError {
 fn work(
     mut backend: Box<dyn Backend + Send>,
     queue: &Receiver<Task>,
-    answer: &dyn Fn(Result<Vec<u8>, DeviceError>) -> bool,
+    read: &Sender<Bytes>,
+    fill: &Sender<Filled>,
 ) {
     let mut failed: Option<DeviceError> = None;
     for task in queue {
+        let failure = failed.clone();
         let done = match task {
             Task::Read(ranges) => {
-                let failure = failed.clone();
                 let found = failure.map_or_else(|| now(backend.read(&ranges)), Err);
-                if !answer(found) {
+                if read.send(found).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Task::Fill(from, to) => {
+                let filled = failure.map_or_else(|| filled(&mut *backend, &from, to), Err);
+                if fill.send(filled).is_err() {
                     return;
                 }
                 continue;
             }
             _ if failed.is_some() => continue,
             Task::Write(at, bytes) => backend.write(at, &bytes),
+            Task::Take(at, mut from) => from.bytes().and_then(|bytes| backend.write(at, bytes)),
             Task::Run(program, steps) => backend.run(program, steps),
         };
         failed = done.err();
     }
 }
 
-/// What a reading comes to whose device doesn't need an event loop to answer.
-pub(super) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
-    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(bytes) => bytes,
-        Poll::Pending => Err(DeviceError::Input(
-            "a step can't wait for this device, so nothing can be offloaded from it".to_owned(),
-        )),
+/// The memory, with these bytes in it.
+fn filled(backend: &mut dyn Backend, from: &Range<u64>, mut to: Box<dyn HostMemory>) -> Filled {
+    let mut rest = to.bytes()?;
+    for piece in pieces(from) {
+        let read = now(backend.read(slice::from_ref(&piece)))?;
+        let (part, after) = rest.split_at_mut(read.len());
+        part.copy_from_slice(&read);
+        rest = after;
     }
+    Ok(to)
 }
 
 #[cfg(test)]
@@ -119,6 +153,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::Reading;
     use crate::ops::Op;
     use crate::plan::{Plan, Target};
     use crate::types::Type;
