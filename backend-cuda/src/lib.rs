@@ -18,9 +18,9 @@ use std::sync::Arc;
 use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Type};
+use tightrope_core::{Backend, DeviceError, HostMemory, Op, Plan, Reading, Rule, Type};
 
-use driver::{Driver, Staging};
+use driver::{Copies, Driver, Staging};
 use products::{Makers, Products};
 use recording::Recording;
 
@@ -48,6 +48,7 @@ pub struct Cuda {
     driver: Box<dyn Driver>,
     limits: Limits,
     staging: Staging,
+    copies: Copies,
     products: Option<Products>,
     loaded: Option<Prepared>,
 }
@@ -61,8 +62,8 @@ struct Prepared {
 impl Cuda {
     /// A backend on this device.
     pub fn new(driver: Box<dyn Driver>) -> Self {
-        let staging = Staging::default();
-        Self { driver, limits: limits(), staging, products: None, loaded: None }
+        let (staging, copies) = (Staging::default(), Copies::default());
+        Self { driver, limits: limits(), staging, copies, products: None, loaded: None }
     }
 
     /// Says who makes matrix products: from the beginning, the kernels.
@@ -124,6 +125,10 @@ impl Target for Cuda {
     fn operands(&self) -> usize {
         self.limits.bindings
     }
+
+    fn copy_queues(&self) -> bool {
+        true
+    }
 }
 
 impl Backend for Cuda {
@@ -135,6 +140,7 @@ impl Backend for Cuda {
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
+        self.copies.clear();
         let arena_bytes = plan.arena_bytes;
         let arena = self.driver.allocate(arena_bytes)?;
         let products = self.products.as_mut();
@@ -171,5 +177,20 @@ impl Backend for Cuda {
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
         let bytes = self.driver.read(ranges);
         Box::pin(async move { bytes })
+    }
+    fn begin_load(&mut self, to: Range<u64>) -> Result<Box<dyn HostMemory>, DeviceError> {
+        self.copies.begin_load(&mut *self.driver, &to)
+    }
+
+    fn end_load(&mut self, from: Box<dyn HostMemory>, to: Range<u64>) -> Result<(), DeviceError> {
+        self.copies.end_load(&mut *self.driver, from, to)
+    }
+
+    fn begin_store(&mut self, from: Range<u64>) -> Result<(), DeviceError> {
+        self.copies.begin_store(&mut *self.driver, from)
+    }
+
+    fn end_store(&mut self, from: Range<u64>) -> Result<Box<dyn HostMemory>, DeviceError> {
+        self.copies.end_store(&mut *self.driver, &from)
     }
 }

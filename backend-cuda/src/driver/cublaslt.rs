@@ -26,6 +26,9 @@ pub struct CublasLt {
     handle: Made,
 }
 
+// SAFETY: the library's handle may be used by any thread (cuBLAS, thread safety).
+unsafe impl Send for CublasLt {}
+
 /// Something that the library made for one product, given back when it's dropped.
 struct Owned<'a> {
     api: &'a Api,

@@ -1,20 +1,26 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
-use std::collections::{HashMap, VecDeque};
+mod queues;
+
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use libloading::Library;
 use tightrope_core::DeviceError;
 
 use super::cublaslt::CublasLt;
-use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
+use super::{
+    Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded, Task, Wait,
+    cache_key,
+};
 use crate::products::{self, Algorithm, Layout, Multiply, Problem};
 use crate::source::{self, Kernel};
+use queues::{Beside, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
 /// it did something wrong.
@@ -23,6 +29,15 @@ type Entry = unsafe extern "C" fn(*const c_void, c_uint, c_uint, *mut c_char, us
 /// A device that runs kernels' sources on the processor, a thread at a time, and refuses what a GPU would take and
 /// answer wrongly. It begins nothing before somebody waits for it, so that what a caller changes too early shows.
 pub struct Emulated {
+    /// Threads that wait for copies have it go on, as a GPU does by itself.
+    device: Arc<Mutex<Device>>,
+    staging: Pinned,
+    /// The last mark of each half of the staging memory.
+    marks: [Event; HALVES],
+}
+
+/// What a caller shares with threads that wait.
+struct Device {
     /// Where compiled kernels are kept.
     cache: PathBuf,
     seed: u32,
@@ -32,12 +47,8 @@ pub struct Emulated {
     entries: Vec<(Entry, String)>,
     /// Keeps the entries' code in memory.
     libraries: Vec<Library>,
-    staging: Vec<u8>,
-    /// What it was asked for and hasn't begun, after `done` that it has.
-    queue: VecDeque<Work>,
-    done: usize,
-    /// Work before the last mark of each half of the staging memory.
-    marks: [usize; HALVES],
+    /// What it was asked for and hasn't begun.
+    queues: Queues,
     recorded: Vec<Vec<Task>>,
     /// What stands for cuBLASLt, where it's asked for.
     products: Option<CublasLt>,
@@ -50,8 +61,9 @@ struct Line(#[expect(dead_code, reason = "read and written through pointers")] [
 
 /// Work of a device.
 enum Work {
-    /// Of bytes of the staging memory, to an offset.
-    Copy(Range<usize>, u64),
+    /// Of so many bytes of the staging memory, which begin at this address, to an offset.
+    Copy(usize, usize, u64),
+    Beside(Beside),
     Launch(Task),
     Fill(Vec<u8>),
     Replay(Recorded),
@@ -79,7 +91,9 @@ static LAUNCHING: Mutex<()> = Mutex::new(());
 impl Emulated {
     /// Keeps compiled kernels in the folder `cache`, and lets threads take turns in an order that depends on `seed`.
     pub fn new(cache: impl Into<PathBuf>, seed: u32) -> Self {
-        Self {
+        let mut queues = Queues::new(seed);
+        let marks = [queues.event(), queues.event()];
+        let device = Device {
             cache: cache.into(),
             seed,
             arena: vec![],
@@ -87,42 +101,75 @@ impl Emulated {
             loaded: HashMap::new(),
             entries: vec![],
             libraries: vec![],
-            staging: vec![0; HALVES * HALF_BYTES],
-            queue: VecDeque::new(),
-            done: 0,
-            marks: [0; HALVES],
+            queues,
             recorded: vec![],
             products: None,
-        }
+        };
+        let device = Arc::new(Mutex::new(device));
+        Self { device, staging: pages(HALVES * HALF_BYTES), marks }
     }
 
-    /// Does the first `until` pieces of work that it was ever asked for. After one that fails, the rest is forgotten.
-    fn advance(&mut self, until: usize) -> Result<(), DeviceError> {
-        while self.done < until {
-            let Some(work) = self.queue.pop_front() else { break };
-            self.done += 1;
+    fn device(&self) -> MutexGuard<'_, Device> {
+        locked(&self.device)
+    }
+}
+
+fn locked(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+    device.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Memory of the host. It stays where it is, like all that a processor allocates.
+fn pages(bytes: usize) -> Pinned {
+    let mut owner = vec![0; bytes];
+    Pinned::new(owner.as_mut_ptr(), bytes, Box::new(owner))
+}
+
+const NAME: &str = "emulated";
+
+impl Device {
+    /// Works until this holds, or nothing is left to do. After work that fails, the rest is forgotten.
+    fn advance(&mut self, until: impl Fn(&Queues) -> bool) -> Result<(), DeviceError> {
+        loop {
+            self.queues.settle();
+            if until(&self.queues) {
+                return Ok(());
+            }
+            let Some(work) = self.queues.next() else { return Ok(()) };
             if let Err(error) = self.perform(work) {
-                self.done += self.queue.len();
-                self.queue.clear();
+                self.queues.clear();
                 return Err(error);
             }
         }
-        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
-        self.advance(self.done + self.queue.len())
+        self.advance(|_| false)
+    }
+
+    /// Address of the first of so many bytes at an offset.
+    fn at(&mut self, offset: u64, bytes: usize) -> *mut u8 {
+        assert!(offset as usize + bytes <= self.bytes, "{WITHIN}");
+        // SAFETY: the arena has as many bytes.
+        unsafe { self.arena.as_mut_ptr().cast::<u8>().add(offset as usize) }
     }
 
     fn perform(&mut self, work: Work) -> Result<(), DeviceError> {
         match work {
-            Work::Copy(from, to) => {
-                let source = &self.staging[from];
-                assert!(to as usize + source.len() <= self.bytes, "{WITHIN}");
-                // SAFETY: the arena has as many bytes.
+            Work::Copy(from, bytes, to) => {
+                let (from, to) = (from as *const u8, self.at(to, bytes));
+                // SAFETY: both have as many bytes, and share none. The staging memory outlives the queue.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+                Ok(())
+            }
+            Work::Beside(Beside { memory, at, bytes, direction, .. }) => {
+                let (host, own) = (memory.start(), self.at(at, bytes));
+                // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
+                // after this copy.
                 unsafe {
-                    let start = self.arena.as_mut_ptr().cast::<u8>().add(to as usize);
-                    std::ptr::copy_nonoverlapping(source.as_ptr(), start, source.len());
+                    match direction {
+                        Queue::Stores => std::ptr::copy_nonoverlapping(own, host, bytes),
+                        _ => std::ptr::copy_nonoverlapping(host, own, bytes),
+                    }
                 }
                 Ok(())
             }
@@ -202,7 +249,7 @@ impl Emulated {
     }
 
     fn lost(&self, reason: impl ToString) -> DeviceError {
-        DeviceError::Lost { device: self.name(), reason: reason.to_string() }
+        DeviceError::Lost { device: NAME.into(), reason: reason.to_string() }
     }
 
     /// Adds the kernels of a library to the entries.
@@ -283,30 +330,32 @@ const FLAGS: &[&str] = &[
 
 impl Driver for Emulated {
     fn name(&self) -> String {
-        "emulated".into()
+        NAME.into()
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        self.finish()?;
-        self.recorded.clear();
-        self.arena = vec![];
+        let mut device = self.device();
+        device.finish()?;
+        device.recorded.clear();
+        device.arena = vec![];
         let lines = (bytes as usize).div_ceil(size_of::<Line>());
         let mut arena = vec![];
         arena.try_reserve_exact(lines).map_err(|_| DeviceError::OutOfMemory {
             need: bytes,
             have: None,
             tensor: None,
-            device: self.name(),
+            device: NAME.into(),
         })?;
         arena.resize(lines, Line([0; 256]));
-        (self.arena, self.bytes) = (arena, bytes as usize);
-        Ok(self.arena.as_mut_ptr() as u64)
+        (device.arena, device.bytes) = (arena, bytes as usize);
+        Ok(device.arena.as_mut_ptr() as u64)
     }
 
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
+        let mut device = self.device();
         let mut missing: Vec<&Kernel> = vec![];
         for kernel in kernels {
-            if !self.loaded.contains_key(kernel) && !missing.contains(&kernel) {
+            if !device.loaded.contains_key(kernel) && !missing.contains(&kernel) {
                 missing.push(kernel);
             }
         }
@@ -319,15 +368,15 @@ impl Driver for Emulated {
         for running in groups.chunks(compilers) {
             let mut builds = vec![];
             for group in running {
-                let build = Build::begin(&self.cache, group);
+                let build = Build::begin(&device.cache, group);
                 builds.push(build.map_err(|error| refused(group, error.to_string()))?);
             }
             for mut build in builds {
                 build.end().map_err(|log| refused(&build.kernels, log))?;
-                self.open(&build).map_err(|log| refused(&build.kernels, log))?;
+                device.open(&build).map_err(|log| refused(&build.kernels, log))?;
             }
         }
-        Ok(kernels.iter().map(|kernel| self.loaded[kernel]).collect())
+        Ok(kernels.iter().map(|kernel| device.loaded[kernel]).collect())
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -339,27 +388,30 @@ impl Driver for Emulated {
     }
 
     fn staging(&mut self) -> &mut [u8] {
-        &mut self.staging
+        // SAFETY: there are as many bytes. A copy reads them only before the mark after it is passed.
+        unsafe { std::slice::from_raw_parts_mut(self.staging.start(), HALVES * HALF_BYTES) }
     }
 
     fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError> {
-        self.queue.push_back(Work::Copy(from, to));
+        let source = self.staging()[from].as_ptr_range();
+        let (start, bytes) = (source.start as usize, source.end as usize - source.start as usize);
+        self.device().queues.push(Work::Copy(start, bytes, to));
         Ok(())
     }
 
     fn mark(&mut self, half: usize) -> Result<(), DeviceError> {
-        self.marks[half] = self.done + self.queue.len();
-        Ok(())
+        self.mark_event(self.marks[half], Queue::Kernels)
     }
 
     fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
-        self.advance(self.marks[half])
+        self.waiter(self.marks[half])()
     }
 
     fn library(&mut self) -> Result<products::Library, String> {
-        let library = self.products.get_or_insert_with(CublasLt::emulated);
-        let choices = self.cache.join("products.tsv");
-        Ok(products::Library { version: library.version(), workspace: WORKSPACE_BYTES, choices })
+        let mut device = self.device();
+        let version = device.products.get_or_insert_with(CublasLt::emulated).version();
+        let choices = device.cache.join("products.tsv");
+        Ok(products::Library { version, workspace: WORKSPACE_BYTES, choices })
     }
 
     fn algorithms(
@@ -367,12 +419,14 @@ impl Driver for Emulated {
         problem: &Problem,
         workspace: u64,
     ) -> Result<Vec<Algorithm>, DeviceError> {
-        let library = self.products.as_ref().map(|library| library.algorithms(problem, workspace));
-        library.unwrap_or_else(|| Ok(vec![])).map_err(|words| self.lost(words))
+        let device = self.device();
+        let library = device.products.as_ref();
+        let found = library.map(|library| library.algorithms(problem, workspace));
+        found.unwrap_or_else(|| Ok(vec![])).map_err(|words| device.lost(words))
     }
 
     fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
-        self.queue.push_back(Work::Launch(task.clone()));
+        self.device().queues.push(Work::Launch(task.clone()));
         Ok(())
     }
 
@@ -389,32 +443,66 @@ impl Driver for Emulated {
     }
 
     fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
-        self.queue.push_back(Work::Fill(block.to_vec()));
+        self.device().queues.push(Work::Fill(block.to_vec()));
         Ok(())
     }
 
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
-        self.recorded.push(tasks.iter().map(|&task| task.clone()).collect());
-        Ok(Recorded(self.recorded.len() - 1))
+        let mut device = self.device();
+        device.recorded.push(tasks.iter().map(|&task| task.clone()).collect());
+        Ok(Recorded(device.recorded.len() - 1))
     }
 
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
-        self.queue.push_back(Work::Replay(recorded));
+        self.device().queues.push(Work::Replay(recorded));
         Ok(())
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
-        self.finish()?;
+        let mut device = self.device();
+        device.advance(|queues| queues.is_empty(Queue::Kernels))?;
         let mut bytes = vec![];
         for range in ranges {
-            let Range { start, end } = *range;
-            assert!(end as usize <= self.bytes, "{WITHIN}");
+            let count = (range.end - range.start) as usize;
+            let start = device.at(range.start, count);
             // SAFETY: the arena has as many bytes.
-            bytes.extend_from_slice(unsafe {
-                let start = self.arena.as_ptr().cast::<u8>().add(start as usize);
-                std::slice::from_raw_parts(start, (end - range.start) as usize)
-            });
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, count) });
         }
         Ok(bytes)
+    }
+
+    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
+        Ok(pages(bytes))
+    }
+
+    fn event(&mut self) -> Result<Event, DeviceError> {
+        Ok(self.device().queues.event())
+    }
+
+    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError> {
+        self.device().queues.mark(event, queue);
+        Ok(())
+    }
+
+    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
+        self.device().queues.follow(queue, event);
+        Ok(())
+    }
+
+    fn waiter(&self, event: Event) -> Wait {
+        let (device, number) = (Arc::clone(&self.device), self.device().queues.asked(event));
+        Box::new(move || locked(&device).advance(|queues| queues.passed(event, number)))
+    }
+
+    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+        let bytes = (to.end - to.start) as usize;
+        self.device().queues.copy(Queue::Loads, from, to.start, bytes);
+        Ok(())
+    }
+
+    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+        let bytes = (from.end - from.start) as usize;
+        self.device().queues.copy(Queue::Stores, to, from.start, bytes);
+        Ok(())
     }
 }
