@@ -5,8 +5,9 @@
 //! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
 
 use serde::{Deserialize, Serialize};
+use tightrope_core::plan::Direction;
 use tightrope_core::plan::offload::ADD;
-use tightrope_core::{DType, Graph, Life, Node, Op, Phase, Plan, Rule as _, TensorInfo};
+use tightrope_core::{DType, Graph, Life, Node, Op, Phase, Plan, Program, Rule as _, TensorInfo};
 
 use crate::Precision;
 
@@ -145,18 +146,24 @@ impl Rates {
         Self { link, ..self }
     }
 
-    /// Seconds of what the host runs in a step of `accumulation` passes, with what is fetched for it and sent back.
-    pub(crate) fn host_seconds(&self, device: &Graph, host: &Graph, accumulation: usize) -> f64 {
-        let mut seconds = 0.0;
-        for program in &host.programs {
-            let times = if program.name == ADD { accumulation as f64 } else { 1.0 };
-            let bytes: f64 = program.nodes.iter().map(|node| cost(host, node).1).sum();
-            seconds += times * bytes / self.host;
-        }
+    /// Seconds of what the host runs once a step, with what is fetched for it and sent back.
+    pub(crate) fn host_seconds(&self, device: &Graph, host: &Graph) -> f64 {
+        let own = host.programs.iter().filter(|program| program.name != ADD);
+        let seconds: f64 = own.map(|program| self.host_program_seconds(host, program)).sum();
         let shared = host.tensors.iter().zip(&device.tensors);
         let kept = |info: &TensorInfo| info.life == Life::Persistent && info.replaces.is_none();
         let both = shared.filter(|(host, device)| kept(host) && kept(device));
         seconds + both.map(|(info, _)| info.ty.bytes() as f64).sum::<f64>() / self.link
+    }
+
+    /// Seconds that the host takes to add the gradients of one pass.
+    pub(crate) fn add_seconds(&self, host: &Graph) -> f64 {
+        let adds = host.programs.iter().filter(|program| program.name == ADD);
+        adds.map(|program| self.host_program_seconds(host, program)).sum()
+    }
+
+    fn host_program_seconds(&self, host: &Graph, program: &Program) -> f64 {
+        program.nodes.iter().map(|node| cost(host, node).1).sum::<f64>() / self.host
     }
 
     /// The rates at which ops took as long as they did. What none of them tells stays as it is here.
@@ -221,26 +228,73 @@ pub struct Estimate {
     pub flops: f64,
 }
 
+/// Seconds of what goes on side by side where copies have queues of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Lanes {
+    /// Ops of the device.
+    pub(crate) ops: f64,
+    /// Copies to it.
+    pub(crate) loads: f64,
+    /// Copies from it.
+    pub(crate) stores: f64,
+    /// What the host adds up meanwhile.
+    pub(crate) adds: f64,
+}
+
+impl Lanes {
+    /// Of a program whose ops take `seconds`.
+    pub(crate) fn of(
+        graph: &Graph,
+        program: &Program,
+        seconds: &dyn Fn(&Graph, &Node) -> f64,
+    ) -> Self {
+        let mut lanes = Self::default();
+        for node in &program.nodes {
+            let lane = match node.op.transfer().map(Direction::of) {
+                None => &mut lanes.ops,
+                Some(Direction::Load) => &mut lanes.loads,
+                Some(Direction::Store) => &mut lanes.stores,
+            };
+            *lane += seconds(graph, node);
+        }
+        lanes
+    }
+
+    /// Seconds in all: of the longest, where they `overlap`.
+    pub(crate) fn seconds(self, overlap: bool) -> f64 {
+        let Self { ops, loads, stores, adds } = self;
+        if overlap { ops.max(loads).max(stores).max(adds) } else { ops + loads + stores + adds }
+    }
+}
+
 impl Estimate {
-    /// Of `plan`, whose `micro` program runs `accumulation` times a step. What the host does is apart: see
-    /// [`crate::Planned::estimate`].
-    pub(crate) fn new(plan: &Plan, accumulation: usize, rates: &Rates) -> Self {
+    /// Of `plan`, whose `micro` program runs `accumulation` times a step, with what `host` does for it.
+    pub(crate) fn new(
+        plan: &Plan,
+        host: Option<&Graph>,
+        accumulation: usize,
+        rates: &Rates,
+    ) -> Self {
         let mut estimate = Self::default();
+        let overlap = plan.options.overlap;
+        let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
         for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
-            let times = match program.name.as_str() {
-                "train" | "update" | "clear" => 1.0,
-                "micro" => accumulation as f64,
+            let (times, adds) = match program.name.as_str() {
+                "train" | "update" | "clear" => (1.0, 0.0),
+                "micro" => (accumulation as f64, host.map_or(0.0, |host| rates.add_seconds(host))),
                 _ => continue,
             };
-            for node in &program.nodes {
-                let seconds = times * rates.seconds(&plan.graph, node);
-                estimate.step_s += seconds;
-                if node.phase == Phase::Recompute {
-                    estimate.recompute_s += seconds;
-                }
-            }
+            let lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, &seconds) };
+            estimate.step_s += times * lanes.seconds(overlap);
+            let again = program.nodes.iter().filter(|node| {
+                node.phase == Phase::Recompute && !(overlap && node.op.transfer().is_some())
+            });
+            let again_s: f64 = again.map(|node| seconds(&plan.graph, node)).sum();
+            estimate.recompute_s += times * again_s;
             estimate.flops += times * planned.cost.flops as f64;
         }
+        let host_s = host.map_or(0.0, |host| rates.host_seconds(&plan.graph, host));
+        estimate.step_s += host_s;
         estimate
     }
 

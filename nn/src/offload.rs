@@ -50,6 +50,11 @@ impl Offload {
         ]
     }
 
+    /// Whether tensors come and go while a pass runs.
+    pub fn transfers(self) -> bool {
+        self.gradients || self.activations || self.weights
+    }
+
     /// Whether the host keeps anything.
     pub fn any(self) -> bool {
         self != Self::NONE

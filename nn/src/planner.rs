@@ -4,6 +4,7 @@ use tightrope_core::graph::Program;
 use tightrope_core::plan::{Found, Search, Seconds, Target};
 use tightrope_core::{Graph, Node, Plan};
 
+use crate::cost::Lanes;
 use crate::programs::{Built, Handles};
 use crate::{Model, Planned, Precision, Rates, Result, TrainerConfig};
 
@@ -35,6 +36,8 @@ pub struct Planner<'a> {
     choices: Vec<Choice<'a>>,
     /// The others, the largest last.
     waiting: Vec<TrainerConfig>,
+    /// Ways to make the transfers of each micro-batch, the faster one first.
+    ways: usize,
     /// The smallest plan, once that's asked for.
     smallest: Option<Planned>,
     /// The fewest bytes of a plan, once a budget was too small.
@@ -52,15 +55,22 @@ impl<'a> Planner<'a> {
         target: &'a dyn Target,
         seconds: impl Fn(&Graph, &Node) -> f64 + 'a,
     ) -> Result<Self> {
-        let of = |micro_batch| TrainerConfig { micro_batch, ..config.clone() };
         let divisors = (1..=config.batch).filter(|n| config.batch.is_multiple_of(*n));
-        let waiting = match free.micro_batch && config.batch > 0 {
-            true => divisors.map(of).collect(),
-            false => vec![config.clone()],
+        let micro_batches: Vec<usize> = match free.micro_batch && config.batch > 0 {
+            true => divisors.collect(),
+            false => vec![config.micro_batch],
         };
+        let ways = config.ways(target);
+        let of = |micro_batch| {
+            let ways = ways.iter().rev().cloned();
+            ways.map(move |config| TrainerConfig { micro_batch, ..config })
+        };
+        let waiting = micro_batches.into_iter().flat_map(of).collect();
+        let ways = ways.len();
         let (seconds, choices) = (Box::new(seconds), vec![]);
         let (smallest, fewest_bytes) = (None, None);
-        let mut planner = Self { target, seconds, free, choices, waiting, smallest, fewest_bytes };
+        let mut planner =
+            Self { target, seconds, free, choices, waiting, ways, smallest, fewest_bytes };
         planner.build()?;
         Ok(planner)
     }
@@ -74,11 +84,11 @@ impl<'a> Planner<'a> {
 
     /// Seconds that no micro-batch takes less than that wasn't built: a smaller one does the same work in more parts.
     fn unbuilt_s(&self) -> f64 {
-        match (self.waiting.is_empty(), self.choices.last()) {
-            (false, Some(smallest)) => smallest.least_s,
-            (false, None) => 0.0,
-            (true, _) => f64::INFINITY,
+        if self.waiting.is_empty() {
+            return f64::INFINITY;
         }
+        let smallest = self.choices.iter().rev().take(self.ways);
+        smallest.map(|choice| choice.step_s(0.0)).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one
@@ -112,8 +122,8 @@ impl<'a> Planner<'a> {
                 "micro" => planned.config.accumulation(),
                 _ => 0,
             };
-            let seconds = program.nodes.iter().map(|node| (self.seconds)(graph, node));
-            repeats as f64 * seconds.sum::<f64>()
+            let lanes = Lanes::of(graph, program, &*self.seconds);
+            repeats as f64 * lanes.seconds(planned.plan.options.overlap)
         };
         graph.programs.iter().map(of).sum()
     }
@@ -220,10 +230,16 @@ impl<'a> Planner<'a> {
         let live = self.choices.iter_mut().map(live).collect::<Result<Vec<u64>>>()?;
         let mut choices: Vec<(u64, &Choice<'_>)> = live.into_iter().zip(&self.choices).collect();
         choices.sort_by_key(|&(live, _)| live);
-        let (target, free, waiting) = (self.target, self.free, vec![]);
-        let (seconds, smallest, fewest_bytes) = (Box::new(reference_s), None, None);
-        let mut planner =
-            Planner { target, seconds, free, choices: vec![], waiting, smallest, fewest_bytes };
+        let mut planner = Planner {
+            target: self.target,
+            seconds: Box::new(reference_s),
+            free: self.free,
+            choices: vec![],
+            waiting: vec![],
+            ways: self.ways,
+            smallest: None,
+            fewest_bytes: None,
+        };
         let mut fewest: Option<Planned> = None;
         for (live, choice) in choices {
             let less =
@@ -231,7 +247,7 @@ impl<'a> Planner<'a> {
             if !less(live) {
                 continue;
             }
-            let mut choice = choice.retimed(&reference_s);
+            let mut choice = choice.retimed(self.target, &reference_s);
             let found = choice.search.smallest()?.swap_remove(0);
             let plan = choice.search.place(&found)?;
             if less(plan.peak_bytes()) {
@@ -303,7 +319,7 @@ struct View {
 
 impl View {
     fn new(choice: &Choice<'_>, budget: u64) -> Self {
-        let step_s = choice.least_s;
+        let step_s = choice.step_s(0.0);
         Self { glanced: false, live: budget, found: None, placed: vec![], step_s }
     }
 }
@@ -315,8 +331,12 @@ struct Choice<'a> {
     model: Model,
     handles: Handles,
     search: Search<'a>,
-    /// Seconds of a step without recomputation.
-    least_s: f64,
+    /// Seconds of a pass without recomputation, of its ops alone where transfers go on beside them.
+    pass_s: f64,
+    /// Seconds of the transfers that go on beside a pass.
+    beside_s: f64,
+    /// Seconds of the update.
+    update_s: f64,
 }
 
 impl<'a> Choice<'a> {
@@ -327,19 +347,35 @@ impl<'a> Choice<'a> {
         seconds: Seconds<'_>,
     ) -> Result<Self> {
         let Built { graph, host, model, handles } = Built::new(&config)?;
-        let search = Search::new(graph, &config.options, free.loss_chunk, target, seconds)?;
-        let least_s = least_s(&config, &search);
-        Ok(Self { config, host, model, handles, search, least_s })
+        let overlap = config.options.overlaps(target);
+        let beside_s = if overlap { beside_s(&graph, seconds) } else { 0.0 };
+        let own = own_seconds(overlap, seconds);
+        let search = Search::new(graph, &config.options, free.loss_chunk, target, &own)?;
+        Ok(Self::timed(config, host, model, handles, search, beside_s))
     }
 
     /// The same micro-batch where ops take other `seconds`.
-    fn retimed(&self, seconds: Seconds<'_>) -> Self {
-        let search = self.search.retimed(seconds);
+    fn retimed(&self, target: &dyn Target, seconds: Seconds<'_>) -> Self {
         let Self { config, host, model, handles, .. } = self;
+        let overlap = config.options.overlaps(target);
+        let beside_s = if overlap { beside_s(self.search.graph(), seconds) } else { 0.0 };
+        let search = self.search.retimed(&own_seconds(overlap, seconds));
         let (config, host) = (config.clone(), host.clone());
         let (model, handles) = (model.clone(), handles.clone());
-        let least_s = least_s(&config, &search);
-        Self { config, host, model, handles, search, least_s }
+        Self::timed(config, host, model, handles, search, beside_s)
+    }
+
+    fn timed(
+        config: TrainerConfig,
+        host: Option<Graph>,
+        model: Model,
+        handles: Handles,
+        search: Search<'a>,
+        beside_s: f64,
+    ) -> Self {
+        let pass_s = search.seconds("train") + search.seconds("micro");
+        let update_s = search.seconds("update");
+        Self { config, host, model, handles, search, pass_s, beside_s, update_s }
     }
 
     /// The step with this plan, which has so many rows of logits at a time.
@@ -359,12 +395,22 @@ impl<'a> Choice<'a> {
 
     /// Seconds of a step of which each pass takes so much longer.
     fn step_s(&self, extra_s: f64) -> f64 {
-        self.least_s + self.config.accumulation() as f64 * extra_s
+        let pass_s = (self.pass_s + extra_s).max(self.beside_s);
+        self.config.accumulation() as f64 * pass_s + self.update_s
     }
 }
 
-/// Seconds of a step without recomputation.
-fn least_s(config: &TrainerConfig, search: &Search<'_>) -> f64 {
-    let pass = search.seconds("train") + search.seconds("micro");
-    config.accumulation() as f64 * pass + search.seconds("update")
+/// Seconds that ops take of the device: none where they're transfers that go on beside the others.
+fn own_seconds<'a>(overlap: bool, seconds: Seconds<'a>) -> OpSeconds<'a> {
+    Box::new(move |graph, node| match overlap && node.op.transfer().is_some() {
+        true => 0.0,
+        false => seconds(graph, node),
+    })
+}
+
+/// Seconds of the transfers of a pass, of the direction that takes longer.
+fn beside_s(graph: &Graph, seconds: Seconds<'_>) -> f64 {
+    let passes = graph.programs.iter().filter(|p| ["train", "micro"].contains(&&*p.name));
+    let lanes = passes.map(|program| Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) });
+    lanes.map(|lanes| lanes.seconds(true)).sum()
 }

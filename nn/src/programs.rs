@@ -89,6 +89,15 @@ impl TrainerConfig {
         self.batch / self.micro_batch
     }
 
+    /// The ways to make its transfers on `target`, the faster first: what goes on beside ops takes bytes, which the
+    /// smallest budgets don't have.
+    pub fn ways(&self, target: &dyn Target) -> Vec<Self> {
+        let overlaps = self.offload.transfers() && self.options.overlaps(target);
+        let options = Options { overlap: false, ..self.options.clone() };
+        let in_turn = overlaps.then(|| Self { options, ..self.clone() });
+        [self.clone()].into_iter().chain(in_turn).collect()
+    }
+
     /// Whether anything is dropped in training.
     fn draws(&self) -> bool {
         self.model.dropout > 0.0 || self.lora.as_ref().is_some_and(|lora| lora.dropout > 0.0)
@@ -156,23 +165,20 @@ impl Planned {
         Ok(Self { plan, bound_s: None, host, config: config.clone(), model, handles })
     }
 
-    /// Time of a step at these rates, of the device.
+    /// Time of a step at these rates.
     pub fn estimate(&self, rates: &Rates) -> Estimate {
-        let accumulation = self.config.accumulation();
-        let mut estimate = Estimate::new(&self.plan, accumulation, rates);
-        estimate.step_s += self.host_s(rates);
-        estimate
+        Estimate::new(&self.plan, self.host.as_ref(), self.config.accumulation(), rates)
     }
 
-    /// [`Planned::bound_s`] at these rates, with what the host takes whatever is recomputed.
+    /// [`Planned::bound_s`] at these rates, with what the host takes at least, whatever is recomputed.
     pub fn step_bound_s(&self, rates: &Rates) -> Option<f64> {
-        self.bound_s.map(|bound_s| bound_s + self.host_s(rates))
-    }
-
-    /// Seconds of a step that are the host's.
-    fn host_s(&self, rates: &Rates) -> f64 {
-        let of = |host| rates.host_seconds(&self.plan.graph, host, self.config.accumulation());
-        self.host.as_ref().map_or(0.0, of)
+        // What the host adds up beside the device may take no time of its own.
+        let passes = if self.plan.options.overlap { 0 } else { self.config.accumulation() };
+        let of = |host| {
+            let adds_s = passes as f64 * rates.add_seconds(host);
+            rates.host_seconds(&self.plan.graph, host) + adds_s
+        };
+        Some(self.bound_s? + self.host.as_ref().map_or(0.0, of))
     }
 
     /// The plan of what runs on the host, for its rules; `None` where nothing is offloaded.

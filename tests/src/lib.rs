@@ -9,12 +9,14 @@
 //! | [`tolerance`] | how far a backend may be from the reference |
 //! | [`conformance`] | every case on a backend |
 //! | [`oracle`] | a backend made of the references |
+//! | [`late`] | a backend whose copies take as long as they may |
 
 #![forbid(unsafe_code)]
 
 pub mod cases;
 pub mod conformance;
 pub mod gradcheck;
+pub mod late;
 pub mod oracle;
 pub mod parallel;
 pub mod reference;

@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use conformance::conformance::block_on;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::{
-    Driver, Emulated, HALF_BYTES, HALVES, Loaded, Recorded, Staging, Task,
+    Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
+    Staging, Task, Wait,
 };
 use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::Kernel;
@@ -31,6 +33,9 @@ enum Asked {
     Record,
     Replay(Recorded),
     Read,
+    /// Copies beside kernels.
+    Load,
+    Store,
 }
 
 /// The emulated device, and what it was asked for.
@@ -39,6 +44,8 @@ struct Watched {
     asked: Rc<RefCell<Vec<Asked>>>,
     /// Where what was timed is kept.
     choices: PathBuf,
+    /// A queue that is never told what to wait for.
+    forgets: Option<Queue>,
 }
 
 impl Watched {
@@ -48,7 +55,7 @@ impl Watched {
 
     fn keeping(choices: PathBuf) -> Self {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
-        Self { device: Emulated::new(cache, 11), asked: Rc::default(), choices }
+        Self { device: Emulated::new(cache, 11), asked: Rc::default(), choices, forgets: None }
     }
 
     fn ask(&self, asked: Asked) {
@@ -127,6 +134,35 @@ impl Driver for Watched {
     }
 }
 
+impl Beside for Watched {
+    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
+        self.device.pinned(bytes)
+    }
+    fn event(&mut self) -> Result<Event, DeviceError> {
+        self.device.event()
+    }
+    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError> {
+        self.device.mark_event(event, queue)
+    }
+    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
+        if self.forgets == Some(queue) {
+            return Ok(());
+        }
+        self.device.follow(queue, event)
+    }
+    fn waiter(&self, event: Event) -> Wait {
+        self.device.waiter(event)
+    }
+    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+        self.ask(Asked::Load);
+        self.device.load_beside(from, to)
+    }
+    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+        self.ask(Asked::Store);
+        self.device.store_beside(from, to)
+    }
+}
+
 /// Bytes that differ wherever they are, for write number `round`.
 fn bytes(round: usize, count: usize) -> Vec<u8> {
     (0..count).map(|i| (i * 7 + i / 251 + round * 13) as u8).collect()
@@ -153,6 +189,43 @@ fn writes_take_turns_between_two_halves_and_arrive_as_they_were() {
         let start = (round * size) as u64;
         let range = start..start + size as u64;
         assert_eq!(device.read(&[range]).unwrap(), bytes(round, size), "write {round}");
+    }
+}
+
+/// How many of some copies beside kernels were wrong, where a queue is never told what to wait for.
+fn wrong_copies(forgets: Option<Queue>) -> usize {
+    const ROUNDS: usize = 32;
+    const BYTES: usize = 1000;
+    let mut device = Watched { forgets, ..Watched::new() };
+    let (mut staging, mut copies) = (Staging::default(), Copies::default());
+    device.allocate(2 * BYTES as u64).unwrap();
+    let (stored, loaded) = (0..BYTES as u64, BYTES as u64..2 * BYTES as u64);
+    let mut wrong = 0;
+    for round in 0..ROUNDS {
+        let [first, second, other] = [0, 1, 2].map(|part| bytes(3 * round + part, BYTES));
+        // Both places are written in the kernels' queue, before the copies and after the store.
+        staging.write(&mut device, stored.start, &first).unwrap();
+        staging.write(&mut device, loaded.start, &other).unwrap();
+        copies.begin_store(&mut device, stored.clone()).unwrap();
+        let mut to = copies.begin_load(&mut device, &loaded).unwrap();
+        to.bytes().unwrap().copy_from_slice(&second);
+        copies.end_load(&mut device, to, loaded.clone()).unwrap();
+        let mut from = copies.end_store(&mut device, &stored).unwrap();
+        staging.write(&mut device, stored.start, &other).unwrap();
+        let found = device.read(std::slice::from_ref(&loaded)).unwrap();
+        wrong += usize::from(found != second);
+        wrong += usize::from(from.bytes().unwrap() != first);
+    }
+    wrong
+}
+
+#[test]
+fn copies_are_wrong_wherever_a_queue_does_not_wait() {
+    assert_eq!(wrong_copies(None), 0);
+    for queue in [Queue::Kernels, Queue::Loads, Queue::Stores] {
+        let wrong = wrong_copies(Some(queue));
+        assert!(wrong > 0, "nobody sees that {queue:?} wait for nothing");
+        println!("{queue:?} wait for nothing: {wrong} wrong copies");
     }
 }
 

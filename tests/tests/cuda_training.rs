@@ -7,6 +7,7 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::Backend;
+use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::{BuildOptions, Family, Offload, Planned, Precision, Trainer, TrainerConfig};
 
 fn cache() -> PathBuf {
@@ -106,4 +107,37 @@ fn what_waits_on_the_host_comes_back_to_a_cuda_device_as_it_was() {
     let (found, expected) = (losses(device(), &config, STEPS), losses(device(), &held, STEPS));
     let worst = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst <= 1e-6, "{found:?} and {expected:?}");
+}
+
+#[test]
+fn copies_beside_kernels_change_no_bit() {
+    const STEPS: u64 = 2;
+    let optimizer = Offload { optimizer: true, ..Offload::NONE };
+    for (offload, checkpoint) in [
+        (Offload { gradients: true, ..optimizer }, Checkpoint::None),
+        (Offload { activations: true, ..Offload::NONE }, Checkpoint::Block),
+        (Offload { weights: true, ..optimizer }, Checkpoint::Every(2)),
+        (
+            Offload { gradients: true, activations: true, weights: true, ..optimizer },
+            Checkpoint::Block,
+        ),
+    ] {
+        let with = |overlap| {
+            let options = Options { checkpoint: checkpoint.clone(), overlap, ..Options::default() };
+            let mut config =
+                TrainerConfig { offload, options, ..config(Family::Gpt2, Precision::F32) };
+            // Wide enough for its weights to be moved.
+            (config.model.layers, config.model.channels, config.model.hidden) = (3, 128, 512);
+            config
+        };
+        let run = |overlap, seed| {
+            let device = Cuda::new(Box::new(Emulated::new(cache(), seed)));
+            losses(Box::new(device), &with(overlap), STEPS)
+        };
+        let in_turn = run(false, 1);
+        // Copies are made early and late, differently each time.
+        for seed in 1..4 {
+            assert_eq!(run(true, seed), in_turn, "{offload} with {checkpoint}, seed {seed}");
+        }
+    }
 }

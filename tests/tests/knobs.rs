@@ -1,6 +1,7 @@
 //! Memory knobs change memory and nothing else: whole training runs of small models on the CPU backend.
 
 use conformance::conformance::block_on;
+use conformance::late::Late;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
@@ -245,6 +246,7 @@ fn every_arena_is_the_predicted_one() {
                 checkpoint,
                 fusion: pick(16, &[0, 1]) == 1,
                 in_place: pick(17, &[0, 1]) == 1,
+                overlap: pick(23, &[0, 1]) == 1,
             },
             seed: draw,
             decode: pick(18, &[0, 5]),
@@ -252,7 +254,7 @@ fn every_arena_is_the_predicted_one() {
             consume_gradients: false,
             lora: None,
         };
-        let cpu = Cpu::new(2).expect("threads");
+        let cpu = Late(Cpu::new(2).expect("threads"));
         let planned = Planned::new(&config, &cpu).expect("a plan");
         let (predicted, bound) = (planned.plan.arena_bytes, planned.plan.lower_bound_bytes());
         assert!(predicted >= bound, "{config:?}");

@@ -2,15 +2,18 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{VOCAB, saved, train};
 use conformance::conformance::block_on;
+use conformance::late::Late;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::Wgpu;
-use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Backend, Class, Life};
+use tightrope_core::plan::{Checkpoint, Options, Target};
+use tightrope_core::{Backend, Class, Graph, Life, Node};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Snapshot, StateBits, Trainer,
+    Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Rates, Snapshot, StateBits, Trainer,
     TrainerConfig, preset,
 };
 
@@ -21,6 +24,11 @@ const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }
 
 fn cpu() -> Box<Cpu> {
     Box::new(Cpu::new(2).expect("threads"))
+}
+
+/// The processor as a device whose copies go on beside its ops.
+fn late() -> Box<Late<Cpu>> {
+    Box::new(Late(*cpu()))
 }
 
 fn config(name: &str) -> TrainerConfig {
@@ -172,11 +180,77 @@ fn transfers_change_no_bit_whatever_is_recomputed() {
         let options = Options { checkpoint, in_place, ..Options::default() };
         let device = TrainerConfig { precision, ..wide("tiny") };
         let offloaded = TrainerConfig { offload, options, ..device.clone() };
-        let run = |config: &TrainerConfig| {
-            let mut trainer = trainer(config, cpu());
+        let run = |config: &TrainerConfig, backend: Box<dyn Backend>| {
+            let mut trainer = trainer(config, backend);
             (train(&mut trainer, 0..3, 1e-3), saved(&mut trainer))
         };
-        assert!(run(&device) == run(&offloaded), "{offload} with {:?}", offloaded.options);
+        let expected = run(&device, cpu());
+        for backend in [cpu() as Box<dyn Backend>, late()] {
+            let found = run(&offloaded, backend);
+            assert!(found == expected, "{offload} with {:?}", offloaded.options);
+        }
+    }
+}
+
+#[test]
+fn copies_beside_ops_change_no_bit_and_take_the_room_of_a_block() {
+    let gradients = Offload { gradients: true, ..OPTIMIZER };
+    let activations = Offload { activations: true, ..Offload::NONE };
+    let weights = Offload { weights: true, ..OPTIMIZER };
+    for offload in [gradients, activations, weights, ALL] {
+        for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Every(2)] {
+            let with = |overlap| {
+                let options =
+                    Options { checkpoint: checkpoint.clone(), overlap, ..Options::default() };
+                TrainerConfig { options, offload, micro_batch: 4, ..wide("llama-tiny") }
+            };
+            let run = |config: &TrainerConfig| {
+                let mut trainer = trainer(config, late());
+                let peak = trainer.session().plan().peak_bytes();
+                ((train(&mut trainer, 0..3, 1e-3), saved(&mut trainer)), peak)
+            };
+            let ((beside, more), (in_turn, less)) = (run(&with(true)), run(&with(false)));
+            assert!(beside == in_turn, "{offload} with {checkpoint}");
+            assert!(more > less, "{offload} with {checkpoint}: {more} and {less} bytes");
+            // Without queues for copies nobody pays for them.
+            let alone = Planned::new(&with(true), &*cpu()).expect("a plan").plan.peak_bytes();
+            assert_eq!(alone, less);
+        }
+    }
+}
+
+#[test]
+fn budgets_reach_from_copies_beside_ops_to_the_smallest_plan_without() {
+    let config = TrainerConfig { offload: ALL, ..wide("tiny") };
+    let rates = Rates::of("cpu, avx2", Precision::F32, 1);
+    // So slow that a step takes as long as its copies, where they go on beside ops.
+    let slow = rates.linked(1e8);
+    for rates in [rates, slow] {
+        let within = |target: &dyn Target, budget| {
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+            Planned::within(&config, budget, true, target, &seconds).expect("a plan")
+        };
+        let (target, without) = (late(), cpu());
+        let (none, fewest) = within(&*target, 1);
+        assert!(none.is_none());
+        assert!(fewest <= within(&*without, 1).1, "{fewest}");
+        let fastest = within(&*target, u64::MAX).0.expect("a plan");
+        assert!(fastest.plan.options.overlap);
+        let most = fastest.plan.peak_bytes();
+        let mut last = f64::INFINITY;
+        let mut ways = BTreeSet::new();
+        for part in 0..=8 {
+            let budget = fewest + (most - fewest) * part / 8;
+            let planned = within(&*target, budget).0.expect("it fits");
+            assert!(planned.plan.peak_bytes() <= budget);
+            let step_s = planned.estimate(&rates).step_s;
+            let bound_s = planned.step_bound_s(&rates).expect("it was searched for");
+            assert!(bound_s <= step_s * (1.0 + 1e-9), "{bound_s} and {step_s} s in {budget}");
+            assert!(step_s <= last * (1.0 + 1e-9), "{step_s} s in {budget}, {last} in less");
+            last = step_s;
+            ways.insert(planned.plan.options.overlap);
+        }
+        assert_eq!(ways.len(), 2, "both with and without");
     }
 }
 

@@ -164,7 +164,8 @@ fn plans_compute_what_their_graph_means() {
     let mut arenas = vec![];
     for checkpoint in checkpoints {
         for (fusion, in_place) in [(false, false), (false, true), (true, false), (true, true)] {
-            let options = Options { checkpoint: checkpoint.clone(), fusion, in_place };
+            let options =
+                Options { checkpoint: checkpoint.clone(), fusion, in_place, ..Options::default() };
             let (actual, bytes) = planned(&training, &options);
             for ((actual, expected), &tensor) in actual.iter().zip(&expected).zip(&training.results)
             {

@@ -158,6 +158,7 @@ impl Draws {
                 checkpoint: Checkpoint::None,
                 fusion: self.chance(0.8),
                 in_place: self.chance(0.8),
+                ..Options::default()
             },
             seed: self.run,
             decode: if self.chance(0.3) { self.up_to(model.context) } else { 0 },

@@ -8,32 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tightrope_core::{DeviceError, HostMemory};
 
-use super::{Driver, Event, Queue, Wait};
-
-/// Pages of the host that stay where they are, so that a device copies from and to them by itself.
-pub struct Pinned {
-    start: *mut u8,
-    bytes: usize,
-    /// Frees the pages when it's dropped.
-    _owner: Box<dyn Send + Sync>,
-}
-
-// SAFETY: the pages belong to no thread, and whoever reads or writes them says why nobody else does.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
-impl Pinned {
-    /// So many bytes that were written at least once and live as long as their owner.
-    pub(super) fn new(start: *mut u8, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
-        Self { start, bytes, _owner: owner }
-    }
-
-    /// Address of the first byte.
-    pub(super) fn start(&self) -> *mut u8 {
-        self.start
-    }
-}
+use super::{Beside, Event, Pinned, Queue, Wait};
 
 /// Memory for a copy, with the places in queues that it's about.
 #[derive(Clone)]
@@ -72,7 +47,7 @@ impl Copies {
     /// Those of the driver.
     pub fn begin_load(
         &mut self,
-        driver: &mut dyn Driver,
+        driver: &mut dyn Beside,
         to: &Range<u64>,
     ) -> Result<Box<dyn HostMemory>, DeviceError> {
         let memory = self.take(driver, to)?;
@@ -88,7 +63,7 @@ impl Copies {
     /// Those of the driver.
     pub fn end_load(
         &mut self,
-        driver: &mut dyn Driver,
+        driver: &mut dyn Beside,
         from: Box<dyn HostMemory>,
         to: Range<u64>,
     ) -> Result<(), DeviceError> {
@@ -107,7 +82,7 @@ impl Copies {
     /// Those of the driver.
     pub fn begin_store(
         &mut self,
-        driver: &mut dyn Driver,
+        driver: &mut dyn Beside,
         from: Range<u64>,
     ) -> Result<(), DeviceError> {
         let memory = self.take(driver, &from)?;
@@ -127,7 +102,7 @@ impl Copies {
     /// Those of the driver.
     pub fn end_store(
         &mut self,
-        driver: &mut dyn Driver,
+        driver: &mut dyn Beside,
         from: &Range<u64>,
     ) -> Result<Box<dyn HostMemory>, DeviceError> {
         let memory = self.stores.pop_front().ok_or_else(never_begun)?;
@@ -136,15 +111,11 @@ impl Copies {
     }
 
     /// The smallest memory that has room and that nobody holds, or new one.
-    fn take(
-        &mut self,
-        driver: &mut dyn Driver,
-        range: &Range<u64>,
-    ) -> Result<Memory, DeviceError> {
+    fn take(&mut self, driver: &mut dyn Beside, range: &Range<u64>) -> Result<Memory, DeviceError> {
         self.free.extend(self.back.1.try_iter());
         let bytes = (range.end - range.start) as usize;
-        let fits = self.free.iter().enumerate().filter(|(_, memory)| memory.pages.bytes >= bytes);
-        match fits.min_by_key(|(_, memory)| memory.pages.bytes) {
+        let fits = self.free.iter().enumerate().filter(|(_, memory)| memory.pages.bytes() >= bytes);
+        match fits.min_by_key(|(_, memory)| memory.pages.bytes()) {
             Some((index, _)) => Ok(self.free.swap_remove(index)),
             None => Ok(Memory {
                 pages: Arc::new(driver.pinned(bytes)?),
@@ -154,7 +125,7 @@ impl Copies {
         }
     }
 
-    fn lent(&self, driver: &dyn Driver, memory: Memory, range: &Range<u64>) -> Lent {
+    fn lent(&self, driver: &dyn Beside, memory: Memory, range: &Range<u64>) -> Lent {
         let (wait, back) = (driver.waiter(memory.done), self.back.0.clone());
         let bytes = (range.end - range.start) as usize;
         Lent { memory: Some(memory), bytes, wait, back }
@@ -179,7 +150,7 @@ impl HostMemory for Lent {
         let Some(memory) = &self.memory else { return Ok(&mut []) };
         // SAFETY: there are as many pages, which live as long as `memory`. The copy before is done, as was waited for, and
         // the next one begins when this comes back.
-        Ok(unsafe { slice::from_raw_parts_mut(memory.pages.start, self.bytes) })
+        Ok(unsafe { slice::from_raw_parts_mut(memory.pages.start(), self.bytes) })
     }
 }
 

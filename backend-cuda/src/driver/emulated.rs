@@ -15,12 +15,12 @@ use tightrope_core::DeviceError;
 
 use super::cublaslt::CublasLt;
 use super::{
-    Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded, Task, Wait,
-    cache_key,
+    Beside as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
+    Task, cache_key,
 };
 use crate::products::{self, Algorithm, Layout, Multiply, Problem};
 use crate::source::{self, Kernel};
-use queues::{Beside, Queues};
+use queues::{Copy, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
 /// it did something wrong.
@@ -63,7 +63,7 @@ struct Line(#[expect(dead_code, reason = "read and written through pointers")] [
 enum Work {
     /// Of so many bytes of the staging memory, which begin at this address, to an offset.
     Copy(usize, usize, u64),
-    Beside(Beside),
+    Beside(Copy),
     Launch(Task),
     Fill(Vec<u8>),
     Replay(Recorded),
@@ -161,7 +161,7 @@ impl Device {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
                 Ok(())
             }
-            Work::Beside(Beside { memory, at, bytes, direction, .. }) => {
+            Work::Beside(Copy { memory, at, bytes, direction, .. }) => {
                 let (host, own) = (memory.start(), self.at(at, bytes));
                 // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
                 // after this copy.
@@ -469,40 +469,5 @@ impl Driver for Emulated {
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, count) });
         }
         Ok(bytes)
-    }
-
-    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
-        Ok(pages(bytes))
-    }
-
-    fn event(&mut self) -> Result<Event, DeviceError> {
-        Ok(self.device().queues.event())
-    }
-
-    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError> {
-        self.device().queues.mark(event, queue);
-        Ok(())
-    }
-
-    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
-        self.device().queues.follow(queue, event);
-        Ok(())
-    }
-
-    fn waiter(&self, event: Event) -> Wait {
-        let (device, number) = (Arc::clone(&self.device), self.device().queues.asked(event));
-        Box::new(move || locked(&device).advance(|queues| queues.passed(event, number)))
-    }
-
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
-        let bytes = (to.end - to.start) as usize;
-        self.device().queues.copy(Queue::Loads, from, to.start, bytes);
-        Ok(())
-    }
-
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
-        let bytes = (from.end - from.start) as usize;
-        self.device().queues.copy(Queue::Stores, to, from.start, bytes);
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What a plan needs of a device: memory, kernels, and work in order.
 
+mod beside;
 mod compiler;
 mod copies;
 mod cublaslt;
@@ -12,9 +13,9 @@ mod staging;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 
-pub use copies::{Copies, Pinned};
+pub use beside::{Beside, Event, Pinned, Queue, Wait};
+pub use copies::Copies;
 pub use emulated::Emulated;
 pub use gpu::Gpu;
 pub use staging::{HALF_BYTES, HALVES, Staging};
@@ -51,27 +52,9 @@ pub enum Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded(pub(crate) usize);
 
-/// What a device does in order, beside what is in its other queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// Everything but copies beside kernels.
-    Kernels,
-    /// Copies to the device.
-    Loads,
-    /// Copies to the host.
-    Stores,
-}
-
-/// The place in a queue that was marked last, for others to wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event(pub(crate) usize);
-
-/// Waits for something of a device, on any thread.
-pub type Wait = Box<dyn FnMut() -> Result<(), DeviceError> + Send>;
-
 /// A device, with one allocation, and memory of the host that copies to it read from. It works in the order in which
 /// it's asked to, queue by queue, and the caller goes on meanwhile.
-pub trait Driver {
+pub trait Driver: Beside {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
@@ -166,45 +149,6 @@ pub trait Driver {
     /// # Errors
     /// [`DeviceError::Lost`].
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError>;
-
-    /// So many bytes of the host for copies beside kernels.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`].
-    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError>;
-
-    /// An event that marks no place yet, which nobody waits for.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn event(&mut self) -> Result<Event, DeviceError>;
-
-    /// Has an event mark the end of what a queue was asked for.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError>;
-
-    /// Has what a queue is asked for from here on wait for the place that an event marks now.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError>;
-
-    /// What waits for the place that an event marks now, as long as it marks no other.
-    fn waiter(&self, event: Event) -> Wait;
-
-    /// Begins to copy as many bytes of the host as the range has, in [`Queue::Loads`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError>;
-
-    /// Begins to copy a range to the host, in [`Queue::Stores`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`].
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError>;
 }
 
 /// A file name for what is compiled from this.

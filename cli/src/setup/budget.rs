@@ -161,10 +161,12 @@ fn fit_as_asked(
         if let Checkpoint::Keep(names) = &settings.memory.checkpoint {
             config.options.checkpoint = all_but(names, &config, target)?;
         }
-        let planned = Planned::new(&config, target).map_err(refused)?;
-        smallest = smallest.min(planned.plan.peak_bytes());
-        if planned.plan.peak_bytes() <= budget {
-            return Ok((Some(planned), smallest));
+        for config in config.ways(target) {
+            let planned = Planned::new(&config, target).map_err(refused)?;
+            smallest = smallest.min(planned.plan.peak_bytes());
+            if planned.plan.peak_bytes() <= budget {
+                return Ok((Some(planned), smallest));
+            }
         }
     }
     Ok((None, smallest))

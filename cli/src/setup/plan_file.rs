@@ -36,6 +36,9 @@ pub struct Choices {
     optimizer_bits: StateBits,
     #[serde(default)]
     offload: Offload,
+    /// Whether transfers go on beside other ops.
+    #[serde(default)]
+    overlap: bool,
     #[serde(default)]
     consume_gradients: bool,
     #[serde(default)]
@@ -60,6 +63,7 @@ impl Choices {
             precision: config.precision,
             optimizer_bits: config.optimizer_bits,
             offload: config.offload,
+            overlap: config.offload.transfers() && config.options.overlap,
             consume_gradients: config.consume_gradients,
             lora: config.lora.clone(),
         }
@@ -248,6 +252,7 @@ impl PlanFile {
         config.optimizer_bits = optimizer_bits;
         config.offload = offload;
         config.options.checkpoint = checkpoint;
+        config.options.overlap = self.choices.overlap;
         Ok(Ok(config))
     }
 

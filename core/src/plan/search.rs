@@ -177,6 +177,11 @@ impl<'a> Search<'a> {
         Self { seconds, chunks_s, droppable, listed: None, known, given }
     }
 
+    /// The graph, with its maps fused.
+    pub fn graph(&self) -> &Graph {
+        &self.given.graph
+    }
+
     /// Seconds of a program with everything kept; 0 where there's none of this name.
     pub fn seconds(&self, program: &str) -> f64 {
         let programs = self.given.graph.programs.iter().zip(&self.seconds);

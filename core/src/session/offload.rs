@@ -123,9 +123,7 @@ impl Host {
                 let memory = backend.begin_load(output)?;
                 self.worker.fill(place(&self.plan, own), memory)
             }
-            (Event::End(Direction::Load, _), _) => {
-                backend.end_load(self.worker.filled()?, output)
-            }
+            (Event::End(Direction::Load, _), _) => backend.end_load(self.worker.filled()?, output),
             // What is read on from another place comes from the host: this waits for it.
             (Event::Begin(Direction::Store, _), Some((input, from))) if from != output => {
                 let arrives = self.adds.get(&own).map_or(own, |&(.., arrives)| arrives);

@@ -4,10 +4,13 @@
 //! no kernel can run before it. So what is read too early shows, and what is overwritten too early.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::Work;
-use crate::driver::{Event, Pinned, Queue};
+use tightrope_core::DeviceError;
+
+use super::{Emulated, Work, locked, pages};
+use crate::driver::{Beside, Event, Pinned, Queue, Wait};
 
 /// Something in a queue.
 pub enum Entry {
@@ -20,7 +23,7 @@ pub enum Entry {
 }
 
 /// A copy beside kernels.
-pub struct Beside {
+pub struct Copy {
     pub memory: Arc<Pinned>,
     /// Offset in the arena.
     pub at: u64,
@@ -30,7 +33,7 @@ pub struct Beside {
 }
 
 /// How often an event was asked to mark a place, and how many of these places were passed.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Marks {
     asked: usize,
     passed: usize,
@@ -94,7 +97,7 @@ impl Queues {
         let next = self.drawn.wrapping_mul(6_364_136_223_846_793_005);
         self.drawn = next.wrapping_add(1_442_695_040_888_963_407);
         let early = self.drawn >> 63 == 1;
-        let copy = Beside { memory: Arc::clone(memory), at, bytes, direction, early };
+        let copy = Copy { memory: Arc::clone(memory), at, bytes, direction, early };
         self.of_mut(direction).push_back(Entry::Work(Work::Beside(copy)));
     }
 
@@ -159,5 +162,42 @@ impl Queues {
             self.of_mut(queue).clear();
         }
         self.events.iter_mut().for_each(|marks| marks.passed = marks.asked);
+    }
+}
+
+impl Beside for Emulated {
+    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
+        Ok(pages(bytes))
+    }
+
+    fn event(&mut self) -> Result<Event, DeviceError> {
+        Ok(self.device().queues.event())
+    }
+
+    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError> {
+        self.device().queues.mark(event, queue);
+        Ok(())
+    }
+
+    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
+        self.device().queues.follow(queue, event);
+        Ok(())
+    }
+
+    fn waiter(&self, event: Event) -> Wait {
+        let (device, number) = (Arc::clone(&self.device), self.device().queues.asked(event));
+        Box::new(move || locked(&device).advance(|queues| queues.passed(event, number)))
+    }
+
+    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+        let bytes = (to.end - to.start) as usize;
+        self.device().queues.copy(Queue::Loads, from, to.start, bytes);
+        Ok(())
+    }
+
+    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+        let bytes = (from.end - from.start) as usize;
+        self.device().queues.copy(Queue::Stores, to, from.start, bytes);
+        Ok(())
     }
 }
