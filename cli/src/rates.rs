@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{env, fs, process, slice};
+use std::{env, fs, process};
 
-use pollster::block_on;
 use serde::{Deserialize, Serialize};
 use tightrope_core::plan::offload::PIECE;
 use tightrope_core::{Backend, DeviceError, SessionError};
@@ -195,14 +194,16 @@ fn measure(
 /// Bytes a second to a device and back, in pieces as steps move them.
 fn link(device: &mut dyn Backend, arena_bytes: u64) -> Result<f64, DeviceError> {
     let piece = PIECE.min(arena_bytes);
-    let data = vec![0; piece as usize];
     let mut start = Instant::now();
     for round in 0..COLD + LINKED {
         if round == COLD {
             start = Instant::now();
         }
-        device.write(0, &data)?;
-        block_on(device.read(slice::from_ref(&(0..piece))))?;
+        let mut memory = device.begin_load(0..piece)?;
+        memory.bytes()?;
+        device.end_load(memory, 0..piece)?;
+        device.begin_store(0..piece)?;
+        device.end_store(0..piece)?.bytes()?;
     }
     let moved = (2 * LINKED as u64 * piece) as f64;
     Ok(moved / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))

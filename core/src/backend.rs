@@ -89,8 +89,8 @@ pub(crate) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
 /// A device with an arena, and a plan that it replays.
 ///
 /// Copies of one direction end in the order in which they begin. Whoever begins one sees to it that until its end nothing reads
-/// the bytes that are loaded, and nothing writes to those that are loaded or stored. A device without
-/// [queues for copies](Target::copy_queues) may make them where they end.
+/// the bytes that are loaded, and nothing writes to those that are loaded or stored. Without
+/// [queues for copies](Target::copy_queues) they're made where they end.
 pub trait Backend: Target {
     /// Name of the device, for people.
     fn name(&self) -> String;

@@ -116,30 +116,41 @@ impl Host {
         let (Event::Begin(_, step) | Event::End(_, step)) = event;
         let node = &nodes[step];
         let Some(transfer) = node.op.transfer() else { return Ok(()) };
-        let (own, output) = (transfer.host(), place(device, node.outputs[0]));
-        let moved = node.inputs.first().map(|&input| (input, place(device, input)));
-        match (event, moved) {
-            (Event::Begin(Direction::Load, _), _) => {
-                let memory = backend.begin_load(output)?;
-                self.worker.fill(place(&self.plan, own), memory)
-            }
-            (Event::End(Direction::Load, _), _) => backend.end_load(self.worker.filled()?, output),
-            // What is read on from another place comes from the host: this waits for it.
-            (Event::Begin(Direction::Store, _), Some((input, from))) if from != output => {
-                let arrives = self.adds.get(&own).map_or(own, |&(.., arrives)| arrives);
+        let (own, output) = (transfer.host(), node.outputs[0]);
+        let (at, arrives) = (place(device, output), self.arrives(own));
+        let stays = node.inputs.first().is_none_or(|&input| place(device, input) == at);
+        match event {
+            Event::Begin(direction, _) if stays && backend.copy_queues() => match direction {
+                Direction::Load => {
+                    self.worker.fill(place(&self.plan, own), backend.begin_load(at)?)
+                }
+                Direction::Store => backend.begin_store(at),
+            },
+            Event::End(direction, _) if stays && backend.copy_queues() => match direction {
+                Direction::Load => backend.end_load(self.worker.filled()?, at),
+                Direction::Store => {
+                    let target = place(&self.plan, arrives).start;
+                    self.worker.take(target, backend.end_store(at)?)?;
+                    self.add(own)
+                }
+            },
+            // In turn, piece by piece: the host holds no whole tensor besides.
+            Event::End(Direction::Load, _) => self.send(own, (backend, device, output)),
+            Event::Begin(Direction::Store, _) => {
+                let input = node.inputs.first().copied().unwrap_or(output);
                 self.fetch((backend, device, input), arrives)?;
-                self.send(arrives, (backend, device, node.outputs[0]))?;
+                if !stays {
+                    self.send(arrives, (backend, device, output))?;
+                }
                 self.add(own)
             }
-            (Event::Begin(Direction::Store, _), _) => backend.begin_store(output),
-            (Event::End(Direction::Store, _), Some((_, from))) if from != output => Ok(()),
-            (Event::End(Direction::Store, _), _) => {
-                let memory = backend.end_store(output)?;
-                let arrives = self.adds.get(&own).map_or(own, |&(.., arrives)| arrives);
-                self.worker.take(place(&self.plan, arrives).start, memory)?;
-                self.add(own)
-            }
+            Event::Begin(Direction::Load, _) | Event::End(Direction::Store, _) => Ok(()),
         }
+    }
+
+    /// Where a tensor of the host arrives: beside its sum, where it's added to one.
+    fn arrives(&self, own: Tensor) -> Tensor {
+        self.adds.get(&own).map_or(own, |&(.., arrives)| arrives)
     }
 
     /// Adds what arrived to its sum, where there is one.

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use crate::backend::{Backend, DeviceError, HostMemory, now};
 use crate::plan::offload::pieces;
 
-/// Tasks that may wait: each that writes holds up to [`crate::plan::offload::PIECE`] bytes.
+/// Tasks that may wait: a write holds up to [`crate::plan::offload::PIECE`] bytes, and copies of a device its memory.
 const WAITING: usize = 8;
 
 enum Task {
