@@ -123,7 +123,7 @@ impl Outline {
         for (step, turn) in turns.iter().enumerate() {
             let node = &self.nodes[turn.node];
             let (block, forward) = (node.block, node.phase == Phase::Forward && !turn.again);
-            if !runs.last().is_some_and(|run| (run.block, run.forward) == (block, forward)) {
+            if runs.last().is_none_or(|run| (run.block, run.forward) != (block, forward)) {
                 let (loads, stores) = (vec![], vec![]);
                 runs.push(Run { block, forward, steps: step..step, loads, stores });
             }
@@ -155,4 +155,117 @@ pub fn events(flights: &[Flight]) -> Vec<(usize, Event)> {
     // Of one direction, what begins first ends first: the order of flights is kept.
     events.sort_by_key(|&(order, _)| order);
     events.into_iter().map(|((at, _), event)| (at, event)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Direction::{Load, Store};
+    use super::Event::{Begin, End};
+    use super::*;
+    use crate::graph::{Class, Graph, Tensor};
+    use crate::ops::{Map, Op};
+    use crate::plan::offload::{load_block_weights, store_block_inputs};
+    use crate::plan::{Options, Plan, Target};
+    use crate::types::{DType, Type};
+
+    /// A device, and whether it has queues for copies.
+    struct Device(bool);
+
+    impl Target for Device {
+        fn alignment(&self) -> u64 {
+            64
+        }
+        fn workspace(&self, _op: &Op, _inputs: &[&Type], _outputs: &[&Type]) -> u64 {
+            0
+        }
+        fn in_place(&self, _op: &Op) -> bool {
+            true
+        }
+        fn copy_queues(&self) -> bool {
+            self.0
+        }
+    }
+
+    fn planned(graph: &Graph, queues: bool) -> Plan {
+        let options = Options { fusion: false, ..Options::default() };
+        Plan::new(graph.clone(), &options, &Device(queues)).unwrap()
+    }
+
+    /// A matrix that is large enough to be moved.
+    fn matrix(graph: &mut Graph, name: &str, class: Class) -> Tensor {
+        graph.persistent(name, Type::new(DType::F32, [128, 128]), class)
+    }
+
+    fn sum(graph: &mut Graph, block: usize, a: Tensor, b: Tensor) -> Tensor {
+        let sum = |graph: &mut Graph| graph.one(Map::add(DType::F32), &[a, b], "sum");
+        graph.in_block(block, sum).unwrap()
+    }
+
+    #[test]
+    fn a_block_loads_what_the_next_one_reads() {
+        let mut graph = Graph::new();
+        let mut x = matrix(&mut graph, "x", Class::Input);
+        graph.begin("forward");
+        for block in 0..3 {
+            let weight = matrix(&mut graph, "weight", Class::Weight);
+            x = sum(&mut graph, block, x, weight);
+        }
+        graph.result(x);
+        load_block_weights(&mut graph);
+        // A load and a sum of each block. The first weight has nothing to be loaded beside.
+        let beside = planned(&graph, true);
+        assert_eq!(
+            beside.programs[0].events,
+            [
+                (0, Begin(Load, 0)),
+                (0, Begin(Load, 2)),
+                (0, End(Load, 0)),
+                (2, Begin(Load, 4)),
+                (2, End(Load, 2)),
+                (4, End(Load, 4)),
+            ]
+        );
+        let in_turn = planned(&graph, false);
+        let both = |step| [(step, Begin(Load, step)), (step, End(Load, step))];
+        assert_eq!(in_turn.programs[0].events, [0, 2, 4].map(both).concat());
+        assert!(beside.options.overlap && !in_turn.options.overlap);
+        let matrix = 128 * 128 * 4;
+        assert_eq!(
+            beside.programs[0].transient_bytes,
+            in_turn.programs[0].transient_bytes + matrix
+        );
+    }
+
+    #[test]
+    fn what_blocks_begin_with_leaves_and_comes_while_others_run() {
+        let mut graph = Graph::new();
+        let first = matrix(&mut graph, "x", Class::Input);
+        graph.begin("train");
+        let mut inputs = vec![first];
+        for block in 0..3 {
+            let x = inputs[block];
+            inputs.push(sum(&mut graph, block, x, first));
+        }
+        graph.set_phase(Phase::Backward);
+        let mut gradient = inputs[3];
+        for block in [2, 1] {
+            gradient = sum(&mut graph, block, gradient, inputs[block]);
+        }
+        graph.result(gradient);
+        store_block_inputs(&mut graph);
+        // Blocks 1 and 2 store and sum at 1 to 4, and load and sum at 5 to 8. Nothing is on its way between the passes.
+        assert_eq!(
+            planned(&graph, true).programs[0].events,
+            [
+                (1, Begin(Store, 1)),
+                (3, Begin(Store, 3)),
+                (4, End(Store, 1)),
+                (5, End(Store, 3)),
+                (5, Begin(Load, 5)),
+                (5, Begin(Load, 7)),
+                (5, End(Load, 5)),
+                (7, End(Load, 7)),
+            ]
+        );
+    }
 }
