@@ -13,8 +13,8 @@ use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Class, Graph, Life, Node};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Rates, Snapshot, StateBits, Trainer,
-    TrainerConfig, preset,
+    Free, Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Rates, Snapshot, StateBits,
+    Trainer, TrainerConfig, preset,
 };
 
 const OPTIMIZER: Offload = Offload { optimizer: true, ..Offload::NONE };
@@ -228,7 +228,7 @@ fn budgets_reach_from_copies_beside_ops_to_the_smallest_plan_without() {
     for rates in [rates, slow] {
         let within = |target: &dyn Target, budget| {
             let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
-            Planned::within(&config, budget, true, target, &seconds).expect("a plan")
+            Planned::within(&config, budget, Free::ALL, target, &seconds).expect("a plan")
         };
         let (target, without) = (late(), cpu());
         let (none, fewest) = within(&*target, 1);
