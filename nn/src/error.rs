@@ -27,9 +27,11 @@ pub enum Error {
         /// All presets, separated by commas.
         known: String,
     },
-    /// A Hugging Face `config.json` asks for something unsupported, or lacks something.
-    #[error("config.json, key `{key}`: {problem}")]
+    /// A settings file of Hugging Face's asks for something unsupported, or lacks something.
+    #[error("{file}, key `{key}`: {problem}")]
     HuggingFace {
+        /// Name of the file.
+        file: &'static str,
         /// The key; nested keys are joined by dots.
         key: String,
         /// What is wrong, and what is supported.

@@ -1,25 +1,20 @@
 //! Hugging Face's `config.json`, read and written.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::keys::Keys;
 
 impl ModelConfig {
     /// The model that a Hugging Face `config.json` describes. Keys that don't change the network are passed
     /// over. GPT-2's `resid_pdrop` becomes the dropout; its `attn_pdrop` isn't applied.
     ///
     /// # Errors
-    /// [`Error::HuggingFace`] for a key that is missing, malformed or asks for something unsupported, and as
+    /// [`crate::Error::HuggingFace`] for a key that is missing, malformed or asks for something unsupported, and as
     /// [`ModelConfig::check`].
     pub fn from_hf(value: &Value) -> Result<Self> {
-        let Some(object) = value.as_object() else {
-            return Err(wrong(
-                "model_type",
-                format!("is missing: the file holds {value}, no object"),
-            ));
-        };
-        let keys = Keys { object, prefix: "" };
+        let keys = Keys::of("config.json", "model_type", value)?;
         keys.must_be("quantization_config", &[])?;
         let config = match keys.text("model_type")? {
             Some("gpt2") => gpt2(&keys)?,
@@ -27,7 +22,7 @@ impl ModelConfig {
             other => {
                 let found = other.unwrap_or("missing");
                 let problem = format!("is {found}; supported: gpt2, llama");
-                return Err(wrong("model_type", problem));
+                return Err(keys.wrong("model_type", problem));
             }
         };
         config.check()?;
@@ -100,7 +95,7 @@ fn gpt2(keys: &Keys<'_>) -> Result<ModelConfig> {
     if embedding_dropout != dropout {
         let problem =
             format!("is {embedding_dropout}; supported: the same as resid_pdrop, {dropout}");
-        return Err(wrong("embd_pdrop", problem));
+        return Err(keys.wrong("embd_pdrop", problem));
     }
     Ok(ModelConfig {
         family: Family::Gpt2,
@@ -140,7 +135,7 @@ fn llama(keys: &Keys<'_>) -> Result<ModelConfig> {
         let problem = format!(
             "is {head_dim}; supported: hidden_size / num_attention_heads = {channels} / {heads}"
         );
-        return Err(wrong("head_dim", problem));
+        return Err(keys.wrong("head_dim", problem));
     }
     Ok(ModelConfig {
         family: Family::Llama,
@@ -156,78 +151,6 @@ fn llama(keys: &Keys<'_>) -> Result<ModelConfig> {
         norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
         rope_theta: rope_theta.unwrap_or(default_rope_theta()),
     })
-}
-
-/// Typed access to an object's keys. `null` counts as absent, as in transformers.
-struct Keys<'a> {
-    object: &'a Map<String, Value>,
-    prefix: &'static str,
-}
-
-impl<'a> Keys<'a> {
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.object.get(key).filter(|value| !value.is_null())
-    }
-
-    fn typed<T>(
-        &self,
-        key: &str,
-        kind: &str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        match read(value) {
-            Some(read) => Ok(Some(read)),
-            None => Err(self.wrong(key, format!("must be {kind}, is {value}"))),
-        }
-    }
-
-    fn optional_size(&self, key: &str) -> Result<Option<usize>> {
-        self.typed(key, "a whole number", |value| value.as_u64().and_then(|n| n.try_into().ok()))
-    }
-
-    fn size(&self, key: &str) -> Result<usize> {
-        let size = self.optional_size(key)?;
-        size.ok_or_else(|| self.wrong(key, "is missing; it must be a whole number".into()))
-    }
-
-    fn number(&self, key: &str) -> Result<Option<f64>> {
-        self.typed(key, "a number", Value::as_f64)
-    }
-
-    fn flag(&self, key: &str) -> Result<Option<bool>> {
-        self.typed(key, "true or false", Value::as_bool)
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&'a str>> {
-        self.typed(key, "a string", Value::as_str)
-    }
-
-    fn table(&self, key: &'static str) -> Result<Option<Self>> {
-        let object = self.typed(key, "an object", Value::as_object)?;
-        Ok(object.map(|object| Keys { object, prefix: key }))
-    }
-
-    /// `Err` where `key` is given and none of `supported`.
-    fn must_be(&self, key: &str, supported: &[Value]) -> Result<()> {
-        match self.get(key) {
-            Some(value) if !supported.contains(value) => {
-                let mut words: Vec<String> = supported.iter().map(Value::to_string).collect();
-                words.push("leaving it out".into());
-                Err(self.wrong(key, format!("is {value}; supported: {}", words.join(", "))))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn wrong(&self, key: &str, problem: String) -> Error {
-        let dot = if self.prefix.is_empty() { "" } else { "." };
-        wrong(&format!("{}{dot}{key}", self.prefix), problem)
-    }
-}
-
-fn wrong(key: &str, problem: String) -> Error {
-    Error::HuggingFace { key: key.into(), problem }
 }
 
 #[cfg(test)]

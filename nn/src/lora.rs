@@ -9,11 +9,10 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tightrope_core::graph::nearest;
 use tightrope_core::ops::Code;
 
-use crate::config::{Family, ModelConfig};
+use crate::config::ModelConfig;
 use crate::error::{Result, ensure};
 use crate::params::{Init, Parameter, Part, parameters};
 
@@ -172,31 +171,6 @@ impl Lora {
             .flat_map(|a| &a.parameters)
             .map(|parameter| parameter.elements() as u64)
             .sum()
-    }
-
-    /// PEFT's `adapter_config.json` for adapters of a model that is found at `base`.
-    pub fn to_peft(&self, config: &ModelConfig, base: Option<&str>) -> Value {
-        let targets = match self.targets.iter().any(|target| target == ALL_LINEAR) {
-            true => json!(ALL_LINEAR),
-            false => json!(self.targets),
-        };
-        json!({
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": base,
-            "bias": "none",
-            // GPT-2's layers are `Conv1D`s, which store (in, out).
-            "fan_in_fan_out": config.family == Family::Gpt2,
-            "inference_mode": true,
-            "init_lora_weights": true,
-            "lora_alpha": self.alpha,
-            "lora_dropout": self.dropout,
-            "modules_to_save": null,
-            "r": self.rank,
-            "target_modules": targets,
-            "use_dora": false,
-            "use_rslora": false,
-        })
     }
 }
 

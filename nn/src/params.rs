@@ -212,11 +212,11 @@ impl Import {
         Self::complete(&list, files)
     }
 
-    /// Matches the tensor names of a file to exactly these parameters.
+    /// Matches the tensor names of a file of adapters to exactly these parameters.
     ///
     /// # Errors
     /// [`Error::UnexpectedTensor`] and [`Error::MissingTensor`].
-    pub(crate) fn of<S: AsRef<str>>(
+    pub fn of<S: AsRef<str>>(
         list: &[Parameter],
         names: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
