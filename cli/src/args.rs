@@ -183,7 +183,7 @@ pub struct Eval {
 #[command(after_long_help = "Example:
   tightrope verify parity/gpt2-case parity/llama-case --device cuda")]
 pub struct Verify {
-    /// Directories with config.json, model.safetensors and case.safetensors
+    /// Directories with config.json, model.safetensors and case.safetensors, and with adapters/ where those were trained
     #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cases: Vec<PathBuf>,
     /// auto, cpu, wgpu, cuda, or wgpu:N and cuda:N
@@ -411,7 +411,7 @@ mod tests {
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --checkpoint every:2 \
              --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16 --offload optimizer",
+             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
         )
         .unwrap();
         let written: toml::Table = settings.to_toml().unwrap().parse().unwrap();

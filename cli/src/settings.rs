@@ -158,12 +158,14 @@ pub struct Lora {
     pub dropout: f64,
     /// Bits per weight of the frozen layers: 8, or unset for the run's precision.
     pub base_bits: Option<u32>,
+    /// PEFT directory with adapters to start from.
+    pub init: Option<PathBuf>,
 }
 
 impl Default for Lora {
     fn default() -> Self {
         let targets = vec![ALL_LINEAR.to_owned()];
-        Self { rank: 0, alpha: None, targets, dropout: 0.0, base_bits: None }
+        Self { rank: 0, alpha: None, targets, dropout: 0.0, base_bits: None, init: None }
     }
 }
 

@@ -23,6 +23,7 @@ use tightrope_nn::{
 
 use crate::error::{Failure, Help as _};
 use crate::progress::human_bytes;
+use crate::run::adapters;
 use crate::run::source::config_of;
 use crate::settings::{self, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Settings};
 
@@ -57,6 +58,16 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
     own.tied = Some(model.tied);
     own.dropout = Some(model.dropout);
     settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
+    if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
+        let found =
+            adapters::config_of(dir).map_err(|error| Failure::usage(error, adapters::KIND))?;
+        let own = &mut settings.lora;
+        own.rank = found.rank;
+        own.alpha.get_or_insert(found.alpha);
+        if own.targets == settings::Lora::default().targets {
+            own.targets = found.targets;
+        }
+    }
     if let Some(lora) = lora(&settings) {
         lora.check(model).map_err(refused)?;
         settings.lora.alpha = Some(lora.alpha);
@@ -237,7 +248,7 @@ fn offload(named: &[Offload]) -> nn::Offload {
 
 /// The adapters that are trained, if any.
 fn lora(settings: &Settings) -> Option<Lora> {
-    let settings::Lora { rank, alpha, targets, dropout, base_bits } = &settings.lora;
+    let settings::Lora { rank, alpha, targets, dropout, base_bits, init: _ } = &settings.lora;
     (*rank > 0).then(|| Lora {
         rank: *rank,
         alpha: alpha.unwrap_or(2.0 * *rank as f64),

@@ -31,7 +31,8 @@ pub const FORMAT: u32 = 1;
 const FOLDER: &str = "checkpoints";
 const MANIFEST: &str = "manifest.json";
 const MODEL: &str = "model.safetensors";
-const ADAPTERS: &str = "adapter_model.safetensors";
+/// Adapters, under PEFT's name.
+pub const ADAPTERS: &str = "adapter_model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STEP: &str = "step-";
 const TEMPORARY: &str = ".tmp-step-";

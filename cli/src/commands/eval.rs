@@ -34,7 +34,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     let config = TrainerConfig { optimizer, decode: 0, offload: Offload::NONE, ..config };
     let planned = setup::planned_of(&settings, config, &*device)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
-    source.load(&mut trainer, settings.model.init.as_deref())?;
+    source.load(&mut trainer, &settings)?;
     let tokens = if settings.data.holdout > 0.0 { &data.held_out } else { &data.train };
     let Some(evaluation) = evaluate::held_out(&mut trainer, tokens, None)? else {
         return Err(Failure::usage(

@@ -39,7 +39,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
     };
     let planned = Planned::new(&config, &*device).map_err(setup::refused)?;
     let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
-    source.load(&mut trainer, settings.model.init.as_deref())?;
+    source.load(&mut trainer, &settings)?;
     let prompt = tokenizer.encode(&args.prompt).help("give another --prompt")?;
     if prompt.is_empty() {
         return Err(Failure::usage(

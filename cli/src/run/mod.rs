@@ -3,6 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`source`] | model directories: Hugging Face's, a checkpoint, a run |
+//! | [`adapters`] | directories of PEFT's, to start from |
 //! | [`corpus`] | tokenizer and data, the built-in text among them |
 //! | [`directory`] | the run directory |
 //! | [`origin`] | what a run is made from, on the first device and on another |
@@ -12,6 +13,7 @@
 //! | [`sample`] | text out of a model |
 //! | [`figures`] | what a run measures of itself |
 
+pub mod adapters;
 pub mod corpus;
 pub mod directory;
 pub mod evaluate;

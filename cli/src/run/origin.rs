@@ -55,15 +55,25 @@ impl Start {
     fn fill(&self, trainer: &mut Trainer, settings: &Settings) -> Result<Done, Failure> {
         match self {
             Self::Seed => {
+                if let Some(dir) = &settings.lora.init {
+                    return Err(Failure::usage(
+                        anyhow!(
+                            "the adapters in `{}` are beside the weights of a model, and none is \
+                             named",
+                            dir.display()
+                        ),
+                        "say with --init where that model is",
+                    ));
+                }
                 trainer.initialise()?;
                 Ok(Done::default())
             }
             Self::Model(source) => {
-                source.load(trainer, None)?;
+                source.load(trainer, settings)?;
                 Ok(Done::default())
             }
             Self::Checkpoint(source) => {
-                source.load(trainer, settings.model.init.as_deref())?;
+                source.load(trainer, settings)?;
                 let Some(checkpoint) = &source.checkpoint else { return Ok(Done::default()) };
                 state::restore_optimizer(trainer, checkpoint)?;
                 let manifest = &checkpoint.manifest;

@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow};
 use tightrope_data::{Base, Checkpoint, Tokenizer, Weights, checkpoint, weights_fingerprint};
 use tightrope_nn::{ModelConfig, Trainer};
 
+use super::adapters;
 use crate::args::SettingArgs;
 use crate::error::{Failure, Help as _};
 use crate::settings::{Merge, Settings};
@@ -73,22 +74,27 @@ impl Source {
     }
 
     /// Sets every weight of `trainer`, which is one of this model. Frozen weights that adapters are beside come from
-    /// where they were, or else from `init`.
+    /// where they were, or else from `model.init`; beside whole weights, adapters come from `lora.init` if anywhere.
     ///
     /// # Errors
     /// Weights that are missing, of another shape or dtype, not finite, or in a broken file.
-    pub fn load(&self, trainer: &mut Trainer, init: Option<&Path>) -> Result<(), Failure> {
+    pub fn load(&self, trainer: &mut Trainer, settings: &Settings) -> Result<(), Failure> {
         match self.base() {
-            None => {}
+            None => {
+                self.load_weights(trainer)?;
+                return match &settings.lora.init {
+                    Some(dir) => adapters::start_from(dir, trainer),
+                    None => Ok(()),
+                };
+            }
             Some(_) if trainer.config().lora.is_none() => return Err(self.adapters_alone()),
             Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
             Some(Base::Model { path, fingerprint }) => {
-                self.find_base(path, fingerprint, init)?.load(trainer, None)?;
+                let init = settings.model.init.as_deref();
+                self.find_base(path, fingerprint, init)?.load_weights(trainer)?;
             }
         }
         self.load_weights(trainer)
-            .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
-            .help("fetch or copy the model again, or name another one")
     }
 
     /// Where the frozen weights are, of a checkpoint of adapters.
@@ -148,7 +154,13 @@ impl Source {
         Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
-    fn load_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+    fn load_weights(&self, trainer: &mut Trainer) -> Result<(), Failure> {
+        self.read_weights(trainer)
+            .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
+            .help("fetch or copy the model again, or name another one")
+    }
+
+    fn read_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
         if let Some(checkpoint) = &self.checkpoint {
             let weights = &checkpoint.model;
             let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);

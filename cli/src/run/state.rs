@@ -11,6 +11,7 @@ use tightrope_core::DType;
 use tightrope_data::{Base, Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
 use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
 
+use super::adapters;
 use super::corpus::Data;
 use crate::error::{Failure, Help as _};
 use crate::settings::Settings;
@@ -59,8 +60,8 @@ impl Saved<'_> {
                 Some(Base::Model { path, .. }) => path.to_str(),
                 _ => None,
             };
-            let adapters = serde_json::to_string_pretty(&lora.to_peft(self.model, path))? + "\n";
-            extra.push(("adapter_config.json".to_owned(), adapters.into_bytes()));
+            let config = serde_json::to_string_pretty(&lora.to_peft(self.model, path))? + "\n";
+            extra.push((adapters::CONFIG.to_owned(), config.into_bytes()));
         }
         let schedule = block_on(trainer.saved_schedule(&setup::learning_rate(self.settings)))?;
         let manifest = Manifest {
@@ -85,8 +86,9 @@ impl Saved<'_> {
 
 /// Settings that say where things lie and how often a run reports. The manifest leaves them out, so that
 /// equal runs have equal checkpoints.
-const PASSING: [(&str, &[&str]); 4] = [
+const PASSING: [(&str, &[&str]); 5] = [
     ("model", &["init"]),
+    ("lora", &["init"]),
     ("memory", &["plan"]),
     ("data", &["files", "tokenizer"]),
     ("run", &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"]),

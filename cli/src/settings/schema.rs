@@ -91,7 +91,7 @@ const DERIVED_SIZE: &str = "the preset's or that of init";
 
 /// Every setting, in the order of the tables and keys in a settings file.
 #[rustfmt::skip]
-pub static KEYS: [Key; 52] = [
+pub static KEYS: [Key; 53] = [
     key("model.preset", Kind::Text, Some("preset"), "NAME", "Known model that gives every size left unset", "a small GPT"),
     key("model.family", Kind::Word(words::<Family>), Some("family"), "FAMILY", "Architecture", DERIVED_SIZE),
     key("model.layers", SIZE, Some("layers"), "N", "Transformer blocks", DERIVED_SIZE),
@@ -125,6 +125,7 @@ pub static KEYS: [Key; 52] = [
     key("lora.targets", Kind::Texts, None, "LIST", "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", ""),
     key("lora.dropout", Kind::Number(Range::Fraction), None, "CHANCE", "Chance of dropping an element of an adapter's input", ""),
     key("lora.base_bits", Kind::OneOf(&[8]), None, "BITS", "Bits per weight of frozen layers: 8", "those of the precision"),
+    key("lora.init", Kind::Path, Some("lora-init"), "DIR", "PEFT directory of adapters to start from, with their rank, alpha and targets", "new adapters"),
 
     key("memory.budget", own::<Bytes>(), Some("memory"), "BYTES", "Memory that the plan may use, such as 2GiB", "what the device has free"),
     key("memory.plan", Kind::Path, Some("plan"), "FILE", "Plan to use as it is, such as a run's plan.json", "the fastest that fits"),
