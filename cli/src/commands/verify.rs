@@ -79,7 +79,8 @@ fn wrong(error: anyhow::Error) -> Failure {
              --device, and report it with the output of `tightrope doctor`"
         }
         Some(DeviceError::Input(_)) | None => {
-            "DIR must hold config.json, model.safetensors and case.safetensors"
+            "DIR must hold config.json, model.safetensors and case.safetensors, and of adapters those in \
+             adapters/ as well"
         }
     };
     Failure::failed(error, help)

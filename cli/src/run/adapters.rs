@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use tightrope_data::SafeTensors;
 use tightrope_data::checkpoint::ADAPTERS;
-use tightrope_nn::{Lora, Trainer};
+use tightrope_nn::{Import, Lora, Model, Trainer};
 
 use crate::error::{Failure, Help as _};
 
@@ -65,10 +65,22 @@ impl Adapters {
         Ok(Self { lora, dir: dir.to_owned(), weights })
     }
 
+    /// The values of the adapters of `model`, in the order of [`Model::trained`].
+    ///
+    /// # Errors
+    /// Adapters of other layers or shapes, and a broken file.
+    pub fn values(&self, model: &Model) -> anyhow::Result<Vec<Vec<f32>>> {
+        let (list, _) = model.trained();
+        let import = Import::of(list, self.weights.names()).with_context(|| self.place())?;
+        let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
+        let read = list.iter().map(|parameter| import.read(parameter, &mut get));
+        read.collect::<Result<_, _>>().with_context(|| self.place())
+    }
+
     /// Sets every adapter of `trainer`.
     ///
     /// # Errors
-    /// Adapters of other layers or shapes, a broken file, and those of the device.
+    /// As [`Adapters::values`], and those of the device.
     pub fn load(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
         let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
         trainer.load_adapters(self.weights.names(), &mut get).with_context(|| self.place())

@@ -1,5 +1,10 @@
 //! Adapters from outside: trained, saved as PEFT's, resumed, generated from and evaluated.
 
+use std::path::PathBuf;
+
+use tightrope_data::SafeTensors;
+use tightrope_data::safetensors::{Tensor, write};
+
 use super::*;
 
 const LORA: &str = "--lora-rank 4 --lr 1e-2 --set run.checkpoint_every=6";
@@ -88,4 +93,153 @@ fn what_does_not_fit_the_adapters_is_refused() {
     ok(dir.path(), &format!("train --data text.txt --out m {TINY} --seed 5"));
     let (_, message) = refused(dir.path(), "eval a --init m");
     assert!(message.contains("aren't there"), "{message}");
+}
+
+/// A recorded case of adapters that PEFT made, beside its model.
+fn recorded(family: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    root.join(format!("{family}-lora-case"))
+}
+
+/// Names and extents of the adapters in a directory.
+fn adapters(dir: &Path) -> Vec<(String, Vec<usize>)> {
+    let file = SafeTensors::open(dir.join("adapter_model.safetensors")).unwrap();
+    let mut found: Vec<_> =
+        file.tensors().map(|view| (view.name.to_owned(), view.shape.to_vec())).collect();
+    found.sort();
+    found
+}
+
+/// The `adapter_config.json` in a directory.
+fn described(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("adapter_config.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn adapters_of_peft_are_trained_on_and_saved_as_they_came() {
+    for family in ["gpt2", "llama"] {
+        let (dir, case) = (folder(), recorded(family));
+        let (base, peft) = (case.display(), case.join("adapters"));
+        let from = format!("--data text.txt --lora-init {}", peft.display());
+        let loss = |words: String| json(&ok(dir.path(), &words))["loss"].as_f64().unwrap();
+        let alone = loss(format!("eval {base} --data text.txt --json"));
+        let adapted = loss(format!("eval {base} {from} --json"));
+        assert!(
+            (adapted - alone).abs() > 1e-3,
+            "{family}: {adapted} with adapters, {alone} without"
+        );
+        ok(dir.path(), &format!("generate {base} {from} --max-tokens 4"));
+        ok(dir.path(), &format!("plan --init {base} {from} --device cpu"));
+
+        let words = "--batch 4 --steps 2 --threads 1 --device cpu";
+        ok(dir.path(), &format!("train --init {base} {from} {words} --lr 1e-12 --out a"));
+        let saved = dir.path().join("a/checkpoints/step-2");
+        assert_eq!(adapters(&saved), adapters(&peft), "{family}");
+        let [ours, theirs] = [&saved, &peft].map(|dir| described(dir));
+        for (key, value) in ours.as_object().unwrap() {
+            let same = match key.as_str() {
+                "base_model_name_or_path" => {
+                    value.as_str().is_some_and(|path| Path::new(path).exists())
+                }
+                // Whole numbers are written with a point.
+                "lora_alpha" => value.as_f64() == theirs[key].as_f64(),
+                _ => theirs.get(key) == Some(value),
+            };
+            assert!(same, "{family}: `{key}` is {value}, and PEFT wrote {}", theirs[key]);
+        }
+        let continued = loss("eval a --data text.txt --json".to_owned());
+        assert!((continued - adapted).abs() < 1e-5, "{family}: {continued} and {adapted}");
+        // What this program saves can be started from as well.
+        let again =
+            loss(format!("eval {base} --data text.txt --lora-init {} --json", saved.display()));
+        assert!((again - continued).abs() < 1e-5, "{family}: {again} and {continued}");
+        // The adapters that a run began with may go.
+        let copy = dir.path().join("copy");
+        fs::create_dir(&copy).unwrap();
+        for file in ["adapter_config.json", "adapter_model.safetensors"] {
+            fs::copy(peft.join(file), copy.join(file)).unwrap();
+        }
+        let words = format!("--init {base} --data text.txt --lora-init copy {words} --out b");
+        ok(dir.path(), &format!("train {words}"));
+        fs::remove_dir_all(&copy).unwrap();
+        ok(dir.path(), "train --resume b --steps 3");
+        ok(dir.path(), "eval b");
+    }
+}
+
+#[test]
+fn adapters_that_do_not_fit_are_refused() {
+    let dir = folder();
+    let copy = |name: &str, change: &dyn Fn(&mut Value), lost: Option<&str>| {
+        let (from, to) = (recorded("gpt2").join("adapters"), dir.path().join(name));
+        fs::create_dir(&to).unwrap();
+        let mut config = described(&from);
+        change(&mut config);
+        fs::write(to.join("adapter_config.json"), config.to_string()).unwrap();
+        let file = SafeTensors::open(from.join("adapter_model.safetensors")).unwrap();
+        let kept = file.tensors().filter(|view| lost.is_none_or(|lost| !view.name.contains(lost)));
+        let tensors = kept.map(|view| Tensor::new(view.name, view.ty().unwrap(), view.bytes));
+        write(to.join("adapter_model.safetensors"), tensors, file.metadata()).unwrap();
+    };
+    copy("whole", &|_| {}, None);
+    copy("rank", &|config| config["r"] = 8.into(), None);
+    copy("dora", &|config| config["use_dora"] = true.into(), None);
+    copy("target", &|config| config["target_modules"] = vec!["c_atn"].into(), None);
+    copy("fewer", &|config| config["target_modules"] = vec!["c_attn"].into(), None);
+    copy("lost", &|_| {}, Some("h.1.attn.c_attn.lora_B"));
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    let (gpt2, llama) = (recorded("gpt2"), recorded("llama"));
+    let [gpt2, llama] = [&gpt2, &llama].map(|case| case.display());
+    for (words, code, expected) in [
+        (
+            format!("--init {gpt2} --lora-init whole --lora-rank 8"),
+            2,
+            "`lora.rank` is 8, and the adapters in `whole` have 4",
+        ),
+        (
+            format!("--init {gpt2} --lora-init whole --lora-alpha 9"),
+            2,
+            "`lora.alpha` is 9, and the adapters in `whole` have 8",
+        ),
+        (
+            format!("--init {gpt2} --lora-init whole --set lora.targets=c_fc"),
+            1,
+            "is not an adapter that the settings of `lora` describe",
+        ),
+        (
+            format!("--init {gpt2} --lora-init rank"),
+            1,
+            "has shape [4, 32], the model needs [8, 32]",
+        ),
+        (format!("--init {gpt2} --lora-init dora"), 2, "key `use_dora`: is true"),
+        (format!("--init {gpt2} --lora-init target"), 2, "did you mean `c_attn`?"),
+        (
+            format!("--init {gpt2} --lora-init fewer"),
+            1,
+            "is not an adapter that the settings of `lora` describe",
+        ),
+        (
+            format!("--init {gpt2} --lora-init lost"),
+            1,
+            "h.1.attn.c_attn.lora_B.weight` [96, 4] is missing",
+        ),
+        (format!("--init {gpt2} --lora-init empty"), 2, "can't read `adapter_config.json`"),
+        (
+            format!("--init {llama} --lora-init whole"),
+            2,
+            "no linear layer of a llama is called `c_attn`",
+        ),
+        ("--init m --lora-init whole".to_owned(), 1, "has shape [4, 32], the model needs [4, 16]"),
+        (format!("--lora-init whole {TINY}"), 2, "say with --init where that model is"),
+    ] {
+        if words.starts_with("--init m") {
+            ok(dir.path(), &format!("train --data text.txt --out m {TINY} --set model.layers=2"));
+        }
+        let words =
+            format!("train --data text.txt --device cpu --threads 1 --steps 2 --out run {words}");
+        let (found, message) = refused(dir.path(), &words);
+        assert!(message.contains(expected), "`{words}`: {message}");
+        assert_eq!(found, code, "`{words}`: {message}");
+        assert!(!dir.path().join("run").exists(), "`{words}` left a run");
+    }
 }

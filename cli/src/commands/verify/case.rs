@@ -5,16 +5,23 @@
 //! | `tokens` | ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
 //! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
 //! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
+//!
+//! Where a directory `adapters` of PEFT's is beside it, those are what was trained, and the model was frozen.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights};
-use tightrope_nn::{Import, ModelConfig, Optimizer, parameters};
+use tightrope_nn::{Import, Lora, Model, ModelConfig, Optimizer, Trainer};
+
+use crate::run::adapters::Adapters;
 
 /// File with what was recorded.
 const RECORD: &str = "case.safetensors";
+/// Directory with adapters.
+const ADAPTERS: &str = "adapters";
 
 /// A case, read and checked for consistent extents.
 pub struct Case {
@@ -37,12 +44,13 @@ pub struct Case {
     /// Largest gradient norm; `None` where nothing was clipped.
     pub clip: Option<f64>,
     weights: Weights,
+    adapters: Option<Adapters>,
     record: SafeTensors,
     tokens: Vec<i32>,
 }
 
 impl Case {
-    /// Opens `model.safetensors`, `config.json` and `case.safetensors` in `dir`.
+    /// Opens `model.safetensors`, `config.json` and `case.safetensors` in `dir`, and `adapters` where they are.
     ///
     /// # Errors
     /// A missing or broken file, metadata that is missing or isn't a number, and tokens of another
@@ -50,6 +58,8 @@ impl Case {
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let config = read_config(&dir.join("config.json"))?;
         let weights = Weights::open(dir)?;
+        let adapters = dir.join(ADAPTERS);
+        let adapters = adapters.exists().then(|| Adapters::open(&adapters)).transpose()?;
         let record = SafeTensors::open(dir.join(RECORD))?;
         let settings = Metadata(&record);
         let (batch, time) = (settings.size("batch")?, settings.size("seq")?);
@@ -92,6 +102,7 @@ impl Case {
             optimizer,
             clip,
             weights,
+            adapters,
             record,
             tokens,
         })
@@ -105,22 +116,43 @@ impl Case {
         (tokens, rows.flat_map(|row| &row[1..]).copied().collect())
     }
 
-    /// The values of each parameter of the model before training, in the order of
-    /// [`tightrope_nn::parameters`].
+    /// What is trained in place of the model, if anything.
+    pub fn lora(&self) -> Option<&Lora> {
+        self.adapters.as_ref().map(|adapters| &adapters.lora)
+    }
+
+    /// The weights of `model` before training and their values, adapters included.
     ///
     /// # Errors
     /// A tensor that is missing, of another shape, or holds something infinite.
-    pub fn initial(&self) -> anyhow::Result<Vec<Vec<f32>>> {
-        let import = Import::new(&self.config, self.weights.names())
+    pub fn initial(&self, model: &Model) -> anyhow::Result<Vec<(Tensor, Vec<f32>)>> {
+        let place = || self.weights_place();
+        let import = Import::new(&self.config, self.weights.names()).with_context(place)?;
+        let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
+        let mut initial = vec![];
+        for (parameter, &weight) in model.parameters().iter().zip(model.weights()) {
+            initial.push((weight, import.read(parameter, &mut get).with_context(place)?));
+        }
+        if let Some(adapters) = &self.adapters {
+            let (_, tensors) = model.trained();
+            initial.extend(tensors.iter().copied().zip(adapters.values(model)?));
+        }
+        Ok(initial)
+    }
+
+    /// Sets every weight of `trainer` to what it was before training, adapters included.
+    ///
+    /// # Errors
+    /// As [`Case::initial`], and those of the device.
+    pub fn load(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+        let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
+        trainer
+            .load_weights(self.weights.names(), &mut get)
             .with_context(|| self.weights_place())?;
-        let mut get = |name: &str| {
-            let tensor = self.weights.require(name)?;
-            Ok((tensor.shape.to_vec(), tensor.to_f32()?))
-        };
-        parameters(&self.config)
-            .iter()
-            .map(|parameter| import.read(parameter, &mut get).with_context(|| self.weights_place()))
-            .collect()
+        match &self.adapters {
+            Some(adapters) => adapters.load(trainer),
+            None => Ok(()),
+        }
     }
 
     /// The recorded elements of `name`, which must be of this shape.
@@ -184,17 +216,22 @@ impl Metadata<'_> {
     }
 }
 
-/// Folders with recorded cases beside the repository, for tests; empty where there are none.
+/// Folders with recorded cases, for tests: those of the repository, and those beside it where there are any.
 #[cfg(test)]
-pub fn beside_the_repository() -> Vec<std::path::PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/parity");
-    let Ok(entries) = std::fs::read_dir(&root) else {
-        eprintln!("NOT RUN: {} isn't there, so nothing was verified", root.display());
-        return vec![];
-    };
-    let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| path.join(RECORD).is_file());
-    found.sort();
-    assert!(!found.is_empty(), "{} holds no case", root.display());
+pub fn recorded() -> Vec<std::path::PathBuf> {
+    let mut found = vec![];
+    for (root, own) in [("../tests/parity", true), ("../../shared/parity", false)] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        let Ok(entries) = std::fs::read_dir(&root) else {
+            assert!(!own, "{} isn't there", root.display());
+            eprintln!("NOT RUN: {} isn't there, so its cases weren't verified", root.display());
+            continue;
+        };
+        let folders = entries.map(|entry| entry.unwrap().path());
+        let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
+        assert!(!cases.is_empty(), "{} holds no case", root.display());
+        cases.sort();
+        found.extend(cases);
+    }
     found
 }

@@ -7,8 +7,8 @@ use tightrope_core::ops::Map;
 use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
-    BuildOptions, Exported, Inputs, Model, Parameter, Planned, Precision, Trainer, TrainerConfig,
-    export, parameters, zero_gradient_rows,
+    BuildOptions, Exported, Inputs, Model, Planned, Precision, Trainer, TrainerConfig, export,
+    zero_gradient_rows,
 };
 
 use super::case::Case;
@@ -41,10 +41,8 @@ pub type Devices<'a> = &'a mut dyn FnMut() -> anyhow::Result<Box<dyn Backend>>;
 /// # Errors
 /// What the case's files and the device refuse.
 pub fn measure(case: &Case, device: Devices<'_>) -> anyhow::Result<Errors> {
-    let initial = case.initial()?;
-    let list = parameters(&case.config);
-    let pass = pollster::block_on(one_pass(case, &list, &initial, device()?))?;
-    let run = pollster::block_on(training_run(case, &list, &initial, device()?))?;
+    let pass = pollster::block_on(one_pass(case, device()?))?;
+    let run = pollster::block_on(training_run(case, device()?))?;
     let loss = case.recorded("loss", &[1])?;
     let logits = case.recorded("logits", &[case.batch, case.time, case.config.vocab])?;
     let losses = case.recorded("train.losses", &[case.steps])?;
@@ -92,17 +90,17 @@ struct Pass {
 /// The programs of one pass.
 struct Programs {
     plan: Plan,
+    model: Model,
     inputs: Inputs,
-    weights: Vec<Tensor>,
     loss: Tensor,
     gradients: Vec<Tensor>,
     logits: Tensor,
 }
 
-/// `gradients`: the loss and the gradient of every weight, all kept to the end; `logits`.
+/// `gradients`: the loss and the gradient of everything trained, all kept to the end; `logits`.
 fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> {
     let mut graph = Graph::new();
-    let model = Model::declare(&mut graph, &case.config, Precision::F32)?;
+    let model = Model::adapted(&mut graph, &case.config, Precision::F32, case.lora())?;
     let mut ids = |name: &str, shape: &[usize]| {
         graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
     };
@@ -116,7 +114,8 @@ fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> 
     graph.begin("gradients");
     let seed = graph.one(Map::fill(1.0, &Type::new(DType::F32, [1])), &[], "loss_seed")?;
     let loss = model.loss(&mut graph, &inputs, &BuildOptions::default())?;
-    let wanted: Vec<Wanted> = model.weights().iter().map(|&weight| weight.into()).collect();
+    let (_, trained) = model.trained();
+    let wanted: Vec<Wanted> = trained.iter().map(|&weight| weight.into()).collect();
     let gradients: Vec<Tensor> =
         grad(&mut graph, loss, seed, &wanted)?.into_iter().flatten().collect();
     graph.result(loss);
@@ -125,21 +124,15 @@ fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> 
     let logits =
         graph.scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
     graph.result(logits);
-    let weights = model.weights().to_vec();
     let plan = Plan::new(graph, &Options::default(), target)?;
-    Ok(Programs { plan, inputs, weights, loss, gradients, logits })
+    Ok(Programs { plan, model, inputs, loss, gradients, logits })
 }
 
-async fn one_pass(
-    case: &Case,
-    list: &[Parameter],
-    initial: &[Vec<f32>],
-    device: Box<dyn Backend>,
-) -> anyhow::Result<Pass> {
-    let Programs { plan, inputs, weights, loss, gradients, logits } = programs(case, &*device)?;
+async fn one_pass(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Pass> {
+    let Programs { plan, model, inputs, loss, gradients, logits } = programs(case, &*device)?;
     let mut session = Session::new(plan, device)?;
-    for (&weight, values) in weights.iter().zip(initial) {
-        session.write_values(weight, values)?;
+    for (weight, values) in case.initial(&model)? {
+        session.write_values(weight, &values)?;
     }
     let (tokens, targets) = case.ids(0);
     session.write_ids(inputs.tokens, &tokens)?;
@@ -150,6 +143,7 @@ async fn one_pass(
     session.run("gradients")?;
     let loss = session.read_values(loss).await?[0];
     let mut exported = vec![];
+    let (list, _) = model.trained();
     for (parameter, &gradient) in list.iter().zip(&gradients) {
         exported.extend(export(parameter, &session.read_values(gradient).await?));
     }
@@ -167,12 +161,7 @@ struct Run {
     weights: Vec<Exported>,
 }
 
-async fn training_run(
-    case: &Case,
-    list: &[Parameter],
-    initial: &[Vec<f32>],
-    device: Box<dyn Backend>,
-) -> anyhow::Result<Run> {
+async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Run> {
     let config = TrainerConfig {
         batch: case.batch * case.accumulation,
         micro_batch: case.batch,
@@ -183,12 +172,11 @@ async fn training_run(
         weight_decay: case.weight_decay,
         clip: case.clip,
         seed: 0,
+        lora: case.lora().cloned(),
         ..TrainerConfig::new(case.config.clone())
     };
     let mut trainer = Trainer::new(Planned::new(&config, &*device)?, device)?;
-    for (index, values) in initial.iter().enumerate() {
-        trainer.set_weight(index, values)?;
-    }
+    case.load(&mut trainer)?;
     let mut run = Run { losses: vec![], grad_norms: vec![], weights: vec![] };
     for step in 0..case.steps {
         let first = 1 + step * case.accumulation;
@@ -200,8 +188,9 @@ async fn training_run(
         run.losses.push(outcome.loss);
         run.grad_norms.push(outcome.grad_norm);
     }
-    for (index, parameter) in list.iter().enumerate() {
-        run.weights.extend(export(parameter, &trainer.weight(index).await?));
+    for index in 0..trainer.parameters().len() {
+        let values = trainer.weight(index).await?;
+        run.weights.extend(export(&trainer.parameters()[index], &values));
     }
     Ok(run)
 }

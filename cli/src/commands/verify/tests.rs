@@ -15,7 +15,7 @@ fn verdict(dir: &Path) -> Result<Verdict, Failure> {
 }
 
 fn cases() -> Vec<PathBuf> {
-    case::beside_the_repository()
+    case::recorded()
 }
 
 #[test]

@@ -1,0 +1,113 @@
+"""Records the cases beside this file: LoRA as PEFT has it, in f32 on one thread of a processor.
+
+    pip install torch==2.11.0 transformers==5.23.0 peft==0.21.2
+    python3 tests/parity/record.py tests/parity
+
+A case is a small random model in Hugging Face's layout, `adapters/` as `save_pretrained` of PEFT writes it, and
+`case.safetensors`: tokens, one forward and backward pass (`logits`, `loss`, `grad.*`), and a run of AdamW
+(`train.losses`, `train.grad_norms`, `after.*`), under the names that the adapters have in their file.
+"""
+
+import sys
+from pathlib import Path
+
+import peft
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+from peft.utils import get_peft_model_state_dict
+from safetensors.torch import save_file
+from torch.nn.functional import cross_entropy
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+BATCH, TIME, STEPS = 2, 16, 5
+# Those of bytes, so that a text trains the model without a tokenizer.
+VOCAB = 256
+RUN = {"lr": 1e-2, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "clip": 1.0}
+
+
+def gpt2():
+    sizes = {"n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": TIME, "vocab_size": VOCAB}
+    no_dropout = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **no_dropout, bos_token_id=None, eos_token_id=None))
+
+
+def llama():
+    config = LlamaConfig(
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
+        max_position_embeddings=TIME, vocab_size=VOCAB, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def fill(parameters, generator, spread):
+    """Draws parameters at random: with no bias of zero and no gain of one, every path carries a value."""
+    with torch.no_grad():
+        for name, parameter in parameters:
+            gain = parameter.ndim == 1 and not name.endswith(".bias")
+            parameter.copy_(gain + spread * torch.randn(parameter.shape, generator=generator))
+
+
+def of_adapters(model, value):
+    """`value` of each adapter, by the name in PEFT's file."""
+    values = {name: value(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
+    named = get_peft_model_state_dict(model, state_dict=values)
+    assert len(named) == len(values)
+    return {name: tensor.detach().clone() for name, tensor in named.items()}
+
+
+def loss_of(model, ids):
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()), logits
+
+
+def record(folder, model, targets, alpha, seed):
+    generator = torch.Generator().manual_seed(seed)
+    fill(model.named_parameters(), generator, 0.1)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
+    model = get_peft_model(model, lora)
+    adapters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    # Beside a B of zeros, which is what PEFT begins with, A has no gradient.
+    fill(adapters, generator, 0.1)
+    model.save_pretrained(folder / "adapters")
+    (folder / "adapters/README.md").unlink(missing_ok=True)
+
+    ids = torch.randint(0, VOCAB, (STEPS + 1, BATCH, TIME + 1), generator=generator)
+    loss, logits = loss_of(model, ids[0])
+    loss.backward()
+    tensors = {"tokens": ids.to(torch.int32), "loss": loss.detach().reshape(1), "logits": logits.detach()}
+    tensors |= {f"grad.{name}": value for name, value in of_adapters(model, lambda p: p.grad).items()}
+    model.zero_grad()
+
+    trained = [parameter for _, parameter in adapters]
+    betas = (RUN["beta1"], RUN["beta2"])
+    adamw = torch.optim.AdamW(trained, RUN["lr"], betas, RUN["eps"], RUN["weight_decay"])
+    losses, norms = [], []
+    for batch in ids[1:]:
+        loss, _ = loss_of(model, batch)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, RUN["clip"]).item())
+        adamw.step()
+        adamw.zero_grad()
+        losses.append(loss.item())
+    tensors |= {"train.losses": torch.tensor(losses), "train.grad_norms": torch.tensor(norms)}
+    tensors |= {f"after.{name}": value for name, value in of_adapters(model, lambda p: p).items()}
+    settings = {"batch": BATCH, "seq": TIME, "steps": STEPS, "accumulate": 1} | RUN
+    versions = {library.__name__: library.__version__ for library in (torch, transformers, peft)}
+    metadata = {key: str(value) for key, value in (settings | versions).items()}
+    save_file(tensors, folder / "case.safetensors", metadata)
+    print(folder.name, losses)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    root = Path(sys.argv[1])
+    record(root / "gpt2-lora-case", gpt2(), ["c_attn", "c_proj"], 8, 21)
+    record(root / "llama-lora-case", llama(), ["q_proj", "v_proj"], 6, 22)
+
+
+if __name__ == "__main__":
+    main()
