@@ -78,7 +78,7 @@ impl Lora {
             "fan_in_fan_out": config.family == Family::Gpt2,
             "inference_mode": true,
             "init_lora_weights": true,
-            "lora_alpha": self.alpha,
+            "lora_alpha": whole(self.alpha),
             "lora_dropout": self.dropout,
             "modules_to_save": null,
             "r": self.rank,
@@ -87,6 +87,12 @@ impl Lora {
             "use_rslora": false,
         })
     }
+}
+
+/// `number` without a point where it has no fraction: PEFT declares its alpha whole.
+fn whole(number: f64) -> Value {
+    let rounded = number as u64;
+    if rounded as f64 == number { json!(rounded) } else { json!(number) }
 }
 
 /// The layers that have adapters. A text other than [`ALL_LINEAR`] is a regular expression to PEFT.
