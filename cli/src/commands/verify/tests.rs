@@ -58,9 +58,13 @@ fn copy_with(
     index: usize,
     change: impl Fn(f32) -> f32,
 ) {
-    for name in ["config.json", "model.safetensors", "case.safetensors"] {
-        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    let adapters = ["adapters/adapter_config.json", "adapters/adapter_model.safetensors"];
+    let adapters = adapters.into_iter().filter(|name| from.join(name).exists());
+    for name in ["config.json", "model.safetensors", "case.safetensors"].into_iter().chain(adapters)
+    {
         let path = to.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(from.join(name), &path).unwrap();
         let mut permissions = std::fs::metadata(&path).unwrap().permissions();
         #[expect(clippy::permissions_set_readonly_false, reason = "a file of the test's own")]
         permissions.set_readonly(false);
@@ -80,14 +84,11 @@ fn copy_with(
 
 #[test]
 fn one_changed_number_fails_and_is_named() {
-    let Some(from) = cases().into_iter().find(|dir| dir.ends_with("gpt2-small-case")) else {
-        return;
-    };
     let [weights, record] = ["model.safetensors", "case.safetensors"];
     let gain = "transformer.h.0.ln_1.weight";
     let gradient = "grad.transformer.h.1.mlp.c_fc.weight";
     let key_bias = "after.transformer.h.0.attn.c_attn.bias";
-    for (file, tensor, index, add, named) in [
+    let small = [
         (weights, gain, 5, 0.05, ""),
         (record, gradient, 7, 0.02, "gradient of `transformer.h.1.mlp.c_fc.weight`"),
         (record, "after.transformer.wpe.weight", 3, 0.01, "trained `transformer.wpe.weight`"),
@@ -97,12 +98,25 @@ fn one_changed_number_fails_and_is_named() {
         (record, "train.grad_norms", 4, 0.01, "gradient norms"),
         (record, "loss", 0, 0.001, "loss"),
         (record, "logits", 1000, f32::NAN, "logits"),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        copy_with(&from, dir.path(), file, tensor, index, |value| value + add);
-        let verdict = verdict(dir.path()).unwrap();
-        assert!(!verdict.pass, "{tensor} + {add}: {}", verdict.text());
-        assert!(verdict.worst.name.contains(named), "{tensor}: {}", verdict.text());
+    ];
+    let adapter = "base_model.model.transformer.h.1.mlp.c_proj.lora_A.weight";
+    let [gradient, trained] = ["grad", "after"].map(|what| format!("{what}.{adapter}"));
+    let [of_gradient, of_trained] =
+        ["gradient of", "trained"].map(|what| format!("{what} `{adapter}`"));
+    let lora = [
+        ("adapters/adapter_model.safetensors", adapter, 5, 0.05, ""),
+        (record, &gradient, 7, 0.01, &of_gradient),
+        (record, &trained, 3, 0.01, &of_trained),
+    ];
+    for (case, changes) in [("gpt2-small-case", &small[..]), ("gpt2-lora-case", &lora)] {
+        let Some(from) = cases().into_iter().find(|dir| dir.ends_with(case)) else { continue };
+        for &(file, tensor, index, add, named) in changes {
+            let dir = tempfile::tempdir().unwrap();
+            copy_with(&from, dir.path(), file, tensor, index, |value| value + add);
+            let verdict = verdict(dir.path()).unwrap();
+            assert!(!verdict.pass, "{tensor} + {add}: {}", verdict.text());
+            assert!(verdict.worst.name.contains(named), "{tensor}: {}", verdict.text());
+        }
     }
 }
 
