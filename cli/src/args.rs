@@ -266,13 +266,34 @@ impl SettingArgs {
         if let Some(file) = &self.config {
             merge.file(file)?;
         }
+        self.words(&mut merge)?;
+        merge.finish()
+    }
+
+    /// Refuses the setting at `path` where a flag or `--set` gives it; a file may be one that the run began with.
+    ///
+    /// # Errors
+    /// With `message` and `help` where it's given, and as [`SettingArgs::load`].
+    pub fn refuse(&self, path: &str, message: String, help: &str) -> Result<(), SettingsError> {
+        let mut merge = Merge::default();
+        self.words(&mut merge)?;
+        match merge.place(path) {
+            Some(place) => {
+                let place = Some(Box::new(place.clone()));
+                Err(SettingsError { message, place, help: help.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn words(&self, merge: &mut Merge) -> Result<(), SettingsError> {
         for (key, values) in &self.flags {
             merge.flag(key, values)?;
         }
         for argument in &self.set {
             merge.set(argument)?;
         }
-        merge.finish()
+        Ok(())
     }
 }
 

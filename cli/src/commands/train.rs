@@ -255,6 +255,7 @@ fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
         }
     } else {
         let source = Source::open(&dir)?;
+        source.keeps_adapters(&args.settings)?;
         notes.extend(source.notes.iter().cloned());
         let model = source.config.clone();
         setup::agrees(&settings, &model, &source.dir)?;

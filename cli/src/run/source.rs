@@ -97,6 +97,21 @@ impl Source {
         self.load_weights(trainer)
     }
 
+    /// Refuses adapters that nothing would read, as the checkpoint has its own.
+    ///
+    /// # Errors
+    /// `lora.init` on the command line, beside such a checkpoint.
+    pub fn keeps_adapters(&self, args: &SettingArgs) -> Result<(), Failure> {
+        if self.base().is_none() {
+            return Ok(());
+        }
+        Ok(args.refuse(
+            "lora.init",
+            format!("`{}` has adapters of its own", self.dir.display()),
+            "leave `lora.init` out, or name the model that those adapters are beside",
+        )?)
+    }
+
     /// Where the frozen weights are, of a checkpoint of adapters.
     pub fn base(&self) -> Option<&Base> {
         self.checkpoint.as_ref()?.manifest.base.as_ref()
@@ -247,8 +262,9 @@ impl Source {
     /// else of the checkpoint.
     ///
     /// # Errors
-    /// Settings that can't be read or don't hold together.
+    /// Settings that can't be read or don't hold together, and as [`Source::keeps_adapters`].
     pub fn settings(&self, args: &SettingArgs) -> Result<Settings, Failure> {
+        self.keeps_adapters(args)?;
         let Some(checkpoint) = &self.checkpoint else { return Ok(args.load(None)?) };
         let run = checkpoint.path.parent().and_then(Path::parent);
         let file = run.map(|run| run.join(RUN_SETTINGS)).filter(|file| file.is_file());

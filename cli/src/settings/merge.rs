@@ -145,6 +145,11 @@ impl Merge {
         self.add(source, key, parsed, start..text.len())
     }
 
+    /// Where the setting at `path` was given last, if anywhere.
+    pub fn place(&self, path: &str) -> Option<&Place> {
+        self.places.get(path)
+    }
+
     /// The settings, with defaults for the rest, checked.
     ///
     /// # Errors

@@ -162,6 +162,21 @@ fn adapters_of_peft_are_trained_on_and_saved_as_they_came() {
         fs::remove_dir_all(&copy).unwrap();
         ok(dir.path(), "train --resume b --steps 3");
         ok(dir.path(), "eval b");
+        // Its own adapters are what a run goes on with.
+        let other = peft.display();
+        for words in [
+            format!("train --resume b --steps 4 --lora-init {other}"),
+            format!(
+                "train --resume b/checkpoints/step-3 --steps 4 --set lora.init={other} --out c"
+            ),
+            format!("eval b --set lora.init={other}"),
+            format!("generate b --lora-init {other}"),
+        ] {
+            let (code, message) = refused(dir.path(), &words);
+            assert_eq!(code, 2, "`{words}`: {message}");
+            assert!(message.contains("has adapters of its own"), "`{words}`: {message}");
+        }
+        ok(dir.path(), "eval b --config b/run.toml");
     }
 }
 
