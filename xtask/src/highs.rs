@@ -23,7 +23,7 @@ pub fn tests() -> anyhow::Result<Command> {
     let home = wheels::unpacked("HiGHS", &WHEELS)?.join("highsbox/highs_dist");
     let mut command = Command::new(cargo());
     command
-        .args(["test", "--package", "conformance", "--test", "oracle", "--locked"])
+        .args(["test", "--workspace", "--test", "oracle", "--locked"])
         .args(["--", "--ignored", "--nocapture"])
         .env("HIGHS", home.join("bin/highs"))
         .env("LD_LIBRARY_PATH", home.join("lib"))
