@@ -8,8 +8,11 @@ built-in text, each rung's against the first's, step by step.
 
     bench/memory/ladder.py                     all of it
     bench/memory/ladder.py plans|runs|losses   that alone, beside the plans
-    bench/memory/ladder.py runs cpu            without the rung for a GPU
+    bench/memory/ladder.py runs cpu|wgpu       the rungs on that device alone
+
+What isn't measured again is taken over from the newest results, and they say so.
 """
+import json
 import sys
 
 import runs
@@ -48,7 +51,10 @@ GPT2 = {"model.preset": "gpt2", "model.context": TIME, "train.batch": BATCH}
 SMALL = {"model.preset": "shakespeare", "model.context": 128, "train.lr": 3e-4, "train.warmup": 5, "data.holdout": 0.002}
 SMALL_BATCH = 4
 # Where there is no GPU, a processor emulates one. How many micro-batches a step has changes no allocation.
-EMULATED = {"train.batch": 1, "train.steps": 2}
+EMULATED = {"train.batch": 1}
+DEVICES = {"cpu", "wgpu"}
+OF_RUNS = ["steps_s", "allocated_bytes", "peak_bytes", "predicted_tokens_per_s", "resident_peak_bytes", "tokens_per_s"]
+OF_LOSSES = ["last_loss", "loss_off"]
 
 
 def rungs():
@@ -103,7 +109,26 @@ def losses(folder, rows):
         print(f"{name}: loss {found[-1]:.4f}, at most {row['loss_off']:.4f} off", flush=True)
 
 
+def taken_over(rows):
+    """Gives rows what they lack of the newest results; which those are, and the fields by rung."""
+    files = sorted(runs.RESULTS.glob("memory-ladder-*.json"))
+    if not files:
+        return None
+    newest = json.loads(files[-1].read_text())
+    known = {row["rung"]: row for row in newest["rows"]}
+    taken = {}
+    for row in rows:
+        lacking = [] if "last_loss" in row else OF_LOSSES
+        lacking = lacking + (OF_RUNS if row["measured"] and "steps_s" not in row else [])
+        found = {field: known[row["rung"]][field] for field in lacking if field in known.get(row["rung"], {})}
+        row.update(found)
+        if found:
+            taken[row["rung"]] = sorted(found)
+    return dict(command=newest["command"], date=newest["date"], fields=taken) if taken else None
+
+
 def main(verbs):
+    devices = DEVICES & set(verbs) or DEVICES
     with runs.scratch() as folder:
         runs.calibrate(folder, "f32", "bf16")
         rows = plans()
@@ -111,8 +136,9 @@ def main(verbs):
             losses(folder, rows)
         if not verbs or "runs" in verbs:
             for row, (_, settings) in zip(rows, rungs()):
-                if row["measured"] and ("cpu" not in verbs or settings["run.device"] == "cpu"):
+                if row["measured"] and settings["run.device"] in devices:
                     run(folder, row, settings)
+    taken = taken_over(rows)
     top = rows[0]
     lines = []
     for row in (row for row in rows if "peak_bytes" in row):
@@ -123,7 +149,8 @@ def main(verbs):
         off = f"{row['loss_off']:.4f}" if "loss_off" in row else "-"
         lines.append([row["rung"], row["peak_bytes"] / runs.MIB, allocated, of, of_scores, row["predicted_tokens_per_s"], speed, off])
     heads = ["rung", "peak MiB", "allocated", "of the first", "with scores", "predicted tok/s", "tok/s", "loss off"]
-    runs.write("ladder", runs.table(heads, lines), steps=STEPS, loss_steps=LOSS_STEPS, probabilities=PROBABILITIES, rows=rows)
+    measured = dict(steps=STEPS, loss_steps=LOSS_STEPS, probabilities=PROBABILITIES, taken_over=taken, rows=rows)
+    runs.write("ladder", runs.table(heads, lines), **measured)
 
 
 if __name__ == "__main__":

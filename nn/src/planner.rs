@@ -230,6 +230,7 @@ impl<'a> Planner<'a> {
         let live = self.choices.iter_mut().map(live).collect::<Result<Vec<u64>>>()?;
         let mut choices: Vec<(u64, &Choice<'_>)> = live.into_iter().zip(&self.choices).collect();
         choices.sort_by_key(|&(live, _)| live);
+        let least = choices.first().map_or(0, |&(live, _)| live);
         let mut planner = Planner {
             target: self.target,
             seconds: Box::new(reference_s),
@@ -257,7 +258,10 @@ impl<'a> Planner<'a> {
         }
         let mut fewest = fewest.expect("a planner has a micro-batch");
         // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
-        while let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))? {
+        let gap = |fewest: &Planned| fewest.plan.peak_bytes() - least;
+        while gap(&fewest) > least / NEAR
+            && let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))?
+        {
             fewest = smaller;
         }
         Ok(fewest)
@@ -269,6 +273,8 @@ fn reference_s(graph: &Graph, node: &Node) -> f64 {
     Rates::of("cpu", Precision::F32, 1).seconds(graph, node)
 }
 
+/// A plan is as good as the smallest that takes more bytes than are live in it by one in so many.
+const NEAR: u64 = 1 << 16;
 /// Smallest plans of a micro-batch that are placed where faster ones leave too much between buffers.
 const LAST: usize = 3;
 /// Budgets tried between the smallest plan and the fastest.

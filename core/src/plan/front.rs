@@ -103,6 +103,15 @@ impl Front {
     }
 }
 
+/// No plan of these blocks takes fewer bytes, as of [`Front::new`].
+pub fn fewest_bytes(blocks: &[Vec<Item>], gaps: &[u64]) -> u64 {
+    let backwards = blocks.iter().zip(gaps).rev();
+    backwards.fold(gaps[blocks.len()], |rest, (items, &gap)| {
+        let peak = |item: &Item| rest.saturating_sub(item.saved).max(item.peak).max(gap);
+        items.iter().map(peak).min().unwrap_or(rest)
+    })
+}
+
 /// How many cells a list has where there are so many blocks.
 pub fn cells(blocks: usize) -> usize {
     (CELLS / blocks.max(1)).clamp(FEWEST, MOST)
@@ -245,6 +254,7 @@ mod tests {
                 assert!(fits.clone().all(|other| other.1 >= seconds), "{bytes} bytes, {seconds} s");
             }
             let fewest = all.iter().map(|other| other.0).min().expect("plans");
+            assert_eq!(fewest_bytes(&blocks, &gaps), fewest);
             assert_eq!(front.first_within(fewest), front.count() - 1);
         }
     }

@@ -133,11 +133,9 @@ pub fn live_bytes(buffers: &[Buffer], steps: usize) -> Vec<u64> {
 /// Rounds of a search for a better order, and how often all searches together may look at a placed buffer. Fixed
 /// numbers, so that the same buffers always get the same places; the second is some hundredths of a second's work.
 const ROUNDS: usize = 60;
-const LOOKS: usize = 2_000_000;
+const LOOKS: usize = 1_000_000;
 /// Most arrangements that are each stacked around a step.
 const TRIES: usize = 8;
-/// Times what is missing in the best arrangement from which on another isn't finished.
-const CLOSE: u64 = 2;
 /// What is as good as the most live bytes, once they were not enough: above them by one in so many. And the arrangements of
 /// which what hangs is raised by so much.
 const SLACK: u64 = 1024;
@@ -181,8 +179,7 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let mut next = 0;
     while let Some(&stack) = tries.get(next) {
         next += 1;
-        let least = known.iter().map(|&(missing, _)| missing).min();
-        let most = least.map_or(u64::MAX, |least| CLOSE * least);
+        let most = known.iter().map(|&(missing, _)| missing).min().unwrap_or(u64::MAX);
         let (order, choice) = stacked(stack, enough);
         if let Some(arranged) = search.arrange(&order, choice, most) {
             known.push((arranged.missing, stack));

@@ -4,6 +4,7 @@
 //! smallest ([`Front`]). What a plan of the list needs is then found by the liveness of the whole program, never by
 //! the sum of what is saved. Below the last one, where block inputs alone are kept, whole segments are recomputed.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use super::blocks::Blocks;
 use super::bound::{self, Bound};
 use super::chunks::{self, Chunk, Levels};
-use super::front::{Front, Item};
+use super::front::{self, Front, Item};
 use super::liveness::Outline;
 use super::remat::Turn;
 use super::{Checkpoint, Options, Plan, Target, remat};
@@ -43,6 +44,9 @@ pub struct Found {
 /// Part of a pass that a plan may be above its bound before that is looked at more closely.
 const CLOSE: f64 = 0.002;
 
+/// Bytes of the list that may be those of a plan with fewer by liveness: one in so many.
+const APART: u64 = 50;
+
 /// The plans of one graph, from the fastest to the smallest.
 pub struct Search<'a> {
     given: Rc<Given<'a>>,
@@ -70,6 +74,8 @@ struct Given<'a> {
     losses: Vec<usize>,
     /// Rows of logits at a time: as the graph was built, then fewer where they're free.
     chunks: Vec<Chunk>,
+    /// Blocks of the longest segments that are worth a try.
+    longest: usize,
     /// Bytes of what is there besides transients and parameters.
     fixed: u64,
 }
@@ -80,8 +86,18 @@ struct Listed {
     /// The choices of each block, and last those of the losses.
     items: Vec<Vec<Item>>,
     gaps: Vec<u64>,
-    front: Front,
-    bound: Option<Bound>,
+    front: OnceCell<Front>,
+    bound: OnceCell<Bound>,
+}
+
+impl Listed {
+    fn front(&self) -> &Front {
+        self.front.get_or_init(|| Front::new(&self.items, &self.gaps))
+    }
+
+    fn bound(&self) -> &Bound {
+        self.bound.get_or_init(|| Bound::new(&self.items, &self.gaps))
+    }
 }
 
 /// What a plan recomputes.
@@ -147,9 +163,14 @@ impl<'a> Search<'a> {
         let kept = kept.filter(|info| info.replaces.is_none());
         let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
         let fixed = persistent + target.staging();
-        let losses = graph.programs.get(program).map_or(vec![], chunks::losses);
+        let (mut losses, mut longest) = (vec![], 1);
+        if let Some(program) = graph.programs.get(program) {
+            losses = chunks::losses(program);
+            longest = self::longest(&graph, program, &outline)?;
+        }
         let options = options.clone();
-        let given = Given { graph, options, target, program, outline, losses, chunks, fixed };
+        let given =
+            Given { graph, options, target, program, outline, losses, chunks, longest, fixed };
         Ok(Self::timed(Rc::new(given), seconds))
     }
 
@@ -212,15 +233,15 @@ impl<'a> Search<'a> {
             };
             items.push(chunks.iter().zip(&self.chunks_s).map(item).collect());
             gaps.push(0);
-            let front = Front::new(&items, &gaps);
-            self.listed = Some(Listed { blocks, items, gaps, front, bound: None });
+            let (front, bound) = (OnceCell::new(), OnceCell::new());
+            self.listed = Some(Listed { blocks, items, gaps, front, bound });
         }
         self.listed.as_ref().expect("it was just made")
     }
 
     /// The plan at a place of the list.
     fn at(&mut self, plan: usize) -> State {
-        let choices = self.listed().front.choices(plan);
+        let choices = self.listed().front().choices(plan);
         State { dropped: Dropped::Listed(plan), chunk: choices.last().copied().unwrap_or(0) }
     }
 
@@ -250,8 +271,9 @@ impl<'a> Search<'a> {
 
     /// The tensors that a plan of the list drops, in no order.
     fn tensors(&mut self, plan: usize) -> Vec<Tensor> {
-        let Listed { blocks, front, .. } = self.listed();
-        let choices = front.choices(plan).into_iter().enumerate().take(blocks.items.len());
+        let listed = self.listed();
+        let blocks = &listed.blocks;
+        let choices = listed.front().choices(plan).into_iter().enumerate().take(blocks.items.len());
         choices.flat_map(|(block, choice)| blocks.dropped(block, choice)).collect()
     }
 
@@ -363,16 +385,12 @@ impl<'a> Search<'a> {
         let Some(Found { needs, state }) = self.fastest(budget)? else { return Ok(f64::INFINITY) };
         let Dropped::Listed(plan) = state.dropped else { return Ok(needs.extra_s) };
         let (base, pass_s) = (self.base(), self.seconds[self.given.program].iter().sum::<f64>());
-        self.listed();
-        let Some(Listed { items, gaps, front, bound, .. }) = &mut self.listed else {
-            return Ok(0.0);
-        };
-        let bound = bound.get_or_insert_with(|| Bound::new(items, gaps));
+        let listed = self.listed();
         // Where the list counts more bytes than liveness does, those of the list are held against each other.
-        let bytes = budget.saturating_sub(base).max(front.bytes(plan));
-        let mut bound_s = bound.seconds(bytes);
+        let bytes = budget.saturating_sub(base).max(listed.front().bytes(plan));
+        let mut bound_s = listed.bound().seconds(bytes);
         if needs.extra_s - bound_s > CLOSE * pass_s {
-            bound_s = bound_s.max(bound::closely(items, gaps, bytes));
+            bound_s = bound_s.max(bound::closely(&listed.items, &listed.gaps, bytes));
         }
         Ok(bound_s.min(needs.extra_s))
     }
@@ -391,9 +409,13 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         let transient = bytes.saturating_sub(self.base());
-        let Listed { front, .. } = self.listed();
+        let listed = self.listed();
         // Bytes of the list are those of liveness but for what blocks do to each other.
-        let (count, mut plan) = (front.count(), front.first_within(transient));
+        let fewest = front::fewest_bytes(&listed.items, &listed.gaps);
+        let (mut count, mut plan) = (0, 0);
+        if transient >= fewest - fewest / APART {
+            (count, plan) = (listed.front().count(), listed.front().first_within(transient));
+        }
         while plan < count && self.listed_needs(plan)?.bytes > bytes {
             plan += 1;
         }
@@ -430,7 +452,7 @@ impl<'a> Search<'a> {
     /// # Errors
     /// As [`Plan::new`].
     pub fn smallest(&mut self) -> Result<Vec<Found>> {
-        let last = self.listed().front.count() - 1;
+        let last = self.listed().front().count() - 1;
         let last = self.at(last);
         let segments: Vec<State> =
             self.lengths().flat_map(|length| self.segments_at(length)).collect();
@@ -465,14 +487,27 @@ impl<'a> Search<'a> {
         Plan::of_fused(graph, &options, *target)
     }
 
-    /// Lengths of whole segments that are recomputed. With L blocks of which each holds B bytes and begins with I, segments of n
-    /// take about n·B + I·L/n, which is least at √(L·I/B): no length above √L is worth a try.
+    /// Lengths of whole segments that are recomputed.
     fn lengths(&self) -> RangeInclusive<usize> {
-        let blocks =
-            self.given.nodes().iter().filter_map(|node| node.block).max().map_or(0, |b| b + 1);
-        let longest = (1..).find(|n| n * n >= blocks).unwrap_or(1);
-        1..=longest
+        1..=self.given.longest
     }
+}
+
+/// Blocks of the longest segments that are worth a try. With L blocks of which each holds B bytes and begins with I,
+/// segments of n take about n·B + I·L/n, which is least at √(L·I/B); what is beside them may move that by one.
+fn longest(graph: &Graph, program: &Program, outline: &Outline) -> Result<usize> {
+    let dropped = remat::chosen(graph, program, &Checkpoint::Block, false)?;
+    let (mut blocks, mut held, mut begins) = (0, 0, 0);
+    for node in program.nodes.iter().filter(|node| node.phase == Phase::Forward) {
+        let Some(block) = node.block else { continue };
+        blocks = blocks.max(block + 1);
+        for tensor in &node.outputs {
+            let bytes = outline.tensors[tensor.index()].bytes;
+            *if dropped[tensor.index()] { &mut held } else { &mut begins } += bytes;
+        }
+    }
+    let enough = |n: &usize| (n * n) as u64 * held >= blocks as u64 * begins;
+    Ok((1..=blocks).find(enough).map_or(1, |n| blocks.min(n + 1)))
 }
 
 impl Given<'_> {
