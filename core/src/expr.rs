@@ -87,9 +87,30 @@ pub enum Term {
     Select(Expr, Expr, Expr),
 }
 
+impl Term {
+    /// The formulas that it is a function of.
+    fn parts(&self) -> [Option<&Expr>; 3] {
+        match self {
+            Self::Const(_) | Self::Input(_) | Self::Random(_) => [None; 3],
+            Self::Unary(_, a) => [Some(a), None, None],
+            Self::Binary(_, a, b) => [Some(a), Some(b), None],
+            Self::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
+        }
+    }
+}
+
 /// A scalar formula over a map's inputs; cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expr(Arc<Term>);
+pub struct Expr(Arc<Noted>);
+
+/// A step, and what is asked of whole formulas often, so that no formula is walked for it.
+#[derive(Debug, PartialEq)]
+struct Noted {
+    term: Term,
+    steps: usize,
+    arity: usize,
+    random: bool,
+}
 
 /// Element `index` of the inputs.
 pub fn input(index: usize) -> Expr {
@@ -108,12 +129,19 @@ pub fn random(stream: u32) -> Expr {
 
 impl Expr {
     fn new(term: Term) -> Self {
-        Self(Arc::new(term))
+        let steps = usize::from(!matches!(term, Term::Const(_) | Term::Input(_)));
+        let arity = if let Term::Input(index) = term { index + 1 } else { 0 };
+        let random = matches!(term, Term::Random(_));
+        let parts = || term.parts().into_iter().flatten();
+        let steps = parts().map(Self::steps).fold(steps, usize::saturating_add);
+        let arity = parts().map(Self::arity).fold(arity, usize::max);
+        let random = random || parts().any(Self::is_random);
+        Self(Arc::new(Noted { term, steps, arity, random }))
     }
 
     /// The outermost step.
     pub fn term(&self) -> &Term {
-        &self.0
+        &self.0.term
     }
 
     /// Function of one argument, simplified.
@@ -303,37 +331,24 @@ impl Expr {
         found
     }
 
+    /// One more than the highest index of an input that the formula reads; 0 where it reads none.
+    pub fn arity(&self) -> usize {
+        self.0.arity
+    }
+
     /// Whether the formula draws random numbers.
     pub fn is_random(&self) -> bool {
-        let mut found = false;
-        self.visit(&mut |term| found |= matches!(term, Term::Random(_)));
-        found
+        self.0.random
     }
 
     /// Arithmetic steps per element, a transcendental function counted as one.
     pub fn steps(&self) -> usize {
-        let mut count = 0;
-        self.visit(&mut |term| {
-            count += usize::from(!matches!(term, Term::Const(_) | Term::Input(_)));
-        });
-        count
+        self.0.steps
     }
 
     fn visit(&self, found: &mut dyn FnMut(&Term)) {
         found(self.term());
-        match self.term() {
-            Term::Const(_) | Term::Input(_) | Term::Random(_) => {}
-            Term::Unary(_, a) => a.visit(found),
-            Term::Binary(_, a, b) => {
-                a.visit(found);
-                b.visit(found);
-            }
-            Term::Select(c, a, b) => {
-                c.visit(found);
-                a.visit(found);
-                b.visit(found);
-            }
-        }
+        self.term().parts().into_iter().flatten().for_each(|part| part.visit(found));
     }
 
     /// The formula with every `Input(i)` replaced by `with(i)`.

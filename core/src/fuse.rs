@@ -17,9 +17,11 @@ use crate::ops::{Map, Op};
 pub fn fuse(graph: &mut Graph, operands: usize) {
     for index in 0..graph.programs.len() {
         let mut program = std::mem::take(&mut graph.programs[index]);
-        loss_with_gradient(graph, &mut program);
-        sums_into_producers(graph, &mut program);
-        maps_into_readers(graph, &mut program, operands);
+        loss_with_gradient(&mut program);
+        let (mut uses, mut gone) = (Uses::of(graph, &program), BTreeSet::new());
+        sums_into_producers(graph, &mut program, &mut uses, &mut gone);
+        maps_into_readers(graph, &mut program, &mut uses, &mut gone, operands);
+        remove(&mut program, &gone);
         graph.programs[index] = program;
     }
 }
@@ -74,8 +76,7 @@ fn remove(program: &mut Program, gone: &BTreeSet<usize>) {
 
 /// A loss whose gradient is taken with a known seed is computed where its gradient is: one op, in the
 /// forward pass.
-fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
-    let uses = Uses::of(graph, program);
+fn loss_with_gradient(program: &mut Program) {
     let mut pairs: Vec<(usize, usize)> = program
         .nodes
         .iter()
@@ -88,7 +89,8 @@ fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
             };
             let backward = program.nodes.iter().position(same)?;
             let seed = program.nodes[backward].inputs[3];
-            let known = uses.maker[seed.index()].is_none_or(|made| made < forward);
+            let late = &program.nodes[forward..];
+            let known = !late.iter().any(|node| node.outputs.contains(&seed));
             known.then_some((forward, backward))
         })
         .collect();
@@ -105,10 +107,14 @@ fn loss_with_gradient(graph: &mut Graph, program: &mut Program) {
 
 /// `add(before, new)` where a matrix product or scatter made `new` for this sum alone, and nothing reads
 /// `before` later: the op adds to `before` in place.
-fn sums_into_producers(graph: &mut Graph, program: &mut Program) {
-    let (mut uses, mut gone) = (Uses::of(graph, program), BTreeSet::new());
+fn sums_into_producers(
+    graph: &mut Graph,
+    program: &mut Program,
+    uses: &mut Uses,
+    gone: &mut BTreeSet<usize>,
+) {
     for index in 0..program.nodes.len() {
-        let Some(made) = summed_producer(graph, program, &uses, index) else { continue };
+        let Some(made) = summed_producer(graph, program, uses, index) else { continue };
         let before = inputs_of([&program.nodes[index], &program.nodes[made]]);
         let (first, sum) = (program.nodes[index].inputs[0], program.nodes[index].outputs[0]);
         let node = &mut program.nodes[made];
@@ -128,7 +134,6 @@ fn sums_into_producers(graph: &mut Graph, program: &mut Program) {
         // What is only there to be added to is of the sum's class.
         graph.info_mut(first).class = graph.info(sum).class;
     }
-    remove(program, &gone);
 }
 
 fn is_sum(op: &Op) -> bool {
@@ -167,10 +172,18 @@ fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) 
 }
 
 /// A map with one output that only one other map of the same shape reads becomes part of that one.
-fn maps_into_readers(graph: &mut Graph, program: &mut Program, operands: usize) {
-    let (mut uses, mut gone) = (Uses::of(graph, program), BTreeSet::new());
+fn maps_into_readers(
+    graph: &mut Graph,
+    program: &mut Program,
+    uses: &mut Uses,
+    gone: &mut BTreeSet<usize>,
+    operands: usize,
+) {
     for index in 0..program.nodes.len() {
-        let reader = only_map_reader(graph, program, &uses, &gone, index);
+        if gone.contains(&index) {
+            continue;
+        }
+        let reader = only_map_reader(graph, program, uses, gone, index);
         let few = |&reader: &usize| fused_operands(program, index, reader) <= operands;
         let Some(reader) = reader.filter(few) else { continue };
         let before = inputs_of([&program.nodes[index], &program.nodes[reader]]);
@@ -180,7 +193,6 @@ fn maps_into_readers(graph: &mut Graph, program: &mut Program, operands: usize) 
         uses.merge(index, reader, &before, outer);
         gone.insert(index);
     }
-    remove(program, &gone);
 }
 
 /// Most tensors that the map at `reader` reads and writes once the one at `index` is part of it.

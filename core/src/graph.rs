@@ -236,21 +236,22 @@ impl Graph {
             inputs: types.iter().map(|&t| t.clone()).collect(),
         })?;
         let phase = self.phase.unwrap_or(Phase::Forward);
-        let overwritten = op.overwrites();
+        let mut replaced = vec![None; produced.len()];
+        for (output, input) in op.overwrites() {
+            replaced[output] = Some(inputs[input]);
+        }
         let single = produced.len() == 1;
         let mut outputs = Vec::with_capacity(produced.len());
         for (index, ty) in produced.into_iter().enumerate() {
             let name = if single { full.clone() } else { format!("{full}.{index}") };
-            let target = overwritten.iter().find(|&&(out, _)| out == index);
-            let info = match target {
-                Some(&(_, input)) => {
-                    let replaced = inputs[input];
+            let info = match replaced[index] {
+                Some(replaced) => {
                     let before = self.info(replaced);
                     if before.ty != ty {
                         return Err(Error::Shape {
                             op: op.name(),
                             name,
-                            problem: format!("in-place output {ty} differs from input {input}"),
+                            problem: format!("in-place output {ty} differs from {}", before.ty),
                             inputs: inputs.iter().map(|&t| self.ty(t).clone()).collect(),
                         });
                     }

@@ -226,11 +226,8 @@ impl<'a> Planner<'a> {
 
     /// The plan of the fewest bytes, of the micro-batches that were built.
     fn fewest(&mut self) -> Result<Planned> {
-        let live = |choice: &mut Choice<'_>| Ok(choice.search.smallest()?[0].needs.bytes);
-        let live = self.choices.iter_mut().map(live).collect::<Result<Vec<u64>>>()?;
-        let mut choices: Vec<(u64, &Choice<'_>)> = live.into_iter().zip(&self.choices).collect();
-        choices.sort_by_key(|&(live, _)| live);
-        let least = choices.first().map_or(0, |&(live, _)| live);
+        let mut choices: Vec<&Choice<'_>> = self.choices.iter().collect();
+        choices.sort_by_key(|choice| choice.search.least_bytes());
         let mut planner = Planner {
             target: self.target,
             seconds: Box::new(reference_s),
@@ -241,25 +238,28 @@ impl<'a> Planner<'a> {
             smallest: None,
             fewest_bytes: None,
         };
-        let mut fewest: Option<Planned> = None;
-        for (live, choice) in choices {
+        let (mut fewest, mut live): (Option<Planned>, u64) = (None, u64::MAX);
+        for choice in choices {
             let less =
                 |bytes: u64| fewest.as_ref().is_none_or(|fewest| bytes < fewest.plan.peak_bytes());
-            if !less(live) {
-                continue;
+            if !less(choice.search.least_bytes()) {
+                break;
             }
             let mut choice = choice.retimed(self.target, &reference_s);
             let found = choice.search.smallest()?.swap_remove(0);
-            let plan = choice.search.place(&found)?;
-            if less(plan.peak_bytes()) {
-                fewest = Some(choice.planned(plan, choice.search.rows(&found), None));
+            live = live.min(found.needs.bytes);
+            if less(found.needs.bytes) {
+                let plan = choice.search.place(&found)?;
+                if less(plan.peak_bytes()) {
+                    fewest = Some(choice.planned(plan, choice.search.rows(&found), None));
+                }
+                planner.choices.push(choice);
             }
-            planner.choices.push(choice);
         }
         let mut fewest = fewest.expect("a planner has a micro-batch");
         // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
-        let gap = |fewest: &Planned| fewest.plan.peak_bytes() - least;
-        while gap(&fewest) > least / NEAR
+        let gap = |fewest: &Planned| fewest.plan.peak_bytes() - live;
+        while gap(&fewest) > live / NEAR
             && let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))?
         {
             fewest = smaller;

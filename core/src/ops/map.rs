@@ -73,6 +73,11 @@ impl Map {
         self.formulas.iter().any(Expr::is_random)
     }
 
+    /// How many inputs formulas read, of one segment and shared.
+    fn arity(&self) -> usize {
+        self.formulas.iter().map(Expr::arity).max().unwrap_or(0)
+    }
+
     /// Inputs of one segment, shared ones apart, given how many the node has.
     pub fn inputs_per_segment(&self, inputs: usize) -> usize {
         (inputs - usize::from(self.is_random()) - self.shared) / self.segments
@@ -198,7 +203,7 @@ impl Rule for Map {
             format!("{own} inputs don't divide into {} segments", self.segments)
         })?;
         let per_segment = own / self.segments;
-        let used = self.formulas.iter().flat_map(Expr::inputs).max().map_or(0, |last| last + 1);
+        let used = self.arity();
         ensure(used == self.shared + per_segment, || {
             format!("the formula reads {used} inputs, a segment has {}", self.shared + per_segment)
         })?;
@@ -221,9 +226,7 @@ impl Rule for Map {
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
-        let per_segment =
-            self.formulas.iter().flat_map(Expr::inputs).max().map_or(0, |last| last + 1)
-                - self.shared;
+        let per_segment = self.arity() - self.shared;
         (0..self.segments)
             .flat_map(|segment| {
                 self.in_place.iter().map(move |&(output, index)| {

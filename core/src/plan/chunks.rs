@@ -4,7 +4,7 @@
 
 use super::liveness::Outline;
 use super::remat::Turn;
-use super::{Target, live_bytes};
+use super::{Buffer, Target, live_bytes};
 use crate::graph::{Graph, Program};
 use crate::ops::Op;
 
@@ -31,7 +31,23 @@ pub struct Levels {
 impl Levels {
     /// Of a program whose nodes take these turns, with `dropped` made again.
     pub fn new(outline: &Outline, turns: &[Turn], dropped: &[bool], losses: &[usize]) -> Self {
-        let live = live_bytes(&outline.live(turns, dropped).buffers, turns.len());
+        Self::of(outline, turns, &outline.live(turns, dropped).buffers, losses)
+    }
+
+    /// Of what lives whichever of `droppable` are made again: that only ever makes the rest live longer.
+    pub fn least(outline: &Outline, droppable: &[bool], losses: &[usize]) -> Self {
+        let turns = outline.turns();
+        let mut live = outline.live(&turns, &[]);
+        for (tensor, buffer, _) in live.tensors {
+            if droppable[tensor.index()] {
+                live.buffers[buffer].bytes = 0;
+            }
+        }
+        Self::of(outline, &turns, &live.buffers, losses)
+    }
+
+    fn of(outline: &Outline, turns: &[Turn], buffers: &[Buffer], losses: &[usize]) -> Self {
+        let live = live_bytes(buffers, turns.len());
         let mut levels = Self { elsewhere: 0, losses: vec![] };
         for (turn, bytes) in turns.iter().zip(live) {
             if losses.contains(&turn.node) {

@@ -15,6 +15,8 @@ mod bound;
 mod chunks;
 mod flights;
 mod front;
+mod gaps;
+mod given;
 mod liveness;
 pub mod offload;
 mod offsets;

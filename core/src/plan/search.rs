@@ -13,12 +13,11 @@ use super::blocks::Blocks;
 use super::bound::{self, Bound};
 use super::chunks::{self, Chunk, Levels};
 use super::front::{self, Front, Item};
-use super::liveness::Outline;
+use super::given::{Given, segments_of};
 use super::remat::Turn;
 use super::{Checkpoint, Options, Plan, Target, remat};
 use crate::error::Result;
-use crate::fuse::fuse;
-use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
+use crate::graph::{Graph, Node, Program, Tensor};
 
 /// Seconds that a node takes on the device that the plan is for.
 pub type Seconds<'a> = &'a dyn Fn(&Graph, &Node) -> f64;
@@ -62,24 +61,6 @@ pub struct Search<'a> {
     known: HashMap<Dropped, Vec<Simulated>>,
 }
 
-/// What doesn't depend on how fast ops are.
-struct Given<'a> {
-    graph: Graph,
-    options: Options,
-    target: &'a dyn Target,
-    /// The program with a backward pass.
-    program: usize,
-    outline: Outline,
-    /// Positions of its losses.
-    losses: Vec<usize>,
-    /// Rows of logits at a time: as the graph was built, then fewer where they're free.
-    chunks: Vec<Chunk>,
-    /// Blocks of the longest segments that are worth a try.
-    longest: usize,
-    /// Bytes of what is there besides transients and parameters.
-    fixed: u64,
-}
-
 /// The choices of the blocks and of the losses, the plans made of them, and what no plan betters.
 struct Listed {
     blocks: Blocks,
@@ -97,6 +78,13 @@ impl Listed {
 
     fn bound(&self) -> &Bound {
         self.bound.get_or_init(|| Bound::new(&self.items, &self.gaps))
+    }
+
+    /// Transients and parameters that no plan takes fewer bytes of: those of the list are those of liveness but for what
+    /// blocks do to each other.
+    fn least_bytes(&self) -> u64 {
+        let fewest = front::fewest_bytes(&self.items, &self.gaps);
+        fewest - fewest / APART
     }
 }
 
@@ -139,38 +127,13 @@ impl<'a> Search<'a> {
     /// # Errors
     /// As [`Plan::new`].
     pub fn new(
-        mut graph: Graph,
+        graph: Graph,
         options: &Options,
         free_chunk: bool,
         target: &'a dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<Self> {
-        graph.check_in_place()?;
-        if options.fusion {
-            fuse(&mut graph, target.operands());
-            graph.check_in_place()?;
-        }
-        let backward = |program: &Program| program.nodes.iter().any(|n| n.phase == Phase::Backward);
-        let program = graph.programs.iter().position(backward).unwrap_or(0);
-        let mut outlines = Outline::all(&graph, options, target);
-        let chunks = Chunk::all(&graph, &outlines, program, free_chunk, target);
-        let outline = match program < outlines.len() {
-            true => outlines.swap_remove(program),
-            false => Outline::default(),
-        };
-        let align = |bytes: usize| (bytes as u64).next_multiple_of(target.alignment());
-        let kept = graph.tensors.iter().filter(|info| info.life == Life::Persistent);
-        let kept = kept.filter(|info| info.replaces.is_none());
-        let persistent: u64 = kept.map(|info| align(info.ty.bytes())).sum();
-        let fixed = persistent + target.staging();
-        let (mut losses, mut longest) = (vec![], 1);
-        if let Some(program) = graph.programs.get(program) {
-            losses = chunks::losses(program);
-            longest = self::longest(&graph, program, &outline)?;
-        }
-        let options = options.clone();
-        let given =
-            Given { graph, options, target, program, outline, losses, chunks, longest, fixed };
+        let given = Given::new(graph, options, free_chunk, target)?;
         Ok(Self::timed(Rc::new(given), seconds))
     }
 
@@ -180,12 +143,12 @@ impl<'a> Search<'a> {
     }
 
     fn timed(given: Rc<Given<'a>>, seconds: Seconds<'_>) -> Self {
-        let Given { graph, program, outline, losses, chunks, .. } = &*given;
+        let Given { graph, program, losses, chunks, .. } = &*given;
         let times = |program: &Program| program.nodes.iter().map(|n| seconds(graph, n)).collect();
         let all: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
         let (mut droppable, mut chunks_s) = (vec![], vec![0.0; chunks.len()]);
         if let (Some(program), Some(own)) = (graph.programs.get(*program), all.get(*program)) {
-            droppable = self::droppable(outline, program, own);
+            droppable = given.droppable(own);
             let longer = |chunk: &Chunk, position: usize| {
                 let node = &program.nodes[position];
                 let op = chunks::with_rows(&node.op, chunk.rows);
@@ -249,6 +212,12 @@ impl<'a> Search<'a> {
     fn segments_at(&self, length: usize) -> impl Iterator<Item = State> + use<> {
         let dropped = Dropped::Segments(length);
         (0..self.given.chunks.len()).map(move |chunk| State { dropped, chunk })
+    }
+
+    /// Plans that aren't in the list.
+    fn unlisted(&self) -> Vec<State> {
+        let segments = self.lengths().flat_map(|length| self.segments_at(length));
+        [State::WHOLE].into_iter().chain(segments).collect()
     }
 
     /// The tensors that a plan recomputes.
@@ -329,15 +298,7 @@ impl<'a> Search<'a> {
 
     /// Bytes of all, with this number of rows of logits.
     fn bytes(&self, simulated: &Simulated, chunk: usize) -> u64 {
-        let chunk = &self.given.chunks[chunk];
-        let most = simulated.levels.most(&chunk.scratch).max(chunk.others);
-        self.given.fixed + chunk.parameters + simulated.parameters + most
-    }
-
-    /// Bytes that every plan takes, besides transients and the parameters of what runs again.
-    fn base(&self) -> u64 {
-        let parameters = self.given.chunks.iter().map(|chunk| chunk.parameters).min();
-        self.given.fixed + parameters.unwrap_or(0)
+        self.given.bytes(&simulated.levels, chunk) + simulated.parameters
     }
 
     /// The fewest bytes with everything kept.
@@ -349,14 +310,9 @@ impl<'a> Search<'a> {
         Ok(fewest)
     }
 
-    /// Whether plans that drop these can need as few as `bytes`: what they drop is all that they can save.
-    fn may_fit(&mut self, dropped: Dropped, bytes: u64) -> Result<bool> {
-        let whole = self.whole()?;
-        let flags = self.flags(dropped, false)?;
-        let tensors =
-            self.given.outline.tensors.iter().zip(&flags).filter(|(_, dropped)| **dropped);
-        let saved: u64 = tensors.map(|(stored, _)| stored.bytes).sum();
-        Ok(whole.saturating_sub(saved) <= bytes)
+    /// Bytes that no plan takes fewer of, however fast ops are.
+    pub fn least_bytes(&self) -> u64 {
+        self.given.least_bytes
     }
 
     /// Extra seconds that no plan within `budget` bytes takes less than, known before any is listed: what is dropped is made
@@ -365,6 +321,9 @@ impl<'a> Search<'a> {
     /// # Errors
     /// As [`Plan::new`].
     pub fn glanced_s(&mut self, budget: u64) -> Result<f64> {
+        if budget < self.least_bytes() {
+            return Ok(f64::INFINITY);
+        }
         let (mut left, mut sum) = (self.whole()?.saturating_sub(budget) as f64, 0.0);
         for &(bytes, seconds) in &self.droppable {
             if left <= 0.0 {
@@ -384,7 +343,8 @@ impl<'a> Search<'a> {
     pub fn bound_s(&mut self, budget: u64) -> Result<f64> {
         let Some(Found { needs, state }) = self.fastest(budget)? else { return Ok(f64::INFINITY) };
         let Dropped::Listed(plan) = state.dropped else { return Ok(needs.extra_s) };
-        let (base, pass_s) = (self.base(), self.seconds[self.given.program].iter().sum::<f64>());
+        let (base, pass_s) =
+            (self.given.base(), self.seconds[self.given.program].iter().sum::<f64>());
         let listed = self.listed();
         // Where the list counts more bytes than liveness does, those of the list are held against each other.
         let bytes = budget.saturating_sub(base).max(listed.front().bytes(plan));
@@ -403,17 +363,13 @@ impl<'a> Search<'a> {
         if self.needs(State::WHOLE)?.bytes <= bytes {
             return self.found(State::WHOLE).map(Some);
         }
-        // The longest segments drop all that any plan does.
-        let lengths = self.lengths();
-        if !self.may_fit(Dropped::Segments(*lengths.end()), bytes)? {
+        if bytes < self.least_bytes() {
             return Ok(None);
         }
-        let transient = bytes.saturating_sub(self.base());
+        let transient = bytes.saturating_sub(self.given.base());
         let listed = self.listed();
-        // Bytes of the list are those of liveness but for what blocks do to each other.
-        let fewest = front::fewest_bytes(&listed.items, &listed.gaps);
         let (mut count, mut plan) = (0, 0);
-        if transient >= fewest - fewest / APART {
+        if transient >= listed.least_bytes() {
             (count, plan) = (listed.front().count(), listed.front().first_within(transient));
         }
         while plan < count && self.listed_needs(plan)?.bytes > bytes {
@@ -427,10 +383,7 @@ impl<'a> Search<'a> {
             return self.found(state).map(Some);
         }
         let mut fastest: Option<Found> = None;
-        for length in lengths {
-            if !self.may_fit(Dropped::Segments(length), bytes)? {
-                continue;
-            }
+        for length in self.lengths() {
             for state in self.segments_at(length) {
                 let found = self.found(state)?;
                 let slower = |fastest: &Found| found.needs.extra_s < fastest.needs.extra_s;
@@ -454,9 +407,7 @@ impl<'a> Search<'a> {
     pub fn smallest(&mut self) -> Result<Vec<Found>> {
         let last = self.listed().front().count() - 1;
         let last = self.at(last);
-        let segments: Vec<State> =
-            self.lengths().flat_map(|length| self.segments_at(length)).collect();
-        let all = [State::WHOLE, last].into_iter().chain(segments);
+        let all = self.unlisted().into_iter().chain([last]);
         let mut smallest = all.map(|state| self.found(state)).collect::<Result<Vec<_>>>()?;
         smallest.sort_by(|a, b| {
             let seconds = a.needs.extra_s.total_cmp(&b.needs.extra_s);
@@ -491,46 +442,4 @@ impl<'a> Search<'a> {
     fn lengths(&self) -> RangeInclusive<usize> {
         1..=self.given.longest
     }
-}
-
-/// Blocks of the longest segments that are worth a try. With L blocks of which each holds B bytes and begins with I,
-/// segments of n take about n·B + I·L/n, which is least at √(L·I/B); what is beside them may move that by one.
-fn longest(graph: &Graph, program: &Program, outline: &Outline) -> Result<usize> {
-    let dropped = remat::chosen(graph, program, &Checkpoint::Block, false)?;
-    let (mut blocks, mut held, mut begins) = (0, 0, 0);
-    for node in program.nodes.iter().filter(|node| node.phase == Phase::Forward) {
-        let Some(block) = node.block else { continue };
-        blocks = blocks.max(block + 1);
-        for tensor in &node.outputs {
-            let bytes = outline.tensors[tensor.index()].bytes;
-            *if dropped[tensor.index()] { &mut held } else { &mut begins } += bytes;
-        }
-    }
-    let enough = |n: &usize| (n * n) as u64 * held >= blocks as u64 * begins;
-    Ok((1..=blocks).find(enough).map_or(1, |n| blocks.min(n + 1)))
-}
-
-impl Given<'_> {
-    /// The nodes of the program with a backward pass.
-    fn nodes(&self) -> &[Node] {
-        self.graph.programs.get(self.program).map_or(&[], |program| &program.nodes)
-    }
-}
-
-/// Segments of so many blocks.
-fn segments_of(length: usize) -> Checkpoint {
-    if length == 1 { Checkpoint::Block } else { Checkpoint::Every(length) }
-}
-
-/// Bytes and seconds of the forward ops of blocks, the fewest seconds for their bytes first.
-fn droppable(outline: &Outline, program: &Program, seconds: &[f64]) -> Vec<(f64, f64)> {
-    let bytes = |tensor: &Tensor| outline.tensors[tensor.index()].bytes;
-    let ops = program.nodes.iter().zip(seconds);
-    let forward = ops.filter(|(node, _)| node.phase == Phase::Forward && node.block.is_some());
-    let made =
-        forward.map(|(node, &seconds)| (node.outputs.iter().map(bytes).sum::<u64>(), seconds));
-    let made = made.filter(|&(bytes, _)| bytes > 0).map(|(bytes, seconds)| (bytes as f64, seconds));
-    let mut made: Vec<(f64, f64)> = made.collect();
-    made.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
-    made
 }
