@@ -18,14 +18,14 @@ use std::sync::Arc;
 use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, HostMemory, Op, Plan, Reading, Rule, Type};
+use tightrope_core::{Backend, DType, DeviceError, HostMemory, Op, Plan, Reading, Rule, Type};
 
 use driver::{Copies, Driver, Staging};
 use products::{Makers, Products};
 use recording::Recording;
 
-/// What launches are made for. Threads and shared memory are those of every GPU (CUDA C++ Programming Guide, compute
-/// capabilities); arguments of 4 KiB have room for more tensors than any op has.
+/// What launches are made for, of an Ampere GPU and later ones. Threads and shared memory are those of every GPU (CUDA C++
+/// Programming Guide, compute capabilities); arguments of 4 KiB have room for more tensors than any op has.
 pub fn limits() -> Limits {
     Limits {
         dialect: Dialect::Cuda,
@@ -39,6 +39,7 @@ pub fn limits() -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        tensor_cores: &[DType::BF16, DType::F16],
         tf32: false,
     }
 }
@@ -63,7 +64,8 @@ impl Cuda {
     /// A backend on this device.
     pub fn new(driver: Box<dyn Driver>) -> Self {
         let (staging, copies) = (Staging::default(), Copies::default());
-        Self { driver, limits: limits(), staging, copies, products: None, loaded: None }
+        let limits = Limits { tensor_cores: driver.tensor_cores(), ..limits() };
+        Self { driver, limits, staging, copies, products: None, loaded: None }
     }
 
     /// Says who makes matrix products: from the beginning, the kernels.
@@ -90,6 +92,20 @@ impl Cuda {
     pub fn compile(&mut self, launches: &[Launch]) -> Result<(), DeviceError> {
         let kernels: Vec<_> = launches.iter().map(recording::kernel).collect::<Result<_, _>>()?;
         self.driver.load(&kernels).map(|_| ())
+    }
+
+    /// Lets products of f32 round their operands to TF32.
+    ///
+    /// # Errors
+    /// In words, where the GPU's tensor cores don't multiply it.
+    pub fn round_to_tf32(&mut self) -> Result<(), String> {
+        // They came with Ampere's, as bf16 did.
+        if !self.limits.tensor_cores.contains(&DType::BF16) {
+            let name = self.driver.name();
+            return Err(format!("the tensor cores of {name} multiply neither TF32 nor bf16"));
+        }
+        self.limits.tf32 = true;
+        Ok(())
     }
 
     /// What launches are made for.

@@ -84,7 +84,11 @@ pub fn cpu(settings: &Settings) -> Result<Box<dyn Backend>, Failure> {
 /// A GPU that multiplies as the settings say. Where NVIDIA's library is missing, says so once.
 fn multiplying(mut gpu: Cuda, settings: &Settings) -> Result<Cuda, Failure> {
     static SAID: Once = Once::new();
-    gpu.restrict(|limits| limits.tf32 = settings.run.precision == Precision::Tf32);
+    if settings.run.precision == Precision::Tf32 {
+        let refused =
+            |problem: String| Failure::usage(anyhow!(problem), "use --precision f32 or f16");
+        gpu.round_to_tf32().map_err(refused)?;
+    }
     let makers = match settings.run.products {
         Products::Auto => Makers::Fastest,
         Products::Own => Makers::Kernels,

@@ -39,6 +39,7 @@ template <unsigned N> __device__ unsigned tr_word(Shared<Chunk, N> &tile, unsign
     return tile.data[index].word[word];
 }
 
+#if __CUDA_ARCH__ >= 800
 // Begins to copy a chunk's elements of a tensor from `from` on, or zeros where they don't exist.
 template <unsigned N, class Stored>
 __device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
@@ -53,6 +54,17 @@ __device__ void tr_commit_copies() { asm volatile("cp.async.commit_group;" : : :
 
 // Waits for the thread's own copies, the newest N groups apart.
 template <unsigned N> __device__ void tr_wait_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+#else
+// Without copies beside other work, each ends before the next begins.
+template <unsigned N, class Stored>
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
+    tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from) : Chunk{};
+}
+
+__device__ void tr_commit_copies() {}
+
+template <unsigned N> __device__ void tr_wait_copies() {}
+#endif
 
 // Four matrices of 8 rows of 16 bytes, here of 8 elements, of which a lane of the warp names a row each. It gets elements 2·(lane % 4) and the next of row
 // lane / 4 of each; of column lane / 4 where TURNED.
@@ -78,6 +90,10 @@ struct F16;
 // sums += a · b on tensor cores: a is 16 × 16 by rows, b 16 × 8 by columns, in the layouts of mma.m16n8k16.
 template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 
+// The bits of a float, rounded to those of TF32: 10 after the point, to nearest, ties away from zero.
+__device__ unsigned tr_round_tf32(unsigned bits);
+
+#if __CUDA_ARCH__ >= 800
 template <>
 __device__ void tr_multiply_add<Bf16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -94,7 +110,6 @@ __device__ void tr_multiply_add<F16>(float (&sums)[4], const unsigned (&a)[4], u
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The bits of a float, rounded to those of TF32: 10 after the point, to nearest, ties away from zero.
 __device__ unsigned tr_round_tf32(unsigned bits) {
     unsigned rounded;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
@@ -109,3 +124,18 @@ __device__ void tr_multiply_add<float>(float (&sums)[4], const unsigned (&a)[4],
                  : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+#else
+// Turing's tensor cores multiply f16 alone, and half as deep: a and b are two of mma.m16n8k8's side by side.
+__device__ void tr_multiply_add_half(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a0), "r"(a1), "r"(b));
+}
+
+template <>
+__device__ void tr_multiply_add<F16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    tr_multiply_add_half(sums, a[0], a[1], b0);
+    tr_multiply_add_half(sums, a[2], a[3], b1);
+}
+#endif

@@ -133,6 +133,20 @@ fn tensor_cores_match_the_references_emulated() {
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
+#[test]
+fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
+    let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 4)));
+    backend.restrict(|limits| limits.tensor_cores = &[DType::F16]);
+    let in_bf16 = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::BF16);
+    let cases = [product_cases(), attention_cases(), loss_cases()].concat();
+    let cases: Vec<Case> = cases.into_iter().filter(in_bf16).collect();
+    let on_tensor_cores = |case: &Case| {
+        launches(case, backend.limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
+    };
+    assert!(!cases.is_empty() && !cases.iter().any(on_tensor_cores));
+    check(backend, &cases);
+}
+
 /// Products of f32 in tiles that lie across edges, in all orders of storage; in slices of K; on the large tile's path.
 fn tf32_cases() -> Vec<Case> {
     let mut cases = vec![];

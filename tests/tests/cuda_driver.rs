@@ -16,7 +16,7 @@ use tightrope_backend_cuda::driver::{
 use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::Kernel;
 use tightrope_core::launch::Launch;
-use tightrope_core::{DeviceError, Rule};
+use tightrope_core::{DType, DeviceError, Rule};
 use tightrope_nn::{ModelConfig, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
 /// What a driver was asked for.
@@ -64,6 +64,9 @@ impl Watched {
 }
 
 impl Driver for Watched {
+    fn tensor_cores(&self) -> &'static [DType] {
+        self.device.tensor_cores()
+    }
     fn name(&self) -> String {
         self.device.name()
     }

@@ -14,27 +14,60 @@ use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
-use tightrope_core::{Op, Rule, Type};
+use tightrope_core::{DType, Op, Rule, Type};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
-/// Ampere of data centres and of desks, Ada, and Hopper with the instructions that only it has.
-const ARCHITECTURES: [&str; 4] = ["sm_80", "sm_86", "sm_89", "sm_90a"];
-/// The same for nvcc, which reads a text once for all that have the instructions of the oldest.
-const GENERATE: [&str; 2] = [
-    "--generate-code=arch=compute_80,code=[sm_80,sm_86,sm_89]",
-    "--generate-code=arch=compute_90a,code=sm_90a",
+/// GPUs that run the same kernels.
+struct Generation {
+    /// As compilers name them.
+    architectures: &'static [&'static str],
+    /// The same for nvcc, which reads a text once for all that have the instructions of the oldest.
+    generate: &'static [&'static str],
+    /// What their tensor cores multiply.
+    tensor_cores: &'static [DType],
+    /// In which models are trained.
+    narrow: Precision,
+}
+
+/// Turing; then Ampere of data centres and of desks, Ada, and Hopper with the instructions that only it has.
+const GENERATIONS: [Generation; 2] = [
+    Generation {
+        architectures: &["sm_75"],
+        generate: &["--generate-code=arch=compute_75,code=sm_75"],
+        tensor_cores: &[DType::F16],
+        narrow: Precision::F16,
+    },
+    Generation {
+        architectures: &["sm_80", "sm_86", "sm_89", "sm_90a"],
+        generate: &[
+            "--generate-code=arch=compute_80,code=[sm_80,sm_86,sm_89]",
+            "--generate-code=arch=compute_90a,code=sm_90a",
+        ],
+        tensor_cores: &[DType::BF16, DType::F16],
+        narrow: Precision::BF16,
+    },
 ];
+
+impl Generation {
+    fn limits(&self) -> Limits {
+        Limits { tensor_cores: self.tensor_cores, ..limits() }
+    }
+
+    fn multiplies_tf32(&self) -> bool {
+        self.tensor_cores.contains(&DType::BF16)
+    }
+}
 
 fn launches(limits: &Limits, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> Vec<Launch> {
     op.launch(limits, inputs, outputs).map_or(vec![], |launches| launches.list)
 }
 
 /// Launches of the core's cases.
-fn of_cases() -> Vec<Launch> {
+fn of_cases(limits: &Limits) -> Vec<Launch> {
     let of_case = |case: &Case| {
         let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
         let outputs = case.op.infer(&inputs).expect("cases are valid");
-        launches(&limits(), &case.op, &inputs, &outputs.iter().collect::<Vec<_>>())
+        launches(limits, &case.op, &inputs, &outputs.iter().collect::<Vec<_>>())
     };
     Op::all_cases().iter().flat_map(of_case).collect()
 }
@@ -59,16 +92,17 @@ fn of_model(limits: &Limits, model: ModelConfig, precision: Precision) -> Vec<La
 }
 
 /// Launches of models as they are trained: GPT-2, and Llama with heads as wide as its larger models have.
-fn of_models() -> Vec<Launch> {
+fn of_models(generation: &Generation) -> Vec<Launch> {
     let gpt2 = || tightrope_nn::preset("gpt2").expect("a preset");
     let llama = tightrope_nn::preset("llama-1.1b").expect("a preset");
     let llama = ModelConfig { heads: llama.channels / 128, ..llama };
-    let (exact, tf32) = (limits(), Limits { tf32: true, ..limits() });
+    let exact = generation.limits();
+    let rounded = generation.multiplies_tf32().then(|| Limits { tf32: true, ..exact.clone() });
     [
         of_model(&exact, gpt2(), Precision::F32),
-        of_model(&tf32, gpt2(), Precision::F32),
-        of_model(&exact, gpt2(), Precision::BF16),
-        of_model(&exact, llama, Precision::BF16),
+        rounded.map_or(vec![], |limits| of_model(&limits, gpt2(), Precision::F32)),
+        of_model(&exact, gpt2(), generation.narrow),
+        of_model(&exact, llama, generation.narrow),
     ]
     .concat()
 }
@@ -80,11 +114,12 @@ struct Tried {
 }
 
 /// Different kernels, by file and entry.
-fn kernels() -> Vec<Tried> {
+fn kernels(generation: &Generation) -> Vec<Tried> {
     let mut seen = HashSet::new();
     let mut kernels = vec![];
     // Those of models first: a case's that is the same is hot.
-    for (hot, launches) in [(true, of_models()), (false, of_cases())] {
+    for (hot, launches) in [(true, of_models(generation)), (false, of_cases(&generation.limits()))]
+    {
         for kernel in launches.iter().map(|launch| Kernel::of(launch).expect("a kernel")) {
             if seen.insert(kernel.clone()) {
                 kernels.push(Tried { kernel, hot });
@@ -137,11 +172,16 @@ fn before(log: &str, unit: &str) -> u64 {
 #[ignore = "needs NVRTC: `cargo xtask kernels` brings it"]
 fn nvrtc_makes_of_kernels_what_the_table_says() {
     let nvrtc = Nvrtc::open().expect("NVRTC");
-    let kernels = kernels();
-    let jobs: Vec<(&str, &Tried)> = ARCHITECTURES
-        .iter()
-        .flat_map(|architecture| kernels.iter().map(move |tried| (*architecture, tried)))
-        .collect();
+    let kernels = GENERATIONS.map(|generation| {
+        let kernels = kernels(&generation);
+        (generation, kernels)
+    });
+    let mut jobs: Vec<(&str, &Tried)> = vec![];
+    for (generation, kernels) in &kernels {
+        for architecture in generation.architectures {
+            jobs.extend(kernels.iter().map(|tried| (*architecture, tried)));
+        }
+    }
     let uses = parallel::map(&jobs, |(architecture, Tried { kernel, .. })| {
         let compiled = nvrtc.compile(&source::for_device(&[kernel]), architecture);
         compiled.map_err(|log| format!("{} for {architecture}: {log}", kernel.label))
@@ -198,16 +238,24 @@ fn nvcc_compiles_every_kernel() {
     let nvcc = PathBuf::from(home).join("bin/nvcc");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvcc");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let (hot, cold): (Vec<Tried>, Vec<Tried>) = kernels().into_iter().partition(|tried| tried.hot);
-    let groups: Vec<(usize, &[Tried])> =
-        hot.chunks(TOGETHER).chain(cold.chunks(TOGETHER)).enumerate().collect();
-    let problems = parallel::map(&groups, |(index, group)| {
+    let mut groups: Vec<(&Generation, Vec<Tried>)> = vec![];
+    for generation in &GENERATIONS {
+        let (mut hot, mut cold): (Vec<Tried>, Vec<Tried>) =
+            kernels(generation).into_iter().partition(|tried| tried.hot);
+        for tried in [&mut hot, &mut cold] {
+            while !tried.is_empty() {
+                groups.push((generation, tried.drain(..TOGETHER.min(tried.len())).collect()));
+            }
+        }
+    }
+    let groups: Vec<_> = groups.iter().enumerate().collect();
+    let problems = parallel::map(&groups, |(index, (generation, group))| {
         let kernels: Vec<&Kernel> = group.iter().map(|tried| &tried.kernel).collect();
         let text = folder.join(format!("{index}.cu"));
         std::fs::write(&text, source::for_device(&kernels)).expect("a file");
         let output = Command::new(&nvcc)
             .args(["--std=c++17", "--fatbin", "--ptxas-options=-v"])
-            .args(GENERATE)
+            .args(generation.generate)
             .args([Path::new("--output-file"), &text.with_extension("fatbin"), &text])
             .output()
             .expect("nvcc");
@@ -217,7 +265,7 @@ fn nvcc_compiles_every_kernel() {
         }
         // So begins what the assembler says of one kernel for one architecture.
         let of_kernels: Vec<&str> = said.split("Compiling entry function").skip(1).collect();
-        assert_eq!(of_kernels.len(), group.len() * ARCHITECTURES.len(), "{said}");
+        assert_eq!(of_kernels.len(), group.len() * generation.architectures.len(), "{said}");
         let spills = |of_kernel: &&str| group[0].hot && Use::of(of_kernel).spilled > 0;
         let words = of_kernels.into_iter().filter(spills);
         words.map(|words| format!("registers spill in {}:{words}", text.display())).collect()

@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use libloading::Library;
-use tightrope_core::DeviceError;
+use tightrope_core::{DType, DeviceError};
 
 use super::cublaslt::CublasLt;
 use super::{
     Beside as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Task, cache_key,
 };
+use crate::limits;
 use crate::products::{self, Algorithm, Layout, Multiply, Problem};
 use crate::source::{self, Kernel};
 use queues::{Copy, Queues};
@@ -331,6 +332,10 @@ const FLAGS: &[&str] = &[
 impl Driver for Emulated {
     fn name(&self) -> String {
         NAME.into()
+    }
+
+    fn tensor_cores(&self) -> &'static [DType] {
+        limits().tensor_cores
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {

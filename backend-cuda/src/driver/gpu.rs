@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
-use tightrope_core::DeviceError;
+use tightrope_core::{DType, DeviceError};
 
 use super::compiler::Compiler;
 use super::cublaslt::CublasLt;
@@ -309,6 +309,10 @@ impl Gpu {
 impl Driver for Gpu {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn tensor_cores(&self) -> &'static [DType] {
+        requirements::tensor_cores(self.capability)
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {

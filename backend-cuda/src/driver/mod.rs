@@ -19,7 +19,7 @@ pub use copies::Copies;
 pub use emulated::Emulated;
 pub use gpu::Gpu;
 pub use staging::{HALF_BYTES, HALVES, Staging};
-use tightrope_core::DeviceError;
+use tightrope_core::{DType, DeviceError};
 
 use crate::products::{Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
@@ -57,6 +57,9 @@ pub struct Recorded(pub(crate) usize);
 pub trait Driver: Beside {
     /// Name of the device, for people.
     fn name(&self) -> String;
+
+    /// What its tensor cores multiply as it's stored.
+    fn tensor_cores(&self) -> &'static [DType];
 
     /// Replaces what was allocated by `bytes` zeros, and gives the address of the first. What was recorded is gone.
     ///

@@ -1,13 +1,21 @@
 //! What kernels need of a GPU, its driver and its compiler, and the words for where that's missing.
 
+use tightrope_core::DType;
+
+use crate::limits;
+
 /// Major and minor number.
 pub type Version = (i32, i32);
 
 /// Oldest version of CUDA whose driver has all that's called.
 const OLDEST_CUDA: Version = (12, 0);
 
-/// Least compute capability: the first with 16-bit matrix products of bf16, and copies to shared memory beside other work.
-const OLDEST_CAPABILITY: Version = (8, 0);
+/// Least compute capability: the first with tensor cores that take a warp's registers as `mma.sync` and `ldmatrix` lay them
+/// out, and the oldest that NVRTC 13 compiles for.
+const OLDEST_CAPABILITY: Version = (7, 5);
+
+/// First compute capability whose tensor cores multiply bf16 and TF32.
+const BF16_PRODUCTS: Version = (8, 0);
 
 /// First compute capability with instructions that only code for it alone may have.
 const OLDEST_ALONE: i32 = 9;
@@ -18,6 +26,11 @@ const LARGE_WORKSPACE: Version = (9, 0);
 /// Bytes of workspace for cuBLASLt's products on a GPU of this compute capability, as NVIDIA recommends for cuBLAS.
 pub fn workspace_bytes(capability: Version) -> u64 {
     if capability >= LARGE_WORKSPACE { 32 << 20 } else { 4 << 20 }
+}
+
+/// What tensor cores of this compute capability multiply as it's stored.
+pub fn tensor_cores(capability: Version) -> &'static [DType] {
+    if capability >= BF16_PRODUCTS { limits().tensor_cores } else { &[DType::F16] }
 }
 
 /// A version as the driver gives it: 1000 times the major number plus 10 times the minor one.
@@ -45,7 +58,7 @@ pub fn of_gpu(name: &str, (major, minor): Version) -> Result<(), String> {
     }
     Err(format!(
         "{name} has compute capability {major}.{minor}, and the CUDA kernels need {oldest}.0 or later \
-         (Ampere): use --device wgpu, which runs on it through Vulkan"
+         (Turing): use --device wgpu, which runs on it through Vulkan"
     ))
 }
 
@@ -91,8 +104,9 @@ mod tests {
         let said = of_driver(cuda_version(11_080)).unwrap_err();
         assert!(said.contains("CUDA 11.8") && said.contains("update the driver"), "{said}");
         assert_eq!(of_gpu("H200", (9, 0)), Ok(()));
-        let said = of_gpu("Tesla T4", (7, 5)).unwrap_err();
-        assert!(said.contains("Tesla T4 has compute capability 7.5"), "{said}");
+        assert_eq!(of_gpu("Tesla T4", (7, 5)), Ok(()));
+        let said = of_gpu("Tesla V100", (7, 0)).unwrap_err();
+        assert!(said.contains("Tesla V100 has compute capability 7.0"), "{said}");
         assert!(said.contains("--device wgpu"), "{said}");
         assert_eq!(of_compiler((12, 9), (12, 0)), Ok(()));
         assert_eq!(of_compiler((12, 9), (13, 0)), Ok(()));
@@ -105,7 +119,13 @@ mod tests {
 
     #[test]
     fn architectures_are_named_as_compilers_do() {
-        let names = [(8, 0), (8, 9), (9, 0), (12, 0)].map(architecture);
-        assert_eq!(names, ["sm_80", "sm_89", "sm_90a", "sm_120a"]);
+        let names = [(7, 5), (8, 0), (8, 9), (9, 0), (12, 0)].map(architecture);
+        assert_eq!(names, ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_120a"]);
+    }
+
+    #[test]
+    fn tensor_cores_multiply_bf16_from_ampere_on() {
+        assert_eq!(tensor_cores((7, 5)), [DType::F16]);
+        assert_eq!(tensor_cores((8, 6)), limits().tensor_cores);
     }
 }

@@ -16,7 +16,6 @@ use super::layout::row_windows;
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit,
 };
-use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Operand, Place};
@@ -199,16 +198,14 @@ impl Attention {
         dtype: DType,
     ) -> (&'static str, u32, u64) {
         let direct_pays = !limits.tile.shares();
-        let (entry, threads, rows) = if limits.dialect == Dialect::Cuda
-            && matches!(dtype, DType::BF16 | DType::F16)
-            && TENSOR_HEADS.contains(&self.head_dim)
-        {
-            (tensor, TENSOR_THREADS, TENSOR_TILE)
-        } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
-            (direct, STRIP, STRIP * ROWS_PER_THREAD)
-        } else {
-            (tiled, (TILE / PER_THREAD).pow(2), TILE)
-        };
+        let (entry, threads, rows) =
+            if limits.tensor_cores.contains(&dtype) && TENSOR_HEADS.contains(&self.head_dim) {
+                (tensor, TENSOR_THREADS, TENSOR_TILE)
+            } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
+                (direct, STRIP, STRIP * ROWS_PER_THREAD)
+            } else {
+                (tiled, (TILE / PER_THREAD).pow(2), TILE)
+            };
         let groups = extents.sequences * heads as u64 * extents.time.div_ceil(rows.into());
         (entry, threads, groups)
     }

@@ -250,13 +250,11 @@ impl<'a> Chunks<'a> {
         launches.push(total.param("first", 0u32).param("rows", self.rows));
     }
 
-    /// Where the gradient of logits takes their place. On CUDA, that of 16-bit operands is stored as they are, each row
-    /// where the row of logits begins, so that tensor cores multiply it.
+    /// Where the gradient of logits takes their place. That of operands that tensor cores multiply is stored as they are,
+    /// each row where the row of logits begins.
     fn gradient(&self, logits: Place) -> Place {
         let dtype = self.x.dtype;
-        let narrow = self.limits.dialect == Dialect::Cuda
-            && matches!(dtype, DType::BF16 | DType::F16)
-            && self.w.dtype == dtype;
+        let narrow = self.limits.tensor_cores.contains(&dtype) && self.w.dtype == dtype;
         if !narrow {
             return logits;
         }

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Matrices;
-use crate::dialect::Dialect;
 use crate::launch::{Launch, Launches, Limits, Place};
 use crate::types::DType;
 
@@ -147,8 +146,7 @@ impl Product {
             [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
         let dtype = self.lhs.place.dtype;
         let chunk = TENSOR_CHUNK_BYTES / dtype.size() as u64;
-        limits.dialect == Dialect::Cuda
-            && (matches!(dtype, DType::BF16 | DType::F16) || limits.tf32 && dtype == DType::F32)
+        (limits.tensor_cores.contains(&dtype) || limits.tf32 && dtype == DType::F32)
             && self.rhs.place.dtype == dtype
             && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(chunk))
             && inner.iter().all(|&extent| (extent as u64).is_multiple_of(chunk))
