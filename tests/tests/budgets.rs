@@ -6,7 +6,7 @@ mod times;
 
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
-use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::plan::{Checkpoint, Options, Search};
 use tightrope_core::{Graph, Node};
 use tightrope_nn::{
     BuildOptions, Free, ModelConfig, Planned, Planner, Precision, Rates, TrainerConfig, preset,
@@ -150,6 +150,34 @@ fn the_fewest_bytes_hardly_depend_on_rates() {
         let (least, most) = (fewest.iter().min(), fewest.iter().max());
         let (least, most) = (*least.expect("rates") as f64, *most.expect("rates") as f64);
         assert!(most <= (1.0 + APART) * least, "{name}, {batch}: {fewest:?}");
+    }
+}
+
+#[test]
+fn no_recomputation_takes_fewer_bytes_than_none_can() {
+    let cpu = Cpu::new(THREADS).expect("threads");
+    for (config, _, _) in models() {
+        for micro_batch in [config.batch, 1] {
+            let planned = |checkpoint| {
+                let options = Options { checkpoint, ..Options::default() };
+                let config = TrainerConfig { micro_batch, options, ..config.clone() };
+                Planned::new(&config, &cpu).expect("a plan").plan
+            };
+            let graph = planned(Checkpoint::None).graph;
+            let search = Search::new(graph, &Options::default(), false, &cpu, &rate);
+            let least = search.expect("a search").least_bytes();
+            let segments = (2..=6).map(Checkpoint::Every);
+            let checkpoints = [Checkpoint::None, Checkpoint::Block].into_iter().chain(segments);
+            let live: Vec<u64> =
+                checkpoints.map(|checkpoint| planned(checkpoint).lower_bound_bytes()).collect();
+            assert!(
+                live.iter().all(|&bytes| bytes >= least),
+                "{live:?}, and no fewer than {least}"
+            );
+            // What is far below all of them would rule nothing out.
+            let fewest = live.iter().min().copied().unwrap_or(0);
+            assert!(4 * least > 3 * fewest, "{least} of {fewest}");
+        }
     }
 }
 
