@@ -39,6 +39,7 @@ pub fn limits() -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        epilogues: true,
         tensor_cores: &[DType::BF16, DType::F16],
         tf32: false,
     }
@@ -127,8 +128,9 @@ impl Target for Cuda {
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         // What has no kernel is refused when the plan is prepared.
         op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
-            let products = self.products.as_ref();
-            products.map_or(launches.scratch_bytes, |products| products.scratch(&launches).0)
+            let Some(products) = &self.products else { return launches.scratch_bytes };
+            let apart = recording::apart(op, &self.limits, inputs, outputs);
+            products.scratch(&launches, apart.as_ref()).0
         })
     }
 
@@ -140,6 +142,10 @@ impl Target for Cuda {
 
     fn operands(&self) -> usize {
         self.limits.bindings
+    }
+
+    fn epilogues(&self) -> bool {
+        self.limits.epilogues
     }
 
     fn copy_queues(&self) -> bool {

@@ -8,7 +8,7 @@
 use tightrope_core::expr::input;
 use tightrope_core::{Graph, Tensor};
 
-use crate::activation::gelu_tanh;
+use tightrope_core::activation::gelu_tanh;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::layers::{Linear, Norm, Pass, Weights};

@@ -9,7 +9,7 @@ use tightrope_core::expr::input;
 use tightrope_core::ops::Rope;
 use tightrope_core::{Graph, Tensor};
 
-use crate::activation::swiglu;
+use tightrope_core::activation::swiglu;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::layers::{Linear, Norm, Pass, Weights};
