@@ -189,11 +189,10 @@ impl Backend for Cuda {
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
         let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
-        let all = &loaded.recording.steps[program];
-        if steps == (0..all.len()) {
-            return self.driver.replay(loaded.recording.programs[program]);
+        if let Some(recorded) = loaded.recording.replay(program, &steps) {
+            return self.driver.replay(recorded);
         }
-        all[steps].iter().flatten().try_for_each(|task| self.driver.launch(task))
+        loaded.recording.steps[program][steps].iter().flatten().try_for_each(|task| self.driver.launch(task))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -1,5 +1,7 @@
 //! A plan as tasks of a device.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::launch::{Launch, Launches, Limits, Place, Source};
@@ -17,8 +19,8 @@ const MOST_BLOCKS: u64 = (1 << 31) - 1;
 pub struct Recording {
     /// By program and step.
     pub steps: Vec<Vec<Vec<Task>>>,
-    /// All steps of each program, to be replayed as one.
-    pub programs: Vec<Recorded>,
+    /// Steps of a program that run without a transfer between them, to be replayed as one.
+    replays: HashMap<(usize, Range<usize>), Recorded>,
 }
 
 /// A launch, or launches that are made or left out together.
@@ -138,12 +140,22 @@ impl Recording {
             let known = products.and_then(|p| p.known(&contest.key, contest.ways.len()));
             steps[bound.program][bound.step].extend(contest.tasks_of(known.flatten()));
         }
-        let recorded = steps.iter().map(|program: &Vec<Vec<Task>>| {
-            let tasks: Vec<&Task> = program.iter().flatten().collect();
-            driver.record(&tasks)
-        });
-        let programs = recorded.collect::<Result<_, _>>()?;
-        Ok(Self { steps, programs })
+        let mut replays = HashMap::new();
+        for (index, program) in plan.programs.iter().enumerate() {
+            for stretch in program.stretches() {
+                let tasks: Vec<&Task> = steps[index][stretch.clone()].iter().flatten().collect();
+                // Less than two tasks begin as soon by themselves.
+                if tasks.len() > 1 {
+                    replays.insert((index, stretch), driver.record(&tasks)?);
+                }
+            }
+        }
+        Ok(Self { steps, replays })
+    }
+
+    /// What replays these steps of a program, where that was recorded.
+    pub fn replay(&self, program: usize, steps: &Range<usize>) -> Option<Recorded> {
+        self.replays.get(&(program, steps.clone())).copied()
     }
 }
 

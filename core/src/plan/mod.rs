@@ -4,6 +4,8 @@
 //! Persistent tensors take fixed low offsets; each program's transients share the bytes above. A backend
 //! allocates [`Plan::arena_bytes`] and nothing else, so that the predicted peak is the allocated one.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::fuse::{self, fuse};
 use crate::graph::{Graph, Life, Phase, Program, Tensor};
@@ -146,6 +148,16 @@ pub struct ProgramPlan {
     pub lower_bound: u64,
     /// Arithmetic and traffic of one replay.
     pub cost: Cost,
+}
+
+impl ProgramPlan {
+    /// Ranges of steps that a session runs without a transfer between them, in their order. None is empty.
+    pub fn stretches(&self) -> Vec<Range<usize>> {
+        let events = self.events.iter().map(|&(step, _)| step);
+        let cuts: Vec<usize> =
+            std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
+        cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
+    }
 }
 
 /// A graph with a place for everything.
