@@ -131,9 +131,9 @@ pub unsafe fn run(
             Op::Reduce(op) => {
                 by_storage!(dtype, false, matrices::reduce(op, inputs, outputs, scratch))
             }
-            Op::SquareSum(op) => {
-                by_storage!(dtype, false, matrices::square_sum(op, inputs, outputs))
-            }
+            Op::SquareSum(op) => inputs[1..].iter().zip(op.slot..).all(|(x, slot)| {
+                by_storage!(x.ty().dtype, false, matrices::square_sum(x, &outputs[0], slot))
+            }),
             Op::Quantize(op) => by_storage!(dtype, false, matrices::quantize(op, inputs, outputs)),
             Op::Dequantize(op) => {
                 by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))

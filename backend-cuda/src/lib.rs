@@ -23,6 +23,7 @@ use tightrope_core::{Backend, DType, DeviceError, HostMemory, Op, Plan, Reading,
 use driver::{Copies, Driver, Staging};
 use products::{Makers, Products};
 use recording::Recording;
+use source::Kernel;
 
 /// What launches are made for, of an Ampere GPU and later ones. Threads and shared memory are those of every GPU (CUDA C++
 /// Programming Guide, compute capabilities); arguments of 4 KiB have room for more tensors than any op has.
@@ -43,6 +44,14 @@ pub fn limits() -> Limits {
         tensor_cores: &[DType::BF16, DType::F16],
         tf32: false,
     }
+}
+
+/// The kernels of launches, one for all that run at once as one.
+///
+/// # Errors
+/// [`DeviceError::Compile`].
+pub fn kernels_of(launches: &[Launch]) -> Result<Vec<Kernel>, DeviceError> {
+    Ok(recording::together(launches)?.into_iter().map(|(_, kernel)| kernel).collect())
 }
 
 /// A device that runs CUDA kernels.
@@ -91,8 +100,7 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::Compile`].
     pub fn compile(&mut self, launches: &[Launch]) -> Result<(), DeviceError> {
-        let kernels: Vec<_> = launches.iter().map(recording::kernel).collect::<Result<_, _>>()?;
-        self.driver.load(&kernels).map(|_| ())
+        self.driver.load(&kernels_of(launches)?).map(|_| ())
     }
 
     /// Lets products of f32 round their operands to TF32.
@@ -192,7 +200,10 @@ impl Backend for Cuda {
         if let Some(recorded) = loaded.recording.replay(program, &steps) {
             return self.driver.replay(recorded);
         }
-        loaded.recording.steps[program][steps].iter().flatten().try_for_each(|task| self.driver.launch(task))
+        loaded.recording.steps[program][steps]
+            .iter()
+            .flatten()
+            .try_for_each(|task| self.driver.launch(task))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -38,7 +38,8 @@ struct Unit<'a> {
 /// Launches, with their kernels until those are loaded.
 #[derive(Default)]
 struct Part {
-    launches: Vec<Launch>,
+    /// Those of each kernel together, in their order.
+    launches: Vec<Vec<Launch>>,
     kernels: Vec<Kernel>,
 }
 
@@ -51,9 +52,35 @@ struct Way {
 
 impl Part {
     fn new(launches: &[Launch]) -> Result<Self, DeviceError> {
-        let kernels = launches.iter().map(kernel).collect::<Result<_, _>>()?;
-        Ok(Self { launches: launches.to_vec(), kernels })
+        let (launches, kernels) = together(launches)?.into_iter().unzip();
+        Ok(Self { launches, kernels })
     }
+}
+
+/// Launches by what runs them: those that may run at once and have the same kernel are one.
+///
+/// # Errors
+/// As [`kernel`].
+pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, DeviceError> {
+    let mut all = vec![];
+    for beside in launches.chunk_by(|_, next| next.beside) {
+        let mut found: Vec<(Vec<Launch>, Kernel)> = vec![];
+        for launch in beside {
+            let kernel = kernel(launch)?;
+            match found.iter_mut().find(|(_, other)| *other == kernel) {
+                Some((list, _)) => list.push(launch.clone()),
+                None => found.push((vec![launch.clone()], kernel)),
+            }
+        }
+        let several = |list: &[Launch], kernel: &Kernel| list.len() > 1 && kernel.most() > 1;
+        all.extend(found.into_iter().flat_map(|(list, kernel)| {
+            if several(&list, &kernel) {
+                return vec![(list, kernel.for_several())];
+            }
+            list.into_iter().map(|launch| (vec![launch], kernel.clone())).collect()
+        }));
+    }
+    Ok(all)
 }
 
 impl Unit<'_> {
@@ -74,18 +101,20 @@ impl Unit<'_> {
         std::iter::once(&mut self.own).chain(self.ways.iter_mut().map(|way| &mut way.after))
     }
 
-    /// The unit's tasks, of kernels that were loaded in the order of [`Unit::parts`].
-    fn contest(self, loaded: &mut impl Iterator<Item = Loaded>) -> Contest {
+    /// The unit's tasks, of kernels that were loaded in the order of [`Unit::parts`], each with how many launches it makes.
+    fn contest(self, loaded: &mut impl Iterator<Item = (Loaded, usize)>) -> Contest {
         let bound = self.bound;
         let mut tasks = |part: Part| -> Vec<Task> {
-            let of = |launch: &Launch| {
-                bound.dispatches(launch, loaded.next().expect("a kernel for each launch"))
+            let of = |launches: &Vec<Launch>| {
+                bound.dispatches(launches, loaded.next().expect("a kernel for each launch"))
             };
             part.launches.iter().flat_map(of).map(Task::Kernel).collect()
         };
         let own = tasks(self.own);
-        let ways = self.ways.into_iter().map(|Way { problem, at, after }| {
-            products::Way { problem, at, after: tasks(after) }
+        let ways = self.ways.into_iter().map(|Way { problem, at, after }| products::Way {
+            problem,
+            at,
+            after: tasks(after),
         });
         Contest { own, ways: ways.collect(), workspace: self.workspace, key: self.key }
     }
@@ -123,7 +152,8 @@ impl Recording {
             .flat_map(Unit::parts)
             .flat_map(|part| std::mem::take(&mut part.kernels))
             .collect();
-        let mut loaded = driver.load(&kernels)?.into_iter();
+        let several: Vec<usize> = kernels.iter().map(|kernel| kernel.several).collect();
+        let mut loaded = driver.load(&kernels)?.into_iter().zip(several);
         drop(kernels);
         let contests: Vec<(Bound<'_>, Contest)> =
             units.into_iter().map(|unit| (unit.bound, unit.contest(&mut loaded))).collect();
@@ -196,10 +226,12 @@ impl<'a> Bound<'a> {
         let launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
         let apart = apart(&node.op, limits, &inputs, &outputs);
         let workspace = products.map(|products| products.scratch(&launches, apart.as_ref()).1);
-        let together = |a: &Launch, b: &Launch| match (&a.product, &b.product) {
+        // Launches of one product, or that may run at once.
+        let same_product = |a: &Launch, b: &Launch| match (&a.product, &b.product) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
+        let joined = |a: &Launch, b: &Launch| same_product(a, b) || b.beside;
         let way = |list: &[Launch]| -> Result<Option<Way>, DeviceError> {
             let Some(product) = list.first().and_then(|launch| launch.product.as_ref()) else {
                 return Ok(None);
@@ -208,7 +240,7 @@ impl<'a> Bound<'a> {
             let Some((problem, at)) = Problem::of(product, limits.tf32, address) else {
                 return Ok(None);
             };
-            let after = list.iter().position(|launch| !together(launch, &list[0]));
+            let after = list.iter().position(|launch| !same_product(launch, &list[0]));
             let after = Part::new(&list[after.unwrap_or(list.len())..])?;
             Ok(Some(Way { problem, at, after }))
         };
@@ -226,7 +258,7 @@ impl<'a> Bound<'a> {
         };
         match apart {
             Some(_) => Ok(vec![unit(&launches.list)?]),
-            None => launches.list.chunk_by(together).map(unit).collect(),
+            None => launches.list.chunk_by(joined).map(unit).collect(),
         }
     }
 
@@ -240,24 +272,67 @@ impl<'a> Bound<'a> {
         self.arena + base + place.bytes().0
     }
 
-    /// A launch, in several where it has more blocks than one can.
-    fn dispatches(&self, launch: &Launch, kernel: Loaded) -> Vec<Dispatch> {
-        let tensors: Vec<u8> = launch
+    /// Launches of one kernel: together as far as there's room for their arguments, and one in several where it has more
+    /// blocks than one can.
+    fn dispatches(&self, launches: &[Launch], (kernel, several): (Loaded, usize)) -> Vec<Dispatch> {
+        let parts: Vec<Launch> = launches.iter().flat_map(parts).collect();
+        let mut dispatches = vec![];
+        let mut rest = &parts[..];
+        while !rest.is_empty() {
+            // Ends of as many as have room, and no more blocks together than one launch can.
+            let ends = rest.iter().take(several).scan(0, |end, launch| {
+                *end += launch.groups.end - launch.groups.start;
+                Some(*end)
+            });
+            let ends: Vec<u64> = ends.take_while(|&end| end <= MOST_BLOCKS).collect();
+            let (now, later) = rest.split_at(ends.len());
+            rest = later;
+            let blocks = ends.last().copied().unwrap_or(0) as u32;
+            let arguments = match several {
+                1 => self.arguments(&now[0], 0),
+                _ => self.arguments_of_several(now, &ends, several),
+            };
+            dispatches.push(Dispatch { kernel, arguments, blocks });
+        }
+        dispatches
+    }
+
+    /// As `Several` declares them.
+    fn arguments_of_several(&self, launches: &[Launch], ends: &[u64], room: usize) -> Vec<u8> {
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let list = launches.iter().zip(starts);
+        let mut bytes: Vec<u8> =
+            list.flat_map(|(launch, start)| self.arguments(launch, start)).collect();
+        let each = bytes.len() / launches.len();
+        bytes.resize(room * each, 0);
+        let ends = ends.iter().map(|&end| end as u32).chain(std::iter::repeat(u32::MAX));
+        bytes.extend(ends.take(room).flat_map(u32::to_le_bytes));
+        bytes.resize(bytes.len().next_multiple_of(size_of::<u64>()), 0);
+        bytes
+    }
+
+    /// A launch's arguments where its first block is number `start` of all.
+    fn arguments(&self, launch: &Launch, start: u64) -> Vec<u8> {
+        let tensors = launch
             .operands
             .iter()
             .flat_map(|operand| [self.address(&operand.place), operand.place.elements])
-            .flat_map(u64::to_le_bytes)
-            .collect();
-        let all = launch.groups.clone();
-        let starts = (all.start..all.end).step_by(MOST_BLOCKS as usize);
-        starts
-            .map(|start| {
-                let groups = start..all.end.min(start + MOST_BLOCKS);
-                let blocks = (groups.end - groups.start) as u32;
-                let part = Launch { groups, ..launch.clone() };
-                let arguments = [source::parameters(&part), tensors.clone()].concat();
-                Dispatch { kernel, arguments, blocks }
-            })
-            .collect()
+            .flat_map(u64::to_le_bytes);
+        let mut bytes = source::parameters(launch);
+        // The first of the numbers, to which a kernel adds that of its block, modulo 2³².
+        let first = (launch.groups.start as u32).wrapping_sub(start as u32);
+        bytes[..size_of::<u32>()].copy_from_slice(&first.to_le_bytes());
+        bytes.extend(tensors);
+        bytes
     }
+}
+
+/// A launch, in several where it has more blocks than one can.
+fn parts(launch: &Launch) -> impl Iterator<Item = Launch> {
+    let all = launch.groups.clone();
+    let starts = (all.start..all.end).step_by(MOST_BLOCKS as usize);
+    starts.map(move |start| Launch {
+        groups: start..all.end.min(start + MOST_BLOCKS),
+        ..launch.clone()
+    })
 }

@@ -40,6 +40,7 @@ const SHARED: &[(&str, &str)] = &[
     ("four", include_str!("../../kernels/shared/four.cuh")),
     ("functions", include_str!("../../kernels/shared/functions.cuh")),
     ("tensor", include_str!("../../kernels/shared/tensor.cuh")),
+    ("several", include_str!("../../kernels/shared/several.cuh")),
     ("block", include_str!("../../kernels/shared/block.cuh")),
     ("random", include_str!("../../kernels/shared/random.cuh")),
 ];
@@ -58,6 +59,10 @@ pub fn stems() -> impl Iterator<Item = &'static str> {
 
 /// Bytes of a tensor in the arguments: a pointer, and the number of elements.
 pub const TENSOR_BYTES: usize = 16;
+
+/// Bytes that a kernel's arguments may have on every GPU, down to a multiple of their alignment (CUDA C++ Programming Guide,
+/// function parameters).
+const MOST_ARGUMENTS: usize = 4096 - size_of::<u64>();
 
 /// Bytes of the numbers that come before the tensors, padded to a pointer's alignment.
 pub fn parameter_bytes(launch: &Launch) -> usize {
@@ -85,6 +90,8 @@ pub struct Kernel {
     pub threads: u32,
     /// Names of the tensors, and where they lie in the arguments.
     pub operands: Vec<(String, usize)>,
+    /// Launches that it makes at once, each with arguments of its own: 1, or [`Kernel::most`].
+    pub several: usize,
 }
 
 impl Kernel {
@@ -138,7 +145,23 @@ impl Kernel {
             file(&mut text, name, content);
         }
         let label = format!("{}.{}", launch.kernel, launch.entry);
-        Ok(Self { label, text, entry: launch.entry, threads: launch.workgroup, operands })
+        let (entry, threads) = (launch.entry, launch.workgroup);
+        Ok(Self { label, text, entry, threads, operands, several: 1 })
+    }
+
+    /// Bytes of one launch's arguments.
+    pub fn argument_bytes(&self) -> usize {
+        self.operands.last().map_or(0, |(_, offset)| offset + TENSOR_BYTES)
+    }
+
+    /// Launches whose arguments a kernel has room for.
+    pub fn most(&self) -> usize {
+        MOST_ARGUMENTS / (self.argument_bytes() + size_of::<u32>()).max(1)
+    }
+
+    /// The same for several launches at once.
+    pub fn for_several(self) -> Self {
+        Self { several: self.most(), ..self }
     }
 }
 
@@ -148,11 +171,15 @@ pub fn for_device(kernels: &[&Kernel]) -> String {
     file(&mut text, "device.cuh", DEVICE);
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, .. } = kernel;
+        let Kernel { text: own, entry, threads, several, .. } = kernel;
         let name = entry_name(index);
+        let (ty, args) = match several {
+            1 => (format!("k{index}::Args"), "args"),
+            _ => (format!("Several<k{index}::Args, {several}>"), "args.of(blockIdx.x)"),
+        };
         text += &format!("namespace k{index} {{\n{own}}}\n");
         text += &format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {name}(const __grid_constant__ k{index}::Args args) {{\n    k{index}::{entry}(args);\n}}\n"
+            "extern \"C\" __global__ void __launch_bounds__({threads}) {name}(const __grid_constant__ {ty} args) {{\n    k{index}::{entry}({args});\n}}\n"
         );
     }
     text
@@ -164,16 +191,26 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
     PROCESSOR.iter().for_each(|(name, header)| file(&mut text, name, header));
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, operands, .. } = kernel;
+        let Kernel { text: own, entry, threads, operands, several, .. } = kernel;
         text += &format!("namespace k{index} {{\n{own}}}\n");
         let listed: Vec<String> =
             operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
         let (listed, count) = (listed.join(", "), operands.len());
         let name = entry_name(index);
+        let own = match several {
+            1 => format!("*static_cast<const k{index}::Args *>(args)"),
+            _ => format!(
+                "static_cast<const Several<k{index}::Args, {several}> *>(args)->of(blockIdx.x)"
+            ),
+        };
         text += &format!(
             "extern \"C\" bool {name}(const void *args, unsigned blocks, unsigned seed, char *report, size_t bytes) {{
     static const TrOperand operands[] = {{{listed}}};
-    const auto kernel = [](const void *args) {{ k{index}::{entry}(*static_cast<const k{index}::Args *>(args)); }};
+    const auto kernel = [](const void *args) {{
+        const k{index}::Args &own = {own};
+        tr.own = &own;
+        k{index}::{entry}(own);
+    }};
     return tr_launch(kernel, args, operands, {count}, {threads}, blocks, seed, report, bytes);
 }}\n"
         );

@@ -183,6 +183,9 @@ pub struct Launch {
     pub groups: Range<u64>,
     /// Arithmetic and traffic of all workgroups together.
     pub cost: Cost,
+    /// Whether it needs nothing that the launch before it makes, nor the other way round: both may run at once, and with
+    /// those before that say the same.
+    pub beside: bool,
     /// The matrix product that it makes, alone or with its neighbours that share this: a device with another way to
     /// make it leaves them all out.
     pub product: Option<Arc<Product>>,
@@ -201,6 +204,7 @@ impl Launch {
             params: vec![],
             groups: 0..groups,
             cost: Cost::default(),
+            beside: false,
             product: None,
         }
     }
@@ -289,6 +293,17 @@ impl Launches {
     /// Appends a launch.
     pub fn push(&mut self, launch: Launch) {
         self.list.push(launch);
+    }
+
+    /// Appends the launches of several lists, of which none needs another: in rounds of one of each, so that those of a round
+    /// may run at once.
+    pub fn push_beside(&mut self, lists: Vec<Vec<Launch>>) {
+        let rounds = lists.iter().map(Vec::len).max().unwrap_or(0);
+        let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+        for _ in 0..rounds {
+            let round = lists.iter_mut().filter_map(Iterator::next).enumerate();
+            self.list.extend(round.map(|(index, launch)| Launch { beside: index > 0, ..launch }));
+        }
     }
 
     /// New scratch for `elements` elements.

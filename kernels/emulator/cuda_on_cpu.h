@@ -119,6 +119,8 @@ struct TrOperand {
 struct TrLaunch {
     void (*kernel)(const void *);
     const void *args;
+    // Those of the block that runs, where several launches run as one.
+    const void *own;
     const TrOperand *operands;
     unsigned operand_count;
     unsigned threads;
@@ -274,6 +276,7 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
     }
     tr.kernel = kernel;
     tr.args = args;
+    tr.own = args;
     tr.operands = operands;
     tr.operand_count = operand_count;
     tr.threads = threads;
@@ -293,7 +296,7 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
 static void tr_holds(const void *tensor, unsigned long long index, unsigned count, unsigned long long elements,
                      const char *verb, const char *file, unsigned line) {
     if (index + count <= elements) return;
-    const size_t offset = static_cast<const char *>(tensor) - static_cast<const char *>(tr.args);
+    const size_t offset = static_cast<const char *>(tensor) - static_cast<const char *>(tr.own);
     const char *name = "a tensor";
     for (unsigned i = 0; i < tr.operand_count; i++) {
         if (tr.operands[i].offset == offset) name = tr.operands[i].name;

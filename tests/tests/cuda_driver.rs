@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
-use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::{
     Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Staging, Task, Wait,
 };
 use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::Kernel;
+use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::Launch;
-use tightrope_core::{Backend, DType, DeviceError, Rule};
+use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Rule};
 use tightrope_nn::{ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
 /// What a driver was asked for.
@@ -285,6 +285,28 @@ fn a_step_is_replayed_and_nobody_waits_but_for_its_loss() {
         block_on(trainer.outcome()).expect("an outcome");
         assert_eq!(asked.take(), [Asked::Read]);
     }
+}
+
+/// What is done with every parameter alike is a launch for all of about a size.
+#[test]
+fn all_parameters_are_updated_at_once() {
+    let backend = Cuda::new(Box::new(Watched::new()));
+    let planned = Planned::new(&config(2), &backend).expect("a plan");
+    let program = planned.plan.graph.programs.first().expect("a program");
+    let mut seen = 0;
+    for node in &program.nodes {
+        let (inputs, outputs) = planned.plan.graph.types(node);
+        let parameters = inputs.len() > 20;
+        if node.phase != Phase::Update || !parameters && !matches!(node.op, Op::SquareSum(_)) {
+            continue;
+        }
+        let launches = node.op.launch(backend.limits(), &inputs, &outputs).expect("kernels").list;
+        let kernels = kernels_of(&launches).expect("kernels");
+        println!("{}: {} launches, {} kernels", node.op.name(), launches.len(), kernels.len());
+        assert!(launches.len() > 5 && 4 * kernels.len() <= launches.len(), "{}", node.op.name());
+        seen += 1;
+    }
+    assert!(seen >= 2, "squares, and a map of each kind");
 }
 
 #[test]

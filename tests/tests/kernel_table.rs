@@ -11,7 +11,7 @@ use std::process::Command;
 use conformance::parallel;
 use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
 use tightrope_backend_cuda::source::{self, Kernel};
-use tightrope_backend_cuda::{Cuda, limits};
+use tightrope_backend_cuda::{Cuda, kernels_of, limits};
 use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
 use tightrope_core::{DType, Op, Rule, Type};
@@ -120,7 +120,7 @@ fn kernels(generation: &Generation) -> Vec<Tried> {
     // Those of models first: a case's that is the same is hot.
     for (hot, launches) in [(true, of_models(generation)), (false, of_cases(&generation.limits()))]
     {
-        for kernel in launches.iter().map(|launch| Kernel::of(launch).expect("a kernel")) {
+        for kernel in kernels_of(&launches).expect("kernels") {
             if seen.insert(kernel.clone()) {
                 kernels.push(Tried { kernel, hot });
             }

@@ -104,7 +104,9 @@ fn wrong_numbers_of_inputs_are_refused_with_the_op_and_all_types() {
         more.push(misfit(DType::F32));
         assert!(refusal(&case, more).is_some(), "{:?} takes one input more", case.op);
         if let Some((_, fewer)) = case.inputs.split_last() {
-            let any_number = matches!(case.op, Op::Concat(_)) && !fewer.is_empty();
+            let of_any_number = matches!(case.op, Op::Concat(_) | Op::SquareSum(_));
+            let least = usize::from(matches!(case.op, Op::SquareSum(_)));
+            let any_number = of_any_number && fewer.len() > least;
             let refusal = refusal(&case, fewer.to_vec());
             assert!(refusal.is_some() || any_number, "{:?} takes one input less", case.op);
         }
@@ -113,9 +115,10 @@ fn wrong_numbers_of_inputs_are_refused_with_the_op_and_all_types() {
 
 #[test]
 fn wrong_shapes_are_refused_with_the_op_and_all_types() {
-    // Inputs that may have any shape beside the others: the tensor among a map's single numbers, ids, and a tensor
-    // to be summed into a slot.
-    let free = [("Map", 7), ("Embedding", 1), ("SquareSum", 0), ("SquareSum", 1)];
+    // Inputs that may have any shape beside the others: the tensor among a map's single numbers, ids, and sums with the
+    // tensors that have slots in them.
+    let squares = (0..6).map(|input| ("SquareSum", input));
+    let free: Vec<_> = [("Map", 7), ("Embedding", 1)].into_iter().chain(squares).collect();
     let mut wrong = vec![];
     for family in Op::FAMILIES {
         let (refused, there) = spoilt(family, |sample| misfit(sample.ty.dtype));

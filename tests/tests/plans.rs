@@ -167,7 +167,8 @@ fn plans_compute_what_their_graph_means() {
                 Options { checkpoint: checkpoint.clone(), fusion, in_place, ..Options::default() };
             let (actual, bytes) = planned(&training, &options, Oracle::default());
             let (joined, _) = planned(&training, &options, Oracle::with_epilogues());
-            let of = |values: Vec<Vec<f64>>| values.into_iter().zip(&expected).zip(&training.results);
+            let of =
+                |values: Vec<Vec<f64>>| values.into_iter().zip(&expected).zip(&training.results);
             for ((actual, expected), &tensor) in of(actual).chain(of(joined)) {
                 let name = &training.graph.info(tensor).name;
                 if fusion {

@@ -252,7 +252,7 @@ fn tensors_larger_than_a_binding_are_bound_in_windows() {
         let loss = LinearCrossEntropy { vocab, chunk: 100 };
         cases.push(Case::new(loss, vec![x.clone(), table.clone(), targets]));
         cases.push(Case::new(MatMul::linear(false, DType::F32), vec![x, table.clone()]));
-        cases.push(Case::new(SquareSum { slot: 1 }, vec![table.clone(), float(DType::F32, &[3])]));
+        cases.push(Case::new(SquareSum { slot: 1 }, vec![float(DType::F32, &[3]), table.clone()]));
         let update = Map {
             in_place: vec![(0, 1)],
             shared: 1,
@@ -361,7 +361,7 @@ fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
         .collect();
     graph.begin("touch");
     let slots = graph.persistent("slots", Type::new(DType::F32, [1]), Class::Workspace);
-    graph.push(SquareSum { slot: 0 }, &[tensors[0], slots], "slots").unwrap();
+    graph.push(SquareSum { slot: 0 }, &[slots, tensors[0]], "slots").unwrap();
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
     let need = plan.peak_bytes();
     match backend.prepare(std::sync::Arc::new(plan)) {

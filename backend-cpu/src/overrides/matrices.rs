@@ -1,9 +1,7 @@
 //! Ops on the rows of a matrix, or on its blocks: norms, softmax, sums, embeddings, 8-bit storage.
 
 use half::{bf16, f16};
-use tightrope_core::ops::{
-    Axes, Dequantize, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm, SquareSum,
-};
+use tightrope_core::ops::{Axes, Dequantize, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm};
 use tightrope_core::{DType, Type};
 
 use super::Scratch;
@@ -187,14 +185,10 @@ fn sum<T: Storage>(op: &Reduce, x: &[T], out: &mut [f32], scratch: &mut [f32]) {
 
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn square_sum<T: Storage>(
-    op: &SquareSum,
-    inputs: &[View<'_>],
-    outputs: &[View<'_>],
-) -> bool {
+pub unsafe fn square_sum<T: Storage>(x: &View<'_>, sums: &View<'_>, slot: usize) -> bool {
     // SAFETY: passed on; the sums are read and written through the output alone.
-    let (x, sums) = unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<f32>()) };
-    sums[op.slot] = rows::sum_of_squares(x) as f32;
+    let (x, sums) = unsafe { (x.slice::<T>(), sums.slice_mut::<f32>()) };
+    sums[slot] = rows::sum_of_squares(x) as f32;
     true
 }
 

@@ -130,9 +130,11 @@ fn take_map(product: &mut Node, map: &Node, read: Option<Tensor>, keeps: bool) {
     let out = product.outputs[0];
     let place = |index: usize| input(usize::from(map.inputs[index] != out));
     let formula = Some(of.formulas[0].substitute(&place));
-    product.op = FusedMatMul { formula, keeps_product: keeps, ..FusedMatMul::from(op.clone()) }.into();
+    product.op =
+        FusedMatMul { formula, keeps_product: keeps, ..FusedMatMul::from(op.clone()) }.into();
     product.inputs.extend(read);
-    product.outputs = [vec![map.outputs[0]], product.outputs.split_off(usize::from(!keeps))].concat();
+    product.outputs =
+        [vec![map.outputs[0]], product.outputs.split_off(usize::from(!keeps))].concat();
 }
 
 /// The sum over rows of an output's gradient, which is the gradient of a bias, beside the product that makes that of the
@@ -153,14 +155,16 @@ pub fn bias_gradients_into_products(
         }
         let of_weight = |&&at: &&usize| {
             let Op::MatMul(op) = &program.nodes[at].op else { return false };
-            let together = (program.nodes[at].phase, program.nodes[at].block) == (node.phase, node.block);
+            let together =
+                (program.nodes[at].phase, program.nodes[at].block) == (node.phase, node.block);
             let columns = program.nodes[at].inputs[0] == summed && op.transpose_lhs && !op.batch;
             columns && together && at < index
         };
         let Some(&made) = uses.readers[summed.index()].iter().find(of_weight) else { continue };
         merge(program, uses, gone, index, made, |product, sum| {
             let Op::MatMul(op) = &product.op else { unreachable!("a product was chosen") };
-            product.op = FusedMatMul { lhs_sums: Some(dtype), ..FusedMatMul::from(op.clone()) }.into();
+            product.op =
+                FusedMatMul { lhs_sums: Some(dtype), ..FusedMatMul::from(op.clone()) }.into();
             product.outputs.push(sum.outputs[0]);
         });
     }

@@ -342,6 +342,7 @@ impl Rule for Map {
             }
             numbers
         });
+        let mut segments = vec![];
         for segment in 0..self.segments {
             let first = segment * self.formulas.len();
             let outputs: Vec<Place> = (first..first + self.formulas.len())
@@ -353,8 +354,9 @@ impl Rule for Map {
                 (index, Place::input(position, inputs[position]), slot)
             });
             let frame = Frame { map: self, inputs: inputs.collect(), outputs, key, collected };
-            frame.push(limits, &mut launches);
+            segments.push(frame.launches(limits));
         }
+        launches.push_beside(segments);
         Ok(launches)
     }
 
@@ -444,7 +446,7 @@ impl Map {
             key: None,
             collected: None,
         };
-        frame.push(limits, launches);
+        launches.push_beside(vec![frame.launches(limits)]);
     }
 }
 
@@ -463,19 +465,15 @@ const THREADS: u32 = 64;
 const PER_THREAD: u64 = 4;
 
 impl Frame<'_> {
-    /// Appends launches over ranges of elements that a binding can hold.
-    fn push(&self, limits: &Limits, launches: &mut Launches) {
+    /// Launches over ranges of elements that a binding can hold.
+    fn launches(&self, limits: &Limits) -> Vec<Launch> {
         let elements = self.outputs[0].elements;
         let places = || self.inputs.iter().map(|(_, place, _)| place).chain(&self.outputs);
         let granule = places().map(Place::granule).max().unwrap_or(1);
         let widest = places().map(|place| place.dtype.size()).max().unwrap_or(1) as u64;
         let step = (limits.binding_bytes / widest / granule).max(1) * granule;
-        let mut start = 0;
-        while start < elements {
-            let end = (start + step).min(elements);
-            launches.push(self.launch(limits, start..end));
-            start = end;
-        }
+        let starts = (0..elements).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+        starts.map(|start| self.launch(limits, start..(start + step).min(elements))).collect()
     }
 
     fn launch(&self, limits: &Limits, range: Range<u64>) -> Launch {

@@ -148,12 +148,13 @@ impl<'a> Rows<'a> {
             .param("rows", window.end - window.start)
             .param("first_row", first_row);
         let residual = rows(operands.residual.unwrap_or(operands.x));
-        let launch = match self.limits.dialect {
-            Dialect::Wgsl => launch,
-            Dialect::Cuda => launch
-                .constant("RESIDUAL", operands.residual.is_some())
-                .bind_four("residual", residual, self.aligned()),
-        };
+        let launch =
+            match self.limits.dialect {
+                Dialect::Wgsl => launch,
+                Dialect::Cuda => launch
+                    .constant("RESIDUAL", operands.residual.is_some())
+                    .bind_four("residual", residual, self.aligned()),
+            };
         launch.costing(FLOPS * (window.end - window.start) * self.columns)
     }
 
@@ -288,15 +289,8 @@ impl Rule for LayerNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, rstd) = (input(0), output(2));
-        let operands = Operands {
-            x,
-            dy: x,
-            w: input(1),
-            b: input(2),
-            mean: output(1),
-            rstd,
-            residual: None,
-        };
+        let operands =
+            Operands { x, dy: x, w: input(1), b: input(2), mean: output(1), rstd, residual: None };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "layer_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -347,7 +341,8 @@ impl Rule for LayerNormGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let (own, residual) = inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
+        let (own, residual) =
+            inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
         let [x, w, mean, rstd, dy] = arity(own)?;
         check_grad(x, w, dy, &[mean, rstd])?;
         residual.iter().try_for_each(|ty| typed("what is added to dx", ty, x))?;
@@ -502,7 +497,8 @@ impl Rule for RmsNormGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let (own, residual) = inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
+        let (own, residual) =
+            inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
         let [x, w, rstd, dy] = arity(own)?;
         check_grad(x, w, dy, &[rstd])?;
         residual.iter().try_for_each(|ty| typed("what is added to dx", ty, x))?;

@@ -32,10 +32,11 @@ pub struct Reduce {
     pub dtype: DType,
 }
 
-/// Sum of squares of one tensor into its slot of a vector. Inputs: x, sums (N, f32). Output: sums, in place.
+/// Sums of squares, of each of some tensors into a slot of a vector. Inputs: sums (N, f32), the tensors. Output: sums, in
+/// place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SquareSum {
-    /// Index of the sum.
+    /// Index of the first tensor's sum; those of the next ones follow.
     pub slot: usize,
 }
 
@@ -324,14 +325,19 @@ impl Rule for Reduce {
 impl SquareSum {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        [(1, 0, 1), (1000, 1, 3), (4099, 2, 3)]
-            .into_iter()
-            .flat_map(|(n, slot, slots)| {
-                [DType::F32, DType::BF16].map(|dtype| {
-                    Case::new(Self { slot }, vec![unit(dtype, &[n]), unit(DType::F32, &[slots])])
-                })
-            })
-            .collect()
+        let mut cases = vec![];
+        for dtype in [DType::F32, DType::BF16] {
+            for (n, slot, slots) in [(1, 0, 1), (1000, 1, 2), (4099, 2, 3)] {
+                let inputs = vec![unit(DType::F32, &[slots]), unit(dtype, &[n])];
+                cases.push(Case::new(Self { slot }, inputs));
+            }
+            // Tensors of one and of several levels of sums.
+            let shapes = [&[1][..], &[70, 65], &[1031], &[8200], &[3]];
+            let tensors = shapes.iter().map(|shape| unit(dtype, shape));
+            let inputs = [unit(DType::F32, &[6])].into_iter().chain(tensors).collect();
+            cases.push(Case::new(Self { slot: 1 }, inputs));
+        }
+        cases
     }
 }
 
@@ -341,32 +347,51 @@ impl Rule for SquareSum {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [x, sums] = arity(inputs)?;
-        float("x", x)?;
-        ensure(self.slot < sums.elements() && sums.dtype == x.dtype.statistics(), || {
-            format!("slot {} is not in sums {sums}", self.slot)
+        let Some((sums, tensors)) = inputs.split_first().filter(|(_, tensors)| !tensors.is_empty())
+        else {
+            return Err(format!("takes sums and tensors, got {} inputs", inputs.len()));
+        };
+        for x in tensors {
+            float("x", x)?;
+            ensure(sums.dtype == x.dtype.statistics(), || format!("{sums} holds no sums of {x}"))?;
+        }
+        let end = self.slot + tensors.len();
+        ensure(end <= sums.elements(), || {
+            format!("slots {} to {end} are not in sums {sums}", self.slot)
         })?;
-        Ok(vec![sums.clone()])
+        Ok(vec![(*sums).clone()])
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
-        vec![(0, 1)]
+        vec![(0, 0)]
     }
 
     fn cost(&self, inputs: &[&Type], _outputs: &[&Type]) -> Cost {
-        Cost { flops: 2 * inputs[0].elements() as u64, bytes: inputs[0].bytes() as u64 }
+        let tensors = &inputs[1..];
+        let elements: usize = tensors.iter().map(|ty| ty.elements()).sum();
+        Cost { flops: 2 * elements as u64, bytes: traffic(tensors, &[]) }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
-        let (x, sums) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
-        let whole = (x, 1, x.elements);
-        sum_rows(limits, &mut launches, whole, true, 1.0, (sums, self.slot as u64));
+        let sums = Place::output(0, outputs[0]);
+        let of = |index: usize| {
+            let x = Place::input(index, inputs[index]);
+            let whole = (x, 1, x.elements);
+            let slot = (self.slot + index - 1) as u64;
+            let mut own = Launches { list: vec![], scratch_bytes: launches.scratch_bytes };
+            sum_rows(limits, &mut own, whole, true, 1.0, (sums, slot));
+            launches.scratch_bytes = own.scratch_bytes;
+            own.list
+        };
+        let lists = (1..inputs.len()).map(of).collect();
+        launches.push_beside(lists);
         Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let x = inputs[0];
-        outputs[0].set(self.slot, (0..x.len()).map(|i| x.get(i).powi(2)).sum());
+        for (index, x) in inputs[1..].iter().enumerate() {
+            outputs[0].set(self.slot + index, (0..x.len()).map(|i| x.get(i).powi(2)).sum());
+        }
     }
 }

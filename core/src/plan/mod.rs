@@ -154,8 +154,7 @@ impl ProgramPlan {
     /// Ranges of steps that a session runs without a transfer between them, in their order. None is empty.
     pub fn stretches(&self) -> Vec<Range<usize>> {
         let events = self.events.iter().map(|&(step, _)| step);
-        let cuts: Vec<usize> =
-            std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
+        let cuts: Vec<usize> = std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
         cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
     }
 }

@@ -169,7 +169,8 @@ pub fn append_update(
         let made = made(graph.nodes(0..first));
         gradients.sort_by_key(|(_, gradient)| made.get(gradient).copied());
     }
-    let [grad_norm, finite, factor] = norm(graph, &gradients, clip, loss, loss_scale)?;
+    let [grad_norm, finite, factor] =
+        norm(graph, &gradients, options.consume, clip, loss, loss_scale)?;
     let key = key.filter(|_| bits.draws(optimizer));
     let (ok, factor) = match options.consume {
         false => (finite, factor),
@@ -301,18 +302,24 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Norm of all gradients, each with its slot among their squares, whether it and the loss are finite, and the factor on the gradients.
+/// Norm of all gradients, each with its slot among their squares, and `consumed` at a time of its own or not; whether it and the loss are finite, and the factor on the gradients.
 fn norm(
     graph: &mut Graph,
     gradients: &[(usize, Tensor)],
+    consumed: bool,
     clip: Option<f64>,
     loss: Tensor,
     loss_scale: Option<&LossScale>,
 ) -> Result<[Tensor; 3]> {
     let slots = Type::new(DType::F32, [gradients.len()]);
     let mut squares = graph.one(Map::fill(0.0, &slots), &[], "grad_squares")?;
-    for &(slot, gradient) in gradients {
-        squares = graph.one(SquareSum { slot }, &[gradient, squares], "grad_squares")?;
+    // All at once where they are there at once: neighbours are in the slots' order then.
+    let together = if consumed { 1 } else { gradients.len() };
+    for gradients in gradients.chunks(together) {
+        let slot = gradients[0].0;
+        let tensors = gradients.iter().map(|&(_, gradient)| gradient);
+        let inputs: Vec<Tensor> = [squares].into_iter().chain(tensors).collect();
+        squares = graph.one(SquareSum { slot }, &inputs, "grad_squares")?;
     }
     let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[squares], "grad_square")?;
     let mut inputs = vec![sum, loss];

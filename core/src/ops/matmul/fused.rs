@@ -64,15 +64,16 @@ impl FusedMatMul {
 
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        use DType::{BF16, F16, F32};
+        use DType::{BF16, F32};
         let (x, y) = (input(0), input(1));
         let activated = gelu_tanh(x.clone());
         let slope = activated.derivative(0).substitute(&|_| y.clone());
         let mut cases = vec![];
-        for (m, n, k) in [(1, 1, 1), (5, 7, 3), (24, 40, 16), (9, 31, 65)] {
-            for (store, out) in [(F32, F32), (BF16, F32), (BF16, BF16), (F16, F16)] {
+        for (m, n, k) in [(1, 1, 1), (5, 7, 3), (24, 40, 16)] {
+            for (store, out) in [(F32, F32), (BF16, BF16)] {
                 let linear = MatMul::linear(true, out);
-                let mut inputs = vec![unit(store, &[m, k]), unit(store, &[n, k]), unit(store, &[n])];
+                let mut inputs =
+                    vec![unit(store, &[m, k]), unit(store, &[n, k]), unit(store, &[n])];
                 for keeps_product in [true, false] {
                     let formula = Some(activated.clone());
                     let op = Self { formula, keeps_product, ..Self::from(linear.clone()) };

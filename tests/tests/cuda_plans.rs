@@ -1,0 +1,55 @@
+//! Plans of published models for a large GPU: what they take is known without one, since a device allocates what is planned.
+
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::driver::Emulated;
+use tightrope_core::{Graph, Node, Op, Plan, Rule};
+use tightrope_nn::{BuildOptions, Free, Planned, Precision, TrainerConfig, preset};
+
+/// Seconds of an op on a GPU that multiplies matrices at 650 TFLOP/s, attends at 250 and moves 4 TB/s: about an H200.
+fn seconds(graph: &Graph, node: &Node) -> f64 {
+    let (inputs, outputs) = graph.types(node);
+    let cost = node.op.cost(&inputs, &outputs);
+    let rate = match &node.op {
+        Op::MatMul(_) | Op::FusedMatMul(_) | Op::LinearCrossEntropyGrad(_) => 650e12,
+        Op::Attention(_) | Op::AttentionGrad(_) => 250e12,
+        _ => 30e12,
+    };
+    (cost.flops as f64 / rate).max(cost.bytes as f64 / 4e12) + 2e-6
+}
+
+fn step_seconds(plan: &Plan) -> f64 {
+    plan.graph.programs[0].nodes.iter().map(|node| seconds(&plan.graph, node)).sum()
+}
+
+#[test]
+fn published_models_fit_and_lose_little_time() {
+    const GIB: f64 = (1u64 << 30) as f64;
+    // The library's workspace on an H200, which an op may need at the peak.
+    const WORKSPACE: u64 = 32 << 20;
+    // Of the time of a step that recomputes nothing.
+    const MOST: f64 = 1.05;
+    let device = Cuda::new(Box::new(Emulated::new(env!("CARGO_TARGET_TMPDIR"), 0)));
+    for (name, batch, gib) in [("gpt2", 64, 14.5), ("gpt2-xl", 16, 42.0)] {
+        let config = TrainerConfig {
+            precision: Precision::BF16,
+            batch,
+            micro_batch: batch,
+            time: 1024,
+            build: BuildOptions { loss_chunk: 8192, attention_chunk: 0 },
+            ..TrainerConfig::new(preset(name).expect("a preset"))
+        };
+        let within = |budget: u64| {
+            let found = Planned::within(&config, budget, Free::NONE, &device, &seconds);
+            found.expect("a model that can be planned").0.expect("a plan that fits").plan
+        };
+        let (all, less) = (within(u64::MAX), within((gib * GIB) as u64 - WORKSPACE));
+        let ratio = step_seconds(&less) / step_seconds(&all);
+        let bytes = |plan: &Plan| plan.peak_bytes() as f64 / GIB;
+        println!(
+            "{name}, {batch} sequences: {:.2} GiB with nothing recomputed, {:.2} GiB in {ratio:.3} of its time",
+            bytes(&all),
+            bytes(&less),
+        );
+        assert!(ratio <= MOST, "{name}: {ratio}");
+    }
+}
