@@ -104,12 +104,15 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// `error: …`, a line per cause, `help: …`.
+    /// `error: …`, a line per cause that isn't said yet, `help: …`.
     fn to_text(&self) -> String {
         let Some(Report { error, help, .. }) = self.report() else { return String::new() };
         let mut text = format!("error: {error}\n");
         for cause in error.chain().skip(1) {
-            text += &format!("  because: {cause}\n");
+            let cause = cause.to_string();
+            if !text.contains(&cause) {
+                text += &format!("  because: {cause}\n");
+            }
         }
         if let Some(help) = help {
             text += &format!("help: {help}\n");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use pollster::block_on;
 use serde::Serialize;
+use tightrope_core::ops::MatMul;
 use tightrope_core::{
     Backend, DType, DeviceError, Graph, Node, Op, Plan, Rule as _, SessionError, Tensor, Type,
 };
@@ -176,19 +177,25 @@ fn types<'a>(graph: &'a Graph, tensors: &[Tensor]) -> Vec<&'a Type> {
 
 fn describe(graph: &Graph, node: &Node) -> String {
     let inputs = types(graph, &node.inputs);
+    let extents = |product: &MatMul, lhs: &Type, rhs: &Type| {
+        let matrices = product.matrices(lhs, rhs);
+        let side = |transposed| if transposed { "t" } else { "n" };
+        format!(
+            "{}{} {}×{}×{} {}",
+            side(product.transpose_lhs),
+            side(product.transpose_rhs),
+            matrices.m,
+            matrices.n,
+            matrices.k,
+            lhs.dtype
+        )
+    };
     match (&node.op, inputs.as_slice()) {
-        (Op::MatMul(product), [lhs, rhs, ..]) => {
-            let matrices = product.matrices(lhs, rhs);
-            let side = |transposed| if transposed { "t" } else { "n" };
-            format!(
-                "{}{} {}×{}×{} {}",
-                side(product.transpose_lhs),
-                side(product.transpose_rhs),
-                matrices.m,
-                matrices.n,
-                matrices.k,
-                lhs.dtype
-            )
+        (Op::MatMul(product), [lhs, rhs, ..]) => extents(product, lhs, rhs),
+        (Op::FusedMatMul(fused), [lhs, rhs, ..]) => {
+            let formula = if fused.formula.is_some() { ", mapped" } else { "" };
+            let sums = if fused.lhs_sums.is_some() { ", bias gradient" } else { "" };
+            extents(&fused.product, lhs, rhs) + formula + sums
         }
         (Op::Map(_), _) => {
             let elements: usize = types(graph, &node.outputs).iter().map(|ty| ty.elements()).sum();
