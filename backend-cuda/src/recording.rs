@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tightrope_core::launch::{Launch, Limits, Place, Source};
+use tightrope_core::launch::{Boxed, Launch, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Plan, Rule};
 
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
@@ -63,15 +63,15 @@ impl Recording {
             with_launches.flat_map(|unit| std::mem::take(&mut unit.kernels)).collect();
         let mut loaded = driver.load(&kernels)?.into_iter();
         drop(kernels);
-        let mut tasks: Vec<(&Unit<'_>, Vec<Task>)> = units
-            .iter()
-            .map(|unit| {
-                let of = |launch: &Launch| {
-                    unit.bound.dispatches(launch, loaded.next().expect("a kernel for each launch"))
-                };
-                (unit, unit.launches.iter().flat_map(of).map(Task::Kernel).collect())
-            })
-            .collect();
+        let mut tasks: Vec<(&Unit<'_>, Vec<Task>)> = vec![];
+        for unit in &units {
+            let mut own = vec![];
+            for launch in &unit.launches {
+                let kernel = loaded.next().expect("a kernel for each launch");
+                own.extend(unit.bound.dispatches(driver, launch, kernel)?);
+            }
+            tasks.push((unit, own));
+        }
         if let Some(products) = products {
             let contests: Vec<(&Contest, &[Task])> = tasks
                 .iter()
@@ -158,22 +158,23 @@ impl<'a> Bound<'a> {
     }
 
     /// A launch, in several where it has more blocks than one can.
-    fn dispatches(&self, launch: &Launch, kernel: Loaded) -> Vec<Dispatch> {
-        let tensors: Vec<u8> = launch
-            .operands
-            .iter()
-            .flat_map(|operand| [self.address(&operand.place), operand.place.elements])
-            .flat_map(u64::to_le_bytes)
-            .collect();
+    fn dispatches(
+        &self,
+        driver: &dyn Driver,
+        launch: &Launch,
+        kernel: Loaded,
+    ) -> Result<Vec<Task>, DeviceError> {
+        let most = launch.most_groups.unwrap_or(u32::MAX);
         let all = launch.groups.clone();
         let starts = (all.start..all.end).step_by(MOST_BLOCKS as usize);
         starts
             .map(|start| {
                 let groups = start..all.end.min(start + MOST_BLOCKS);
-                let blocks = (groups.end - groups.start) as u32;
+                let blocks = most.min((groups.end - groups.start) as u32);
                 let part = Launch { groups, ..launch.clone() };
-                let arguments = [source::parameters(&part), tensors.clone()].concat();
-                Dispatch { kernel, arguments, blocks }
+                let map = |boxed: &Boxed, address| driver.tensor_map(boxed, address);
+                let arguments = source::arguments(&part, |place| self.address(place), map)?;
+                Ok(Task::Kernel(Dispatch { kernel, arguments, blocks }))
             })
             .collect()
     }

@@ -201,6 +201,7 @@ impl Device {
             subgroup: None,
             native_f16: description.native_f16,
             tensor_cores: &[],
+            wgmma: None,
             tf32: false,
         };
         let mut opened = Self { device, queue, description, limits, failure };

@@ -53,6 +53,7 @@ pub fn smallest_limits(dialect: Dialect) -> Limits {
         subgroup: None,
         native_f16: false,
         tensor_cores: &[],
+        wgmma: None,
         tf32: false,
     }
 }

@@ -13,6 +13,7 @@ use crate::ops::Reduce;
 use crate::types::{DType, Type};
 
 mod product;
+mod wgmma;
 
 pub use product::{Product, Stored};
 
