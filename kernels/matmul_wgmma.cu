@@ -105,13 +105,13 @@ __device__ void produce(const Args &args, Ring ring) {
 }
 
 // A part of an operand in shared memory, for the tensor cores: from `extent` on along the product and `k` on along K. Its
-// fields count 16 bytes. The leading offset is that from ROW indices along the product to the next, where those are neighbours
+// fields count 16 bytes, the first of them from address 0 on. The leading offset is that from ROW indices along the product to the next, where those are neighbours
 // (and unused where they aren't); the stride is that of the swizzle. Bit 62 says that rows of 128 bytes are swizzled.
 template <bool ALONG_K> __device__ unsigned long long part(unsigned tile, unsigned extent, unsigned k) {
     constexpr unsigned long long LEADING = ROW * ROW_BYTES / 16;
     constexpr unsigned long long STRIDE = REPEAT_BYTES / 16;
-    const unsigned start = tile + extent * ROW_BYTES + k * (ALONG_K ? sizeof(Element) : ROW_BYTES);
-    return (start & 0x3ffffu) >> 4 | LEADING << 16 | STRIDE << 32 | 1ull << 62;
+    const unsigned within = extent * ROW_BYTES + k * (ALONG_K ? unsigned(sizeof(Element)) : ROW_BYTES);
+    return tile / 16 + within / 16 | LEADING << 16 | STRIDE << 32 | 1ull << 62;
 }
 
 // A thread of a group has two neighbouring columns of each eight, of two rows.

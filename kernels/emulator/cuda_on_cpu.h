@@ -241,24 +241,29 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
 
 // Lets threads go on whose conditions hold by now. Where none does and nothing else can happen, that's the launch's end.
 static bool tr_go_on() {
-    bool some = false;
-    const TrThread *stuck = nullptr;
+    bool some = false, stuck = false;
     for (unsigned i = 0; i < tr.threads; i++) {
         TrThread &thread = tr.thread[i];
         if (thread.state != TrState::Until) continue;
-        if (thread.until(thread.of)) {
-            thread.state = TrState::Ready;
-            some = true;
-        } else if (stuck == nullptr) {
-            stuck = &thread;
-        }
+        const bool holds = thread.until(thread.of);
+        thread.state = holds ? TrState::Ready : TrState::Until;
+        some |= holds;
+        stuck |= !holds;
     }
-    if (!some && stuck != nullptr) {
-        snprintf(tr.report, tr.report_bytes, "%s:%u: thread %u of block %u waits for %s", stuck->file, stuck->line,
-                 unsigned(stuck - tr.thread), blockIdx.x, stuck->words);
-        tr.failed = true;
+    if (some || !stuck) return some;
+    // What each waits for that isn't at the same place as the one before.
+    tr.failed = true;
+    const TrThread *before = nullptr;
+    size_t written = 0;
+    for (unsigned i = 0; i < tr.threads && written < tr.report_bytes; i++) {
+        const TrThread &thread = tr.thread[i];
+        if (thread.state != TrState::Until) continue;
+        if (before != nullptr && before->line == thread.line && before->file == thread.file) continue;
+        written += snprintf(tr.report + written, tr.report_bytes - written, "%s%s:%u: thread %u of block %u waits for %s",
+                            before == nullptr ? "" : "; ", thread.file, thread.line, i, blockIdx.x, thread.words);
+        before = &thread;
     }
-    return some;
+    return false;
 }
 
 static void tr_forget_copies(unsigned thread);

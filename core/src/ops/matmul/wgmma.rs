@@ -123,3 +123,65 @@ pub(super) fn with_boxes(
 
 const LHS: &str = "lhs_tiles";
 const RHS: &str = "rhs_tiles";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::Place;
+    use crate::types::{DType, Type};
+
+    /// Multiprocessors of an H100.
+    const ALL: u32 = 132;
+
+    fn product(batch: usize, [m, n, k]: [usize; 3]) -> Product {
+        let place = |dtype, [rows, columns]: [usize; 2]| {
+            let place = Place::input(0, &Type::new(dtype, [batch, rows, columns]));
+            Stored::stack(place, batch, columns)
+        };
+        Product {
+            lhs: place(DType::BF16, [m, k]),
+            rhs: place(DType::BF16, [k, n]),
+            out: place(DType::F32, [m, n]),
+            bias: None,
+            extents: Matrices { batch, m, n, k },
+            accumulate: false,
+            in_order: false,
+        }
+    }
+
+    fn cut_of(extents: [usize; 3]) -> Option<(u32, u64)> {
+        cut(&product(1, extents), ALL, 16).map(|cut| (cut.width, cut.slices))
+    }
+
+    #[test]
+    fn tiles_and_slices_fill_the_multiprocessors() {
+        // Wide tiles where there are many of them.
+        assert_eq!(cut_of([8192, 8192, 8192]), Some((256, 1)));
+        // The gradient of a weight has few tiles and long sums.
+        let (_, slices) = cut_of([768, 768, 16384]).expect("worth it");
+        assert!(slices > 1, "{slices}");
+        // Small products and thin ones leave most of them idle.
+        assert_eq!(cut_of([512, 512, 512]), None);
+        assert_eq!(cut_of([64, 65536, 4096]), None);
+        assert_eq!(cut_of([8192, 8192, 0]), None);
+    }
+
+    #[test]
+    fn sums_that_go_on_from_others_are_cut_alike_for_any_rows_and_parts_of_k() {
+        for (m, k) in [(1, 64), (100, 4096), (65536, 8)] {
+            let product = Product { in_order: true, ..product(1, [m, 768, k]) };
+            let cut = cut(&product, ALL, 1).expect("all of them");
+            assert_eq!((cut.width, cut.slices), (256, 1));
+        }
+    }
+
+    #[test]
+    fn the_copy_engine_takes_matrices_that_lie_behind_each_other() {
+        let whole = product(2, [512, 8192, 512]);
+        assert!(cut(&whole, ALL, 1).is_some());
+        let woven = Stored { row: 1024, stride: 512, ..whole.lhs };
+        assert!(cut(&Product { lhs: woven, ..whole }, ALL, 1).is_none());
+        let wide = Product { lhs: Stored { place: whole.out.place, ..whole.lhs }, ..whole };
+        assert!(cut(&wide, ALL, 1).is_none(), "f32");
+    }
+}
