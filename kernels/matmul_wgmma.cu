@@ -1,9 +1,9 @@
 // Matrix products on Hopper's tensor cores, of 16-bit operands; comes after matmul.cu.
 //
 // A block makes tile after tile of TILE_M × TILE_N. One thread has the copy engine bring boxes of TILE_K summed indices into
-// a ring of STAGES; two groups of four warps multiply half of a tile's rows each, straight from shared memory, and keep the sums
-// in registers. The copies run ahead, into the next tile while sums are stored. For each stage there are two barriers: it's full
-// once all bytes have come, and empty once all warps have read it. Bound by arithmetic.
+// a ring of STAGES; two groups of four warps multiply half of a tile's rows each, straight from shared memory, and keep the
+// sums in registers. The copies run ahead, into the next tile while sums are stored. For each stage there are two barriers:
+// it's full once all bytes have come, and empty once all warps have read it. Bound by arithmetic.
 //
 // A stage holds both operands in the order in which they're stored, in rows of 128 bytes that the copy engine swizzles: 64
 // summed indices of a row or column of the product, or 64 rows or columns of a summed index. What lies outside is zero.
@@ -105,8 +105,9 @@ __device__ void produce(const Args &args, Ring ring) {
 }
 
 // A part of an operand in shared memory, for the tensor cores: from `extent` on along the product and `k` on along K. Its
-// fields count 16 bytes, the first of them from address 0 on. The leading offset is that from ROW indices along the product to the next, where those are neighbours
-// (and unused where they aren't); the stride is that of the swizzle. Bit 62 says that rows of 128 bytes are swizzled.
+// fields count 16 bytes, the first of them from address 0 on. The leading offset is that from ROW indices along the product
+// to the next, where those are neighbours, and unused where they aren't; the stride is that from one repeat of the swizzle
+// to the next. Bit 62 says that rows of 128 bytes are swizzled.
 template <bool ALONG_K> __device__ unsigned long long part(unsigned tile, unsigned extent, unsigned k) {
     constexpr unsigned long long LEADING = ROW * ROW_BYTES / 16;
     constexpr unsigned long long STRIDE = REPEAT_BYTES / 16;
@@ -127,7 +128,8 @@ __device__ void begin_sums(const Args &args, const Tile &at, unsigned row, unsig
     }
 }
 
-__device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column, const float (&sums)[SUMS]) {
+__device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column,
+                           const float (&sums)[SUMS]) {
 #pragma unroll
     for (unsigned i = 0; i < SUMS; i += 4) {
         const unsigned column = first_column + i / 4 * 8;

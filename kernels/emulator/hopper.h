@@ -1,9 +1,8 @@
 // Hopper's barriers, copy engine and products by groups of warps, on a processor; comes after tensor_cores.h.
 //
 // What is asynchronous happens as late as it may: a copy when somebody waits for its barrier, a product when its sums are
-// waited for, and until then sums aren't numbers. Whether that was waited for where it has to be doesn't depend on the order of
-// threads: a warp knows of what others did by what it waited for, and each 16 bytes of shared memory know who copied to them and
-// who read them.
+// waited for, and until then sums aren't numbers. A missing wait is found whatever the order of threads: a warp knows of
+// what others did by what it waited for, and each 16 bytes of shared memory know who copied to them and who read them.
 
 constexpr unsigned WARP_GROUP = 128;
 
@@ -313,7 +312,8 @@ void tr_begin_product(TrGroup &group, unsigned columns, const char *file, unsign
     const unsigned first_warp = threadIdx.x / WARP_GROUP * (WARP_GROUP / TR_WARP);
     for (unsigned i = 0; i < WARP_GROUP; i++) {
         const TrSums &sums = tr_sums[first_warp * TR_WARP + i];
-        if (sums.begun - sums.finished == TR_MOST_PRODUCTS) tr_fail(file, line, "begins more than %u products", TR_MOST_PRODUCTS);
+        if (sums.begun - sums.finished < TR_MOST_PRODUCTS) continue;
+        tr_fail(file, line, "begins more than %u products before one is finished", TR_MOST_PRODUCTS);
     }
     TrProduct &product = group.products[group.begun % TR_MOST_PRODUCTS];
     product.columns = columns;
@@ -357,7 +357,7 @@ void tr_multiply_async(float (&sums)[N], unsigned long long a, unsigned long lon
                        const char *file = __builtin_FILE()) {
     TrSums &own = tr_sums[threadIdx.x];
     const bool unfinished = own.begun != own.finished;
-    if (unfinished && own.own != sums) tr_fail(file, line, "begins a product with other sums, before those before are finished");
+    if (unfinished && own.own != sums) tr_fail(file, line, "begins a product with other sums than the unfinished ones");
     const bool as_left = own.own == sums && (unfinished || memcmp(sums, own.value, sizeof sums) == 0);
     if (!own.shown && !as_left) tr_fail(file, line, "multiplies into sums that it has written and not shown");
     // A base offset is for what isn't swizzled from a multiple of the repeat on.
@@ -412,7 +412,9 @@ inline void tr_finish_product(TrSums &own, TrGroup &group) {
     if (product.done[thread / TR_WARP]) return;
     product.done[thread / TR_WARP] = true;
     const auto mark = [&](const TrProduct &product, unsigned read) {
-        tr_each_operand(product, [&](unsigned address) { tr_pieces[(address - TR_FIRST_ADDRESS) / sizeof(Chunk)].read[warp] = read; });
+        tr_each_operand(product, [&](unsigned address) {
+            tr_pieces[(address - TR_FIRST_ADDRESS) / sizeof(Chunk)].read[warp] = read;
+        });
     };
     mark(product, tr_clock().of[warp]);
     // Later ones may read the same.

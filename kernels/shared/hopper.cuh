@@ -1,5 +1,5 @@
-// Instructions that only Hopper has, of code for it alone: barriers in shared memory that count bytes, copies of boxes by the
-// copy engine, and products by groups of four warps. The twin of emulator/hopper.h.
+// Instructions that only code for Hopper alone may have: barriers in shared memory that count bytes, copies of boxes by
+// the copy engine, and products by groups of four warps. The twin of emulator/hopper.h.
 //
 // All of them know shared memory by its address in bytes.
 
@@ -60,15 +60,21 @@ __device__ void tr_prefetch(const TensorMap &map) {
 // Begins to copy a box of a tensor, from these indices on, innermost first. What lies outside is zero; `barrier` counts the
 // bytes of the whole box.
 __device__ void tr_copy_box(unsigned to, const TensorMap &map, unsigned barrier, unsigned x, unsigned y, unsigned z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];"
                  :
                  : "r"(to), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
 // Gives registers of each thread of a group of warps back, or takes some that others gave back: N are left.
-template <unsigned N> __device__ void tr_fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N)); }
-template <unsigned N> __device__ void tr_more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N)); }
+template <unsigned N> __device__ void tr_fewer_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
+}
+
+template <unsigned N> __device__ void tr_more_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
+}
 
 // Products may use the sums that the thread has written.
 __device__ void tr_show_sums() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
@@ -77,7 +83,9 @@ __device__ void tr_show_sums() { asm volatile("wgmma.fence.sync.aligned;" : : : 
 __device__ void tr_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
 
 // Waits for all sets of products but the newest N.
-template <unsigned N> __device__ void tr_wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory"); }
+template <unsigned N> __device__ void tr_wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory");
+}
 
 // Waits for all products into these sums, which are read after it and not before.
 template <unsigned N> __device__ void tr_finish_products(float (&sums)[N]) {
@@ -88,9 +96,9 @@ template <unsigned N> __device__ void tr_finish_products(float (&sums)[N]) {
     }
 }
 
-// Begins sums += a · b, where a is 64 × 16 and b 16 × 2·N, of shared memory that descriptors describe. TURNED: neighbours lie
-// along rows or columns of the product, and not along K. A group of warps does it together, each thread with its part of the sums
-// in the layout of wgmma.m64nNk16.
+// Begins sums += a · b, where a is 64 × 16 and b 16 × 2·N, of shared memory that descriptors describe. TURNED: neighbours
+// lie along rows or columns of the product, and not along K. A group of warps does it together, each thread with its part of
+// the sums in the layout of wgmma.m64nNk16.
 template <class T, bool A_TURNED, bool B_TURNED, unsigned N>
 __device__ void tr_multiply_async(float (&sums)[N], unsigned long long a, unsigned long long b);
 

@@ -1,7 +1,7 @@
 //! Products by groups of warps, straight from shared memory (Hopper's `wgmma`): which ones, and in what tiles.
 //!
-//! A workgroup fills a multiprocessor and makes tile after tile, so what counts is how many tiles the busiest one gets. Seconds
-//! are only compared, and counted in clock cycles of a multiprocessor.
+//! A workgroup fills a multiprocessor and makes tile after tile, so what counts is how many tiles the busiest one gets.
+//! Times are clock cycles of a multiprocessor, about, and only compared.
 
 use super::{Matrices, Product, Stored};
 use crate::launch::{Boxed, Launch};
@@ -51,8 +51,8 @@ fn axes(stored: &Stored, rows: usize, columns: usize) -> [usize; 2] {
     if stored.transposed { [rows, columns] } else { [columns, rows] }
 }
 
-/// The cut of a product of 16-bit operands with the least time, where it keeps at least half of the multiprocessors busy. K may be
-/// cut into `most_slices`. Of a product whose sums go on from others, columns alone decide.
+/// The cut of a product of 16-bit operands with the least time, where it keeps at least half of the multiprocessors busy.
+/// K may be cut into `most_slices`. Of a product whose sums go on from others, columns alone decide.
 pub(super) fn cut(product: &Product, multiprocessors: u32, most_slices: u64) -> Option<Cut> {
     let Product { lhs, rhs, in_order, .. } = product;
     let Matrices { batch, m, n, k } = product.extents;
