@@ -16,8 +16,9 @@ pub(super) const TILE_M: u32 = 128;
 pub(super) const TILE_K: u32 = 64;
 const WIDTHS: [u32; 2] = [256, 128];
 
-/// Columns from which on the sums of a product that goes on from others are made in wide tiles.
-const WIDE: usize = 512;
+/// Columns from which on the sums of a product that goes on from others are made in wide tiles: fewer would leave too few
+/// tiles where it has few rows.
+const WIDE: usize = 4096;
 
 /// Bytes of shared memory that hold tiles, and those of a stage's two barriers.
 const STAGES_BYTES: u32 = 192 << 10;
@@ -168,10 +169,12 @@ mod tests {
 
     #[test]
     fn sums_that_go_on_from_others_are_cut_alike_for_any_rows_and_parts_of_k() {
-        for (m, k) in [(1, 64), (100, 4096), (65536, 8)] {
-            let product = Product { in_order: true, ..product(1, [m, 768, k]) };
-            let cut = cut(&product, ALL, 1).expect("all of them");
-            assert_eq!((cut.width, cut.slices), (256, 1));
+        for (n, width) in [(768, 128), (50304, 256)] {
+            for (m, k) in [(1, 64), (100, 4096), (65536, 8)] {
+                let product = Product { in_order: true, ..product(1, [m, n, k]) };
+                let cut = cut(&product, ALL, 1).expect("all of them");
+                assert_eq!((cut.width, cut.slices), (width, 1));
+            }
         }
     }
 
