@@ -56,3 +56,40 @@ pub fn encode(boxed: &Boxed, address: u64, memory: Range<u64>) -> Result<TensorM
     map.iter_mut().zip(wide.chain(narrow)).for_each(|(to, byte)| *to = byte);
     Ok(map)
 }
+
+#[cfg(test)]
+mod tests {
+    use tightrope_core::DType;
+    use tightrope_core::launch::{Place, Source};
+
+    use super::*;
+
+    #[test]
+    fn what_a_driver_refuses_is_refused() {
+        let elements = 2 * 8 * 64;
+        let place = Place { source: Source::Scratch, dtype: DType::BF16, first: 0, elements };
+        let whole = Boxed {
+            name: "x",
+            place,
+            first: 0,
+            extents: [60, 8, 2],
+            strides: [64, 8 * 64],
+            edges: [64, 64, 1],
+        };
+        let memory = 1 << 20..(1 << 20) + 2 * elements;
+        let of = |boxed: Boxed, address| encode(&boxed, address, memory.clone());
+        assert!(of(whole, memory.start).is_ok());
+        for (boxed, address) in [
+            (whole, memory.start + 8),
+            (whole, memory.start + 2 * elements),
+            (Boxed { strides: [60, 480], ..whole }, memory.start),
+            (Boxed { strides: [64, 64], ..whole }, memory.start),
+            (Boxed { extents: [0, 8, 2], ..whole }, memory.start),
+            (Boxed { extents: [60, 8, 3], ..whole }, memory.start),
+            (Boxed { edges: [128, 64, 1], ..whole }, memory.start),
+            (Boxed { edges: [64, 257, 1], ..whole }, memory.start),
+        ] {
+            assert!(of(boxed, address).is_err(), "{boxed:?} at {address}");
+        }
+    }
+}
