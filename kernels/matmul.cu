@@ -2,6 +2,9 @@
 //
 //   out[m,n] = Σₖ lhs[m,k] · rhs[k,n]  (+ bias[n])  (+ out[m,n])
 //
+// With EPILOGUE, that is rounded as `out` is, goes to `product` where KEEPS_PRODUCT, and `out` gets what tr_epilogue makes of
+// it and, where BESIDE, of the element beside it.
+//
 // Everything is in blocks of 4 × 4. A block that lies across an edge is read with its indices held inside, and what lies
 // outside is zero along K and never stored along M and N. Sums begin with what is accumulated to and go up in K.
 //
@@ -128,6 +131,31 @@ __device__ Four bias_of(const Args &args, unsigned column) {
     return BIAS ? args.bias.load4(args.bias_first + column) : four(0.0f);
 }
 
+// The first `count` of four complete sums, on their way to elements `at` and on of the output.
+__device__ void store(const Args &args, unsigned at, Four sums, unsigned count) {
+    if (EPILOGUE) {
+        if (KEEPS_PRODUCT) {
+            args.product.store4(at, sums, count);
+        }
+        const Four beside = BESIDE ? args.beside.load4(at) : four(0.0f);
+        const auto of = [&](float sum, float beside) { return tr_epilogue(args.out.rounded(sum), beside); };
+        sums = Four{of(sums.x, beside.x), of(sums.y, beside.y), of(sums.z, beside.z), of(sums.w, beside.w)};
+    }
+    args.out.store4(at, sums, count);
+}
+
+// The same of two.
+__device__ void store(const Args &args, unsigned at, Two sums, unsigned count) {
+    if (EPILOGUE) {
+        if (KEEPS_PRODUCT) {
+            args.product.store2(at, sums.x, sums.y, count);
+        }
+        const Two beside = BESIDE ? args.beside.load2(at, count) : Two{0.0f, 0.0f};
+        sums = Two{tr_epilogue(args.out.rounded(sums.x), beside.x), tr_epilogue(args.out.rounded(sums.y), beside.y)};
+    }
+    args.out.store2(at, sums.x, sums.y, count);
+}
+
 // Stores the part of a block that exists.
 __device__ void finish(const Args &args, unsigned first, unsigned row, unsigned column, const Block &block) {
     if (column >= args.n) {
@@ -137,7 +165,7 @@ __device__ void finish(const Args &args, unsigned first, unsigned row, unsigned 
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
         if (row + i < args.m) {
-            args.out.store4(first + (row + i) * args.out_row + column, block.row[i] + bias, args.n - column);
+            store(args, first + (row + i) * args.out_row + column, block.row[i] + bias, args.n - column);
         }
     }
 }
@@ -286,5 +314,5 @@ __device__ void add_slices(const Args &args) {
     for (unsigned slice = 0; slice < args.slice; slice++) {
         sum += args.lhs.load4((slice * args.batch * args.m + line) * args.n + column);
     }
-    args.out.store4(at, sum + bias_of(args, column), args.n - column);
+    store(args, at, sum + bias_of(args, column), args.n - column);
 }

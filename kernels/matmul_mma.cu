@@ -7,6 +7,8 @@
 // turns elements of 16 bits, and those of f32 are read one by one. Chunks are swizzled, so that those that a warp reads at
 // once lie in different banks. Bound by arithmetic.
 //
+// With SUMS_LHS, a block of the first columns also multiplies its rows of lhs by ones: their sums over K.
+//
 // Stored rows begin at multiples of a chunk's elements, and their extents are such. What lies outside is zero in shared
 // memory.
 
@@ -88,6 +90,11 @@ template <bool ALONG_K, unsigned EXTENT> struct Staged {
 using Left = Staged<!LHS_TRANSPOSED, TILE_M>;
 using Right = Staged<RHS_TRANSPOSED, TILE_N>;
 
+// A word of ones.
+template <class T> constexpr unsigned ones = 0x3f800000u;
+template <> constexpr unsigned ones<Bf16> = 0x3f803f80u;
+template <> constexpr unsigned ones<F16> = 0x3c003c00u;
+
 __shared__ Shared<Chunk, STAGES * Left::CHUNKS> left;
 __shared__ Shared<Chunk, STAGES * Right::CHUNKS> right;
 
@@ -111,6 +118,16 @@ __device__ void mma(const Args &args) {
                 const bool added = ACCUMULATE && row < args.m && column < args.n;
                 sums[i][j][r] = added ? args.out.load(at.out + row * args.out_row + column) : 0.0f;
             }
+        }
+    }
+    // One of the warps that hold the same rows sums them.
+    const bool sums_lhs = SUMS_LHS && at.column + column_of_warp == 0;
+    float lhs_sums[PART_M / MMA_M][4];
+#pragma unroll
+    for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+#pragma unroll
+        for (unsigned r = 0; r < 4; r++) {
+            lhs_sums[i][r] = 0.0f;
         }
     }
     const auto copy = [&](unsigned k, unsigned stage) {
@@ -149,6 +166,12 @@ __device__ void mma(const Args &args) {
                     tr_multiply_add<Element>(sums[i][j], rows[i], columns[j / 2][first], columns[j / 2][first + 1]);
                 }
             }
+            if (sums_lhs) {
+#pragma unroll
+                for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+                    tr_multiply_add<Element>(lhs_sums[i], rows[i], ones<Element>, ones<Element>);
+                }
+            }
         }
         stage = (stage + 1) % STAGES;
     }
@@ -168,7 +191,21 @@ __device__ void mma(const Args &args) {
                 const unsigned row = own_row + i * MMA_M + half * 8;
                 if (row < args.m) {
                     const unsigned to = at.out + row * args.out_row + column;
-                    args.out.store2(to, sums[i][j][2 * half] + bias, sums[i][j][2 * half + 1] + next_bias, count);
+                    const Two pair{sums[i][j][2 * half] + bias, sums[i][j][2 * half + 1] + next_bias};
+                    store(args, to, pair, count);
+                }
+            }
+        }
+    }
+    if (sums_lhs && threadIdx.x % 4 == 0) {
+        const unsigned slice = at.k / args.slice;
+#pragma unroll
+        for (unsigned i = 0; i < PART_M / MMA_M; i++) {
+#pragma unroll
+            for (unsigned half = 0; half < 2; half++) {
+                const unsigned row = own_row + i * MMA_M + half * 8;
+                if (row < args.m) {
+                    args.lhs_sums.store(slice * args.m + row, lhs_sums[i][2 * half]);
                 }
             }
         }

@@ -120,11 +120,14 @@ constexpr unsigned SUMS = TILE_N / 2;
 
 __device__ void begin_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column, float (&sums)[SUMS]) {
 #pragma unroll
-    for (unsigned i = 0; i < SUMS; i++) {
+    for (unsigned i = 0; i < SUMS; i += 2) {
         const unsigned own_row = row + i / 2 % 2 * 8;
-        const unsigned column = first_column + i / 4 * 8 + i % 2;
+        const unsigned column = first_column + i / 4 * 8;
         const bool added = ACCUMULATE && own_row < args.m && column < args.n;
-        sums[i] = added ? args.out.load(at.out + own_row * args.out_row + column) : 0.0f;
+        const unsigned from = at.out + own_row * args.out_row + column;
+        const Two pair = added ? args.out.load2(from, args.n - column) : Two{0.0f, 0.0f};
+        sums[i] = pair.x;
+        sums[i + 1] = pair.y;
     }
 }
 
@@ -144,7 +147,7 @@ __device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsig
             const unsigned own_row = row + half * 8;
             if (own_row < args.m) {
                 const unsigned to = at.out + own_row * args.out_row + column;
-                args.out.store2(to, sums[i + 2 * half] + bias, sums[i + 2 * half + 1] + next_bias, count);
+                store(args, to, Two{sums[i + 2 * half] + bias, sums[i + 2 * half + 1] + next_bias}, count);
             }
         }
     }

@@ -69,8 +69,11 @@ __device__ void rms_forward(const Args &args) {
     }
 }
 
+// The gradient of x that came past the norm, where there's one.
+__device__ Four residual_of(const Args &args, unsigned at) { return RESIDUAL ? args.residual.load4(at) : four(0.0f); }
+
 // With normal = (x − mean)·rstd and slope = dy·w:
-// dx[r,c] = rstd[r]·(slope[r,c] − Σ slope[r,:]/C − normal[r,c]·Σ slope[r,:]·normal[r,:]/C)
+// dx[r,c] = rstd[r]·(slope[r,c] − Σ slope[r,:]/C − normal[r,c]·Σ slope[r,:]·normal[r,:]/C) (+ residual[r,c])
 // A thread reads of dy what it writes of dx, before it does: they may share storage.
 __device__ void layer_backward(const Args &args) {
     const Part at = part_of(args);
@@ -90,11 +93,13 @@ __device__ void layer_backward(const Args &args) {
     for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
         const Four normal = (args.x.load4(at.first + c) - mean) * rstd;
         const Four slope = args.dy.load4(at.first + c) * args.w.load4(c);
-        args.out.store4(at.first + c, (slope - mean_slope - normal * mean_product) * rstd, COLUMNS - c);
+        const Four dx = (slope - mean_slope - normal * mean_product) * rstd;
+        args.out.store4(at.first + c, dx + residual_of(args, at.first + c), COLUMNS - c);
     }
 }
 
-// With normal = x·rstd and slope = dy·w: dx[r,c] = rstd[r]·(slope[r,c] − normal[r,c]·Σ slope[r,:]·normal[r,:]/C)
+// With normal = x·rstd and slope = dy·w:
+// dx[r,c] = rstd[r]·(slope[r,c] − normal[r,c]·Σ slope[r,:]·normal[r,:]/C) (+ residual[r,c])
 // As above, dx may share dy's storage.
 __device__ void rms_backward(const Args &args) {
     const Part at = part_of(args);
@@ -108,7 +113,8 @@ __device__ void rms_backward(const Args &args) {
     for (unsigned c = at.begin; c < at.end; c += 4 * LANES) {
         const Four normal = args.x.load4(at.first + c) * rstd;
         const Four slope = args.dy.load4(at.first + c) * args.w.load4(c);
-        args.out.store4(at.first + c, (slope - normal * mean_product) * rstd, COLUMNS - c);
+        const Four dx = (slope - normal * mean_product) * rstd;
+        args.out.store4(at.first + c, dx + residual_of(args, at.first + c), COLUMNS - c);
     }
 }
 

@@ -117,11 +117,11 @@ pub unsafe fn run(
             Op::LayerNorm(op) => {
                 by_storage!(dtype, false, matrices::layer_norm(op, inputs, outputs))
             }
-            Op::LayerNormGrad(_) => {
+            Op::LayerNormGrad(op) if !op.residual => {
                 by_storage!(dtype, false, matrices::layer_norm_grad(inputs, outputs, scratch))
             }
             Op::RmsNorm(op) => by_storage!(dtype, false, matrices::rms_norm(op, inputs, outputs)),
-            Op::RmsNormGrad(_) => {
+            Op::RmsNormGrad(op) if !op.residual => {
                 by_storage!(dtype, false, matrices::rms_norm_grad(inputs, outputs, scratch))
             }
             Op::Softmax(_) => by_storage!(dtype, false, matrices::softmax(inputs, outputs)),

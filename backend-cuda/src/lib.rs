@@ -39,6 +39,7 @@ pub fn limits() -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        epilogues: true,
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: None,
         tf32: false,
@@ -129,8 +130,9 @@ impl Target for Cuda {
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         // What has no kernel is refused when the plan is prepared.
         op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
-            let products = self.products.as_ref();
-            products.map_or(launches.scratch_bytes, |products| products.scratch(&launches).0)
+            let Some(products) = &self.products else { return launches.scratch_bytes };
+            let apart = recording::apart(op, &self.limits, inputs, outputs);
+            products.scratch(&launches, apart.as_ref()).0
         })
     }
 
@@ -142,6 +144,10 @@ impl Target for Cuda {
 
     fn operands(&self) -> usize {
         self.limits.bindings
+    }
+
+    fn epilogues(&self) -> bool {
+        self.limits.epilogues
     }
 
     fn copy_queues(&self) -> bool {
@@ -185,11 +191,13 @@ impl Backend for Cuda {
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
         let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
-        let all = &loaded.recording.steps[program];
-        if steps == (0..all.len()) {
-            return self.driver.replay(loaded.recording.programs[program]);
+        if let Some(recorded) = loaded.recording.replay(program, &steps) {
+            return self.driver.replay(recorded);
         }
-        all[steps].iter().flatten().try_for_each(|task| self.driver.launch(task))
+        loaded.recording.steps[program][steps]
+            .iter()
+            .flatten()
+            .try_for_each(|task| self.driver.launch(task))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -18,7 +18,7 @@ use tightrope_core::ops::Product;
 use crate::driver::{Driver, Task};
 use crate::source::Kernel;
 pub use choices::{Choices, Timed};
-pub use problem::{Addresses, Layout, Problem};
+pub use problem::{Addresses, Finish, Layout, Problem};
 
 /// What a device has besides kernels to make products with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,32 +70,63 @@ pub enum Makers {
     Library,
 }
 
-/// A product that both can make.
+/// A way to make something with the library: a product, and kernels that do with it what the library leaves.
 #[derive(Clone, Debug)]
-pub struct Contest {
+pub struct Way {
     /// For the library.
     pub problem: Problem,
     /// Where its matrices are.
     pub at: Addresses,
+    /// What comes after the product.
+    pub after: Vec<Task>,
+}
+
+/// Something with a product in it that kernels make, and the library may.
+#[derive(Clone, Debug)]
+pub struct Contest {
+    /// The kernels' tasks, where it isn't known that the library is faster.
+    pub own: Vec<Task>,
+    /// At least one.
+    pub ways: Vec<Way>,
     /// Where the library's workspace begins.
     pub workspace: u64,
     /// What was timed is kept under this.
     pub key: String,
 }
 
+/// What was timed of these problems beside these kernels is kept under this.
+pub fn key<'a>(problems: impl Iterator<Item = &'a Problem>, own: &[Kernel]) -> String {
+    let mut hasher = DefaultHasher::new();
+    own.hash(&mut hasher);
+    let problems: Vec<String> = problems.map(Problem::to_string).collect();
+    format!("{} kernels {:016x}", problems.join(" or "), hasher.finish())
+}
+
 impl Contest {
-    /// A problem, and the kernels that make it otherwise.
-    pub fn new(problem: Problem, at: Addresses, workspace: u64, own: &[Kernel]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        own.hash(&mut hasher);
-        let key = format!("{problem} kernels {:016x}", hasher.finish());
-        Self { problem, at, workspace, key }
+    /// The tasks of a way.
+    fn tasks(&self, way: &Way, algorithm: Algorithm) -> Vec<Task> {
+        let &Way { problem, at, .. } = way;
+        let workspace = self.workspace;
+        let product = Task::Product(Box::new(Multiply { problem, algorithm, at, workspace }));
+        [&[product][..], &way.after].concat()
     }
 
-    fn task(&self, algorithm: Algorithm) -> Task {
-        let &Self { problem, at, workspace, .. } = self;
-        Task::Product(Box::new(Multiply { problem, algorithm, at, workspace }))
+    /// The tasks of whoever won.
+    pub fn tasks_of(self, winner: Option<Winner>) -> Vec<Task> {
+        match winner {
+            Some(Winner { way, algorithm }) => self.tasks(&self.ways[way], algorithm),
+            None => self.own,
+        }
     }
+}
+
+/// A way of the library that is taken, and its algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Winner {
+    /// By position.
+    pub way: usize,
+    /// How.
+    pub algorithm: Algorithm,
 }
 
 /// A library and what is known of it.
@@ -124,56 +155,59 @@ impl Products {
         Self { library, makers, choices }
     }
 
-    /// Bytes of scratch of an op with these launches, and where in it the library's workspace begins. Where all launches
-    /// make one product, they or the library use it.
-    pub fn scratch(&self, launches: &Launches) -> (u64, u64) {
+    /// Bytes of scratch of an op with these launches, and where in it the library's workspace begins; `apart` are those
+    /// that it has where its product is made alone. Where all launches make one product, they or the library use it.
+    pub fn scratch(&self, launches: &Launches, apart: Option<&Launches>) -> (u64, u64) {
         let own = launches.scratch_bytes.next_multiple_of(BINDING_ALIGNMENT);
+        let apart_bytes = apart.map_or(0, |apart| apart.scratch_bytes);
         let products = || launches.list.iter().map(|launch| launch.product.as_deref());
         let takes = |product: &Product| Problem::of(product, false, |_| 0).is_some();
-        if !products().flatten().any(takes) {
+        let first = products().flatten().next();
+        if apart.is_none() && !products().flatten().any(takes) {
             return (launches.scratch_bytes, 0);
         }
-        let mut all = products();
-        let first = all.next().flatten();
-        if first.is_some() && all.all(|other| other == first) {
-            return (own.max(self.library.workspace), 0);
+        if first.is_some() && products().all(|other| other == first) {
+            return (own.max(self.library.workspace).max(apart_bytes), 0);
         }
         (own + self.library.workspace, own)
     }
 
-    /// The library's task for a contest, where it's known to be the library's; `None` where it's known to be the
-    /// kernels'. Nothing where it has to be timed first.
-    pub fn known(&self, contest: &Contest) -> Option<Option<Task>> {
-        let Timed { own, library } = self.choices.find(&contest.key)?;
+    /// Who makes what is kept under this key, among so many ways of the library: one of them, or `None` for the kernels.
+    /// Nothing where it has to be timed first.
+    pub fn known(&self, key: &str, ways: usize) -> Option<Option<Winner>> {
+        let Timed { own, library } = self.choices.find(key)?;
         let wins = |seconds: f64| self.makers == Makers::Library || seconds < own;
-        let winner = library.filter(|&(_, seconds)| wins(seconds));
-        Some(winner.map(|(algorithm, _)| contest.task(algorithm)))
+        let winner = library.filter(|&(winner, seconds)| wins(seconds) && winner.way < ways);
+        Some(winner.map(|(winner, _)| winner))
     }
 
-    /// Times contests, each beside the tasks that its kernels are. The whole allocation is overwritten, and zeros after.
+    /// Times contests. The whole allocation is overwritten, and zeros after.
     ///
     /// # Errors
     /// Those of the driver.
     pub fn time(
         &mut self,
         driver: &mut dyn Driver,
-        contests: &[(&Contest, &[Task])],
+        contests: &[&Contest],
     ) -> Result<(), DeviceError> {
         let mut timed = BTreeMap::new();
-        for (contest, own) in contests {
+        for contest in contests {
             if timed.contains_key(&contest.key) || self.choices.find(&contest.key).is_some() {
                 continue;
             }
             if timed.is_empty() {
                 driver.fill(&random_bytes())?;
             }
-            let own = best(driver, own)?;
-            let mut library: Option<(Algorithm, f64)> = None;
-            for algorithm in driver.algorithms(&contest.problem, self.library.workspace)? {
-                // One that the library suggests and can't run is left out; a device that is gone shows in the next call.
-                let Ok(seconds) = best(driver, &[contest.task(algorithm)]) else { continue };
-                if library.is_none_or(|(_, fastest)| seconds < fastest) {
-                    library = Some((algorithm, seconds));
+            let own = best(driver, &contest.own)?;
+            let mut library: Option<(Winner, f64)> = None;
+            for (index, way) in contest.ways.iter().enumerate() {
+                for algorithm in driver.algorithms(&way.problem, self.library.workspace)? {
+                    // One that the library suggests and can't run is left out; a device that is gone shows in the next call.
+                    let tasks = contest.tasks(way, algorithm);
+                    let Ok(seconds) = best(driver, &tasks) else { continue };
+                    if library.is_none_or(|(_, fastest)| seconds < fastest) {
+                        library = Some((Winner { way: index, algorithm }, seconds));
+                    }
                 }
             }
             timed.insert(contest.key.clone(), Timed { own, library });

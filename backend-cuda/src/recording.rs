@@ -1,12 +1,14 @@
 //! A plan as tasks of a device.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::launch::{Boxed, Launch, Limits, Place, Source};
-use tightrope_core::{DeviceError, Node, Plan, Rule};
+use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
+use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
-use crate::products::{Contest, Problem, Products};
+use crate::products::{self, Addresses, Contest, Problem, Products, Winner};
 use crate::source::{self, Kernel};
 
 /// Most blocks of a launch along the first axis of its grid (CUDA C++ Programming Guide, compute capabilities).
@@ -17,17 +19,83 @@ const MOST_BLOCKS: u64 = (1 << 31) - 1;
 pub struct Recording {
     /// By program and step.
     pub steps: Vec<Vec<Vec<Task>>>,
-    /// All steps of each program, to be replayed as one.
-    pub programs: Vec<Recorded>,
+    /// Steps of a program that run without a transfer between them, to be replayed as one.
+    replays: HashMap<(usize, Range<usize>), Recorded>,
 }
 
-/// A launch, or the launches of a product together.
+/// A launch, or launches that are made or left out together.
 struct Unit<'a> {
     bound: Bound<'a>,
+    own: Part,
+    /// Ways of the library to do the same; none where it can't.
+    ways: Vec<Way>,
+    /// Where the library's workspace begins.
+    workspace: u64,
+    /// What is timed of it is kept under this.
+    key: String,
+}
+
+/// Launches, with their kernels until those are loaded.
+#[derive(Default)]
+struct Part {
     launches: Vec<Launch>,
     kernels: Vec<Kernel>,
-    /// Where the library may make the product instead.
-    contest: Option<Contest>,
+}
+
+/// A product for the library, and the launches that come after it.
+struct Way {
+    problem: Problem,
+    at: Addresses,
+    after: Part,
+}
+
+impl Part {
+    fn new(launches: &[Launch]) -> Result<Self, DeviceError> {
+        let kernels = launches.iter().map(kernel).collect::<Result<_, _>>()?;
+        Ok(Self { launches: launches.to_vec(), kernels })
+    }
+}
+
+impl Unit<'_> {
+    /// Leaves out the launches that nobody will run: those of ways that lose, once it's known who wins.
+    fn settle(&mut self, winner: Option<Winner>) {
+        if winner.is_some() {
+            self.own = Part::default();
+        }
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            if winner.is_none_or(|winner| winner.way != index) {
+                way.after = Part::default();
+            }
+        }
+    }
+
+    /// All launches that have to be loaded.
+    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        std::iter::once(&mut self.own).chain(self.ways.iter_mut().map(|way| &mut way.after))
+    }
+
+    /// The unit's tasks, of kernels that were loaded in the order of [`Unit::parts`].
+    fn contest(
+        self,
+        driver: &dyn Driver,
+        loaded: &mut impl Iterator<Item = Loaded>,
+    ) -> Result<Contest, DeviceError> {
+        let bound = self.bound;
+        let mut tasks = |part: Part| -> Result<Vec<Task>, DeviceError> {
+            let mut tasks = vec![];
+            for launch in &part.launches {
+                let kernel = loaded.next().expect("a kernel for each launch");
+                tasks.extend(bound.dispatches(driver, launch, kernel)?);
+            }
+            Ok(tasks)
+        };
+        let own = tasks(self.own)?;
+        let ways = self.ways.into_iter().map(|Way { problem, at, after }| {
+            Ok(products::Way { problem, at, after: tasks(after)? })
+        });
+        let ways = ways.collect::<Result<_, DeviceError>>()?;
+        Ok(Contest { own, ways, workspace: self.workspace, key: self.key })
+    }
 }
 
 impl Recording {
@@ -51,52 +119,52 @@ impl Recording {
                 units.extend(bound.units(limits, products.as_deref())?);
             }
         }
-        // What is known to be the library's needs no kernels.
-        let by_library = |unit: &Unit<'_>| {
-            let known = products.as_deref().zip(unit.contest.as_ref());
-            known
-                .is_some_and(|(products, contest)| matches!(products.known(contest), Some(Some(_))))
-        };
-        units.iter_mut().filter(|unit| by_library(unit)).for_each(|unit| unit.launches.clear());
-        let with_launches = units.iter_mut().filter(|unit| !unit.launches.is_empty());
-        let kernels: Vec<Kernel> =
-            with_launches.flat_map(|unit| std::mem::take(&mut unit.kernels)).collect();
+        for unit in units.iter_mut().filter(|unit| !unit.ways.is_empty()) {
+            let known = products.as_deref().and_then(|p| p.known(&unit.key, unit.ways.len()));
+            if let Some(winner) = known {
+                unit.settle(winner);
+            }
+        }
+        let kernels: Vec<Kernel> = units
+            .iter_mut()
+            .flat_map(Unit::parts)
+            .flat_map(|part| std::mem::take(&mut part.kernels))
+            .collect();
         let mut loaded = driver.load(&kernels)?.into_iter();
         drop(kernels);
-        let mut tasks: Vec<(&Unit<'_>, Vec<Task>)> = vec![];
-        for unit in &units {
-            let mut own = vec![];
-            for launch in &unit.launches {
-                let kernel = loaded.next().expect("a kernel for each launch");
-                own.extend(unit.bound.dispatches(driver, launch, kernel)?);
-            }
-            tasks.push((unit, own));
-        }
-        if let Some(products) = products {
-            let contests: Vec<(&Contest, &[Task])> = tasks
-                .iter()
-                .filter_map(|(unit, own)| Some((unit.contest.as_ref()?, own.as_slice())))
-                .collect();
-            products.time(driver, &contests)?;
-            for (unit, tasks) in &mut tasks {
-                let known = unit.contest.as_ref().and_then(|contest| products.known(contest));
-                if let Some(task) = known.flatten() {
-                    *tasks = vec![task];
-                }
-            }
-        }
+        let contests = units
+            .into_iter()
+            .map(|unit| Ok((unit.bound, unit.contest(driver, &mut loaded)?)))
+            .collect::<Result<Vec<(Bound<'_>, Contest)>, DeviceError>>()?;
+        let with_library = products.map(|products| {
+            let open = contests.iter().map(|(_, contest)| contest);
+            let open: Vec<&Contest> = open.filter(|contest| !contest.ways.is_empty()).collect();
+            products.time(driver, &open).map(|()| &*products)
+        });
+        let products = with_library.transpose()?;
         let programs = plan.graph.programs.iter();
         let mut steps: Vec<Vec<Vec<Task>>> =
             programs.map(|program| program.nodes.iter().map(|_| vec![]).collect()).collect();
-        for (unit, tasks) in tasks {
-            steps[unit.bound.program][unit.bound.step].extend(tasks);
+        for (bound, contest) in contests {
+            let known = products.and_then(|p| p.known(&contest.key, contest.ways.len()));
+            steps[bound.program][bound.step].extend(contest.tasks_of(known.flatten()));
         }
-        let recorded = steps.iter().map(|program: &Vec<Vec<Task>>| {
-            let tasks: Vec<&Task> = program.iter().flatten().collect();
-            driver.record(&tasks)
-        });
-        let programs = recorded.collect::<Result<_, _>>()?;
-        Ok(Self { steps, programs })
+        let mut replays = HashMap::new();
+        for (index, program) in plan.programs.iter().enumerate() {
+            for stretch in program.stretches() {
+                let tasks: Vec<&Task> = steps[index][stretch.clone()].iter().flatten().collect();
+                // Less than two tasks begin as soon by themselves.
+                if tasks.len() > 1 {
+                    replays.insert((index, stretch), driver.record(&tasks)?);
+                }
+            }
+        }
+        Ok(Self { steps, replays })
+    }
+
+    /// What replays these steps of a program, where that was recorded.
+    pub fn replay(&self, program: usize, steps: &Range<usize>) -> Option<Recorded> {
+        self.replays.get(&(program, steps.clone())).copied()
     }
 }
 
@@ -104,6 +172,13 @@ impl Recording {
 pub fn kernel(launch: &Launch) -> Result<Kernel, DeviceError> {
     let label = format!("{}.{}", launch.kernel, launch.entry);
     Kernel::of(launch).map_err(|log| DeviceError::Compile { kernel: label, log })
+}
+
+/// The launches of an op that does something with its product, one part after the other.
+pub fn apart(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Option<Launches> {
+    let alone = Limits { epilogues: false, ..limits.clone() };
+    let fused = matches!(op, Op::FusedMatMul(_));
+    fused.then(|| op.launch(&alone, inputs, outputs).ok()).flatten()
 }
 
 /// A node with everything its launches are bound to.
@@ -128,23 +203,40 @@ impl<'a> Bound<'a> {
         let (inputs, outputs) = plan.graph.types(node);
         let refused = |log| DeviceError::Compile { kernel: node.op.name().into(), log };
         let launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
-        let workspace = products.map(|products| products.scratch(&launches).1);
+        let apart = apart(&node.op, limits, &inputs, &outputs);
+        let workspace = products.map(|products| products.scratch(&launches, apart.as_ref()).1);
         let together = |a: &Launch, b: &Launch| match (&a.product, &b.product) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        let unit = |launches: &[Launch]| {
-            let kernels: Vec<Kernel> = launches.iter().map(kernel).collect::<Result<_, _>>()?;
-            let product = launches[0].product.as_ref().zip(workspace);
-            let contest = product.and_then(|(product, workspace)| {
-                let address = |place: &Place| self.address(place);
-                let (problem, at) = Problem::of(product, limits.tf32, address)?;
-                let workspace = self.arena + self.scratch + workspace;
-                Some(Contest::new(problem, at, workspace, &kernels))
-            });
-            Ok(Unit { bound: self, launches: launches.to_vec(), kernels, contest })
+        let way = |list: &[Launch]| -> Result<Option<Way>, DeviceError> {
+            let Some(product) = list.first().and_then(|launch| launch.product.as_ref()) else {
+                return Ok(None);
+            };
+            let address = |place: &Place| self.address(place);
+            let Some((problem, at)) = Problem::of(product, limits.tf32, address) else {
+                return Ok(None);
+            };
+            let after = list.iter().position(|launch| !together(launch, &list[0]));
+            let after = Part::new(&list[after.unwrap_or(list.len())..])?;
+            Ok(Some(Way { problem, at, after }))
         };
-        launches.list.chunk_by(together).map(unit).collect()
+        let unit = |launches: &[Launch]| {
+            let own = Part::new(launches)?;
+            let mut ways = vec![];
+            if workspace.is_some() {
+                ways.extend(way(launches)?);
+                // Of an op with parts, all of them.
+                ways.extend(apart.as_ref().map_or(Ok(None), |apart| way(&apart.list))?);
+            }
+            let key = products::key(ways.iter().map(|way| &way.problem), &own.kernels);
+            let workspace = self.arena + self.scratch + workspace.unwrap_or(0);
+            Ok(Unit { bound: self, own, ways, workspace, key })
+        };
+        match apart {
+            Some(_) => Ok(vec![unit(&launches.list)?]),
+            None => launches.list.chunk_by(together).map(unit).collect(),
+        }
     }
 
     fn address(&self, place: &Place) -> u64 {

@@ -200,6 +200,7 @@ impl Device {
             cooperative: None,
             subgroup: None,
             native_f16: description.native_f16,
+            epilogues: false,
             tensor_cores: &[],
             wgmma: None,
             tf32: false,

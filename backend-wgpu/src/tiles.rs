@@ -52,6 +52,7 @@ pub fn smallest_limits(dialect: Dialect) -> Limits {
         cooperative: None,
         subgroup: None,
         native_f16: false,
+        epilogues: false,
         tensor_cores: &[],
         wgmma: None,
         tf32: false,

@@ -26,6 +26,21 @@ pub fn print(formulas: &[Expr], dialect: Dialect) -> (String, Vec<String>) {
     (printer.text, results)
 }
 
+/// A function of `arguments` numbers, `in0` and so on, that a formula reads some of.
+pub fn print_function(name: &str, arguments: usize, formula: &Expr, dialect: Dialect) -> String {
+    let (body, results) = print(std::slice::from_ref(formula), dialect);
+    let (argument, ends) = match dialect {
+        Dialect::Wgsl => ("in{}: f32", ("fn", " -> f32")),
+        Dialect::Cuda => ("float in{}", ("__device__ float", "")),
+    };
+    let arguments: Vec<String> =
+        (0..arguments).map(|index| argument.replace("{}", &index.to_string())).collect();
+    let (begins, ends) = ends;
+    let mut text = format!("{begins} {name}({}){ends} {{\n", arguments.join(", "));
+    body.lines().for_each(|line| text += &format!("    {line}\n"));
+    text + &format!("    return {};\n}}\n", results.join(""))
+}
+
 /// How a map reads one input of its formulas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {

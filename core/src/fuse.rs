@@ -5,22 +5,37 @@
 //! | loss and its gradient into one op | a second pass over the logits |
 //! | sum into the op that makes its second term | a tensor and a pass over it |
 //! | map into the map that reads it | a tensor and a pass over it |
+//! | map into the product that it alone reads, where kernels [have epilogues](crate::plan::Target::epilogues) | a tensor and a pass over it |
+//! | bias gradient into the product that makes its weight's, likewise | a pass over the output's gradient |
+//! | sum into the norm gradient that makes its second term, likewise | a tensor and a pass over it |
+//! | map into a product that others read too, likewise, once it's decided what is recomputed | a pass over the product |
+
+mod epilogues;
+
+pub use epilogues::activations_into_products;
 
 use std::collections::BTreeSet;
 
 use crate::expr::{Expr, input};
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
 use crate::ops::{Map, Op};
+use crate::plan::Target;
 
-/// Applies every rewrite to every program, in a fixed order. No map comes to read and write more than
-/// `operands` tensors.
-pub fn fuse(graph: &mut Graph, operands: usize) {
+/// Applies every rewrite that suits `target` to every program, in a fixed order.
+pub fn fuse(graph: &mut Graph, target: &dyn Target) {
     for index in 0..graph.programs.len() {
         let mut program = std::mem::take(&mut graph.programs[index]);
         loss_with_gradient(&mut program);
         let (mut uses, mut gone) = (Uses::of(graph, &program), BTreeSet::new());
         sums_into_producers(graph, &mut program, &mut uses, &mut gone);
-        maps_into_readers(graph, &mut program, &mut uses, &mut gone, operands);
+        if target.epilogues() {
+            epilogues::sums_into_norms(graph, &mut program, &mut uses, &mut gone);
+        }
+        maps_into_readers(graph, &mut program, &mut uses, &mut gone, target.operands());
+        if target.epilogues() {
+            epilogues::maps_into_products(graph, &mut program, &mut uses, &mut gone);
+            epilogues::bias_gradients_into_products(&mut program, &mut uses, &mut gone);
+        }
         remove(&mut program, &gone);
         graph.programs[index] = program;
     }

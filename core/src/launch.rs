@@ -37,6 +37,9 @@ pub struct Limits {
     pub subgroup: Option<u32>,
     /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
     pub native_f16: bool,
+    /// Whether kernels of products apply a formula to what they store, and sum their left operand: those of CUDA, where a
+    /// binding holds every tensor.
+    pub epilogues: bool,
     /// What tensor cores multiply as it's stored.
     pub tensor_cores: &'static [DType],
     /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for groups of warps (Hopper's `wgmma`), where

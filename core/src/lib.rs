@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod activation;
 mod backend;
 pub mod dialect;
 mod error;

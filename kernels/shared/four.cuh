@@ -4,6 +4,10 @@ struct alignas(16) Four {
     float x, y, z, w;
 };
 
+struct Two {
+    float x, y;
+};
+
 __device__ Four four(float v) { return Four{v, v, v, v}; }
 
 __device__ Four operator+(Four a, Four b) { return Four{a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }

@@ -64,6 +64,23 @@ template <class T, unsigned WIDTH> struct Tensor {
         tr_round(x, data[i]);
     }
 
+    // A number as it is once it was stored.
+    static __device__ float rounded(float x) {
+        T stored;
+        tr_round(x, stored);
+        return tr_value(stored);
+    }
+
+    // The first `count` of two, from an even `i` on, and 0 for the rest.
+    __device__ Two load2(unsigned i, unsigned count TR_HERE) const {
+        TR_HOLDS(i, count < 2 ? count : 2, "reads");
+        if (WIDTH == 4 && count >= 2) {
+            const Pair pair = *reinterpret_cast<const Pair *>(data + i);
+            return Two{tr_value(pair.lane[0]), tr_value(pair.lane[1])};
+        }
+        return Two{tr_value(data[i]), count > 1 ? tr_value(data[i + 1]) : 0.0f};
+    }
+
     // The four from `i` on; 0 for those past the tensor's end, where they're read one by one.
     __device__ Four load4(unsigned i TR_HERE) const {
         TR_HOLDS(i, 1, "reads");

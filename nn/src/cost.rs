@@ -62,7 +62,7 @@ enum Family {
 impl Family {
     fn of(op: &Op) -> Self {
         match op {
-            Op::MatMul(_) => Self::MatMul,
+            Op::MatMul(_) | Op::FusedMatMul(_) => Self::MatMul,
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => Self::Loss,
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => Self::Attention,
             Op::Transfer(_) => Self::Transfer,

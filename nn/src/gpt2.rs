@@ -8,11 +8,11 @@
 use tightrope_core::expr::input;
 use tightrope_core::{Graph, Tensor};
 
-use crate::activation::gelu_tanh;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::layers::{Linear, Norm, Pass, Weights};
 use crate::params::{Init, Parameter, residual_init, vocab_rows};
+use tightrope_core::activation::gelu_tanh;
 
 /// Parameters with their Hugging Face names. The four weights of a block are `Conv1D`s there, stored as
 /// (in, out).

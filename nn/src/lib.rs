@@ -17,7 +17,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod activation;
 mod config;
 mod cost;
 pub mod defaults;

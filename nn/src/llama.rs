@@ -9,11 +9,11 @@ use tightrope_core::expr::input;
 use tightrope_core::ops::Rope;
 use tightrope_core::{Graph, Tensor};
 
-use crate::activation::swiglu;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::layers::{Linear, Norm, Pass, Weights};
 use crate::params::{Init, Parameter, residual_init, vocab_rows};
+use tightrope_core::activation::swiglu;
 
 /// Parameters with their Hugging Face names. The packed projection's rows are `q_proj`, `k_proj`, `v_proj`.
 pub(crate) fn parameters(config: &ModelConfig) -> Vec<Parameter> {

@@ -53,6 +53,10 @@ pub fn retyped_op(op: &Op, with: &dyn Fn(DType) -> DType) -> Op {
     match &mut op {
         Op::Map(map) => map.dtypes.iter_mut().for_each(|dtype| *dtype = with(*dtype)),
         Op::MatMul(product) => product.dtype = with(product.dtype),
+        Op::FusedMatMul(fused) => {
+            fused.product.dtype = with(fused.product.dtype);
+            fused.lhs_sums = fused.lhs_sums.map(with);
+        }
         Op::Reduce(reduce) => reduce.dtype = with(reduce.dtype),
         Op::Dequantize(dequantize) => dequantize.dtype = with(dequantize.dtype),
         Op::Transfer(Transfer::Load { ty, .. }) => *ty = ty.with_dtype(with(ty.dtype)),

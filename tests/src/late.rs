@@ -38,6 +38,10 @@ impl<B: Backend> Target for Late<B> {
         self.0.buffer_bytes()
     }
 
+    fn epilogues(&self) -> bool {
+        self.0.epilogues()
+    }
+
     fn operands(&self) -> usize {
         self.0.operands()
     }

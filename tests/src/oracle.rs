@@ -15,6 +15,14 @@ use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Tensor, Type
 pub struct Oracle {
     plan: Option<Arc<Plan>>,
     arena: Vec<Cell<u8>>,
+    epilogues: bool,
+}
+
+impl Oracle {
+    /// One for which maps become parts of products.
+    pub fn with_epilogues() -> Self {
+        Self { epilogues: true, ..Self::default() }
+    }
 }
 
 impl Target for Oracle {
@@ -28,6 +36,10 @@ impl Target for Oracle {
 
     fn in_place(&self, _op: &Op) -> bool {
         true
+    }
+
+    fn epilogues(&self) -> bool {
+        self.epilogues
     }
 }
 

@@ -10,14 +10,16 @@ use conformance::conformance::{Mode, block_on, outputs, run, unsupported};
 use conformance::tolerance::{self, Deviation};
 use conformance::{cases, reference, values};
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
-use tightrope_backend_cuda::products::Makers;
+use tightrope_backend_cuda::products::{Finish, Makers, Problem};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
+use tightrope_core::activation::gelu_tanh;
+use tightrope_core::expr::input;
 use tightrope_core::launch::{Launch, Limits, Place};
 use tightrope_core::ops::{
-    Attention, AttentionGrad, Case, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul,
-    Sample,
+    Attention, AttentionGrad, Case, Fill, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad,
+    MatMul, Sample,
 };
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
@@ -86,6 +88,35 @@ fn product_cases() -> Vec<Case> {
     cases
 }
 
+/// Products that other ops became part of: in slices of K, and on the large tile's path.
+fn fused_cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for dtype in [DType::BF16, DType::F16] {
+        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
+        for (m, n, k) in [(72, 40, 1600), (2048, 2048, 8)] {
+            let (x, y) = (input(0), input(1));
+            let mut inputs = vec![of(&[m, k]), of(&[n, k]), of(&[n])];
+            let gelu = FusedMatMul {
+                formula: Some(gelu_tanh(x.clone())),
+                keeps_product: true,
+                ..MatMul::linear(true, dtype).into()
+            };
+            cases.push(Case::new(gelu, inputs.clone()));
+            inputs.push(of(&[m, n]));
+            let sum = FusedMatMul { formula: Some(x + y), ..MatMul::linear(true, dtype).into() };
+            cases.push(Case::new(sum, inputs));
+        }
+        for accumulate in [false, true] {
+            let product = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(DType::F32) };
+            let op = FusedMatMul { lhs_sums: Some(DType::F32), ..product.into() };
+            let mut inputs = vec![of(&[1600, 136]), of(&[1600, 72])];
+            inputs.extend(accumulate.then(|| cases::unit(&[136, 72])));
+            cases.push(Case::new(op, inputs));
+        }
+    }
+    cases
+}
+
 /// Attention over one tile, and over several with a part of one at the end; heads that share keys.
 fn attention_cases() -> Vec<Case> {
     let mut cases = vec![];
@@ -125,7 +156,7 @@ fn loss_cases() -> Vec<Case> {
 
 #[test]
 fn tensor_cores_match_the_references_emulated() {
-    let cases = [product_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [product_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
     let on_tensor_cores = |case: &Case| {
         launches(case, &limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
     };
@@ -133,6 +164,9 @@ fn tensor_cores_match_the_references_emulated() {
     let elsewhere =
         |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul");
     assert!(!loss_cases().iter().any(elsewhere));
+    let sums_of_lhs = |launch: &Launch| launch.constants.contains(&("SUMS_LHS", 1));
+    let fused = fused_cases();
+    assert!(fused.iter().any(|case| launches(case, &limits()).iter().any(sums_of_lhs)));
     check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
 }
 
@@ -141,7 +175,7 @@ fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 4)));
     backend.restrict(|limits| limits.tensor_cores = &[DType::F16]);
     let in_bf16 = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::BF16);
-    let cases = [product_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [product_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
     let cases: Vec<Case> = cases.into_iter().filter(in_bf16).collect();
     let on_tensor_cores = |case: &Case| {
         launches(case, backend.limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
@@ -236,8 +270,17 @@ fn products_in_tf32_of_what_it_holds_are_those_of_f32() {
 fn products_by_the_library_match_the_references_emulated() {
     let with_product =
         |case: &Case| launches(case, &limits()).iter().any(|launch| launch.product.is_some());
-    let mut cases = [cases::all(), product_cases(), loss_cases()].concat();
+    let mut cases = [cases::all(), product_cases(), fused_cases(), loss_cases()].concat();
     cases.retain(with_product);
+    let problem = |launch: &Launch| Problem::of(launch.product.as_ref()?, false, |_| 0);
+    let problems = cases.iter().flat_map(|case| launches(case, &limits()));
+    let found: Vec<(Problem, _)> = problems.filter_map(|launch| problem(&launch)).collect();
+    let any = |is: &dyn Fn(&Problem) -> bool| found.iter().any(|(problem, _)| is(problem));
+    assert!(any(&|problem| problem.sums.is_some()));
+    assert!(any(&|problem| matches!(problem.finish, Some(Finish::Add(_)))));
+    assert!(any(&|problem| matches!(problem.finish, Some(Finish::Gelu(None)))));
+    assert!(any(&|problem| matches!(problem.finish, Some(Finish::Gelu(Some(_))))));
+    assert!(any(&|problem| matches!(problem.finish, Some(Finish::GeluSlope(_)))));
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 5)));
     backend.products_by(Makers::Library).expect("what stands for the library");
     check(backend, &cases);
@@ -254,7 +297,9 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
     match open() {
         Ok(gpu) => {
             let has_wgmma = gpu.wgmma().is_some();
-            let all = [cases::all(), product_cases(), attention_cases(), loss_cases()].concat();
+            let fused = fused_cases();
+            let all =
+                [cases::all(), product_cases(), fused, attention_cases(), loss_cases()].concat();
             check(Cuda::new(Box::new(gpu)), &all);
             if has_wgmma {
                 wgmma::check_all(|| Box::new(open().expect("the same GPU")));

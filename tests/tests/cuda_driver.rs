@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use conformance::conformance::block_on;
+use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::{
     Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
@@ -16,8 +17,8 @@ use tightrope_backend_cuda::driver::{
 use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_core::launch::{Boxed, Launch};
-use tightrope_core::{DType, DeviceError, Rule};
-use tightrope_nn::{ModelConfig, Outcome, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_core::{Backend, DType, DeviceError, Rule};
+use tightrope_nn::{ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
 /// What a driver was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -242,12 +243,15 @@ fn trainer(device: Watched, micro_batch: usize) -> Trainer {
     trainer_with(Cuda::new(Box::new(device)), micro_batch)
 }
 
-fn trainer_with(backend: Cuda, micro_batch: usize) -> Trainer {
+fn config(micro_batch: usize) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     (model.layers, model.channels, model.heads, model.kv_heads) = (1, 16, 1, 1);
     (model.hidden, model.context, model.vocab) = (64, 12, 20);
-    let config =
-        TrainerConfig { batch: 2, micro_batch, time: 12, seed: 4, ..TrainerConfig::new(model) };
+    TrainerConfig { batch: 2, micro_batch, time: 12, seed: 4, ..TrainerConfig::new(model) }
+}
+
+fn trainer_with(backend: Cuda, micro_batch: usize) -> Trainer {
+    let config = config(micro_batch);
     let backend = Box::new(backend);
     let planned = Planned::new(&config, &*backend).expect("a plan");
     let mut trainer = Trainer::new(planned, backend).expect("memory");
@@ -287,6 +291,31 @@ fn a_step_is_replayed_and_nobody_waits_but_for_its_loss() {
         block_on(trainer.outcome()).expect("an outcome");
         assert_eq!(asked.take(), [Asked::Read]);
     }
+}
+
+#[test]
+fn between_transfers_a_step_is_replayed() {
+    let (tokens, targets) = ids();
+    let offload = Offload { optimizer: true, gradients: true, activations: true, weights: false };
+    let device = Watched::new();
+    let asked = device.asked.clone();
+    let backend: Box<dyn Backend> = Box::new(Cuda::new(Box::new(device)));
+    let config = TrainerConfig { offload, ..config(2) };
+    let planned = Planned::new(&config, &*backend).expect("a plan");
+    let stretches: usize =
+        planned.plan.programs.iter().map(|program| program.stretches().len()).sum();
+    let host = Box::new(Cpu::new(1).expect("a thread"));
+    let mut trainer = Trainer::offloading(planned, backend, host).expect("memory");
+    trainer.initialise().expect("weights");
+    asked.take();
+    trainer.step(0, 1e-3, &[(&tokens, &targets)]).expect("a step");
+    let count = |is: fn(&Asked) -> bool| asked.borrow().iter().filter(|asked| is(asked)).count();
+    let replays = count(|asked| matches!(asked, Asked::Replay(_)));
+    let launches = count(|asked| matches!(asked, Asked::Launch));
+    println!("{stretches} stretches: {replays} replays and {launches} launches");
+    assert!(replays > 2 && replays + launches <= stretches);
+    // Single ones, between two transfers.
+    assert!(launches < replays);
 }
 
 #[test]

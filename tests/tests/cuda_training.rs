@@ -97,6 +97,26 @@ fn a_hundred_steps_emulated_follow_the_processor() {
     }
 }
 
+/// Activations that a product made with it and those that a map makes again are the same.
+#[test]
+fn recomputation_changes_no_bit_of_a_run_emulated() {
+    const STEPS: u64 = 3;
+    for family in [Family::Gpt2, Family::Llama] {
+        let mut checkpoints = vec![Checkpoint::None, Checkpoint::Block, Checkpoint::Every(2)];
+        if family == Family::Gpt2 {
+            let names = [0, 1].map(|block| format!("h.{block}.mlp.gelu"));
+            checkpoints.push(Checkpoint::Tensors(names.to_vec()));
+        }
+        let run = |checkpoint| {
+            let options = Options { checkpoint, ..Options::default() };
+            let config = TrainerConfig { options, ..config(family, Precision::BF16) };
+            losses(Box::new(Cuda::new(Box::new(Emulated::new(cache(), 5)))), &config, STEPS)
+        };
+        let found: Vec<Vec<f32>> = checkpoints.into_iter().map(run).collect();
+        assert!(found.iter().all(|losses| *losses == found[0]), "{family:?}: {found:?}");
+    }
+}
+
 #[test]
 fn what_waits_on_the_host_comes_back_to_a_cuda_device_as_it_was() {
     const STEPS: u64 = 3;

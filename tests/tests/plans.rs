@@ -9,10 +9,10 @@ use conformance::tolerance::Deviation;
 use conformance::values;
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::{
-    Attention, Embedding, LayerNorm, LinearCrossEntropy, Map, MatMul, Sample, Softmax,
+    Attention, Embedding, FusedMatMul, LayerNorm, LinearCrossEntropy, Map, MatMul, Sample, Softmax,
 };
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Class, DType, Graph, Plan, Result, Session, Tensor, Type, Wanted, grad};
+use tightrope_core::{Class, DType, Graph, Op, Plan, Result, Session, Tensor, Type, Wanted, grad};
 
 const LAYERS: usize = 3;
 const CHANNELS: usize = 8;
@@ -129,8 +129,7 @@ fn interpreted(training: &Training) -> Vec<Vec<f64>> {
 }
 
 /// Values of the results after two replays of a plan, and the bytes of its arena.
-fn planned(training: &Training, options: &Options) -> (Vec<Vec<f64>>, u64) {
-    let oracle = Oracle::default();
+fn planned(training: &Training, options: &Options, oracle: Oracle) -> (Vec<Vec<f64>>, u64) {
     let plan = Plan::new(training.graph.clone(), options, &oracle).unwrap();
     let bytes = plan.arena_bytes;
     let names: Vec<String> =
@@ -166,17 +165,19 @@ fn plans_compute_what_their_graph_means() {
         for (fusion, in_place) in [(false, false), (false, true), (true, false), (true, true)] {
             let options =
                 Options { checkpoint: checkpoint.clone(), fusion, in_place, ..Options::default() };
-            let (actual, bytes) = planned(&training, &options);
-            for ((actual, expected), &tensor) in actual.iter().zip(&expected).zip(&training.results)
-            {
+            let (actual, bytes) = planned(&training, &options, Oracle::default());
+            let (joined, _) = planned(&training, &options, Oracle::with_epilogues());
+            let of =
+                |values: Vec<Vec<f64>>| values.into_iter().zip(&expected).zip(&training.results);
+            for ((actual, expected), &tensor) in of(actual).chain(of(joined)) {
                 let name = &training.graph.info(tensor).name;
                 if fusion {
                     // A fused intermediate isn't rounded to its storage type.
                     let near = Deviation { nmse: 1e-10, largest: 1e-5 };
-                    let deviation = Deviation::between(actual, expected);
+                    let deviation = Deviation::between(&actual, expected);
                     assert!(deviation.within(near), "`{name}` with {options:?}: {deviation:?}");
                 } else {
-                    assert_eq!(actual, expected, "`{name}` with {options:?}");
+                    assert_eq!(&actual, expected, "`{name}` with {options:?}");
                 }
             }
             arenas.push((options, bytes));
@@ -187,6 +188,34 @@ fn plans_compute_what_their_graph_means() {
         assert!(pair[1].1 <= pair[0].1, "{pair:?}");
     }
     assert!(arenas[4].1 < arenas[0].1, "{arenas:?}");
+}
+
+/// Where kernels have epilogues, everything that can become part of a product or of a norm's gradient does.
+#[test]
+fn ops_beside_products_become_part_of_them() {
+    let plan = |oracle: &Oracle| {
+        let options = Options { checkpoint: Checkpoint::None, ..Options::default() };
+        Plan::new(training().unwrap().graph, &options, oracle).unwrap()
+    };
+    let (apart, joined) = (plan(&Oracle::default()), plan(&Oracle::with_epilogues()));
+    let count = |plan: &Plan, is: &dyn Fn(&Op) -> bool| {
+        plan.graph.programs[0].nodes.iter().filter(|node| is(&node.op)).count()
+    };
+    let fused = |is: &dyn Fn(&FusedMatMul) -> bool| {
+        count(&joined, &|op| matches!(op, Op::FusedMatMul(fused) if is(fused)))
+    };
+    let layers = LAYERS;
+    assert_eq!(fused(&|op| op.keeps_product), layers, "activations");
+    assert_eq!(fused(&|op| op.lhs_sums.is_some()), layers, "gradients of biases");
+    // Sums along the residual, and slopes of the activations.
+    let beside = |op: &FusedMatMul| op.formula.as_ref().is_some_and(|f| f.arity() > 1);
+    assert_eq!(fused(&beside), 2 * layers, "what reads a tensor beside a product");
+    let norms = |op: &Op| matches!(op, Op::LayerNormGrad(grad) if grad.residual);
+    assert_eq!(count(&joined, &norms), layers, "gradients along the residual");
+    let maps = |op: &Op| matches!(op, Op::Map(_) | Op::Reduce(_));
+    let gone = count(&apart, &maps) - count(&joined, &maps);
+    assert_eq!(gone, 5 * layers, "maps and sums of their own");
+    assert!(joined.arena_bytes <= apart.arena_bytes);
 }
 
 /// A tensor that the host reads is still there when the last op has run, though that op reads it last.

@@ -11,7 +11,10 @@ use tightrope_core::{Op, Type};
 use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, Precision, TrainerConfig};
 
 /// A device without a processor's particulars, so that every machine makes the same plan.
-struct Plain;
+#[derive(Default)]
+struct Plain {
+    epilogues: bool,
+}
 
 impl Target for Plain {
     fn alignment(&self) -> u64 {
@@ -26,9 +29,22 @@ impl Target for Plain {
     fn in_place(&self, _op: &Op) -> bool {
         true
     }
+    fn epilogues(&self) -> bool {
+        self.epilogues
+    }
 }
 
 fn planned(family: Family, precision: Precision, batch: usize, checkpoint: Checkpoint) -> Planned {
+    planned_for(&Plain::default(), family, precision, batch, checkpoint)
+}
+
+fn planned_for(
+    device: &Plain,
+    family: Family,
+    precision: Precision,
+    batch: usize,
+    checkpoint: Checkpoint,
+) -> Planned {
     let model = ModelConfig {
         family,
         layers: 2,
@@ -52,7 +68,7 @@ fn planned(family: Family, precision: Precision, batch: usize, checkpoint: Check
         decode: 16,
         ..TrainerConfig::new(model)
     };
-    Planned::new(&config, &Plain).expect("a plan")
+    Planned::new(&config, device).expect("a plan")
 }
 
 fn compare(name: &str, text: &str) {
@@ -76,6 +92,9 @@ fn plans() {
     compare("gpt2-f32.plan", &gpt2.plan.dump());
     let llama = planned(Family::Llama, Precision::BF16, 4, Checkpoint::Block);
     compare("llama-bf16-accumulate-block.plan", &llama.plan.dump());
+    let device = Plain { epilogues: true };
+    let fused = planned_for(&device, Family::Gpt2, Precision::BF16, 2, Checkpoint::None);
+    compare("gpt2-bf16-epilogues.plan", &fused.plan.dump());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use cudarc::cublaslt::sys;
 use tightrope_core::DType;
 
 use super::requirements::{self, Version, cuda_version};
-use crate::products::{Algorithm, Layout, Multiply, Problem};
+use crate::products::{Addresses, Algorithm, Finish, Layout, Multiply, Problem};
 use api::{Api, Destroy, Made, Set, Suggestion};
 
 /// Algorithms that the library is asked for; it lists what it expects to be the fastest first.
@@ -69,6 +69,8 @@ struct Described<'a> {
     product: Owned<'a>,
     a: Owned<'a>,
     b: Owned<'a>,
+    /// What is added; D where nothing else is.
+    c: Owned<'a>,
     d: Owned<'a>,
 }
 
@@ -127,7 +129,8 @@ impl CublasLt {
         Ok(layout)
     }
 
-    fn describe(&self, problem: &Problem, bias: u64) -> Result<Described<'_>, String> {
+    /// Of the addresses, those of bias and auxiliary matrix matter.
+    fn describe(&self, problem: &Problem, at: &Addresses) -> Result<Described<'_>, String> {
         use sys::cublasComputeType_t as Compute;
         use sys::cublasLtEpilogue_t as Epilogue;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
@@ -147,16 +150,37 @@ impl CublasLt {
         product.set(transpose_a, operation(problem.transpose_a))?;
         let transpose_b = Attribute::CUBLASLT_MATMUL_DESC_TRANSB as c_uint;
         product.set(transpose_b, operation(problem.transpose_b))?;
-        if problem.bias.is_some() {
-            let epilogue = Epilogue::CUBLASLT_EPILOGUE_BIAS as u32;
-            product.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE as c_uint, epilogue)?;
-            product.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_uint, bias)?;
+        let biased = problem.bias.is_some();
+        let epilogue = match problem.finish {
+            _ if problem.sums.is_some() => Epilogue::CUBLASLT_EPILOGUE_BGRADB,
+            None | Some(Finish::Add(_)) if biased => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+            None | Some(Finish::Add(_)) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+            Some(Finish::Gelu(Some(_))) if biased => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+            Some(Finish::Gelu(Some(_))) => Epilogue::CUBLASLT_EPILOGUE_GELU_AUX,
+            Some(Finish::Gelu(None)) if biased => Epilogue::CUBLASLT_EPILOGUE_GELU_BIAS,
+            Some(Finish::Gelu(None)) => Epilogue::CUBLASLT_EPILOGUE_GELU,
+            Some(Finish::GeluSlope(_)) => Epilogue::CUBLASLT_EPILOGUE_DGELU,
+        };
+        product.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE as c_uint, epilogue as u32)?;
+        if biased || problem.sums.is_some() {
+            product.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_uint, at.bias)?;
+        }
+        let beside = problem.finish.and_then(|finish| finish.beside());
+        let auxiliary = beside.filter(|_| !matches!(problem.finish, Some(Finish::Add(_))));
+        if let Some(layout) = auxiliary {
+            let pointer = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER as c_uint;
+            product.set(pointer, at.beside)?;
+            let leading = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD as c_uint;
+            product.set(leading, layout.leading as i64)?;
+            let stride = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE as c_uint;
+            product.set(stride, layout.stride as i64)?;
         }
         let layout = |of| self.layout(of, problem.batch);
         Ok(Described {
             product,
             a: layout(&problem.a)?,
             b: layout(&problem.b)?,
+            c: layout(&problem.c())?,
             d: layout(&problem.d)?,
         })
     }
@@ -175,7 +199,7 @@ impl CublasLt {
         for (attribute, layout) in [
             (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &problem.a),
             (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &problem.b),
-            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &problem.d),
+            (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &problem.c()),
             (Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &problem.d),
         ] {
             preference.set(attribute as c_uint, layout.alignment as u32)?;
@@ -189,10 +213,16 @@ impl CublasLt {
     /// # Errors
     /// The library's words.
     pub fn algorithms(&self, problem: &Problem, workspace: u64) -> Result<Vec<Algorithm>, String> {
-        // The bias' address is only looked at for its alignment.
-        let described = self.describe(problem, problem.bias.unwrap_or(0))?;
+        // Addresses are only looked at for their alignment.
+        let beside = problem.finish.and_then(|finish| finish.beside());
+        let aligned = Addresses {
+            bias: problem.bias.or(problem.sums).unwrap_or(0),
+            beside: beside.map_or(0, |layout| layout.alignment),
+            ..Addresses::default()
+        };
+        let described = self.describe(problem, &aligned)?;
         let preference = self.preference(problem, workspace)?;
-        let Described { product, a, b, d } = &described;
+        let Described { product, a, b, c, d } = &described;
         let mut found = [Suggestion::default(); ASKED];
         let mut count = 0;
         // SAFETY: everything was made by the library for this problem; as many results are written as were asked for.
@@ -202,7 +232,7 @@ impl CublasLt {
                 product.made,
                 a.made,
                 b.made,
-                d.made,
+                c.made,
                 d.made,
                 preference.made,
                 ASKED as c_int,
@@ -233,9 +263,10 @@ impl CublasLt {
     /// The library's words.
     pub unsafe fn multiply(&self, call: &Multiply, stream: Made) -> Result<(), String> {
         let Multiply { problem, algorithm, at, workspace } = call;
-        let described = self.describe(problem, at.bias)?;
-        let Described { product, a, b, d } = &described;
-        let (alpha, beta) = (1.0f32, if problem.accumulate { 1.0f32 } else { 0.0 });
+        let described = self.describe(problem, at)?;
+        let Described { product, a, b, c, d } = &described;
+        let added = matches!(problem.finish, Some(Finish::Add(_)));
+        let (alpha, beta) = (1.0f32, if problem.accumulate || added { 1.0f32 } else { 0.0 });
         let memory = |address: u64| address as *mut c_void;
         // SAFETY: alpha and beta are the host's and are read before the call returns; the rest is the caller's promise.
         let status = unsafe {
@@ -248,8 +279,8 @@ impl CublasLt {
                 memory(at.b),
                 b.made,
                 &beta,
-                memory(at.d),
-                d.made,
+                memory(if added { at.beside } else { at.d }),
+                c.made,
                 memory(at.d),
                 d.made,
                 &algorithm.words,
@@ -346,19 +377,12 @@ mod tests {
                 }
             }
         }
+        let extents =
+            Matrices { batch: batch as usize, m: m as usize, n: n as usize, k: k as usize };
         let product = Product {
-            lhs: lhs.stored,
-            rhs: rhs.stored,
-            out: result.stored,
             bias: bias.then_some(biases.stored.place),
-            extents: Matrices {
-                batch: batch as usize,
-                m: m as usize,
-                n: n as usize,
-                k: k as usize,
-            },
             accumulate,
-            in_order: false,
+            ..Product::new(lhs.stored, rhs.stored, result.stored, extents)
         };
         let start = result.bytes.as_mut_ptr();
         let address = |place: &Place| match place.source {
@@ -424,9 +448,22 @@ mod tests {
             k: 64,
             bias: Some(256),
             accumulate: true,
+            finish: None,
+            sums: None,
             tf32: false,
         };
-        library.describe(&problem, 256).expect("a product");
+        let at = Addresses { bias: 256, beside: 256, ..Addresses::default() };
+        let beside = layout(96, 32);
+        for (finish, sums) in [
+            (None, None),
+            (None, Some(256)),
+            (Some(Finish::Add(beside)), None),
+            (Some(Finish::Gelu(None)), None),
+            (Some(Finish::Gelu(Some(beside))), None),
+            (Some(Finish::GeluSlope(beside)), None),
+        ] {
+            library.describe(&Problem { finish, sums, ..problem }, &at).expect("a product");
+        }
         library.preference(&problem, 1 << 20).expect("what is asked for");
     }
 }

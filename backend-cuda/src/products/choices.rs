@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::Algorithm;
+use super::{Algorithm, Winner};
 
 /// Seconds of the two ways to make a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
     /// The engine's kernels.
     pub own: f64,
-    /// The library's fastest algorithm, where it has any.
-    pub library: Option<(Algorithm, f64)>,
+    /// The library's fastest way, where it has any.
+    pub library: Option<(Winner, f64)>,
 }
 
 /// All that was timed on one device with one version of the library, by problem and kernels.
@@ -51,13 +51,14 @@ impl Choices {
     }
 }
 
-/// What stands for an algorithm where the library has none.
+/// What stands for a way where the library has none.
 const NONE: &str = "none";
 
 fn write((key, timed): (&String, &Timed)) -> String {
-    let library = timed.library.map_or(NONE.into(), |(Algorithm { words, workspace }, seconds)| {
+    let library = timed.library.map_or(NONE.into(), |(Winner { way, algorithm }, seconds)| {
+        let Algorithm { words, workspace } = algorithm;
         let words = words.map(|word| format!("{word:x}")).join(",");
-        format!("{words}\t{workspace}\t{seconds:e}")
+        format!("{words}\t{workspace}\t{way}\t{seconds:e}")
     });
     format!("{key}\t{:e}\t{library}\n", timed.own)
 }
@@ -73,7 +74,9 @@ fn read(line: &str) -> Option<(String, Timed)> {
             let words: Vec<u64> = words.collect::<Option<_>>()?;
             let words = words.try_into().ok()?;
             let workspace = fields.next()?.parse().ok()?;
-            Some((Algorithm { words, workspace }, fields.next()?.parse().ok()?))
+            let way = fields.next()?.parse().ok()?;
+            let algorithm = Algorithm { words, workspace };
+            Some((Winner { way, algorithm }, fields.next()?.parse().ok()?))
         }
     };
     Some((key, Timed { own, library }))
@@ -88,7 +91,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tightrope-choices-{}", std::process::id()));
         let file = folder.join("products.tsv");
         let algorithm = Algorithm { words: [1, u64::MAX, 0, 7, 8, 9, 10, 11], workspace: 4096 };
-        let both = Timed { own: 1.25e-3, library: Some((algorithm, 1.0e-3)) };
+        let both = Timed { own: 1.25e-3, library: Some((Winner { way: 1, algorithm }, 1.0e-3)) };
         let one = Timed { own: 3.0e-5, library: None };
         let mut choices = Choices::open(file.clone());
         assert_eq!(choices.find("a"), None);

@@ -3,13 +3,16 @@
 //! The library stores matrices by columns, the engine by rows. Rows of one are columns of the other, so what is stored as
 //! `out` (M, N) by rows is its transpose (N, M) by columns, and the library is asked for outᵀ = rhsᵀ · lhsᵀ: its A is
 //! what the engine calls rhs, its B is lhs, and neither is moved. The bias, one for each column of `out`, is then one for
-//! each row, which is what the library adds.
+//! each row, which is what the library adds; and a sum over K for each row of lhs is one for each column of D, which the
+//! library calls the bias gradient of B.
 
 use std::fmt;
 
-use tightrope_core::DType;
+use tightrope_core::activation::gelu_tanh;
+use tightrope_core::expr::input;
 use tightrope_core::launch::Place;
-use tightrope_core::ops::{Product, Stored};
+use tightrope_core::ops::{Epilogue, Product, Stored};
+use tightrope_core::{DType, Expr};
 
 /// A matrix by columns, or a stack of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +31,48 @@ pub struct Layout {
     pub alignment: u64,
 }
 
-/// D = op(A) · op(B) (+ bias) (+ D), all by columns.
+/// What the library does with sums before it stores them, of what an [`Epilogue`] may ask for. The layouts are like D's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Finish {
+    /// A matrix beside D is added.
+    Add(Layout),
+    /// GELU in its tanh form. Its argument is stored too, where there's a matrix for it.
+    Gelu(Option<Layout>),
+    /// Multiplied by the slope of that GELU at the elements of a matrix.
+    GeluSlope(Layout),
+}
+
+impl Finish {
+    /// The matrix beside D.
+    pub fn beside(&self) -> Option<Layout> {
+        match *self {
+            Self::Add(layout) | Self::GeluSlope(layout) => Some(layout),
+            Self::Gelu(layout) => layout,
+        }
+    }
+
+    /// The library's way for an epilogue whose matrices are all like `d`; `None` where it has none.
+    fn of(epilogue: &Epilogue, d: Layout, beside: Option<u64>) -> Option<Self> {
+        let Epilogue { formula, product, .. } = epilogue;
+        let layout = beside.map(|address| Layout { alignment: aligned(address), ..d });
+        let is = |other: Expr| *formula == other;
+        let slope = || gelu_tanh(input(0)).derivative(0).substitute(&|_| input(1));
+        let finish = if product.is_some() || layout.is_none() {
+            is(gelu_tanh(input(0))).then_some(Self::Gelu(layout))
+        } else if is(input(0) + input(1)) || is(input(1) + input(0)) {
+            layout.map(Self::Add)
+        } else if is(slope() * input(0)) || is(input(0) * slope()) {
+            layout.map(Self::GeluSlope)
+        } else {
+            None
+        };
+        // GELU's argument comes in columns of whole vectors (cuBLAS, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+        let whole = d.leading.is_multiple_of(AUXILIARY_ELEMENTS);
+        finish.filter(|finish| matches!(finish, Self::Add(_) | Self::Gelu(None)) || whole)
+    }
+}
+
+/// D = op(A) · op(B) (+ bias) (+ D), finished, all by columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Its transpose is multiplied where `transpose_a`.
@@ -49,12 +93,16 @@ pub struct Problem {
     pub bias: Option<u64>,
     /// The product is added to what D holds.
     pub accumulate: bool,
+    /// What becomes of the sums before they're stored.
+    pub finish: Option<Finish>,
+    /// Sums over K of each column of op(B) are stored in D's dtype, from an address that is a multiple of as many bytes.
+    pub sums: Option<u64>,
     /// Operands of f32 are rounded to TF32.
     pub tf32: bool,
 }
 
 /// Where the matrices of a product begin in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// First element of A.
     pub a: u64,
@@ -62,8 +110,10 @@ pub struct Addresses {
     pub b: u64,
     /// First element of D.
     pub d: u64,
-    /// First element of the bias; 0 where there's none.
+    /// First element of the bias, or of the sums of B; 0 where there's neither.
     pub bias: u64,
+    /// First element of the matrix beside D; 0 where there's none.
+    pub beside: u64,
 }
 
 /// Most rows of a product that stays with the engine: reading the weights takes longest there, which its kernel for few
@@ -72,6 +122,9 @@ const FEW_ROWS: usize = 4;
 
 /// Alignment that the library's algorithms need at most.
 const MOST_ALIGNED: u64 = 256;
+
+/// Elements that the columns of GELU's argument come in multiples of.
+const AUXILIARY_ELEMENTS: u64 = 8;
 
 /// What the library takes as a leading dimension, a stride or an extent.
 const MOST_ELEMENTS: u64 = i32::MAX as u64;
@@ -89,7 +142,7 @@ impl Problem {
         tf32: bool,
         address: impl Fn(&Place) -> u64,
     ) -> Option<(Self, Addresses)> {
-        let Product { lhs, rhs, out, bias, extents, accumulate, .. } = product;
+        let Product { lhs, rhs, out, bias, extents, accumulate, epilogue, lhs_sums, .. } = product;
         let (dtype, stored) = (lhs.place.dtype, out.place.dtype);
         let multiplies = matches!(dtype, DType::F32 | DType::BF16 | DType::F16);
         let alike = rhs.place.dtype == dtype && (stored == dtype || stored == DType::F32);
@@ -110,24 +163,52 @@ impl Problem {
             stride: stored.stride,
             alignment: aligned(begins(stored)),
         };
+        let d = layout(out, n, m);
+        let beside = epilogue.as_ref().and_then(|epilogue| epilogue.beside.or(epilogue.product));
+        let beside = beside.map(|beside| begins(&beside));
+        let finish = match epilogue {
+            Some(epilogue) => Some(Finish::of(epilogue, d, beside)?),
+            None => None,
+        };
+        // The library stores sums of B where it would read a bias; slopes of GELU have no bias, and no sums beside them.
+        let sums = lhs_sums.as_ref().map(|place| aligned(address(place)));
+        let summed = lhs_sums.is_none_or(|place| place.dtype == stored);
+        let alone = sums.is_none() || bias.is_none() && finish.is_none();
+        let sloped = matches!(finish, Some(Finish::GeluSlope(_))) && bias.is_some();
+        if !summed || !alone || sloped {
+            return None;
+        }
         let problem = Self {
             a: if rhs.transposed { layout(rhs, k, n) } else { layout(rhs, n, k) },
             b: if lhs.transposed { layout(lhs, m, k) } else { layout(lhs, k, m) },
-            d: layout(out, n, m),
+            d,
             transpose_a: rhs.transposed,
             transpose_b: lhs.transposed,
             batch: extents.batch as u64,
             k,
             bias: bias.map(|place| aligned(address(&place))),
             accumulate: *accumulate,
+            finish,
+            sums,
             tf32: tf32 && dtype == DType::F32,
         };
         let small = [problem.a, problem.b, problem.d]
             .iter()
             .all(|layout| layout.leading.max(layout.rows).max(layout.columns) <= MOST_ELEMENTS);
-        let bias = bias.map_or(0, |place| address(&place));
-        let addresses = Addresses { a: begins(rhs), b: begins(lhs), d: begins(out), bias };
+        let bias = bias.or(*lhs_sums).map_or(0, |place| address(&place));
+        let beside = beside.unwrap_or(0);
+        let addresses = Addresses { a: begins(rhs), b: begins(lhs), d: begins(out), bias, beside };
         small.then_some((problem, addresses))
+    }
+}
+
+impl Problem {
+    /// What is added to the product where anything is.
+    pub fn c(&self) -> Layout {
+        match self.finish {
+            Some(Finish::Add(beside)) => beside,
+            _ => self.d,
+        }
     }
 }
 
@@ -152,9 +233,18 @@ impl fmt::Display for Problem {
         let Self { a, b, d, batch, k, .. } = self;
         write!(f, "{}{} {a} {b} {d}", stored(self.transpose_a), stored(self.transpose_b))?;
         write!(f, " k{k} batch{batch}")?;
+        let finish = match self.finish {
+            None => "",
+            Some(Finish::Add(_)) => " add",
+            Some(Finish::Gelu(None)) => " gelu",
+            Some(Finish::Gelu(Some(_))) => " gelu and its argument",
+            Some(Finish::GeluSlope(_)) => " gelu's slope",
+        };
         let parts = [
             (self.bias.is_some(), " bias"),
             (self.accumulate, " accumulate"),
+            (self.finish.is_some(), finish),
+            (self.sums.is_some(), " sums"),
             (self.tf32, " tf32"),
         ];
         parts.iter().filter(|(there, _)| *there).try_for_each(|(_, word)| f.write_str(word))

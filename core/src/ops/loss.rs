@@ -280,29 +280,24 @@ impl<'a> Chunks<'a> {
 
     /// logits = x · wᵀ for some rows.
     fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
-        let product = Product {
-            lhs: Self::stored(self.x, self.columns, start),
-            rhs: Self::stored(self.w, self.columns, 0).transposed(true),
-            out: Self::stored(logits, self.padded, 0),
-            bias: None,
-            extents: Self::extents(rows, self.padded, self.columns),
-            accumulate: false,
-            in_order: true,
-        };
-        product.push(self.limits, launches);
+        let product = Product::new(
+            Self::stored(self.x, self.columns, start),
+            Self::stored(self.w, self.columns, 0).transposed(true),
+            Self::stored(logits, self.padded, 0),
+            Self::extents(rows, self.padded, self.columns),
+        );
+        Product { in_order: true, ..product }.push(self.limits, launches);
     }
 
     /// dx = dlogits · w, where dx holds all rows.
     fn dx(&self, dx: Place, start: u64, rows: u64, gradient: Place) -> Product {
-        Product {
-            lhs: self.rows_of(gradient),
-            rhs: Self::stored(self.w, self.columns, 0),
-            out: Self::stored(dx, self.columns, start),
-            bias: None,
-            extents: Self::extents(rows, self.columns, self.padded),
-            accumulate: false,
-            in_order: true,
-        }
+        let product = Product::new(
+            self.rows_of(gradient),
+            Self::stored(self.w, self.columns, 0),
+            Self::stored(dx, self.columns, start),
+            Self::extents(rows, self.columns, self.padded),
+        );
+        Product { in_order: true, ..product }
     }
 
     /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.
@@ -310,16 +305,14 @@ impl<'a> Chunks<'a> {
         let Some((_, dx, dw, accumulate)) = self.grad else { return };
         self.dx(dx, start, rows, gradient).push(self.limits, launches);
         let Some(dw) = dw else { return };
-        let product = Product {
-            lhs: self.rows_of(gradient).transposed(true),
-            rhs: Self::stored(self.x, self.columns, start),
-            out: Self::stored(dw, self.columns, 0),
-            bias: None,
-            extents: Self::extents(self.padded, self.columns, rows),
-            accumulate: accumulate || start > 0,
-            in_order: true,
-        };
-        product.push(self.limits, launches);
+        let product = Product::new(
+            self.rows_of(gradient).transposed(true),
+            Self::stored(self.x, self.columns, start),
+            Self::stored(dw, self.columns, 0),
+            Self::extents(self.padded, self.columns, rows),
+        );
+        Product { accumulate: accumulate || start > 0, in_order: true, ..product }
+            .push(self.limits, launches);
     }
 }
 

@@ -424,6 +424,30 @@ impl Map {
     }
 }
 
+impl Map {
+    /// Appends launches of this map's one formula, of the elements of `first` and of those of `second` where it reads them,
+    /// into `out`, which may be `first`.
+    pub(super) fn push_beside(
+        &self,
+        limits: &Limits,
+        launches: &mut Launches,
+        first: Place,
+        second: Option<Place>,
+        out: Place,
+    ) {
+        let in_place = if first == out { vec![(0, 0)] } else { vec![] };
+        let inputs = [Some(first), second].into_iter().flatten().enumerate();
+        let frame = Frame {
+            map: &Self { in_place, ..self.clone() },
+            inputs: inputs.map(|(index, place)| (index, place, None)).collect(),
+            outputs: vec![out],
+            key: None,
+            collected: None,
+        };
+        frame.push(limits, launches);
+    }
+}
+
 /// One segment of a map with its tensors.
 struct Frame<'a> {
     map: &'a Map,

@@ -12,9 +12,11 @@ use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::Reduce;
 use crate::types::{DType, Type};
 
+mod fused;
 mod product;
 mod wgmma;
 
+pub use fused::{Epilogue, FusedMatMul};
 pub use product::{Product, Stored};
 
 /// Product of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
@@ -83,6 +85,36 @@ impl MatMul {
         }
         let (_, rows, columns) = split(rhs);
         Matrices { batch, m, n: if self.transpose_rhs { rows } else { columns }, k }
+    }
+
+    /// The product of these inputs, stored at `out`.
+    fn product(&self, inputs: &[&Type], out: Place) -> Product {
+        let extents = self.matrices(inputs[0], inputs[1]);
+        let Matrices { batch, n, .. } = extents;
+        let operand = |index: usize, transposed| {
+            let place = Place::input(index, inputs[index]);
+            Stored::stack(place, batch, inputs[index].last()).transposed(transposed)
+        };
+        Product {
+            bias: self.bias.then(|| Place::input(2, inputs[2])),
+            accumulate: self.accumulate,
+            ..Product::new(
+                operand(0, self.transpose_lhs),
+                operand(1, self.transpose_rhs),
+                Stored::stack(out, batch, n),
+                extents,
+            )
+        }
+    }
+
+    /// Appends the launches that store the product of these inputs at `out`.
+    fn push(&self, limits: &Limits, launches: &mut Launches, inputs: &[&Type], out: Place) {
+        let n = self.matrices(inputs[0], inputs[1]).n as u64;
+        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+        let columns = if self.product(inputs, out).cuts_sum(limits) { 1 } else { n };
+        launches.by_rows(limits, out, columns, self.accumulate, |launches, out| {
+            self.product(inputs, out).push(limits, launches);
+        });
     }
 
     /// Cases of this family.
@@ -243,26 +275,8 @@ impl Rule for MatMul {
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
-        let extents = self.matrices(inputs[0], inputs[1]);
-        let Matrices { batch, n, .. } = extents;
-        let product = |out| Product {
-            lhs: Stored::stack(Place::input(0, inputs[0]), batch, inputs[0].last())
-                .transposed(self.transpose_lhs),
-            rhs: Stored::stack(Place::input(1, inputs[1]), batch, inputs[1].last())
-                .transposed(self.transpose_rhs),
-            out: Stored::stack(out, batch, n),
-            bias: self.bias.then(|| Place::input(2, inputs[2])),
-            extents,
-            accumulate: self.accumulate,
-            in_order: false,
-        };
         let mut launches = Launches::new();
-        let out = Place::output(0, outputs[0]);
-        // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let columns = if product(out).cuts_sum(limits) { 1 } else { n as u64 };
-        launches.by_rows(limits, out, columns, self.accumulate, |launches, out| {
-            product(out).push(limits, launches);
-        });
+        self.push(limits, &mut launches, inputs, Place::output(0, outputs[0]));
         Ok(launches)
     }
 

@@ -26,7 +26,7 @@ pub use layout::{Concat, Permute, Slice, SliceGrad};
 pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
 pub use map::Map;
 pub(crate) use map::convert;
-pub use matmul::{MatMul, Matrices, Product, Stored};
+pub use matmul::{Epilogue, FusedMatMul, MatMul, Matrices, Product, Stored};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 pub use quant::{Code, DECADES, Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};
@@ -248,6 +248,7 @@ macro_rules! ops {
 ops![
     Map,
     MatMul,
+    FusedMatMul,
     Attention,
     AttentionGrad,
     CachedAttention,

@@ -9,8 +9,9 @@ use std::ops::Range;
 use super::layout::{part, windows_beside};
 use super::reduce::{QUAD, Strips, THREADS, lanes, sum_columns};
 use super::{
-    Array, Case, Cost, Inferred, Op, Rule, arity, ensure, float, shaped, traffic, typed, unit,
+    Array, Case, Cost, Inferred, Map, Op, Rule, arity, ensure, float, shaped, traffic, typed, unit,
 };
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
@@ -23,11 +24,14 @@ pub struct LayerNorm {
     pub eps: f64,
 }
 
-/// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy. Outputs: dx, and where `weights` dw and db.
+/// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy, and where `residual` what is added to dx. Outputs: dx, and where
+/// `weights` dw and db.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormGrad {
     /// Whether the weights' gradients are made; those of frozen weights aren't.
     pub weights: bool,
+    /// Whether the gradient of x that came past the norm is added to dx.
+    pub residual: bool,
 }
 
 /// RMS norm. Inputs: x (…, C), w (C). Outputs: y like x, rstd (R).
@@ -37,11 +41,14 @@ pub struct RmsNorm {
     pub eps: f64,
 }
 
-/// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy. Outputs: dx, and where `weights` dw.
+/// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy, and where `residual` what is added to dx. Outputs: dx, and where
+/// `weights` dw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormGrad {
     /// Whether the weight's gradient is made; that of a frozen weight isn't.
     pub weights: bool,
+    /// Whether the gradient of x that came past the norm is added to dx.
+    pub residual: bool,
 }
 
 fn sizes() -> [[usize; 2]; 6] {
@@ -92,6 +99,8 @@ struct Operands {
     /// (R).
     mean: Place,
     rstd: Place,
+    /// (R, C). What is added to dx.
+    residual: Option<Place>,
 }
 
 /// Rows of C elements and the windows in which they are bound.
@@ -128,7 +137,7 @@ impl<'a> Rows<'a> {
         let rows = |place: Place| place.window(self.elements(window));
         let (mean, first_row) = part(self.limits, operands.mean, window.clone());
         let (rstd, _) = part(self.limits, operands.rstd, window.clone());
-        launch
+        let launch = launch
             .bind_four("x", rows(operands.x), self.aligned())
             .bind_four("dy", rows(operands.dy), self.aligned())
             .bind_four("w", operands.w, self.aligned())
@@ -137,8 +146,16 @@ impl<'a> Rows<'a> {
             .bind("rstd", rstd)
             .bind_four("out", out, self.aligned())
             .param("rows", window.end - window.start)
-            .param("first_row", first_row)
-            .costing(FLOPS * (window.end - window.start) * self.columns)
+            .param("first_row", first_row);
+        let residual = rows(operands.residual.unwrap_or(operands.x));
+        let launch =
+            match self.limits.dialect {
+                Dialect::Wgsl => launch,
+                Dialect::Cuda => launch
+                    .constant("RESIDUAL", operands.residual.is_some())
+                    .bind_four("residual", residual, self.aligned()),
+            };
+        launch.costing(FLOPS * (window.end - window.start) * self.columns)
     }
 
     /// Appends launches of threads that own rows and write those of `out`.
@@ -167,6 +184,24 @@ impl<'a> Rows<'a> {
                 launches.push(self.bind(launch, window, operands, out));
             }
         });
+    }
+
+    /// Appends launches that leave the gradient of x in `dx`, with what is added to it.
+    fn push_gradient(
+        &self,
+        launches: &mut Launches,
+        entry: &'static str,
+        operands: &Operands,
+        dx: Place,
+    ) {
+        if self.limits.epilogues {
+            return self.push(launches, entry, 0.0, operands, dx);
+        }
+        self.push(launches, entry, 0.0, &Operands { residual: None, ..*operands }, dx);
+        if operands.residual.is_some() {
+            let sum = Map::add(dx.dtype);
+            sum.push_beside(self.limits, launches, dx, operands.residual, dx);
+        }
     }
 
     /// Appends launches that sum over rows into `dw` and, where a norm has one, `db`.
@@ -241,7 +276,7 @@ impl Rule for LayerNorm {
     ) -> Result<Vec<Option<Tensor>>> {
         let Some(dy) = outputs[0] else { return Ok(vec![None; 3]) };
         let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy];
-        let op = LayerNormGrad { weights: wanted[1] || wanted[2] };
+        let op = LayerNormGrad { weights: wanted[1] || wanted[2], residual: false };
         push_grad(graph, node, op, &inputs)
     }
 
@@ -254,7 +289,8 @@ impl Rule for LayerNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, rstd) = (input(0), output(2));
-        let operands = Operands { x, dy: x, w: input(1), b: input(2), mean: output(1), rstd };
+        let operands =
+            Operands { x, dy: x, w: input(1), b: input(2), mean: output(1), rstd, residual: None };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "layer_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -286,10 +322,13 @@ impl LayerNormGrad {
             for dtype in [DType::F32, DType::BF16] {
                 let stat = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
-                let inputs = vec![x.clone(), unit(dtype, &shape[1..]), stat.clone(), stat, x];
+                let w = unit(dtype, &shape[1..]);
+                let inputs = vec![x.clone(), w, stat.clone(), stat, x.clone()];
                 for weights in [true, false] {
-                    cases.push(Case::new(Self { weights }, inputs.clone()));
+                    cases.push(Case::new(Self { weights, residual: false }, inputs.clone()));
                 }
+                let inputs = [inputs, vec![x]].concat();
+                cases.push(Case::new(Self { weights: true, residual: true }, inputs));
             }
         }
         cases
@@ -302,8 +341,11 @@ impl Rule for LayerNormGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [x, w, mean, rstd, dy] = arity(inputs)?;
+        let (own, residual) =
+            inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
+        let [x, w, mean, rstd, dy] = arity(own)?;
         check_grad(x, w, dy, &[mean, rstd])?;
+        residual.iter().try_for_each(|ty| typed("what is added to dx", ty, x))?;
         let dw = w.with_dtype(w.dtype.statistics());
         Ok(if self.weights { vec![x.clone(), dw.clone(), dw] } else { vec![x.clone()] })
     }
@@ -324,19 +366,21 @@ impl Rule for LayerNormGrad {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, mean, rstd, dy) = (input(0), input(1), input(2), input(3), input(4));
-        let operands = Operands { x, dy, w, b: w, mean, rstd };
+        let residual = self.residual.then(|| input(5));
+        let operands = Operands { x, dy, w, b: w, mean, rstd, residual };
         let rows = Rows::new(limits, inputs[0]);
         // First, since dx may overwrite dy.
         if self.weights {
             let (dw, db) = (output(1), Some(output(2)));
             rows.push_weights(&mut launches, "layer_weights", &operands, dw, db);
         }
-        rows.push(&mut launches, "layer_backward", 0.0, &operands, output(0));
+        rows.push_gradient(&mut launches, "layer_backward", &operands, output(0));
         Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let [x, w, mean, rstd, dy] = [inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]];
+        let residual = |at: usize| if self.residual { inputs[5].get(at) } else { 0.0 };
         let columns = x.ty().last();
         let (mut dw, mut db) = (vec![0.0; columns], vec![0.0; columns]);
         for r in 0..x.ty().rows() {
@@ -350,7 +394,7 @@ impl Rule for LayerNormGrad {
                 dw[c] += dy.get(at(c)) * normal(c);
                 db[c] += dy.get(at(c));
                 let dx = rstd.get(r) * (slope(c) - mean_slope - normal(c) * mean_product);
-                outputs[0].set(at(c), dx);
+                outputs[0].set(at(c), dx + residual(at(c)));
             }
         }
         for c in (0..columns).filter(|_| self.weights) {
@@ -394,7 +438,7 @@ impl Rule for RmsNorm {
     ) -> Result<Vec<Option<Tensor>>> {
         let Some(dy) = outputs[0] else { return Ok(vec![None; 2]) };
         let inputs = [node.inputs[0], node.inputs[1], node.outputs[1], dy];
-        push_grad(graph, node, RmsNormGrad { weights: wanted[1] }, &inputs)
+        push_grad(graph, node, RmsNormGrad { weights: wanted[1], residual: false }, &inputs)
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
@@ -406,7 +450,7 @@ impl Rule for RmsNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd) = (input(0), input(1), output(1));
-        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd };
+        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd, residual: None };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "rms_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -435,10 +479,12 @@ impl RmsNormGrad {
             for dtype in [DType::F32, DType::BF16] {
                 let rstd = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
-                let inputs = vec![x.clone(), unit(dtype, &shape[1..]), rstd, x];
+                let inputs = vec![x.clone(), unit(dtype, &shape[1..]), rstd, x.clone()];
                 for weights in [true, false] {
-                    cases.push(Case::new(Self { weights }, inputs.clone()));
+                    cases.push(Case::new(Self { weights, residual: false }, inputs.clone()));
                 }
+                let inputs = [inputs, vec![x]].concat();
+                cases.push(Case::new(Self { weights: true, residual: true }, inputs));
             }
         }
         cases
@@ -451,8 +497,11 @@ impl Rule for RmsNormGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [x, w, rstd, dy] = arity(inputs)?;
+        let (own, residual) =
+            inputs.split_at(inputs.len().saturating_sub(usize::from(self.residual)));
+        let [x, w, rstd, dy] = arity(own)?;
         check_grad(x, w, dy, &[rstd])?;
+        residual.iter().try_for_each(|ty| typed("what is added to dx", ty, x))?;
         let dw = w.with_dtype(w.dtype.statistics());
         Ok(if self.weights { vec![x.clone(), dw] } else { vec![x.clone()] })
     }
@@ -473,18 +522,20 @@ impl Rule for RmsNormGrad {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd, dy) = (input(0), input(1), input(2), input(3));
-        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd };
+        let residual = self.residual.then(|| input(4));
+        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd, residual };
         let rows = Rows::new(limits, inputs[0]);
         // First, since dx may overwrite dy.
         if self.weights {
             rows.push_weights(&mut launches, "rms_weights", &operands, output(1), None);
         }
-        rows.push(&mut launches, "rms_backward", 0.0, &operands, output(0));
+        rows.push_gradient(&mut launches, "rms_backward", &operands, output(0));
         Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let [x, w, rstd, dy] = [inputs[0], inputs[1], inputs[2], inputs[3]];
+        let residual = |at: usize| if self.residual { inputs[4].get(at) } else { 0.0 };
         let columns = x.ty().last();
         let mut dw = vec![0.0; columns];
         for r in 0..x.ty().rows() {
@@ -495,7 +546,8 @@ impl Rule for RmsNormGrad {
                 (0..columns).map(|c| slope(c) * normal(c)).sum::<f64>() / columns as f64;
             for (c, sum) in dw.iter_mut().enumerate() {
                 *sum += dy.get(at(c)) * normal(c);
-                outputs[0].set(at(c), rstd.get(r) * (slope(c) - normal(c) * mean_product));
+                let dx = rstd.get(r) * (slope(c) - normal(c) * mean_product);
+                outputs[0].set(at(c), dx + residual(at(c)));
             }
         }
         for c in (0..columns).filter(|_| self.weights) {

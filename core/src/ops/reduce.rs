@@ -204,6 +204,21 @@ impl Reduce {
         Self { axes: Axes::Last, scale: 1.0, dtype }
     }
 
+    /// Appends the launches that leave the sums of `x` in `out`.
+    pub(super) fn push(&self, limits: &Limits, launches: &mut Launches, x: Place, out: Place) {
+        let left = out.elements.max(1);
+        let summed = x.elements / left;
+        match self.axes {
+            Axes::ToSuffix(_) if left > 1 => {
+                sum_columns(limits, launches, (x, summed, left), self.scale, out, false);
+            }
+            // A sum of everything is that of a single row.
+            _ => launches.by_rows(limits, out, 1, false, |launches, out| {
+                sum_rows(limits, launches, (x, left, summed), false, self.scale, (out, 0));
+            }),
+        }
+    }
+
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
@@ -286,17 +301,7 @@ impl Rule for Reduce {
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
-        let left = out.elements.max(1);
-        let summed = x.elements / left;
-        match self.axes {
-            Axes::ToSuffix(_) if left > 1 => {
-                sum_columns(limits, &mut launches, (x, summed, left), self.scale, out, false);
-            }
-            // A sum of everything is that of a single row.
-            _ => launches.by_rows(limits, out, 1, false, |launches, out| {
-                sum_rows(limits, launches, (x, left, summed), false, self.scale, (out, 0));
-            }),
-        }
+        self.push(limits, &mut launches, x, out);
         Ok(launches)
     }
 

@@ -4,7 +4,6 @@ use super::chunks::{self, Chunk, Levels};
 use super::liveness::Outline;
 use super::{Checkpoint, Options, Target, remat};
 use crate::error::Result;
-use crate::fuse::fuse;
 use crate::graph::{Graph, Life, Node, Phase, Program};
 
 /// A graph, and what its plans have in common.
@@ -35,16 +34,12 @@ impl<'a> Given<'a> {
     /// # Errors
     /// As [`super::Plan::new`].
     pub fn new(
-        mut graph: Graph,
+        graph: Graph,
         options: &Options,
         free_chunk: bool,
         target: &'a dyn Target,
     ) -> Result<Self> {
-        graph.check_in_place()?;
-        if options.fusion {
-            fuse(&mut graph, target.operands());
-            graph.check_in_place()?;
-        }
+        let graph = super::fused(graph, options, target)?;
         let backward = |program: &Program| program.nodes.iter().any(|n| n.phase == Phase::Backward);
         let program = graph.programs.iter().position(backward).unwrap_or(0);
         let mut outlines = Outline::all(&graph, options, target);

@@ -4,8 +4,10 @@
 //! Persistent tensors take fixed low offsets; each program's transients share the bytes above. A backend
 //! allocates [`Plan::arena_bytes`] and nothing else, so that the predicted peak is the allocated one.
 
+use std::ops::Range;
+
 use crate::error::Result;
-use crate::fuse::fuse;
+use crate::fuse::{self, fuse};
 use crate::graph::{Graph, Life, Phase, Program, Tensor};
 use crate::ops::{Cost, Op, Rule};
 use crate::types::Type;
@@ -64,6 +66,12 @@ pub trait Target {
     /// Most tensors that one map may read and write; fusion keeps to it.
     fn operands(&self) -> usize {
         usize::MAX
+    }
+
+    /// Whether kernels of products and norms do in their own pass what is done with each element after them; fusion then
+    /// makes it a part of them.
+    fn epilogues(&self) -> bool {
+        false
     }
 
     /// Whether copies between the device and the host go on beside its programs.
@@ -142,6 +150,15 @@ pub struct ProgramPlan {
     pub cost: Cost,
 }
 
+impl ProgramPlan {
+    /// Ranges of steps that a session runs without a transfer between them, in their order. None is empty.
+    pub fn stretches(&self) -> Vec<Range<usize>> {
+        let events = self.events.iter().map(|&(step, _)| step);
+        let cuts: Vec<usize> = std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
+        cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
+    }
+}
+
 /// A graph with a place for everything.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -161,19 +178,54 @@ pub struct Plan {
     pub fixed_bytes: u64,
 }
 
+/// `graph` after the rewrites of fusion, where they're asked for.
+fn fused(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Graph> {
+    graph.check_in_place()?;
+    if options.fusion {
+        fuse(&mut graph, target);
+        graph.check_in_place()?;
+    }
+    Ok(graph)
+}
+
+/// Live bytes of transients at each step of each program.
+fn timelines(graph: &Graph, lived: &[Live]) -> Vec<Vec<u64>> {
+    let of = |(program, live): (&Program, &Live)| live_bytes(&live.buffers, program.nodes.len());
+    graph.programs.iter().zip(lived).map(of).collect()
+}
+
+fn fullest(timelines: &[Vec<u64>]) -> u64 {
+    timelines.iter().flatten().copied().max().unwrap_or(0)
+}
+
+/// `graph` with activations made where the products are that they read, though others read those products too. Both are
+/// then alive at once, so that is done after what is recomputed was decided, and where the peak stays what it was.
+fn with_activations(graph: Graph, options: &Options, target: &dyn Target) -> Graph {
+    let live = |graph: &Graph| {
+        let outlines = Outline::all(graph, options, target);
+        let lived: Vec<Live> = outlines.iter().map(|o| o.live(&o.turns(), &[])).collect();
+        timelines(graph, &lived)
+    };
+    let before = live(&graph);
+    let most = fullest(&before);
+    let mut after = graph.clone();
+    for (index, timeline) in before.iter().enumerate() {
+        fuse::activations_into_products(&mut after, index, |tensor, steps| {
+            let bytes = (graph.ty(tensor).bytes() as u64).next_multiple_of(target.alignment());
+            timeline[steps].iter().all(|live| live + bytes <= most)
+        });
+    }
+    if fullest(&live(&after)) <= most { after } else { graph }
+}
+
 impl Plan {
     /// Plans `graph` for `target`. The same graph and options give the same plan.
     ///
     /// # Errors
     /// [`crate::Error::Unknown`] for a checkpoint tensor that isn't there, [`crate::Error::Overwritten`]
     /// where a tensor is read after an in-place op took its storage.
-    pub fn new(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
-        graph.check_in_place()?;
-        if options.fusion {
-            fuse(&mut graph, target.operands());
-            graph.check_in_place()?;
-        }
-        Self::of_fused(graph, options, target)
+    pub fn new(graph: Graph, options: &Options, target: &dyn Target) -> Result<Self> {
+        Self::of_fused(fused(graph, options, target)?, options, target)
     }
 
     /// As [`Plan::new`], of a graph with its maps fused already.
@@ -210,6 +262,9 @@ impl Plan {
             graph.programs[index] = remat::rewrite(&mut graph, program, dropped);
         }
         graph.check_in_place()?;
+        if options.fusion && target.epilogues() {
+            graph = with_activations(graph, options, target);
+        }
         Ok(Self::place(graph, options, target))
     }
 
@@ -228,11 +283,9 @@ impl Plan {
         let lived: Vec<Live> = outlines.iter().map(|o| o.live(&o.turns(), &[])).collect();
         let flights = outlines.iter().map(|o| o.flights(&o.turns()));
         let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
-        let timelines: Vec<Vec<u64>> = (graph.programs.iter().zip(&lived))
-            .map(|(program, live)| live_bytes(&live.buffers, program.nodes.len()))
-            .collect();
+        let timelines = timelines(&graph, &lived);
         // Programs share the space, so that none has to be smaller than the largest can be.
-        let enough = timelines.iter().flatten().copied().max().unwrap_or(0);
+        let enough = fullest(&timelines);
         let mut programs = vec![];
         let lived = lived.into_iter().zip(flights);
         for ((program, (live, flights)), timeline) in

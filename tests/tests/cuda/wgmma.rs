@@ -8,8 +8,10 @@ use conformance::{cases, reference, values};
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Staging, Task};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
+use tightrope_core::activation::gelu_tanh;
+use tightrope_core::expr::input;
 use tightrope_core::launch::{Launch, Limits, Place, Source, Word};
-use tightrope_core::ops::{Case, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul};
+use tightrope_core::ops::{Case, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul};
 use tightrope_core::{DType, Rule};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
@@ -41,7 +43,21 @@ fn product_cases() -> Vec<Case> {
         let bias = vec![of(&[2, 65, 64]), of(&[136, 64]), of(&[136])];
         cases.push(Case::new(MatMul::linear(true, dtype), bias));
         let op = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
-        cases.push(Case::new(op, vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])]));
+        let mut inputs = vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])];
+        cases.push(Case::new(op.clone(), inputs.clone()));
+        let sums = FusedMatMul { lhs_sums: Some(DType::F32), ..op.into() };
+        cases.push(Case::new(sums, inputs));
+        let (x, y) = (input(0), input(1));
+        inputs = vec![of(&[130, 72]), of(&[136, 72]), of(&[136])];
+        let gelu = FusedMatMul {
+            formula: Some(gelu_tanh(x.clone())),
+            keeps_product: true,
+            ..MatMul::linear(true, dtype).into()
+        };
+        cases.push(Case::new(gelu, inputs.clone()));
+        inputs.push(of(&[130, 136]));
+        let residual = FusedMatMul { formula: Some(x + y), ..MatMul::linear(true, dtype).into() };
+        cases.push(Case::new(residual, inputs));
     }
     cases
 }

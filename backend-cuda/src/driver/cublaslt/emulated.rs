@@ -29,8 +29,16 @@ mod number {
     pub const TRANSPOSE_B: c_uint = 4;
     pub const EPILOGUE: c_uint = 7;
     pub const BIAS_POINTER: c_uint = 8;
+    pub const AUXILIARY_POINTER: c_uint = 11;
+    pub const AUXILIARY_LEADING: c_uint = 12;
+    pub const AUXILIARY_STRIDE: c_uint = 13;
     pub const NO_EPILOGUE: u32 = 1;
     pub const ADD_BIAS: u32 = 4;
+    pub const GELU: u32 = 32;
+    pub const GELU_SLOPE: u32 = 192;
+    /// Beside GELU: its argument is stored.
+    pub const AND_ARGUMENT: u32 = 128;
+    pub const SUMS_OF_B: u32 = 512;
     pub const WORKSPACE: c_uint = 1;
     pub const SLICES: c_uint = 3;
     pub const ALIGNMENT_OF_A: c_uint = 5;
@@ -59,6 +67,10 @@ struct Product {
     transpose: [bool; 2],
     epilogue: u32,
     bias: u64,
+    /// GELU's argument: where it lies, from column to column and from matrix to matrix.
+    auxiliary: u64,
+    leading: i64,
+    stride: i64,
 }
 
 /// `cublasLtMatmulPreference_t`.
@@ -178,7 +190,15 @@ unsafe extern "C" fn create_product(to: *mut Made, sums: c_uint, factors: c_uint
         (number::SUMS_OF_TF32, number::F32) => true,
         _ => return INVALID,
     };
-    let product = Product { tf32, transpose: [false; 2], epilogue: number::NO_EPILOGUE, bias: 0 };
+    let product = Product {
+        tf32,
+        transpose: [false; 2],
+        epilogue: number::NO_EPILOGUE,
+        bias: 0,
+        auxiliary: 0,
+        leading: 0,
+        stride: 0,
+    };
     // SAFETY: the caller has room for a product.
     unsafe { make(to, product) }
 }
@@ -198,6 +218,9 @@ unsafe extern "C" fn set_product(
             number::TRANSPOSE_B => put(&mut product.transpose[1], transposed()),
             number::EPILOGUE => put(&mut product.epilogue, value(from, bytes)),
             number::BIAS_POINTER => put(&mut product.bias, value(from, bytes)),
+            number::AUXILIARY_POINTER => put(&mut product.auxiliary, value(from, bytes)),
+            number::AUXILIARY_LEADING => put(&mut product.leading, value(from, bytes)),
+            number::AUXILIARY_STRIDE => put(&mut product.stride, value(from, bytes)),
             _ => INVALID,
         }
     }
@@ -249,11 +272,20 @@ impl Product {
         let types = a.dtype == b.dtype
             && c.dtype == d.dtype
             && (d.dtype == a.dtype || d.dtype == DType::F32);
+        let auxiliary = self.auxiliary != 0;
+        // GELU's argument comes in columns of whole vectors, each at least as long as D's.
+        let whole = self.leading % 8 == 0 && self.leading >= d.rows as i64;
+        // A bias is added to each row; with GELU's slope, and sums of B's columns, there's none. Those are in D's type too.
         let epilogue = match self.epilogue {
-            number::NO_EPILOGUE => self.bias == 0,
-            // Added to each row, in D's type.
-            number::ADD_BIAS => self.bias != 0,
-            _ => false,
+            number::NO_EPILOGUE => self.bias == 0 && !auxiliary,
+            number::ADD_BIAS | number::SUMS_OF_B => self.bias != 0 && !auxiliary,
+            number::GELU_SLOPE => self.bias == 0 && auxiliary && whole,
+            other => {
+                let biased = other & number::ADD_BIAS != 0;
+                let argument = other & number::AND_ARGUMENT != 0;
+                let gelu = other & !(number::ADD_BIAS | number::AND_ARGUMENT) == number::GELU;
+                gelu && biased == (self.bias != 0) && argument == auxiliary && (whole || !argument)
+            }
         };
         if !types || !epilogue || (self.tf32 && a.dtype != DType::F32) {
             return Err(UNSUPPORTED);
@@ -362,20 +394,23 @@ unsafe extern "C" fn multiply(
         (&*product.cast::<Product>(), layouts, [*alpha, *beta], (*algorithm)[0])
     };
     let summed = match product.summed(layouts) {
-        Ok(summed) if c == d.cast_const() => summed,
-        Ok(_) => return UNSUPPORTED,
+        Ok(summed) => summed,
         Err(status) => return status,
     };
-    let [of_a, of_b, _, of_d] = layouts;
+    let [of_a, of_b, of_c, of_d] = layouts;
     match WORKSPACES.get(algorithm as usize) {
         Some(&needed) if needed <= bytes => {}
         _ => return INVALID,
     }
-    // SAFETY: as above; the workspace has as many bytes, and what was in it is lost.
-    let (a, b, d) = unsafe {
+    // SAFETY: as above; the workspace has as many bytes, and what was in it is lost. C is copied, since D may be it.
+    let (a, b, c, d) = unsafe {
         slice::from_raw_parts_mut(workspace.cast::<u8>(), bytes).fill(u8::MAX);
-        (of_a.memory(a), of_b.memory(b), of_d.memory(d))
+        (of_a.memory(a), of_b.memory(b), of_c.memory(c).to_vec(), of_d.memory(d))
     };
+    let size = of_d.dtype.size();
+    let biased = product.epilogue & number::ADD_BIAS != 0;
+    let slope = product.epilogue == number::GELU_SLOPE;
+    let gelu = product.epilogue & number::GELU != 0;
     let [transpose_a, transpose_b] = product.transpose;
     for matrix in 0..of_d.batch {
         for column in 0..of_d.columns {
@@ -393,18 +428,65 @@ unsafe extern "C" fn multiply(
                 let to = of_d.at(matrix, row, column);
                 let mut result = alpha * sum;
                 if beta != 0.0 {
-                    result += beta * of_d.dtype.read(&d[to..]) as f32;
+                    result += beta * of_c.dtype.read(&c[of_c.at(matrix, row, column)..]) as f32;
                 }
-                if product.bias != 0 {
-                    let from = product.bias as usize + row as usize * of_d.dtype.size();
-                    // SAFETY: a bias has an element for each row of D.
-                    let element =
-                        unsafe { slice::from_raw_parts(from as *const u8, of_d.dtype.size()) };
-                    result += of_d.dtype.read(element) as f32;
+                // SAFETY: a bias has an element for each row of D, and a matrix beside D one for each of D's.
+                unsafe {
+                    if biased {
+                        result += of_d.dtype.read(element(product.bias, row as i64, size)) as f32;
+                    }
+                    let beside = i64::from(matrix) * product.stride
+                        + column as i64 * product.leading
+                        + row as i64;
+                    if product.auxiliary != 0 && gelu {
+                        let to = element(product.auxiliary, beside, size);
+                        of_d.dtype.write(to, f64::from(result));
+                    }
+                    if slope {
+                        let argument = of_d.dtype.read(element(product.auxiliary, beside, size));
+                        result *= gelu_slope(argument) as f32;
+                    }
+                }
+                if gelu {
+                    result = gelu_of(f64::from(result)) as f32;
                 }
                 of_d.dtype.write(&mut d[to..], f64::from(result));
             }
         }
     }
+    if product.epilogue == number::SUMS_OF_B {
+        for column in 0..of_d.columns {
+            let at = |k| if transpose_b { (column, k) } else { (k, column) };
+            let of = |k| operand(of_b, b, of_b.at(0, at(k).0, at(k).1), false);
+            let sum: f32 = (0..summed).map(of).sum();
+            // SAFETY: there's room for a sum for each column of D.
+            of_d.dtype.write(unsafe { element(product.bias, column as i64, size) }, sum.into());
+        }
+    }
     WELL
+}
+
+/// Element `index` of those that begin at an address.
+///
+/// # Safety
+/// It's there, and nobody else uses it.
+unsafe fn element<'a>(start: u64, index: i64, size: usize) -> &'a mut [u8] {
+    let at = start as usize + index as usize * size;
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts_mut(at as *mut u8, size) }
+}
+
+/// ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), and its slope.
+fn gelu_of(x: f64) -> f64 {
+    0.5 * x * (1.0 + gelu_inner(x).tanh())
+}
+
+fn gelu_slope(x: f64) -> f64 {
+    let tanh = gelu_inner(x).tanh();
+    let inner_slope = (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 3.0 * 0.044_715 * x * x);
+    0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh * tanh) * inner_slope
+}
+
+fn gelu_inner(x: f64) -> f64 {
+    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)
 }

@@ -3,8 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Matrices, wgmma};
+use super::{Epilogue, Matrices, wgmma};
+use crate::dialect::{self, Dialect};
+use crate::expr::input;
 use crate::launch::{Launch, Launches, Limits, Place};
+use crate::ops::Reduce;
 use crate::types::DType;
 
 /// A matrix, or a stack of them, in a tensor.
@@ -73,8 +76,8 @@ impl Stored {
     }
 }
 
-/// `out = lhs · rhs (+ bias) (+ out)`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// `out = lhs · rhs (+ bias) (+ out)`, or what an epilogue makes of that.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Product {
     /// (M, K).
     pub lhs: Stored,
@@ -92,6 +95,10 @@ pub struct Product {
     /// some of the rows, or over parts of K that are multiples of four, give the bits of one product. Otherwise
     /// few rows or few tiles are summed in slices of K.
     pub in_order: bool,
+    /// What becomes of complete sums before they're stored.
+    pub epilogue: Option<Epilogue>,
+    /// (M). Sums over K of each row of `lhs`, which is one matrix that is stored transposed.
+    pub lhs_sums: Option<Place>,
 }
 
 /// Ranges of `step` indices that cover an axis.
@@ -125,6 +132,21 @@ const TENSOR_CHUNK_BYTES: u64 = 16;
 const ADD_THREADS: u32 = 64;
 
 impl Product {
+    /// A product and nothing more.
+    pub fn new(lhs: Stored, rhs: Stored, out: Stored, extents: Matrices) -> Self {
+        Self {
+            lhs,
+            rhs,
+            out,
+            bias: None,
+            extents,
+            accumulate: false,
+            in_order: false,
+            epilogue: None,
+            lhs_sums: None,
+        }
+    }
+
     /// Indices of K that a launch sums.
     fn step_k(&self, limits: &Limits) -> u64 {
         let lhs = if self.lhs.transposed { self.lhs.rows_bound(limits) } else { u64::MAX };
@@ -169,7 +191,7 @@ impl Product {
                 let one = |stored: Stored| stored.from(matrix * stored.stride);
                 let (lhs, rhs, out) = (one(self.lhs), one(self.rhs), one(self.out));
                 let extents = Matrices { batch: 1, ..self.extents };
-                Self { lhs, rhs, out, extents, ..*self }.push(limits, launches);
+                Self { lhs, rhs, out, extents, ..self.clone() }.push(limits, launches);
             }
             return;
         }
@@ -188,7 +210,7 @@ impl Product {
                 }
             }
         }
-        let whole = Arc::new(*self);
+        let whole = Arc::new(self.clone());
         for launch in &mut launches.list[first..] {
             launch.product = Some(whole.clone());
         }
@@ -208,15 +230,17 @@ impl Product {
         };
         let len = |range: &Range<u64>| (range.end - range.start) as usize;
         let extents = Matrices { m: len(rows), n: len(columns), k: len(sum), ..self.extents };
+        let complete = sum.end == self.extents.k as u64;
         Part {
             product: Self {
                 lhs: cut(&self.lhs, rows, sum),
                 rhs: cut(&self.rhs, sum, columns),
                 out: cut(&self.out, rows, columns),
-                bias: self.bias.filter(|_| sum.end == self.extents.k as u64),
+                bias: self.bias.filter(|_| complete),
                 extents,
                 accumulate: self.accumulate || sum.start > 0,
-                ..*self
+                epilogue: self.epilogue.clone().filter(|_| complete),
+                ..self.clone()
             },
             first_column: columns.start,
         }
@@ -305,10 +329,22 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Whether the kernel sums lhs too: tensor cores do where they don't round it.
+    fn sums_lhs(&self, product: &Product) -> bool {
+        self.entry == "mma" && product.lhs.place.dtype != DType::F32
+    }
+}
+
 impl Part {
     fn push_whole(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.product.extents;
         let shape = Shape::new(limits, &self.product);
+        if let Some(sums) = self.product.lhs_sums.filter(|_| !shape.sums_lhs(&self.product)) {
+            sum_columns_of(limits, launches, self.product.lhs.place, m, sums);
+            let product = Product { lhs_sums: None, ..self.product.clone() };
+            return Self { product, ..*self }.push_whole(limits, launches);
+        }
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
         let staged = matches!(shape.entry, "tiled" | "mma" | "cooperative");
@@ -320,7 +356,7 @@ impl Part {
             1
         };
         if slices < 2 {
-            return launches.push(self.launch(&shape, k as u64, 1));
+            return launches.push(self.launch(limits, &shape, k as u64, 1));
         }
         let slice = (k as u64).div_ceil(slices).next_multiple_of(shape.tile[2].into());
         let slices = (k as u64).div_ceil(slice);
@@ -329,32 +365,45 @@ impl Part {
             slices as usize * batch,
             n,
         );
-        let apart = Product { out: sums, bias: None, accumulate: false, ..self.product };
+        let lhs_sums = self.product.lhs_sums;
+        let parts = lhs_sums.map(|_| launches.scratch(DType::F32, slices * m as u64));
+        let apart = Product {
+            out: sums,
+            bias: None,
+            accumulate: false,
+            epilogue: None,
+            lhs_sums: parts,
+            ..self.product.clone()
+        };
         let apart = Self { product: apart, first_column: 0 };
-        launches.push(apart.launch(&shape, slice, slices));
-        let added = Product { lhs: sums, rhs: sums, ..self.product };
+        launches.push(apart.launch(limits, &shape, slice, slices));
+        let added = Product { lhs: sums, rhs: sums, lhs_sums: None, ..self.product.clone() };
         let blocks = (batch * m) as u64 * (n as u64).div_ceil(BLOCK);
         let threads = ADD_THREADS.min(limits.workgroup);
         let adds = Shape { kernel: "matmul", entry: "add_slices", threads, ..shape };
         let groups = blocks.div_ceil(threads.into());
         let added = Self { product: added, first_column: self.first_column };
-        launches.push(added.with_groups(&adds, groups, slices).costing(slices * outputs));
+        let launch = added.with_groups(limits, &adds, groups, slices);
+        launches.push(launch.costing(slices * outputs));
+        if let Some((parts, sums)) = parts.zip(lhs_sums) {
+            sum_columns_of(limits, launches, parts, m, sums);
+        }
     }
 
     /// One launch, that sums `slice` of K a workgroup.
-    fn launch(&self, shape: &Shape, slice: u64, slices: u64) -> Launch {
+    fn launch(&self, limits: &Limits, shape: &Shape, slice: u64, slices: u64) -> Launch {
         let Matrices { batch, m, n, k } = self.product.extents;
         let tiles_m = m.div_ceil(shape.tile[0] as usize) as u64;
         let tiles_n = n.div_ceil(shape.tile[1] as usize) as u64;
         let groups = tiles_m * tiles_n * batch as u64 * slices;
-        let mut launch = self.with_groups(shape, groups, slice);
+        let mut launch = self.with_groups(limits, shape, groups, slice);
         if let Some((_, all)) = shape.slices {
             launch = wgmma::with_boxes(launch, &self.product, shape.tile[1], all);
         }
         launch.costing(2 * (batch * m * n * k) as u64)
     }
 
-    fn with_groups(&self, shape: &Shape, groups: u64, slice: u64) -> Launch {
+    fn with_groups(&self, limits: &Limits, shape: &Shape, groups: u64, slice: u64) -> Launch {
         let Product { lhs, rhs, out, bias, extents, accumulate, .. } = self.product;
         let Matrices { batch, m, n, k } = extents;
         let whole_columns = n.is_multiple_of(BLOCK as usize);
@@ -362,7 +411,7 @@ impl Part {
         // What a kernel names and doesn't read is bound as rhs, which takes no further binding.
         let (bias_place, bias_fours) =
             bias.map_or((rhs.place, rhs.in_fours()), |place| (place, bias_in_fours));
-        Launch::new(shape.kernel, shape.entry, shape.threads, groups)
+        let launch = Launch::new(shape.kernel, shape.entry, shape.threads, groups)
             .constant("TILE_M", shape.tile[0])
             .constant("TILE_N", shape.tile[1])
             .constant("TILE_K", shape.tile[2])
@@ -396,6 +445,39 @@ impl Part {
             .bind_four("lhs", lhs.place, lhs.in_fours())
             .bind_four("rhs", rhs.place, rhs.in_fours())
             .bind_four("bias", bias_place, bias_fours)
-            .bind_four("out", out.place, out.in_fours() && whole_columns)
+            .bind_four("out", out.place, out.in_fours() && whole_columns);
+        match limits.dialect {
+            Dialect::Wgsl => launch,
+            Dialect::Cuda => self.with_epilogue(launch, out.in_fours() && whole_columns),
+        }
     }
+
+    /// Adds what kernels of the language with epilogues name: `out` stands for what there isn't.
+    fn with_epilogue(&self, mut launch: Launch, in_fours: bool) -> Launch {
+        let Product { out, epilogue, lhs_sums, .. } = &self.product;
+        let beside = epilogue.as_ref().and_then(|epilogue| epilogue.beside);
+        let product = epilogue.as_ref().and_then(|epilogue| epilogue.product);
+        let place = |stored: Option<Stored>| stored.map_or(out.place, |stored| stored.place);
+        let formula = epilogue.as_ref().map_or(input(0), |epilogue| epilogue.formula.clone());
+        launch.generated = dialect::print_function("tr_epilogue", 2, &formula, Dialect::Cuda);
+        launch
+            .constant("EPILOGUE", epilogue.is_some())
+            .constant("BESIDE", beside.is_some())
+            .constant("KEEPS_PRODUCT", product.is_some())
+            .constant("SUMS_LHS", lhs_sums.is_some())
+            .bind_four("beside", place(beside), in_fours)
+            .bind_four("product", place(product), in_fours)
+            .bind("lhs_sums", lhs_sums.unwrap_or(out.place))
+    }
+}
+
+/// Appends the launches that leave the sums of each of `columns` columns of `matrix` in `sums`.
+fn sum_columns_of(
+    limits: &Limits,
+    launches: &mut Launches,
+    matrix: Place,
+    columns: usize,
+    sums: Place,
+) {
+    Reduce::to_suffix(vec![columns], sums.dtype).push(limits, launches, matrix, sums);
 }

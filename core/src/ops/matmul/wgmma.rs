@@ -139,15 +139,8 @@ mod tests {
             let place = Place::input(0, &Type::new(dtype, [batch, rows, columns]));
             Stored::stack(place, batch, columns)
         };
-        Product {
-            lhs: place(DType::BF16, [m, k]),
-            rhs: place(DType::BF16, [k, n]),
-            out: place(DType::F32, [m, n]),
-            bias: None,
-            extents: Matrices { batch, m, n, k },
-            accumulate: false,
-            in_order: false,
-        }
+        let (lhs, rhs) = (place(DType::BF16, [m, k]), place(DType::BF16, [k, n]));
+        Product::new(lhs, rhs, place(DType::F32, [m, n]), Matrices { batch, m, n, k })
     }
 
     fn cut_of(extents: [usize; 3]) -> Option<(u32, u64)> {
@@ -183,7 +176,7 @@ mod tests {
         let whole = product(2, [512, 8192, 512]);
         assert!(cut(&whole, ALL, 1).is_some());
         let woven = Stored { row: 1024, stride: 512, ..whole.lhs };
-        assert!(cut(&Product { lhs: woven, ..whole }, ALL, 1).is_none());
+        assert!(cut(&Product { lhs: woven, ..whole.clone() }, ALL, 1).is_none());
         let wide = Product { lhs: Stored { place: whole.out.place, ..whole.lhs }, ..whole };
         assert!(cut(&wide, ALL, 1).is_none(), "f32");
     }

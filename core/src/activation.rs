@@ -1,7 +1,6 @@
 //! Activation functions, one formula each; gradients come from [`Expr::derivative`].
 
-use tightrope_core::Expr;
-use tightrope_core::expr::constant;
+use crate::expr::{Expr, constant};
 
 /// √(2/π)
 const SQRT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
@@ -40,7 +39,7 @@ pub fn swiglu(gate: Expr, up: Expr) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tightrope_core::expr::input;
+    use crate::expr::input;
 
     fn at(formula: &Expr, x: &[f64]) -> f64 {
         formula.eval(x, &|_| unreachable!("activations draw no random numbers"))

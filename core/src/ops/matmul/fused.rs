@@ -1,0 +1,198 @@
+//! Matrix products that ops beside them became part of.   M rows, N columns, K summed
+//!
+//!   product[m,n] = Σₖ lhs[m,k] · rhs[k,n]  (+ bias[n])  (+ out[m,n]), rounded as it is where it's stored
+//!   mapped[m,n]  = formula(product[m,n], beside[m,n])
+//!   lhs_sums[m]  = Σₖ lhs[m,k]
+//!
+//! Fusion makes them for devices whose kernels do all of it in one pass; others run the parts one after the other.
+
+use super::{MatMul, Product, Stored};
+use crate::activation::gelu_tanh;
+use crate::expr::{Expr, input};
+use crate::launch::{Launched, Launches, Limits, Place};
+use crate::ops::{Array, Case, Cost, Inferred, Map, Reduce, Rule, ensure, traffic, typed, unit};
+use crate::types::{DType, Type};
+
+/// A product with what is made of it. Inputs: those of `product`, then the tensor beside it where the formula reads one,
+/// of the product's type. Outputs: what the formula makes where there's one, the product where it's kept or there's
+/// no formula, the sums of lhs where asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FusedMatMul {
+    /// The product.
+    pub product: MatMul,
+    /// Of an element of the product, input 0, and of the one beside it, input 1. It is stored as the product is.
+    pub formula: Option<Expr>,
+    /// The product is an output beside what the formula makes of it.
+    pub keeps_product: bool,
+    /// Storage of the sums over K of each row of lhs, which is stored transposed: of a bias' gradient, which comes with
+    /// that of its weight.
+    pub lhs_sums: Option<DType>,
+}
+
+/// What a launch makes of complete sums.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epilogue {
+    /// As in [`FusedMatMul::formula`].
+    pub formula: Expr,
+    /// What the formula reads beside the product, which lies there as `out` does.
+    pub beside: Option<Stored>,
+    /// Where the product itself goes, which lies there as `out` does.
+    pub product: Option<Stored>,
+}
+
+impl From<MatMul> for FusedMatMul {
+    fn from(product: MatMul) -> Self {
+        Self { product, formula: None, keeps_product: false, lhs_sums: None }
+    }
+}
+
+impl FusedMatMul {
+    /// Inputs of the product alone.
+    fn own_inputs(&self) -> usize {
+        2 + usize::from(self.product.bias) + usize::from(self.product.accumulate)
+    }
+
+    /// Whether the formula reads a tensor beside the product.
+    fn reads_beside(&self) -> bool {
+        self.formula.as_ref().is_some_and(|formula| formula.arity() > 1)
+    }
+
+    /// Position of the product among the outputs; without it, what the formula makes has its type and place.
+    fn product_at(&self) -> usize {
+        usize::from(self.keeps_product)
+    }
+
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        use DType::{BF16, F16, F32};
+        let (x, y) = (input(0), input(1));
+        let activated = gelu_tanh(x.clone());
+        let slope = activated.derivative(0).substitute(&|_| y.clone());
+        let mut cases = vec![];
+        for (m, n, k) in [(1, 1, 1), (5, 7, 3), (24, 40, 16), (9, 31, 65)] {
+            for (store, out) in [(F32, F32), (BF16, F32), (BF16, BF16), (F16, F16)] {
+                let linear = MatMul::linear(true, out);
+                let mut inputs =
+                    vec![unit(store, &[m, k]), unit(store, &[n, k]), unit(store, &[n])];
+                for keeps_product in [true, false] {
+                    let formula = Some(activated.clone());
+                    let op = Self { formula, keeps_product, ..Self::from(linear.clone()) };
+                    cases.push(Case::new(op, inputs.clone()));
+                }
+                inputs.push(unit(out, &[m, n]));
+                let residual = Self { formula: Some(x.clone() + y.clone()), ..linear.into() };
+                cases.push(Case::new(residual, inputs));
+                let formula = Some(x.clone() * slope.clone());
+                let op = Self { formula, ..MatMul::new(out).into() };
+                let inputs = vec![unit(store, &[m, k]), unit(store, &[k, n]), unit(out, &[m, n])];
+                cases.push(Case::new(op, inputs));
+                for accumulate in [false, true] {
+                    let product = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(out) };
+                    let mut inputs = vec![unit(store, &[k, m]), unit(store, &[k, n])];
+                    inputs.extend(accumulate.then(|| unit(out, &[m, n])));
+                    let op = Self { lhs_sums: Some(out), ..product.into() };
+                    cases.push(Case::new(op, inputs));
+                }
+            }
+        }
+        cases
+    }
+}
+
+impl Rule for FusedMatMul {
+    fn name(&self) -> &'static str {
+        "fused_matmul"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let Self { product, formula, keeps_product, lhs_sums } = self;
+        let expected = self.own_inputs() + usize::from(self.reads_beside());
+        ensure(inputs.len() == expected, || {
+            format!("takes {expected} inputs, got {}", inputs.len())
+        })?;
+        let (own, beside) = inputs.split_at(self.own_inputs());
+        let mut outputs = product.infer(own)?;
+        ensure(formula.is_none() || !product.accumulate, || {
+            "a product that is added to another is no formula's".into()
+        })?;
+        ensure(formula.is_some() || !keeps_product, || {
+            "without a formula the product is kept already".into()
+        })?;
+        ensure(lhs_sums.is_none() || product.transpose_lhs && !product.batch, || {
+            "sums of lhs are those of one matrix that is stored transposed".into()
+        })?;
+        for ty in beside {
+            typed("what is beside the product", ty, &outputs[0])?;
+        }
+        if *keeps_product {
+            outputs.push(outputs[0].clone());
+        }
+        outputs.extend(lhs_sums.map(|dtype| Type::new(dtype, [inputs[0].last()])));
+        Ok(outputs)
+    }
+
+    fn overwrites(&self) -> Vec<(usize, usize)> {
+        self.product.overwrites()
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        let steps = self.formula.as_ref().map_or(0, Expr::steps) * outputs[0].elements();
+        let sums = if self.lhs_sums.is_some() { inputs[0].elements() } else { 0 };
+        let product = self.product.cost(inputs, outputs);
+        Cost { flops: product.flops + (steps + sums) as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let output = |index: usize| Place::output(index, outputs[index]);
+        let (mapped, product) = (output(0), output(self.product_at()));
+        let beside = self.reads_beside().then(|| {
+            let index = self.own_inputs();
+            Place::input(index, inputs[index])
+        });
+        let sums = self.lhs_sums.map(|_| output(outputs.len() - 1));
+        if limits.epilogues {
+            let whole = self.product.product(inputs, mapped);
+            let like_out = |place| Stored { place, ..whole.out };
+            let epilogue = self.formula.clone().map(|formula| Epilogue {
+                formula,
+                beside: beside.map(like_out),
+                product: self.keeps_product.then(|| like_out(product)),
+            });
+            let whole = Product { epilogue, lhs_sums: sums, ..whole };
+            whole.push(limits, &mut launches);
+            return Ok(launches);
+        }
+        self.product.push(limits, &mut launches, inputs, product);
+        if let Some(formula) = &self.formula {
+            let map = Map::new(formula.clone(), mapped.dtype);
+            map.push_beside(limits, &mut launches, product, beside, mapped);
+        }
+        if let Some(sums) = sums {
+            let reduce = Reduce::to_suffix(vec![inputs[0].last()], sums.dtype);
+            reduce.push(limits, &mut launches, Place::input(0, inputs[0]), sums);
+        }
+        Ok(launches)
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let (own, beside) = inputs.split_at(self.own_inputs());
+        let product = outputs[self.product_at()];
+        self.product.reference(own, &[product]);
+        if let Some(formula) = &self.formula {
+            for index in 0..product.len() {
+                let mut values = vec![product.get(index)];
+                values.extend(beside.iter().map(|beside| beside.get(index)));
+                let no_draw = |_| unreachable!("fusion leaves out what draws random numbers");
+                outputs[0].set(index, formula.eval(&values, &no_draw));
+            }
+        }
+        if self.lhs_sums.is_some() {
+            let (lhs, sums) = (inputs[0], outputs[outputs.len() - 1]);
+            for row in 0..sums.len() {
+                let column = (row..lhs.len()).step_by(sums.len());
+                sums.set(row, column.map(|index| lhs.get(index)).sum());
+            }
+        }
+    }
+}
