@@ -42,6 +42,7 @@ pub fn limits() -> Limits {
         native_f16: false,
         epilogues: true,
         tensor_cores: &[DType::BF16, DType::F16],
+        wgmma: None,
         tf32: false,
     }
 }
@@ -74,7 +75,8 @@ impl Cuda {
     /// A backend on this device.
     pub fn new(driver: Box<dyn Driver>) -> Self {
         let (staging, copies) = (Staging::default(), Copies::default());
-        let limits = Limits { tensor_cores: driver.tensor_cores(), ..limits() };
+        let (tensor_cores, wgmma) = (driver.tensor_cores(), driver.wgmma());
+        let limits = Limits { tensor_cores, wgmma, ..limits() };
         Self { driver, limits, staging, copies, products: None, loaded: None }
     }
 

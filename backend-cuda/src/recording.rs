@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::launch::{Launch, Launches, Limits, Place, Source};
+use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
@@ -72,7 +72,9 @@ pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, Devic
                 None => found.push((vec![launch.clone()], kernel)),
             }
         }
-        let several = |list: &[Launch], kernel: &Kernel| list.len() > 1 && kernel.most() > 1;
+        let plain = |list: &[Launch]| list.iter().all(|launch| launch.boxed.is_empty());
+        let several =
+            |list: &[Launch], kernel: &Kernel| list.len() > 1 && plain(list) && kernel.most() > 1;
         all.extend(found.into_iter().flat_map(|(list, kernel)| {
             if several(&list, &kernel) {
                 return vec![(list, kernel.for_several())];
@@ -102,21 +104,27 @@ impl Unit<'_> {
     }
 
     /// The unit's tasks, of kernels that were loaded in the order of [`Unit::parts`], each with how many launches it makes.
-    fn contest(self, loaded: &mut impl Iterator<Item = (Loaded, usize)>) -> Contest {
+    fn contest(
+        self,
+        driver: &dyn Driver,
+        loaded: &mut impl Iterator<Item = (Loaded, usize)>,
+    ) -> Result<Contest, DeviceError> {
         let bound = self.bound;
-        let mut tasks = |part: Part| -> Vec<Task> {
-            let of = |launches: &Vec<Launch>| {
-                bound.dispatches(launches, loaded.next().expect("a kernel for each launch"))
-            };
-            part.launches.iter().flat_map(of).map(Task::Kernel).collect()
+        let mut tasks = |part: Part| -> Result<Vec<Task>, DeviceError> {
+            let mut tasks = vec![];
+            for launches in &part.launches {
+                let kernel = loaded.next().expect("a kernel for each launch");
+                let dispatches = bound.dispatches(driver, launches, kernel)?;
+                tasks.extend(dispatches.into_iter().map(Task::Kernel));
+            }
+            Ok(tasks)
         };
-        let own = tasks(self.own);
-        let ways = self.ways.into_iter().map(|Way { problem, at, after }| products::Way {
-            problem,
-            at,
-            after: tasks(after),
+        let own = tasks(self.own)?;
+        let ways = self.ways.into_iter().map(|Way { problem, at, after }| {
+            Ok(products::Way { problem, at, after: tasks(after)? })
         });
-        Contest { own, ways: ways.collect(), workspace: self.workspace, key: self.key }
+        let ways = ways.collect::<Result<_, DeviceError>>()?;
+        Ok(Contest { own, ways, workspace: self.workspace, key: self.key })
     }
 }
 
@@ -155,8 +163,10 @@ impl Recording {
         let several: Vec<usize> = kernels.iter().map(|kernel| kernel.several).collect();
         let mut loaded = driver.load(&kernels)?.into_iter().zip(several);
         drop(kernels);
-        let contests: Vec<(Bound<'_>, Contest)> =
-            units.into_iter().map(|unit| (unit.bound, unit.contest(&mut loaded))).collect();
+        let contests = units
+            .into_iter()
+            .map(|unit| Ok((unit.bound, unit.contest(driver, &mut loaded)?)))
+            .collect::<Result<Vec<(Bound<'_>, Contest)>, DeviceError>>()?;
         let with_library = products.map(|products| {
             let open = contests.iter().map(|(_, contest)| contest);
             let open: Vec<&Contest> = open.filter(|contest| !contest.ways.is_empty()).collect();
@@ -274,7 +284,12 @@ impl<'a> Bound<'a> {
 
     /// Launches of one kernel: together as far as there's room for their arguments, and one in several where it has more
     /// blocks than one can.
-    fn dispatches(&self, launches: &[Launch], (kernel, several): (Loaded, usize)) -> Vec<Dispatch> {
+    fn dispatches(
+        &self,
+        driver: &dyn Driver,
+        launches: &[Launch],
+        (kernel, several): (Loaded, usize),
+    ) -> Result<Vec<Dispatch>, DeviceError> {
         let parts: Vec<Launch> = launches.iter().flat_map(parts).collect();
         let mut dispatches = vec![];
         let mut rest = &parts[..];
@@ -287,43 +302,51 @@ impl<'a> Bound<'a> {
             let ends: Vec<u64> = ends.take_while(|&end| end <= MOST_BLOCKS).collect();
             let (now, later) = rest.split_at(ends.len());
             rest = later;
-            let blocks = ends.last().copied().unwrap_or(0) as u32;
+            let most = now[0].most_groups.unwrap_or(u32::MAX);
+            let blocks = most.min(ends.last().copied().unwrap_or(0) as u32);
             let arguments = match several {
-                1 => self.arguments(&now[0], 0),
-                _ => self.arguments_of_several(now, &ends, several),
+                1 => self.arguments(driver, &now[0], 0)?,
+                _ => self.arguments_of_several(driver, now, &ends, several)?,
             };
             dispatches.push(Dispatch { kernel, arguments, blocks });
         }
-        dispatches
+        Ok(dispatches)
     }
 
     /// As `Several` declares them.
-    fn arguments_of_several(&self, launches: &[Launch], ends: &[u64], room: usize) -> Vec<u8> {
+    fn arguments_of_several(
+        &self,
+        driver: &dyn Driver,
+        launches: &[Launch],
+        ends: &[u64],
+        room: usize,
+    ) -> Result<Vec<u8>, DeviceError> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let list = launches.iter().zip(starts);
-        let mut bytes: Vec<u8> =
-            list.flat_map(|(launch, start)| self.arguments(launch, start)).collect();
+        let mut bytes = vec![];
+        for (launch, start) in launches.iter().zip(starts) {
+            bytes.extend(self.arguments(driver, launch, start)?);
+        }
         let each = bytes.len() / launches.len();
         bytes.resize(room * each, 0);
         let ends = ends.iter().map(|&end| end as u32).chain(std::iter::repeat(u32::MAX));
         bytes.extend(ends.take(room).flat_map(u32::to_le_bytes));
         bytes.resize(bytes.len().next_multiple_of(size_of::<u64>()), 0);
-        bytes
+        Ok(bytes)
     }
 
     /// A launch's arguments where its first block is number `start` of all.
-    fn arguments(&self, launch: &Launch, start: u64) -> Vec<u8> {
-        let tensors = launch
-            .operands
-            .iter()
-            .flat_map(|operand| [self.address(&operand.place), operand.place.elements])
-            .flat_map(u64::to_le_bytes);
-        let mut bytes = source::parameters(launch);
+    fn arguments(
+        &self,
+        driver: &dyn Driver,
+        launch: &Launch,
+        start: u64,
+    ) -> Result<Vec<u8>, DeviceError> {
+        let map = |boxed: &Boxed, address| driver.tensor_map(boxed, address);
+        let mut bytes = source::arguments(launch, |place| self.address(place), map)?;
         // The first of the numbers, to which a kernel adds that of its block, modulo 2³².
         let first = (launch.groups.start as u32).wrapping_sub(start as u32);
         bytes[..size_of::<u32>()].copy_from_slice(&first.to_le_bytes());
-        bytes.extend(tensors);
-        bytes
+        Ok(bytes)
     }
 }
 

@@ -1,13 +1,14 @@
 //! A launch as CUDA C++: generated declarations, the shared functions, and the kernel's own file.
 //!
 //! The kernel gets one argument, a struct `Args`: the numbers that a launch reads, in the layout of the other
-//! language's uniform, and then a `Tensor` for each operand, a pointer and the number of its elements. Which
-//! operands are the same memory doesn't show in the text, so that shapes alone decide what is compiled.
+//! language's uniform, then a `Tensor` for each operand, a pointer and the number of its elements, and a `TensorMap` for
+//! each tensor whose boxes are copied. Which operands are the same memory doesn't show in the text, so that shapes alone decide
+//! what is compiled.
 
 use std::fmt::Write;
 
 use tightrope_core::DType;
-use tightrope_core::launch::{Launch, Word};
+use tightrope_core::launch::{Boxed, Launch, Place, Word};
 
 /// Kernel files by stem. A test holds that the folder has no other.
 const KERNELS: &[(&str, &str)] = &[
@@ -20,6 +21,7 @@ const KERNELS: &[(&str, &str)] = &[
     ("map", include_str!("../../kernels/map.cu")),
     ("matmul", include_str!("../../kernels/matmul.cu")),
     ("matmul_mma", include_str!("../../kernels/matmul_mma.cu")),
+    ("matmul_wgmma", include_str!("../../kernels/matmul_wgmma.cu")),
     ("norm", include_str!("../../kernels/norm.cu")),
     ("quant", include_str!("../../kernels/quant.cu")),
     ("reduce", include_str!("../../kernels/reduce.cu")),
@@ -28,7 +30,8 @@ const KERNELS: &[(&str, &str)] = &[
 ];
 
 /// Kernels that build on another's file.
-const AFTER: &[(&str, &str)] = &[("attention_mma", "attention"), ("matmul_mma", "matmul")];
+const AFTER: &[(&str, &str)] =
+    &[("attention_mma", "attention"), ("matmul_mma", "matmul"), ("matmul_wgmma", "matmul")];
 
 fn find(stem: &str) -> Result<&'static str, String> {
     let found = KERNELS.iter().find(|(name, _)| *name == stem);
@@ -46,10 +49,13 @@ const SHARED: &[(&str, &str)] = &[
 ];
 
 const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
+/// For kernels whose shared memory the launch sizes, which only Hopper runs.
+const HOPPER: &str = include_str!("../../kernels/shared/hopper.cuh");
 /// What stands for a GPU on a processor.
-const PROCESSOR: [(&str, &str); 2] = [
+const PROCESSOR: [(&str, &str); 3] = [
     ("cuda_on_cpu.h", include_str!("../../kernels/emulator/cuda_on_cpu.h")),
     ("tensor_cores.h", include_str!("../../kernels/emulator/tensor_cores.h")),
+    ("hopper.h", include_str!("../../kernels/emulator/hopper.h")),
 ];
 
 /// Stems of all kernel files.
@@ -77,6 +83,37 @@ pub fn parameters(launch: &Launch) -> Vec<u8> {
     bytes
 }
 
+/// A tensor map, as the device's driver writes it for its copy engine.
+pub type TensorMap = [u8; 128];
+
+/// Where tensor maps begin that come after so many bytes of arguments.
+fn maps_from(bytes: usize) -> usize {
+    bytes.next_multiple_of(size_of::<TensorMap>())
+}
+
+/// All that a launch reads when it runs, as `Args` declares it: numbers, tensors at their addresses, and tensor maps.
+///
+/// # Errors
+/// Those of `map`, which gets an address too.
+pub fn arguments<E>(
+    launch: &Launch,
+    address: impl Fn(&Place) -> u64,
+    map: impl Fn(&Boxed, u64) -> Result<TensorMap, E>,
+) -> Result<Vec<u8>, E> {
+    let mut bytes = parameters(launch);
+    for place in launch.operands.iter().map(|operand| &operand.place) {
+        bytes.extend([address(place), place.elements].into_iter().flat_map(u64::to_le_bytes));
+    }
+    if !launch.boxed.is_empty() {
+        bytes.resize(maps_from(bytes.len()), 0);
+    }
+    for boxed in &launch.boxed {
+        let first = address(&boxed.place) + boxed.first * boxed.place.dtype.size() as u64;
+        bytes.extend(map(boxed, first)?);
+    }
+    Ok(bytes)
+}
+
 /// A kernel that can be compiled: equal kernels have equal text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
@@ -88,6 +125,8 @@ pub struct Kernel {
     pub entry: &'static str,
     /// Threads of a block.
     pub threads: u32,
+    /// Bytes of shared memory whose size the text doesn't say.
+    pub shared_bytes: u32,
     /// Names of the tensors, and where they lie in the arguments.
     pub operands: Vec<(String, usize)>,
     /// Launches that it makes at once, each with arguments of its own: 1, or [`Kernel::most`].
@@ -136,7 +175,11 @@ impl Kernel {
             line(&mut text, format_args!("    Tensor<{ty}, {width}> {name};"));
             operands.push((name.to_string(), first + index * TENSOR_BYTES));
         }
-        let bytes = first + operands.len() * TENSOR_BYTES;
+        let mut bytes = first + operands.len() * TENSOR_BYTES;
+        for boxed in &launch.boxed {
+            line(&mut text, format_args!("    TensorMap {};", boxed.name));
+            bytes = maps_from(bytes) + size_of::<TensorMap>();
+        }
         line(&mut text, format_args!("}};"));
         let sizes = format!("sizeof(Params) == {first} && sizeof(Args) == {bytes}");
         line(&mut text, format_args!("static_assert({sizes}, \"as the host writes them\");"));
@@ -145,12 +188,12 @@ impl Kernel {
             file(&mut text, name, content);
         }
         let label = format!("{}.{}", launch.kernel, launch.entry);
-        let (entry, threads) = (launch.entry, launch.workgroup);
-        Ok(Self { label, text, entry, threads, operands, several: 1 })
+        let &Launch { entry, workgroup: threads, shared_bytes, .. } = launch;
+        Ok(Self { label, text, entry, threads, shared_bytes, operands, several: 1 })
     }
 
-    /// Bytes of one launch's arguments.
-    pub fn argument_bytes(&self) -> usize {
+    /// Bytes of one launch's arguments, where none is a map.
+    fn argument_bytes(&self) -> usize {
         self.operands.last().map_or(0, |(_, offset)| offset + TENSOR_BYTES)
     }
 
@@ -169,17 +212,22 @@ impl Kernel {
 pub fn for_device(kernels: &[&Kernel]) -> String {
     let mut text = String::new();
     file(&mut text, "device.cuh", DEVICE);
+    if kernels.iter().any(|kernel| kernel.shared_bytes > 0) {
+        file(&mut text, "hopper.cuh", HOPPER);
+    }
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, several, .. } = kernel;
+        let Kernel { text: own, entry, threads, shared_bytes, several, .. } = kernel;
         let name = entry_name(index);
         let (ty, args) = match several {
             1 => (format!("k{index}::Args"), "args"),
             _ => (format!("Several<k{index}::Args, {several}>"), "args.of(blockIdx.x)"),
         };
         text += &format!("namespace k{index} {{\n{own}}}\n");
+        // A block with that much shared memory is alone, and its registers can go from thread to thread.
+        let alone = if *shared_bytes > 0 { ", 1" } else { "" };
         text += &format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}) {name}(const __grid_constant__ {ty} args) {{\n    k{index}::{entry}({args});\n}}\n"
+            "extern \"C\" __global__ void __launch_bounds__({threads}{alone}) {name}(const __grid_constant__ {ty} args) {{\n    k{index}::{entry}({args});\n}}\n"
         );
     }
     text
@@ -191,7 +239,7 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
     PROCESSOR.iter().for_each(|(name, header)| file(&mut text, name, header));
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, operands, several, .. } = kernel;
+        let Kernel { text: own, entry, threads, shared_bytes, operands, several, .. } = kernel;
         text += &format!("namespace k{index} {{\n{own}}}\n");
         let listed: Vec<String> =
             operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
@@ -211,7 +259,7 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
         tr.own = &own;
         k{index}::{entry}(own);
     }};
-    return tr_launch(kernel, args, operands, {count}, {threads}, blocks, seed, report, bytes);
+    return tr_launch(kernel, args, operands, {count}, {threads}, {shared_bytes}, blocks, seed, report, bytes);
 }}\n"
         );
     }

@@ -202,6 +202,7 @@ impl Device {
             native_f16: description.native_f16,
             epilogues: false,
             tensor_cores: &[],
+            wgmma: None,
             tf32: false,
         };
         let mut opened = Self { device, queue, description, limits, failure };

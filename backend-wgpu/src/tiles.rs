@@ -54,6 +54,7 @@ pub fn smallest_limits(dialect: Dialect) -> Limits {
         native_f16: false,
         epilogues: false,
         tensor_cores: &[],
+        wgmma: None,
         tf32: false,
     }
 }

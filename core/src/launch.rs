@@ -42,6 +42,9 @@ pub struct Limits {
     pub epilogues: bool,
     /// What tensor cores multiply as it's stored.
     pub tensor_cores: &'static [DType],
+    /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for groups of warps (Hopper's `wgmma`), where
+    /// they do.
+    pub wgmma: Option<u32>,
     /// Whether products of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
     pub tf32: bool,
 }
@@ -153,6 +156,29 @@ pub struct Operand {
     pub width: u32,
 }
 
+/// A tensor of three axes, of which a kernel has boxes copied to shared memory, where rows of [`Boxed::ROW_BYTES`] are
+/// swizzled. What a box has outside of the tensor is zero there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Boxed {
+    /// The kernel's name for it.
+    pub name: &'static str,
+    /// Where its elements are.
+    pub place: Place,
+    /// First element in the place.
+    pub first: u64,
+    /// Extents, the innermost first; neighbours along that one are neighbours in memory.
+    pub extents: [u64; 3],
+    /// Elements from one index to the next of the second axis and of the third.
+    pub strides: [u64; 2],
+    /// Extents of a box.
+    pub edges: [u32; 3],
+}
+
+impl Boxed {
+    /// Bytes of a box along its innermost axis.
+    pub const ROW_BYTES: u32 = 128;
+}
+
 /// A number that a kernel reads when it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Word {
@@ -177,6 +203,12 @@ pub struct Launch {
     pub generated: String,
     /// Tensors, in the order of their bindings.
     pub operands: Vec<Operand>,
+    /// Tensors that the kernel has copied box by box, besides.
+    pub boxed: Vec<Boxed>,
+    /// Bytes of shared memory whose size the kernel's text doesn't say.
+    pub shared_bytes: u32,
+    /// Most workgroups that run, where each goes on with others that are left.
+    pub most_groups: Option<u32>,
     /// Numbers read when the kernel runs, after the range of workgroups.
     pub params: Vec<(Cow<'static, str>, Word)>,
     /// Workgroups, numbered along one axis.
@@ -201,6 +233,9 @@ impl Launch {
             constants: vec![],
             generated: String::new(),
             operands: vec![],
+            boxed: vec![],
+            shared_bytes: 0,
+            most_groups: None,
             params: vec![],
             groups: 0..groups,
             cost: Cost::default(),
@@ -240,6 +275,12 @@ impl Launch {
         aligned: bool,
     ) -> Self {
         self.bind_width(name, place, if aligned { 4 } else { 1 })
+    }
+
+    /// Lets at most `groups` workgroups run, which have so much shared memory and copy boxes of tensors to it.
+    pub fn persistent(mut self, groups: u32, shared_bytes: u32, boxed: Vec<Boxed>) -> Self {
+        (self.most_groups, self.shared_bytes, self.boxed) = (Some(groups), shared_bytes, boxed);
+        self
     }
 
     fn bind_width(mut self, name: impl Into<Cow<'static, str>>, place: Place, width: u32) -> Self {

@@ -25,7 +25,7 @@ struct TrIndex {
     unsigned x;
 };
 
-static TrIndex threadIdx, blockIdx;
+static TrIndex threadIdx, blockIdx, gridDim;
 
 // ---- Fibers ----
 
@@ -100,7 +100,7 @@ constexpr size_t TR_STACK = 128 << 10;
 // Most bytes that a lane gives to the others at once.
 constexpr size_t TR_EXCHANGE = 24;
 
-enum class TrState { Ready, AtWarp, AtBlock, Done };
+enum class TrState { Ready, AtWarp, AtBlock, Until, Done };
 
 struct TrThread {
     TrFiber fiber;
@@ -108,6 +108,10 @@ struct TrThread {
     // Where it waits.
     unsigned line;
     const char *file;
+    // Until when, where that's a condition, and words for it.
+    bool (*until)(const void *);
+    const void *of;
+    const char *words;
 };
 
 // An operand's name, and where its tensor lies in the arguments.
@@ -124,6 +128,8 @@ struct TrLaunch {
     const TrOperand *operands;
     unsigned operand_count;
     unsigned threads;
+    // Of shared memory whose size the launch says.
+    unsigned shared_bytes;
     char *report;
     size_t report_bytes;
     bool failed;
@@ -159,6 +165,15 @@ static void tr_wait(TrState state, unsigned line, const char *file) {
     thread.line = line;
     thread.file = file;
     thread.fiber.go_on(tr.scheduler);
+}
+
+// Waits until a condition holds. It's asked between turns of threads, and fails nothing.
+static void tr_wait_until(bool (*until)(const void *), const void *of, const char *words, unsigned line, const char *file) {
+    TrThread &thread = tr.thread[threadIdx.x];
+    thread.until = until;
+    thread.of = of;
+    thread.words = words;
+    tr_wait(TrState::Until, line, file);
 }
 
 static void tr_run_thread() {
@@ -206,11 +221,13 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
             if (tr.failed) return;
         }
         unsigned waiting = 0, meeting = 0;
+        bool later = false;
         for (unsigned i = first; i < first + lanes; i++) {
             waiting += tr.thread[i].state == TrState::AtWarp;
             meeting = tr.thread[i].state == TrState::AtWarp ? i : meeting;
+            later |= tr.thread[i].state == TrState::Until;
         }
-        if (waiting == 0) return;
+        if (waiting == 0 || later) return;
         for (unsigned i = first; i < first + lanes; i++) {
             const TrThread &at = tr.thread[meeting];
             if (tr.thread[i].state != TrState::AtWarp || tr.thread[i].line != at.line || tr.thread[i].file != at.file) {
@@ -224,7 +241,36 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
     }
 }
 
+// Lets threads go on whose conditions hold by now. Where none does and nothing else can happen, that's the launch's end.
+static bool tr_go_on() {
+    bool some = false, stuck = false;
+    for (unsigned i = 0; i < tr.threads; i++) {
+        TrThread &thread = tr.thread[i];
+        if (thread.state != TrState::Until) continue;
+        const bool holds = thread.until(thread.of);
+        thread.state = holds ? TrState::Ready : TrState::Until;
+        some |= holds;
+        stuck |= !holds;
+    }
+    if (some || !stuck) return some;
+    // What each waits for that isn't at the same place as the one before.
+    tr.failed = true;
+    const TrThread *before = nullptr;
+    size_t written = 0;
+    for (unsigned i = 0; i < tr.threads && written < tr.report_bytes; i++) {
+        const TrThread &thread = tr.thread[i];
+        if (thread.state != TrState::Until) continue;
+        if (before != nullptr && before->line == thread.line && before->file == thread.file) continue;
+        written += snprintf(tr.report + written, tr.report_bytes - written, "%s%s:%u: thread %u of block %u waits for %s",
+                            before == nullptr ? "" : "; ", thread.file, thread.line, i, blockIdx.x, thread.words);
+        before = &thread;
+    }
+    return false;
+}
+
 static void tr_forget_copies(unsigned thread);
+static void tr_begin_async();
+static void tr_meet_async();
 
 static void tr_run_block(unsigned shuffle) {
     tr.first_epoch = ++tr.epoch;
@@ -234,6 +280,7 @@ static void tr_run_block(unsigned shuffle) {
         tr.turn[i] = 0;
         tr_forget_copies(i);
     }
+    tr_begin_async();
     const unsigned warps = (tr.threads + TR_WARP - 1) / TR_WARP;
     for (;;) {
         for (unsigned i = 0; i < warps; i++) {
@@ -246,6 +293,9 @@ static void tr_run_block(unsigned shuffle) {
             meeting = tr.thread[i].state == TrState::Done ? meeting : i;
         }
         if (done == tr.threads) return;
+        shuffle = shuffle * 1664525u + 1013904223u;
+        if (tr_go_on()) continue;
+        if (tr.failed) return;
         const TrThread &at = tr.thread[meeting];
         for (unsigned i = 0; i < tr.threads; i++) {
             const TrThread &thread = tr.thread[i];
@@ -258,13 +308,14 @@ static void tr_run_block(unsigned shuffle) {
             tr.thread[i].state = TrState::Ready;
         }
         tr.epoch++;
-        shuffle = shuffle * 1664525u + 1013904223u;
+        tr_meet_async();
     }
 }
 
 // Runs a kernel. False, and words in `report`, where it did what a GPU doesn't promise to do well.
 static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOperand *operands, unsigned operand_count,
-                      unsigned threads, unsigned blocks, unsigned seed, char *report, size_t report_bytes) {
+                      unsigned threads, unsigned shared_bytes, unsigned blocks, unsigned seed, char *report,
+                      size_t report_bytes) {
     if (tr.stacks == nullptr) {
         void *stacks = mmap(nullptr, TR_STACK * TR_MOST_THREADS, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -280,9 +331,11 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
     tr.operands = operands;
     tr.operand_count = operand_count;
     tr.threads = threads;
+    tr.shared_bytes = shared_bytes;
     tr.report = report;
     tr.report_bytes = report_bytes;
     tr.failed = false;
+    gridDim.x = blocks;
     for (unsigned block = 0; block < blocks && !tr.failed; block++) {
         blockIdx.x = block;
         seed = seed * 1664525u + 1013904223u;

@@ -22,6 +22,8 @@ pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("Dequantize", "storage of optimizer state and frozen weights"),
     ("EmbeddingGrad", "first derivatives only"),
     ("EmbeddingGrad in place", "first derivatives only"),
+    ("FusedMatMul", "made by fusion, after gradients"),
+    ("FusedMatMul in place", "made by fusion, after gradients"),
     ("LayerNormGrad", "first derivatives only"),
     ("LinearCrossEntropyGrad", "first derivatives only"),
     ("LinearCrossEntropyGrad in place", "first derivatives only"),

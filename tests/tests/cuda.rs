@@ -1,5 +1,8 @@
 //! CUDA kernels, emulated on the processor: every case; what a kernel may not do is found and named.
 
+#[path = "cuda/wgmma.rs"]
+mod wgmma;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -290,12 +293,17 @@ const GPU: &str = "TIGHTROPE_CUDA";
 #[test]
 fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
     let named = std::env::var(GPU).ok().map(|number| number.parse().expect("a GPU's number"));
-    match Gpu::open(named.unwrap_or(0), cache()) {
+    let open = || Gpu::open(named.unwrap_or(0), cache());
+    match open() {
         Ok(gpu) => {
+            let has_wgmma = gpu.wgmma().is_some();
             let fused = fused_cases();
             let all =
                 [cases::all(), product_cases(), fused, attention_cases(), loss_cases()].concat();
             check(Cuda::new(Box::new(gpu)), &all);
+            if has_wgmma {
+                wgmma::check_all(|| Box::new(open().expect("the same GPU")));
+            }
         }
         Err(DeviceError::Lost { device, reason }) => {
             assert_eq!(named, None, "{device}: {reason}");
@@ -431,6 +439,8 @@ fn every_kernel_file_is_reached_by_a_case() {
         .collect();
     // Numbers are collected where a map reads more than a launch binds.
     reached.insert("collect".to_owned());
+    // Made on other limits than those of every GPU, by the tests of it.
+    reached.insert("matmul_wgmma".to_owned());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let stem = |path: PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();

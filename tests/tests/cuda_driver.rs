@@ -14,9 +14,9 @@ use tightrope_backend_cuda::driver::{
     Staging, Task, Wait,
 };
 use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
-use tightrope_backend_cuda::source::Kernel;
+use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
-use tightrope_core::launch::Launch;
+use tightrope_core::launch::{Boxed, Launch};
 use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Rule};
 use tightrope_nn::{ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
@@ -67,6 +67,12 @@ impl Watched {
 impl Driver for Watched {
     fn tensor_cores(&self) -> &'static [DType] {
         self.device.tensor_cores()
+    }
+    fn wgmma(&self) -> Option<u32> {
+        self.device.wgmma()
+    }
+    fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
+        self.device.tensor_map(boxed, address)
     }
     fn name(&self) -> String {
         self.device.name()

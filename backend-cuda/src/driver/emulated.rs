@@ -1,5 +1,6 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
+mod maps;
 mod queues;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use libloading::Library;
+use tightrope_core::launch::Boxed;
 use tightrope_core::{DType, DeviceError};
 
 use super::cublaslt::CublasLt;
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::limits;
 use crate::products::{self, Algorithm, Layout, Multiply, Problem};
-use crate::source::{self, Kernel};
+use crate::source::{self, Kernel, TensorMap};
 use queues::{Copy, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -225,19 +227,25 @@ impl Device {
 
     fn run(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
         let (entry, label) = &self.entries[dispatch.kernel.0];
-        // Tensors in them are aligned as pointers are.
-        let words: Vec<u64> = dispatch
-            .arguments
-            .chunks_exact(size_of::<u64>())
-            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes each")))
-            .collect();
+        // Tensor maps in them are aligned, and lines at least as much.
+        let line = |bytes: &[u8]| {
+            let mut line = [0; size_of::<Line>()];
+            line[..bytes.len()].copy_from_slice(bytes);
+            Line(line)
+        };
+        let lines: Vec<Line> = dispatch.arguments.chunks(size_of::<Line>()).map(line).collect();
         let mut report: [c_char; REPORT_BYTES] = [0; REPORT_BYTES];
         let alone = LAUNCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the arguments are those that the kernel was compiled for, their tensors lie in the arena, and the
         // emulation ends a launch before it leaves them.
         let well = unsafe {
-            let words = words.as_ptr().cast();
-            entry(words, dispatch.blocks, self.seed, report.as_mut_ptr(), report.len())
+            entry(
+                lines.as_ptr().cast(),
+                dispatch.blocks,
+                self.seed,
+                report.as_mut_ptr(),
+                report.len(),
+            )
         };
         drop(alone);
         self.seed = self.seed.wrapping_add(1);
@@ -336,6 +344,17 @@ impl Driver for Emulated {
 
     fn tensor_cores(&self) -> &'static [DType] {
         limits().tensor_cores
+    }
+
+    fn wgmma(&self) -> Option<u32> {
+        None
+    }
+
+    fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
+        let device = self.device();
+        let first = device.arena.as_ptr() as u64;
+        maps::encode(boxed, address, first..first + device.bytes as u64)
+            .map_err(|words| device.lost(words))
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {

@@ -2,6 +2,7 @@
 //! it's a whole half of the staging memory ahead.
 
 mod beside;
+mod maps;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use tightrope_core::launch::Boxed;
 use tightrope_core::{DType, DeviceError};
 
 use super::compiler::Compiler;
@@ -20,7 +22,7 @@ use super::nvrtc::Nvrtc;
 use super::requirements::{self, Version, cuda_version};
 use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
 use crate::products::{Algorithm, Library, Problem};
-use crate::source::{self, Kernel};
+use crate::source::{self, Kernel, TensorMap};
 use beside::{Context, Place};
 
 /// A GPU.
@@ -41,6 +43,8 @@ pub struct Gpu {
     /// Version of CUDA that the driver is for.
     driver: Version,
     capability: Version,
+    /// Multiprocessors, where they run Hopper's own kernels.
+    wgmma: Option<u32>,
     /// cuBLASLt, once it was asked for.
     products: Option<CublasLt>,
     /// Before and after what is timed.
@@ -55,6 +59,7 @@ unsafe impl Send for Gpu {}
 struct Function {
     handle: sys::CUfunction,
     threads: u32,
+    shared_bytes: u32,
 }
 
 /// Pages of the host that stay where they are, and what the stream has passed of each half.
@@ -167,6 +172,7 @@ impl Gpu {
             staging,
             driver,
             capability,
+            wgmma: maps::multiprocessors(handle, capability),
             products: None,
             clock,
             used_before,
@@ -257,7 +263,7 @@ impl Gpu {
     }
 
     fn enqueue_kernel(&self, dispatch: &Dispatch) -> Result<(), DriverError> {
-        let Function { handle, threads } = self.functions[dispatch.kernel.0];
+        let Function { handle, threads, shared_bytes } = self.functions[dispatch.kernel.0];
         let mut arguments = [dispatch.arguments.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes one struct of the bytes that `arguments` holds, which the driver copies and doesn't
         // change; its tensors lie in the arena.
@@ -266,7 +272,7 @@ impl Gpu {
                 handle,
                 (dispatch.blocks, 1, 1),
                 (threads, 1, 1),
-                0,
+                shared_bytes,
                 self.stream,
                 &mut arguments,
             )
@@ -315,6 +321,14 @@ impl Driver for Gpu {
         requirements::tensor_cores(self.capability)
     }
 
+    fn wgmma(&self) -> Option<u32> {
+        self.wgmma
+    }
+
+    fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
+        maps::encode(boxed, address).map_err(self.failed())
+    }
+
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
         self.make_current()?;
         self.free()?;
@@ -360,8 +374,13 @@ impl Driver for Gpu {
                 });
             let (module, handle) = code?;
             self.modules.push(module);
+            maps::allow_shared(handle, kernel.shared_bytes).map_err(self.failed())?;
             self.loaded.insert(kernel.clone(), Loaded(self.functions.len()));
-            self.functions.push(Function { handle, threads: kernel.threads });
+            self.functions.push(Function {
+                handle,
+                threads: kernel.threads,
+                shared_bytes: kernel.shared_bytes,
+            });
         }
         Ok(kernels.iter().map(|kernel| self.loaded[kernel]).collect())
     }

@@ -19,10 +19,11 @@ pub use copies::Copies;
 pub use emulated::Emulated;
 pub use gpu::Gpu;
 pub use staging::{HALF_BYTES, HALVES, Staging};
+use tightrope_core::launch::Boxed;
 use tightrope_core::{DType, DeviceError};
 
 use crate::products::{Algorithm, Library, Multiply, Problem};
-use crate::source::Kernel;
+use crate::source::{Kernel, TensorMap};
 
 /// A compiled kernel of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,15 @@ pub trait Driver: Beside {
 
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
+
+    /// Multiprocessors that multiply for groups of warps (Hopper's `wgmma`), and whose copy engine takes tensor maps.
+    fn wgmma(&self) -> Option<u32>;
+
+    /// Describes a tensor at this address to the copy engine. Nothing happens on the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`], where the copy engine can't have it.
+    fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError>;
 
     /// Replaces what was allocated by `bytes` zeros, and gives the address of the first. What was recorded is gone.
     ///

@@ -20,6 +20,12 @@ const BF16_PRODUCTS: Version = (8, 0);
 /// First compute capability with instructions that only code for it alone may have.
 const OLDEST_ALONE: i32 = 9;
 
+/// The compute capability whose tensor cores multiply for groups of warps by `wgmma`: later ones do it otherwise.
+const WGMMA: Version = (9, 0);
+
+/// Bytes of shared memory that a block of its kernels may have (CUDA C++ Programming Guide, compute capabilities).
+pub const WGMMA_SHARED_BYTES: i32 = 227 << 10;
+
 /// First compute capability with the larger workspace.
 const LARGE_WORKSPACE: Version = (9, 0);
 
@@ -31,6 +37,11 @@ pub fn workspace_bytes(capability: Version) -> u64 {
 /// What tensor cores of this compute capability multiply as it's stored.
 pub fn tensor_cores(capability: Version) -> &'static [DType] {
     if capability >= BF16_PRODUCTS { limits().tensor_cores } else { &[DType::F16] }
+}
+
+/// Whether code for this compute capability alone has `wgmma`.
+pub fn has_wgmma(capability: Version) -> bool {
+    capability == WGMMA
 }
 
 /// A version as the driver gives it: 1000 times the major number plus 10 times the minor one.
@@ -127,5 +138,6 @@ mod tests {
     fn tensor_cores_multiply_bf16_from_ampere_on() {
         assert_eq!(tensor_cores((7, 5)), [DType::F16]);
         assert_eq!(tensor_cores((8, 6)), limits().tensor_cores);
+        assert!(has_wgmma((9, 0)) && !has_wgmma((8, 9)) && !has_wgmma((10, 0)));
     }
 }

@@ -14,6 +14,7 @@ use crate::types::{DType, Type};
 
 mod fused;
 mod product;
+mod wgmma;
 
 pub use fused::{Epilogue, FusedMatMul};
 pub use product::{Product, Stored};

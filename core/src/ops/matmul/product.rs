@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Epilogue, Matrices};
+use super::{Epilogue, Matrices, wgmma};
 use crate::dialect::{self, Dialect};
 use crate::expr::input;
 use crate::launch::{Launch, Launches, Limits, Place};
@@ -174,6 +174,14 @@ impl Product {
             && inner.iter().all(|&extent| (extent as u64).is_multiple_of(chunk))
     }
 
+    /// Slices of K that are worth it, and for whose sums there's room.
+    fn most_slices(&self, limits: &Limits) -> u64 {
+        let Matrices { batch, m, n, k } = self.extents;
+        let bytes = (batch * m * n) as u64 * DType::F32.size() as u64;
+        let room = SLICE_BYTES.min(limits.binding_bytes) / bytes.max(1);
+        if self.in_order { 1 } else { room.min(k as u64 / SMALLEST_SLICE) }
+    }
+
     /// Appends the launches, each of which says which product it's all or a part of.
     pub(crate) fn push(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.extents;
@@ -255,6 +263,8 @@ struct Shape {
     subgroup: u32,
     tile: [u32; 3],
     own: [u32; 2],
+    /// Slices of K, where they were chosen with the tile, and the most workgroups that run then.
+    slices: Option<(u64, u32)>,
 }
 
 impl Shape {
@@ -269,9 +279,22 @@ impl Shape {
                 subgroup: 1,
                 tile: [BLOCK as u32, NARROW_COLUMNS, BLOCK as u32],
                 own: [BLOCK as u32; 2],
+                slices: None,
             };
         }
         if product.suits_tensor_cores(limits) {
+            let cut = |all| Some((wgmma::cut(product, all, product.most_slices(limits))?, all));
+            if let Some((cut, all)) = limits.wgmma.and_then(cut) {
+                return Self {
+                    kernel: wgmma::KERNEL,
+                    entry: wgmma::ENTRY,
+                    threads: wgmma::THREADS,
+                    subgroup: 1,
+                    tile: [wgmma::TILE_M, cut.width, wgmma::TILE_K],
+                    own: [BLOCK as u32; 2],
+                    slices: Some((cut.slices, all)),
+                };
+            }
             let tiles = |edge: u32| batch * m.div_ceil(edge as usize) * n.div_ceil(edge as usize);
             let [large, small] = TENSOR_EDGES;
             let edge = if tiles(large) as u64 >= ENOUGH_GROUPS { large } else { small };
@@ -282,6 +305,7 @@ impl Shape {
                 subgroup: 1,
                 tile: [edge, edge, TENSOR_K_BYTES / lhs.place.dtype.size() as u32],
                 own: [BLOCK as u32; 2],
+                slices: None,
             };
         }
         let halves = [lhs, rhs].iter().all(|stored| stored.place.dtype == DType::F16);
@@ -300,6 +324,7 @@ impl Shape {
             subgroup,
             tile: [tile.m, tile.n, tile.k],
             own: [tile.thread_m, tile.thread_n],
+            slices: None,
         }
     }
 }
@@ -323,9 +348,10 @@ impl Part {
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
         let staged = matches!(shape.entry, "tiled" | "mma" | "cooperative");
-        let slices = if staged && !self.product.in_order {
-            let room = SLICE_BYTES.min(limits.binding_bytes) / (outputs * 4).max(1);
-            (ENOUGH_GROUPS / (tiles as u64).max(1)).min(k as u64 / SMALLEST_SLICE).min(room)
+        let slices = if let Some((slices, _)) = shape.slices {
+            slices
+        } else if staged {
+            (ENOUGH_GROUPS / (tiles as u64).max(1)).min(self.product.most_slices(limits))
         } else {
             1
         };
@@ -370,7 +396,10 @@ impl Part {
         let tiles_m = m.div_ceil(shape.tile[0] as usize) as u64;
         let tiles_n = n.div_ceil(shape.tile[1] as usize) as u64;
         let groups = tiles_m * tiles_n * batch as u64 * slices;
-        let launch = self.with_groups(limits, shape, groups, slice);
+        let mut launch = self.with_groups(limits, shape, groups, slice);
+        if let Some((_, all)) = shape.slices {
+            launch = wgmma::with_boxes(launch, &self.product, shape.tile[1], all);
+        }
         launch.costing(2 * (batch * m * n * k) as u64)
     }
 

@@ -1,0 +1,211 @@
+// Matrix products on Hopper's tensor cores, of 16-bit operands; comes after matmul.cu.
+//
+// A block makes tile after tile of TILE_M × TILE_N. One thread has the copy engine bring boxes of TILE_K summed indices into
+// a ring of STAGES; two groups of four warps multiply half of a tile's rows each, straight from shared memory, and keep the
+// sums in registers. The copies run ahead, into the next tile while sums are stored. For each stage there are two barriers:
+// it's full once all bytes have come, and empty once all warps have read it. Bound by arithmetic.
+//
+// A stage holds both operands in the order in which they're stored, in rows of 128 bytes that the copy engine swizzles: 64
+// summed indices of a row or column of the product, or 64 rows or columns of a summed index. What lies outside is zero.
+
+using Element = decltype(Args::lhs)::Element;
+
+constexpr unsigned CONSUMERS = 2;
+// Rows of the product that a group of warps makes, and summed indices of one instruction.
+constexpr unsigned PART_M = TILE_M / CONSUMERS;
+constexpr unsigned STEP_K = 16;
+// Elements of a swizzled row; the swizzle repeats after eight rows.
+constexpr unsigned ROW = 64;
+constexpr unsigned ROW_BYTES = ROW * sizeof(Element);
+constexpr unsigned REPEAT_BYTES = 8 * ROW_BYTES;
+constexpr unsigned LHS_BYTES = TILE_M * ROW_BYTES;
+constexpr unsigned STAGE_BYTES = LHS_BYTES + TILE_N * ROW_BYTES;
+constexpr unsigned BARRIER_BYTES = 8;
+// Tiles down that neighbouring blocks make of the same columns, so that they find operands in the cache.
+constexpr unsigned TILES_DOWN = 16;
+
+static_assert(TILE_K == ROW && PART_M == ROW && WORKGROUP == (CONSUMERS + 1) * WARP_GROUP, "as boxes and warps are");
+
+// Where a tile lies in the product.
+struct Tile {
+    unsigned row, column, matrix;
+    // Summed indices.
+    unsigned k, end;
+    // First element of the matrix of sums.
+    unsigned out;
+};
+
+// Tiles count as those of matmul.cu do, but for the order within a matrix.
+__device__ Tile tile_of(const Args &args, unsigned group) {
+    const unsigned tiles = args.tiles_m * args.tiles_n;
+    const unsigned stacked = group / tiles;
+    const unsigned tile = group - stacked * tiles;
+    const unsigned first = tile / (TILES_DOWN * args.tiles_n) * TILES_DOWN;
+    const unsigned rows = smaller(args.tiles_m - first, TILES_DOWN);
+    const unsigned within = tile - first * args.tiles_n;
+    const unsigned across = within / rows;
+    const unsigned slice = stacked / args.batch;
+    const unsigned k = slice * args.slice;
+    return Tile{
+        (first + within - across * rows) * TILE_M,
+        across * TILE_N,
+        stacked - slice * args.batch,
+        k,
+        smaller(k + args.slice, args.k),
+        args.out_first + stacked * args.out_stride,
+    };
+}
+
+// The ring of stages and their barriers, and the stage whose turn it is.
+struct Ring {
+    unsigned shared, stage, round;
+
+    __device__ unsigned lhs() const { return shared + stage * STAGE_BYTES; }
+    __device__ unsigned rhs() const { return lhs() + LHS_BYTES; }
+    __device__ unsigned full() const { return full_of(stage); }
+    __device__ unsigned empty() const { return full() + STAGES * BARRIER_BYTES; }
+    __device__ unsigned full_of(unsigned which) const { return shared + STAGES * STAGE_BYTES + which * BARRIER_BYTES; }
+
+    __device__ void next() {
+        stage++;
+        if (stage == STAGES) {
+            stage = 0;
+            round++;
+        }
+    }
+};
+
+// Begins to copy a tile of an operand, from `extent` on along the product and `k` on along K.
+template <bool ALONG_K, unsigned EXTENT>
+__device__ void bring(unsigned to, const TensorMap &map, unsigned barrier, unsigned extent, unsigned k, unsigned matrix) {
+    if constexpr (ALONG_K) {
+        tr_copy_box(to, map, barrier, k, extent, matrix);
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < EXTENT; i += ROW) {
+            tr_copy_box(to + i * ROW_BYTES, map, barrier, extent + i, k, matrix);
+        }
+    }
+}
+
+__device__ void produce(const Args &args, Ring ring) {
+    tr_prefetch(args.lhs_tiles);
+    tr_prefetch(args.rhs_tiles);
+    for (unsigned group = args.first_group + blockIdx.x; group < args.end_group; group += gridDim.x) {
+        const Tile at = tile_of(args, group);
+        for (unsigned k = at.k; k < at.end; k += TILE_K) {
+            // In the first round, all are empty.
+            tr_wait_phase(ring.empty(), (ring.round + 1) % 2);
+            tr_arrive_for(ring.full(), STAGE_BYTES);
+            bring<!LHS_TRANSPOSED, TILE_M>(ring.lhs(), args.lhs_tiles, ring.full(), at.row, k, at.matrix);
+            bring<RHS_TRANSPOSED, TILE_N>(ring.rhs(), args.rhs_tiles, ring.full(), at.column, k, at.matrix);
+            ring.next();
+        }
+    }
+}
+
+// A part of an operand in shared memory, for the tensor cores: from `extent` on along the product and `k` on along K. Its
+// fields count 16 bytes, the first of them from address 0 on. The leading offset is that from ROW indices along the product
+// to the next, where those are neighbours, and unused where they aren't; the stride is that from one repeat of the swizzle
+// to the next. Bit 62 says that rows of 128 bytes are swizzled.
+template <bool ALONG_K> __device__ unsigned long long part(unsigned tile, unsigned extent, unsigned k) {
+    constexpr unsigned long long LEADING = ROW * ROW_BYTES / 16;
+    constexpr unsigned long long STRIDE = REPEAT_BYTES / 16;
+    const unsigned within = extent * ROW_BYTES + k * (ALONG_K ? unsigned(sizeof(Element)) : ROW_BYTES);
+    return tile / 16 + within / 16 | LEADING << 16 | STRIDE << 32 | 1ull << 62;
+}
+
+// A thread of a group has two neighbouring columns of each eight, of two rows.
+constexpr unsigned SUMS = TILE_N / 2;
+
+// Loaded one by one: where pairs take a branch, the compiler (13.0) finds sums written between products, and makes these wait
+// for each other.
+__device__ void begin_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column, float (&sums)[SUMS]) {
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i++) {
+        const unsigned own_row = row + i / 2 % 2 * 8;
+        const unsigned column = first_column + i / 4 * 8 + i % 2;
+        const bool added = ACCUMULATE && own_row < args.m && column < args.n;
+        sums[i] = added ? args.out.load(at.out + own_row * args.out_row + column) : 0.0f;
+    }
+}
+
+__device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column,
+                           const float (&sums)[SUMS]) {
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i += 4) {
+        const unsigned column = first_column + i / 4 * 8;
+        if (column >= args.n) {
+            continue;
+        }
+        const unsigned count = args.n - column;
+        const float bias = BIAS ? args.bias.load(args.bias_first + column) : 0.0f;
+        const float next_bias = BIAS && count > 1 ? args.bias.load(args.bias_first + column + 1) : 0.0f;
+#pragma unroll
+        for (unsigned half = 0; half < 2; half++) {
+            const unsigned own_row = row + half * 8;
+            if (own_row < args.m) {
+                const unsigned to = at.out + own_row * args.out_row + column;
+                store(args, to, Two{sums[i + 2 * half] + bias, sums[i + 2 * half + 1] + next_bias}, count);
+            }
+        }
+    }
+}
+
+__device__ void consume(const Args &args, Ring ring, unsigned consumer) {
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned own_row = consumer * PART_M + threadIdx.x % WARP_GROUP / WARP * 16 + lane / 4;
+    for (unsigned group = args.first_group + blockIdx.x; group < args.end_group; group += gridDim.x) {
+        const Tile at = tile_of(args, group);
+        const unsigned row = at.row + own_row;
+        const unsigned column = at.column + lane % 4 * 2;
+        float sums[SUMS];
+        begin_sums(args, at, row, column, sums);
+        unsigned read = ring.empty();
+        for (unsigned k = at.k; k < at.end; k += TILE_K) {
+            tr_wait_phase(ring.full(), ring.round % 2);
+            tr_show_sums();
+#pragma unroll
+            for (unsigned l = 0; l < TILE_K; l += STEP_K) {
+                const unsigned long long rows = part<!LHS_TRANSPOSED>(ring.lhs(), consumer * PART_M, l);
+                const unsigned long long columns = part<RHS_TRANSPOSED>(ring.rhs(), 0, l);
+                tr_multiply_async<Element, LHS_TRANSPOSED, !RHS_TRANSPOSED>(sums, rows, columns);
+            }
+            tr_commit_products();
+            // While these are made, the stage before them is read no more.
+            tr_wait_products<1>();
+            if (lane == 0 && k > at.k) {
+                tr_arrive(read);
+            }
+            read = ring.empty();
+            ring.next();
+        }
+        tr_finish_products(sums);
+        if (lane == 0) {
+            tr_arrive(read);
+        }
+        store_sums(args, at, row, column, sums);
+    }
+}
+
+__device__ void wgmma(const Args &args) {
+    Ring ring{tr_dynamic_shared(), 0, 0};
+    if (threadIdx.x == 0) {
+        for (unsigned stage = 0; stage < STAGES; stage++) {
+            tr_init_barrier(ring.full_of(stage), 1);
+            tr_init_barrier(ring.full_of(STAGES + stage), CONSUMERS * WARP_GROUP / WARP);
+        }
+        tr_show_barriers();
+    }
+    __syncthreads();
+    // Sums take more registers than all threads could have, and copies need few.
+    if (threadIdx.x < WARP_GROUP) {
+        tr_fewer_registers<40>();
+        if (threadIdx.x == 0) {
+            produce(args, ring);
+        }
+    } else {
+        tr_more_registers<232>();
+        consume(args, ring, threadIdx.x / WARP_GROUP - 1);
+    }
+}

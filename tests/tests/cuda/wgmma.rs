@@ -1,0 +1,293 @@
+//! Products on Hopper's tensor cores, emulated on the processor: against the reference; and what such a kernel may not do is
+//! found and named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conformance::tolerance::{self, Deviation};
+use conformance::{cases, reference, values};
+use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Staging, Task};
+use tightrope_backend_cuda::source::{self, Kernel};
+use tightrope_backend_cuda::{Cuda, limits};
+use tightrope_core::activation::gelu_tanh;
+use tightrope_core::expr::input;
+use tightrope_core::launch::{Launch, Limits, Place, Source, Word};
+use tightrope_core::ops::{Case, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul};
+use tightrope_core::{DType, Rule};
+use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
+
+use super::{cache, check, launches};
+
+/// Limits of a GPU with so many multiprocessors.
+fn hopper(multiprocessors: u32) -> Limits {
+    Limits { wgmma: Some(multiprocessors), ..limits() }
+}
+
+/// Products in all orders of storage, in tiles that lie across every edge, narrow and wide; with what is added to them.
+fn product_cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for (dtype, out) in [(DType::BF16, DType::F32), (DType::F16, DType::F16)] {
+        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
+        for (transpose_lhs, transpose_rhs) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            for (b, m, n, k) in [(3, 136, 200, 104), (1, 72, 264, 200)] {
+                let lhs = if transpose_lhs { [b, k, m] } else { [b, m, k] };
+                let rhs = if transpose_rhs { [b, n, k] } else { [b, k, n] };
+                let op = MatMul { batch: true, transpose_lhs, transpose_rhs, ..MatMul::new(out) };
+                cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
+            }
+        }
+        // Rows that fill no tile, and columns that don't come in pairs.
+        let odd = MatMul { transpose_rhs: true, ..MatMul::new(DType::F32) };
+        cases.push(Case::new(odd, vec![of(&[129, 64]), of(&[131, 64])]));
+        let bias = vec![of(&[2, 65, 64]), of(&[136, 64]), of(&[136])];
+        cases.push(Case::new(MatMul::linear(true, dtype), bias));
+        let op = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
+        let mut inputs = vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])];
+        cases.push(Case::new(op.clone(), inputs.clone()));
+        let sums = FusedMatMul { lhs_sums: Some(DType::F32), ..op.into() };
+        cases.push(Case::new(sums, inputs));
+        let (x, y) = (input(0), input(1));
+        inputs = vec![of(&[130, 72]), of(&[136, 72]), of(&[136])];
+        let gelu = FusedMatMul {
+            formula: Some(gelu_tanh(x.clone())),
+            keeps_product: true,
+            ..MatMul::linear(true, dtype).into()
+        };
+        cases.push(Case::new(gelu, inputs.clone()));
+        inputs.push(of(&[130, 136]));
+        let residual = FusedMatMul { formula: Some(x + y), ..MatMul::linear(true, dtype).into() };
+        cases.push(Case::new(residual, inputs));
+    }
+    cases
+}
+
+/// Products of long sums and few tiles.
+fn sliced_cases() -> Vec<Case> {
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let sum = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
+    let inputs = vec![of(&[2000, 72]), of(&[2000, 136]), cases::unit(&[72, 136])];
+    let bias = vec![of(&[2, 40, 1800]), of(&[136, 1800]), of(&[136])];
+    vec![Case::new(sum, inputs), Case::new(MatMul::linear(true, DType::BF16), bias)]
+}
+
+/// The loss of rows in several chunks, the last of them a part of one: products whose sums go on from others.
+fn loss_cases() -> Vec<Case> {
+    let (rows, columns, vocab, padded, chunk) = (40, 128, 250, 256, 16);
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let op = LinearCrossEntropyGrad {
+        loss: LinearCrossEntropy { vocab, chunk },
+        accumulate: false,
+        weight: true,
+    };
+    let targets = cases::whole(&[rows], -1, vocab as i64);
+    let inputs = vec![of(&[rows, columns]), of(&[padded, columns]), targets, cases::unit(&[1])];
+    vec![Case::new(op, inputs)]
+}
+
+/// Runs all cases on such devices, which make tile after tile on one multiprocessor, and slices on several; what was launched.
+pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
+    let with = |multiprocessors: u32, cases: &[Case]| {
+        let mut backend = Cuda::new(open());
+        backend.restrict(|limits| limits.wgmma = Some(multiprocessors));
+        let launched = |case: &Case| launches(case, backend.limits());
+        let all: Vec<Vec<Launch>> = cases.iter().map(launched).collect();
+        let by_groups = |launch: &Launch| launch.kernel == "matmul_wgmma";
+        assert!(all.iter().all(|launches| launches.iter().any(by_groups)));
+        check(backend, cases);
+        all.concat()
+    };
+    [with(1, &[product_cases(), loss_cases()].concat()), with(8, &sliced_cases())].concat()
+}
+
+fn constant(launch: &Launch, name: &str) -> u32 {
+    let found = launch.constants.iter().find(|(other, _)| *other == name);
+    found.expect("a constant").1
+}
+
+#[test]
+fn products_by_groups_of_warps_match_the_references_emulated() {
+    let launched = check_all(|| Box::new(Emulated::new(cache(), 3)));
+    let by_groups: Vec<&Launch> =
+        launched.iter().filter(|launch| launch.most_groups.is_some()).collect();
+    let widths: BTreeSet<u32> = by_groups.iter().map(|launch| constant(launch, "TILE_N")).collect();
+    assert_eq!(widths, BTreeSet::from([128, 256]));
+    // One block makes them all, and fills every stage several times.
+    let rounds = |launch: &&Launch| {
+        let slice = launch.params.iter().find_map(|(name, word)| match word {
+            Word::U32(slice) if name == "slice" => Some(*slice),
+            _ => None,
+        });
+        let steps = slice.expect("a slice").div_ceil(constant(launch, "TILE_K"));
+        let blocks = launch.most_groups.expect("blocks that stay");
+        launch.groups.end as u32 / blocks * steps / constant(launch, "STAGES")
+    };
+    let most = by_groups.iter().map(rounds).max();
+    assert!(most >= Some(3), "only {most:?} rounds");
+    let sliced = launched.iter().filter(|launch| launch.entry == "add_slices").count();
+    assert_eq!(sliced, 2);
+}
+
+/// The large products of a training step in 16 bits.
+#[test]
+fn products_of_training_run_on_groups_of_warps() {
+    let model = tightrope_nn::preset("gpt2").expect("a preset");
+    let config = TrainerConfig {
+        precision: Precision::BF16,
+        batch: 16,
+        micro_batch: 8,
+        time: 1024,
+        ..TrainerConfig::new(ModelConfig { layers: 1, ..model })
+    };
+    let mut device = Cuda::new(Box::new(Emulated::new(cache(), 1)));
+    device.restrict(|limits| limits.wgmma = Some(132));
+    let plan = Planned::new(&config, &device).expect("a plan").plan;
+    let programs = plan.graph.programs.iter().filter(|program| program.name != "eval");
+    let mut kernels = BTreeMap::new();
+    for node in programs.flat_map(|program| &program.nodes) {
+        let (inputs, outputs) = plan.graph.types(node);
+        let launches = node.op.launch(device.limits(), &inputs, &outputs).expect("kernels").list;
+        for launch in launches.iter().filter(|launch| launch.entry != "add_slices") {
+            let products = kernels.entry(launch.kernel).or_insert(0);
+            *products += usize::from(launch.product.is_some());
+        }
+    }
+    println!("{kernels:?}");
+    assert!(kernels["matmul_wgmma"] >= 15, "{kernels:?}");
+    assert!(!kernels.contains_key("matmul_mma"), "{kernels:?}");
+}
+
+const FILES: [(&str, &str); 2] = [
+    ("matmul.cu", include_str!("../../../kernels/matmul.cu")),
+    ("matmul_wgmma.cu", include_str!("../../../kernels/matmul_wgmma.cu")),
+];
+
+/// Orders of threads in which each wrong kernel is tried.
+const ORDERS: usize = 3;
+
+/// What the emulated device says of the kernel with changes to its text, in several orders of threads: how far its numbers are
+/// off, or what is wrong. The ring goes round, and a tile has more columns than a swizzled row.
+fn verdicts(changes: &[(&str, &str)]) -> Vec<Vec<Result<Deviation, String>>> {
+    let op = MatMul::new(DType::F32);
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let case = Case::new(op, vec![of(&[72, 520]), of(&[520, 136])]);
+    let launch = launches(&case, &hopper(1)).remove(0);
+    let kernels: Vec<Kernel> = changes
+        .iter()
+        .map(|(from, to)| {
+            let [first, (name, text)] = FILES;
+            assert!(text.contains(from), "{from}");
+            let files = [first, (name, &text.replace(from, to))];
+            let files = files.map(|(name, text)| (name.to_owned(), text));
+            Kernel::with_files(&launch, &files).expect("a kernel")
+        })
+        .collect();
+    let mut driver = Emulated::new(cache(), 7);
+    let loaded = driver.load(&kernels).expect("kernels that compile");
+    let inputs = values::inputs(&case);
+    let expected = values::decode(DType::F32, &reference::outputs(&case).expect("outputs")[0]);
+    let starts = [0, 1 << 18, 2 << 18];
+    let base = driver.allocate(3 << 18).expect("memory");
+    let mut staging = Staging::default();
+    for (start, bytes) in starts.iter().zip(&inputs) {
+        staging.write(&mut driver, *start, bytes).expect("room");
+    }
+    let address = |place: &Place| {
+        base + match place.source {
+            Source::Input(index) => starts[index],
+            _ => starts[2],
+        }
+    };
+    let map = |boxed: &_, address| driver.tensor_map(boxed, address);
+    let arguments = source::arguments(&launch, address, map).expect("arguments");
+    let mut once = |kernel| {
+        let dispatch = Dispatch { kernel, arguments: arguments.clone(), blocks: 1 };
+        let written = starts[2]..starts[2] + 4 * expected.len() as u64;
+        let launched = driver.launch(&Task::Kernel(dispatch));
+        let bytes = launched.and_then(|()| driver.read(&[written]));
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        Ok(Deviation::between(&values::decode(DType::F32, &bytes), &expected))
+    };
+    loaded.into_iter().map(|kernel| (0..ORDERS).map(|_| once(kernel)).collect()).collect()
+}
+
+/// Each change is found whatever the order of threads, in one of these words.
+#[track_caller]
+fn found(changes: &[(&str, &str, &[&str])]) {
+    let texts: Vec<(&str, &str)> = changes.iter().map(|&(from, to, _)| (from, to)).collect();
+    for ((from, _, words), verdicts) in changes.iter().zip(verdicts(&texts)) {
+        for verdict in verdicts {
+            let said = verdict.expect_err(from);
+            println!("{said}");
+            assert!(said.contains("matmul_wgmma.cu:") && said.contains(": thread"), "{said}");
+            assert!(words.iter().any(|words| said.contains(words)), "{from}: {said}");
+        }
+    }
+}
+
+const WAITS_FOR_FULL: &str = "tr_wait_phase(ring.full(), ring.round % 2);";
+const WAITS_FOR_EMPTY: &str = "tr_wait_phase(ring.empty(), (ring.round + 1) % 2);";
+
+#[test]
+fn a_stage_that_was_not_waited_for_is_found_and_named() {
+    found(&[
+        (WAITS_FOR_FULL, "", &["multiplies what"]),
+        (
+            WAITS_FOR_EMPTY,
+            "",
+            &["copies to what warp", "copies to where a copy", "for whose phase all have arrived"],
+        ),
+        // The stage is given back while it's multiplied.
+        ("tr_wait_products<1>();", "", &["copies to what warp"]),
+        (
+            "if (lane == 0 && k > at.k) {",
+            "read = ring.empty(); if (lane == 0) {",
+            &["copies to what warp", "for whose phase all have arrived"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_phase_that_never_ends_is_found_and_named() {
+    let never = &["waits for a phase of a barrier that never ends"];
+    found(&[
+        (WAITS_FOR_EMPTY, "tr_wait_phase(ring.empty(), ring.round % 2);", never),
+        ("tr_arrive(read);", "", never),
+        ("(ring.full(), STAGE_BYTES)", "(ring.full(), STAGE_BYTES + 16)", never),
+        ("(ring.full(), STAGE_BYTES)", "(ring.full(), 16)", &["to a barrier that waits for 16"]),
+    ]);
+}
+
+#[test]
+fn what_tensor_cores_or_the_copy_engine_cannot_know_is_found_and_named() {
+    let multiplies =
+        "tr_multiply_async<Element, LHS_TRANSPOSED, !RHS_TRANSPOSED>(sums, rows, columns);";
+    let some = format!("if (threadIdx.x % WARP_GROUP != 5) {{ {multiplies} }}");
+    let apart = format!("if (lane < 16) {{ {multiplies} }} else {{\n {multiplies} }}");
+    found(&[
+        ("tr_show_sums();", "", &["sums that it has written and not shown"]),
+        ("tr_show_barriers();", "", &["a barrier to the copy engine that wasn't shown"]),
+        ("    __syncthreads();", "", &["without a barrier of the block", "none was set up"]),
+        (multiplies, &some, &["its group of warps, of which some don't come"]),
+        (multiplies, &apart, &["multiplies something else than its group"]),
+    ]);
+}
+
+#[test]
+fn another_layout_than_that_of_the_copies_gives_other_numbers() {
+    let changes = [
+        // What is right; other swizzles; other offsets; sums that aren't finished.
+        ("1ull << 62", "1ull << 62"),
+        ("1ull << 62", "2ull << 62"),
+        ("1ull << 62", "0ull << 62"),
+        ("LEADING = ROW * ROW_BYTES / 16", "LEADING = REPEAT_BYTES / 16"),
+        ("STRIDE = REPEAT_BYTES / 16", "STRIDE = ROW_BYTES / 16"),
+        ("tr_finish_products(sums);", "tr_wait_products<1>();"),
+    ];
+    for ((from, to), verdicts) in changes.iter().zip(verdicts(&changes)) {
+        for verdict in verdicts {
+            let right = verdict.is_ok_and(|off| off.within(tolerance::of_dtype(DType::F32)));
+            assert_eq!(right, from == to, "{from} is {to}");
+        }
+    }
+}
