@@ -177,6 +177,8 @@ constexpr unsigned BLOCKS_N = TILE_N / 4;
 constexpr unsigned BLOCKS_K = TILE_K / 4;
 constexpr unsigned OWN_M = THREAD_M / 4;
 constexpr unsigned OWN_N = THREAD_N / 4;
+// Summed indices between two branches; with more, slopes beside a product spill registers on Turing.
+constexpr unsigned UNROLLED = EPILOGUE ? 2 : 4;
 
 // (K, M) and (K, N), four neighbours along M or N together.
 __shared__ Shared<Four, TILE_K * BLOCKS_M> lhs_tile;
@@ -232,7 +234,7 @@ __device__ void tiled(const Args &args) {
     for (unsigned k = at.k; k < at.end; k += TILE_K) {
         stage(args, at, k);
         __syncthreads();
-#pragma unroll 4
+#pragma unroll UNROLLED
         for (unsigned l = 0; l < TILE_K; l++) {
             Four columns[OWN_N];
 #pragma unroll
