@@ -121,14 +121,14 @@ def table(stages):
     ops = result("gpt2-batch-64").get("ops", []) if "gpt2-batch-64" in stages else []
     if not ops:
         return
-    print(f"\n{'op':<26}{'shape':<26}{'runs':>5}{'ms':>9}{'TFLOP/s':>9}{'GB/s':>8}{'ceiling':>9}{'share':>7}")
+    print(f"\n{'op':<26}{'shape':<44}{'runs':>5}{'ms':>9}{'TFLOP/s':>9}{'GB/s':>8}{'ceiling':>9}{'share':>7}")
     for op in ops[:ROWS]:
         of = "-"
         if ceilings:
             reached = max(op["gflop_s"] * 1e9 / ceilings["bf16_flops"], op["gb_s"] * 1e9 / ceilings["copy_bytes"])
             of = f"{reached:.0%}"
         print(
-            f"{op['op']:<26}{op['shape']:<26}{op['count']:>5}{op['ms']:>9.3f}"
+            f"{op['op']:<26}{op['shape']:<44}{op['count']:>5}{op['ms']:>9.3f}"
             f"{op['gflop_s'] / 1e3:>9.1f}{op['gb_s']:>8.0f}{of:>9}{op['share']:>7.1%}"
         )
 
@@ -140,10 +140,10 @@ def products(own, library):
     both = [key for key in own if key in library and any(word in key[0] for word in PRODUCTS)]
     if not both:
         return
-    print(f"\n{'product':<26}{'shape':<26}{'own ms':>9}{'cuBLASLt':>9}{'own is':>9}")
+    print(f"\n{'product':<26}{'shape':<44}{'own ms':>9}{'cuBLASLt':>9}{'own is':>9}")
     for op, shape in both:
         kernels, other = own[op, shape], library[op, shape]
-        print(f"{op:<26}{shape:<26}{kernels:>9.3f}{other:>9.3f}{other / kernels:>8.2f}x")
+        print(f"{op:<26}{shape:<44}{kernels:>9.3f}{other:>9.3f}{other / kernels:>8.2f}x")
 
 
 if __name__ == "__main__":
