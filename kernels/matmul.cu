@@ -156,6 +156,12 @@ __device__ void store(const Args &args, unsigned at, Two sums, unsigned count) {
     args.out.store2(at, sums.x, sums.y, count);
 }
 
+// The bias of the first `count` of two columns.
+__device__ Two bias_of(const Args &args, unsigned column, unsigned count) {
+    const float first = BIAS ? args.bias.load(args.bias_first + column) : 0.0f;
+    return Two{first, BIAS && count > 1 ? args.bias.load(args.bias_first + column + 1) : 0.0f};
+}
+
 // Stores the part of a block that exists.
 __device__ void finish(const Args &args, unsigned first, unsigned row, unsigned column, const Block &block) {
     if (column >= args.n) {

@@ -182,8 +182,7 @@ __device__ void mma(const Args &args) {
             continue;
         }
         const unsigned count = args.n - column;
-        const float bias = BIAS ? args.bias.load(args.bias_first + column) : 0.0f;
-        const float next_bias = BIAS && count > 1 ? args.bias.load(args.bias_first + column + 1) : 0.0f;
+        const Two bias = bias_of(args, column, count);
 #pragma unroll
         for (unsigned i = 0; i < PART_M / MMA_M; i++) {
 #pragma unroll
@@ -191,7 +190,7 @@ __device__ void mma(const Args &args) {
                 const unsigned row = own_row + i * MMA_M + half * 8;
                 if (row < args.m) {
                     const unsigned to = at.out + row * args.out_row + column;
-                    const Two pair{sums[i][j][2 * half] + bias, sums[i][j][2 * half + 1] + next_bias};
+                    const Two pair{sums[i][j][2 * half] + bias.x, sums[i][j][2 * half + 1] + bias.y};
                     store(args, to, pair, count);
                 }
             }

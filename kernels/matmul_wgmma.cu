@@ -139,14 +139,13 @@ __device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsig
             continue;
         }
         const unsigned count = args.n - column;
-        const float bias = BIAS ? args.bias.load(args.bias_first + column) : 0.0f;
-        const float next_bias = BIAS && count > 1 ? args.bias.load(args.bias_first + column + 1) : 0.0f;
+        const Two bias = bias_of(args, column, count);
 #pragma unroll
         for (unsigned half = 0; half < 2; half++) {
             const unsigned own_row = row + half * 8;
             if (own_row < args.m) {
                 const unsigned to = at.out + own_row * args.out_row + column;
-                store(args, to, Two{sums[i + 2 * half] + bias, sums[i + 2 * half + 1] + next_bias}, count);
+                store(args, to, Two{sums[i + 2 * half] + bias.x, sums[i + 2 * half + 1] + bias.y}, count);
             }
         }
     }
