@@ -23,7 +23,7 @@ pack() {
     root=$(dirname "$here")
     mkdir -p "$folder" || return 1
     built=$(cd "$root" && {
-        cargo build --release --locked --package tightrope --message-format json-render-diagnostics &&
+        cargo build --release --locked --package tightrope-cli --message-format json-render-diagnostics &&
             cargo test --release --locked --package conformance --test cuda --no-run --message-format json-render-diagnostics
     }) || return 1
     # Cargo names the two executables, wherever the target directory may be.

@@ -24,7 +24,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tightrope-backend-wgpu",
         ],
     ),
-    ("tightrope", COMMAND_LINE),
+    ("tightrope", ENGINE),
+    ("tightrope-cli", COMMAND_LINE),
     ("conformance", ENGINE),
     (
         "conformance-browser",
@@ -41,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// The engine, and for its tests the page's half of a checkpoint's way.
 const COMMAND_LINE: &[&str] = &[
+    "tightrope",
     "tightrope-core",
     "tightrope-nn",
     "tightrope-data",

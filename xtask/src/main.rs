@@ -83,7 +83,7 @@ fn cargo() -> OsString {
 
 /// Builds `tightrope` in a profile and gives its path.
 fn built(profile: &str) -> anyhow::Result<PathBuf> {
-    let words = ["build", "--profile", profile, "--locked", "--package", "tightrope"];
+    let words = ["build", "--profile", profile, "--locked", "--package", "tightrope-cli"];
     let words = [&words[..], &["--message-format", "json-render-diagnostics"]].concat();
     let output = Command::new(cargo())
         .args(words)
@@ -98,7 +98,7 @@ fn built(profile: &str) -> anyhow::Result<PathBuf> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    path.context("cargo names no binary; is the package still called `tightrope`?")
+    path.context("cargo names no binary; is its package still called `tightrope-cli`?")
 }
 
 /// Runs a command that must end well.
