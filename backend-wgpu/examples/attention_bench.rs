@@ -8,7 +8,7 @@ use std::time::Instant;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::ops::{Attention, AttentionGrad, CachedAttention};
 use tightrope_core::plan::Options as Planning;
-use tightrope_core::{Backend, Class, DType, Graph, Op, Plan, Type};
+use tightrope_core::{Backend, Class, DType, Graph, Op, Plan, Role, Type};
 
 /// Seconds to measure for, after a first run that compiles.
 const SECONDS: f64 = 1.0;
@@ -23,7 +23,7 @@ fn measure(
     for (index, ty) in types.iter().enumerate() {
         inputs.push(graph.persistent(&format!("input.{index}"), ty.clone(), Class::Input));
     }
-    graph.begin("op");
+    graph.begin(Role::Main);
     let outputs = graph.push(op, &inputs, "output")?;
     outputs.iter().for_each(|&output| graph.result(output));
     let plan = Arc::new(Plan::new(graph, &Planning::default(), &*device)?);

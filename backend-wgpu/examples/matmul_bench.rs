@@ -10,7 +10,7 @@ use tightrope_backend_wgpu::tiles::CANDIDATES;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::ops::MatMul;
 use tightrope_core::plan;
-use tightrope_core::{Backend, Class, DType, Graph, Plan, Type};
+use tightrope_core::{Backend, Class, DType, Graph, Plan, Role, Type};
 
 /// M, N, K and whether each operand is stored transposed: a cube, a GPT's linear layer with its two gradients,
 /// attention-like and skinny ones.
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let inputs = [("lhs", lhs), ("rhs", rhs)].map(|(name, shape)| {
                 graph.persistent(name, Type::new(dtype, shape), Class::Activation)
             });
-            graph.begin("product");
+            graph.begin(Role::Main);
             let op = MatMul { transpose_lhs, transpose_rhs, ..MatMul::new(dtype) };
             let product = graph.one(op, &inputs, "product")?;
             graph.result(product);

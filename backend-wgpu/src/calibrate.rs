@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tightrope_core::launch::Tile;
 use tightrope_core::ops::MatMul;
 use tightrope_core::plan::Options;
-use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Type};
+use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Role, Type};
 use web_time::Instant;
 
 use crate::Wgpu;
@@ -112,7 +112,7 @@ impl Prepared {
         let matrix = Type::new(dtype, [extent, extent]);
         let mut operand = |name| graph.persistent(name, matrix.clone(), Class::Activation);
         let inputs = [operand("lhs"), operand("rhs")];
-        graph.begin("product");
+        graph.begin(Role::Main);
         let product = graph.one(MatMul::new(DType::F32), &inputs, "product");
         let planned = product.and_then(|product| {
             graph.result(product);

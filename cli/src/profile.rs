@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
-use tightrope_core::{Backend, Phase, Plan, Rule as _, SessionError};
+use tightrope_core::{Backend, Phase, Plan, Role, Rule as _, SessionError};
 use tightrope_nn::{Planned, Rates, TrainerConfig};
 
 use crate::commands::bench::profile;
-use crate::commands::plan::step::{self, name_of, repeats};
+use crate::commands::plan::step::{self, name_of};
 use crate::error::Failure;
 use crate::progress::human_bytes;
 use crate::run::figures::{median, resident};
@@ -43,8 +43,9 @@ pub struct OpFigures {
 /// One program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramFigures {
-    /// Name.
-    pub name: String,
+    /// What it's for.
+    #[serde(rename = "name")]
+    pub role: Role,
     /// Runs in a step.
     pub repeats: usize,
     /// Its ops, in order.
@@ -68,7 +69,7 @@ pub struct FamilyFigures {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFigures {
     /// Program.
-    pub program: String,
+    pub program: Role,
     /// Part of the step.
     pub phase: Phase,
     /// Seconds in a step, as predicted.
@@ -136,7 +137,7 @@ impl Profile {
             let timeline = &plan.programs[*index].timeline;
             for (step, op) in figures.ops.iter().enumerate() {
                 let known =
-                    |it: &&mut PhaseFigures| it.program == figures.name && it.phase == op.phase;
+                    |it: &&mut PhaseFigures| it.program == figures.role && it.phase == op.phase;
                 let live = timeline[step] + plan.fixed_bytes;
                 let resident = residents.get(&(*index, step)).copied().flatten();
                 let runs = figures.repeats as f64;
@@ -148,7 +149,7 @@ impl Profile {
                         phase.resident_bytes = resident.or(phase.resident_bytes);
                     }
                     None => phases.push(PhaseFigures {
-                        program: figures.name.clone(),
+                        program: figures.role,
                         phase: op.phase,
                         predicted_s: runs * op.predicted_s,
                         measured_s: runs * op.measured_s,
@@ -193,7 +194,7 @@ impl Profile {
     /// # Errors
     /// Where it isn't, with the first op that differs.
     pub fn check(&self, plan: &Plan) -> Result<(), Failure> {
-        let ours = plan.graph.programs.iter().filter(|program| repeats(&program.name, 1) > 0);
+        let ours = plan.graph.programs.iter().filter(|program| program.role.runs_per_step(1) > 0);
         let ops = ours.flat_map(|program| {
             let graph = &plan.graph;
             program.nodes.iter().map(|node| (node.op.name(), name_of(graph, node)))
@@ -256,8 +257,8 @@ impl Profile {
             "phase", "measured", "live", "allocated", "process"
         );
         for phase in &self.phases {
-            let (program, phase_name) = (&phase.program, step::phase_name(phase.phase));
-            let name = match program.as_str() {
+            let (program, phase_name) = (phase.program.name(), step::phase_name(phase.phase));
+            let name = match program {
                 known if known == phase_name => known.to_owned(),
                 known => format!("{known} {phase_name}"),
             };
@@ -305,8 +306,8 @@ fn program_figures(
         }
     });
     ProgramFigures {
-        name: known.name.clone(),
-        repeats: repeats(&known.name, config.accumulation()),
+        role: known.role,
+        repeats: known.role.runs_per_step(config.accumulation()),
         ops: ops.collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! What can be wrong with a graph or a plan, in the words of the person who wrote it.
 
+use crate::graph::Role;
 use crate::types::Type;
 
 /// Result of graph building and planning.
@@ -40,10 +41,13 @@ pub enum Error {
         /// Name of the later reader.
         reader: String,
     },
-    /// A tensor or program was named that the graph does not have.
+    /// A program was asked for that the graph does not have.
+    #[error("this graph has no program `{0}`")]
+    NoProgram(Role),
+    /// A tensor was named that the graph does not have.
     #[error("no {kind} `{name}` in this graph{}", near(.nearest))]
     Unknown {
-        /// "tensor", "activation" or "program".
+        /// "tensor" or "activation".
         kind: &'static str,
         /// The name asked for.
         name: String,

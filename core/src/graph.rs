@@ -8,6 +8,10 @@ use crate::error::{Error, Result};
 use crate::ops::{Op, Rule};
 use crate::types::{DType, Type};
 
+mod role;
+
+pub use role::Role;
+
 /// Handle of a tensor in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tensor(pub(crate) u32);
@@ -123,8 +127,8 @@ pub struct Node {
 /// A list of nodes that is replayed as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Name, as in `train`, `update`, `eval`, `decode`.
-    pub name: String,
+    /// What it's for.
+    pub role: Role,
     /// Its nodes, in order.
     pub nodes: Vec<Node>,
     /// Tensors the host reads after a replay; they live to the end of the program.
@@ -151,8 +155,8 @@ impl Graph {
     }
 
     /// Begins a program: nodes pushed from here on belong to it.
-    pub fn begin(&mut self, name: &str) {
-        self.programs.push(Program { name: name.into(), nodes: vec![], results: vec![] });
+    pub fn begin(&mut self, role: Role) {
+        self.programs.push(Program { role, nodes: vec![], results: vec![] });
         self.phase = Some(Phase::Forward);
         self.block = None;
     }
@@ -270,7 +274,7 @@ impl Graph {
         let node =
             Node { op, inputs: inputs.into(), outputs: outputs.clone(), phase, block: self.block };
         if self.programs.is_empty() {
-            self.begin("main");
+            self.begin(Role::Main);
         }
         self.current().nodes.push(node);
         Ok(outputs)
@@ -363,17 +367,13 @@ impl Graph {
         })
     }
 
-    /// Index of the program of that name.
+    /// Index of the program of that role.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the most similar name.
-    pub fn program(&self, name: &str) -> Result<usize> {
-        let position = self.programs.iter().position(|program| program.name == name);
-        position.ok_or_else(|| Error::Unknown {
-            kind: "program",
-            name: name.into(),
-            nearest: nearest(name, self.programs.iter().map(|program| program.name.as_str())),
-        })
+    /// [`Error::NoProgram`].
+    pub fn program(&self, role: Role) -> Result<usize> {
+        let position = self.programs.iter().position(|program| program.role == role);
+        position.ok_or(Error::NoProgram(role))
     }
 
     /// Nodes of the current program pushed so far.

@@ -33,7 +33,7 @@ pub use backend::{Backend, DeviceError, HostMemory, Reading};
 pub use error::{Error, Result};
 pub use expr::Expr;
 pub use grad::{Wanted, grad};
-pub use graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+pub use graph::{Class, Graph, Life, Node, Phase, Program, Role, Tensor, TensorInfo};
 pub use launch::Launch;
 pub use ops::{Op, Rule};
 pub use plan::Plan;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError};
-use crate::graph::Tensor;
+use crate::graph::{Role, Tensor};
 use crate::ops::Rule;
 use crate::plan::{Direction, Event, Plan};
 use crate::types::DType;
@@ -209,8 +209,8 @@ impl Session {
     /// Replays a program.
     ///
     /// # Errors
-    /// [`crate::Error::Unknown`] and those of the device.
-    pub fn run(&mut self, program: &str) -> Result<(), SessionError> {
+    /// [`crate::Error::NoProgram`] and those of the device.
+    pub fn run(&mut self, program: Role) -> Result<(), SessionError> {
         if let Some(host) = &mut self.host
             && let Ok(index) = host.plan.graph.program(program)
         {
@@ -350,7 +350,7 @@ impl Session {
     /// As [`Session::run`] and [`Session::read`].
     pub async fn first_non_finite(
         &mut self,
-        program: &str,
+        program: Role,
     ) -> Result<Option<NonFinite>, SessionError> {
         let index = self.plan.graph.program(program)?;
         let plan = Arc::clone(&self.plan);

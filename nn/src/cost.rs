@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::plan::Direction;
-use tightrope_core::plan::offload::ADD;
-use tightrope_core::{DType, Graph, Life, Node, Op, Phase, Plan, Program, Rule as _, TensorInfo};
+use tightrope_core::{
+    DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
+};
 
 use crate::Precision;
 
@@ -148,7 +149,7 @@ impl Rates {
 
     /// Seconds of what the host runs once a step, with what is fetched for it and sent back.
     pub(crate) fn host_seconds(&self, device: &Graph, host: &Graph) -> f64 {
-        let own = host.programs.iter().filter(|program| program.name != ADD);
+        let own = host.programs.iter().filter(|program| program.role != Role::Add);
         let seconds: f64 = own.map(|program| self.host_program_seconds(host, program)).sum();
         let shared = host.tensors.iter().zip(&device.tensors);
         let kept = |info: &TensorInfo| info.life == Life::Persistent && info.replaces.is_none();
@@ -158,7 +159,7 @@ impl Rates {
 
     /// Seconds that the host takes to add the gradients of one pass.
     pub(crate) fn add_seconds(&self, host: &Graph) -> f64 {
-        let adds = host.programs.iter().filter(|program| program.name == ADD);
+        let adds = host.programs.iter().filter(|program| program.role == Role::Add);
         adds.map(|program| self.host_program_seconds(host, program)).sum()
     }
 
@@ -279,10 +280,10 @@ impl Estimate {
         let overlap = plan.options.overlap;
         let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
         for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
-            let (times, adds) = match program.name.as_str() {
-                "train" | "update" | "clear" => (1.0, 0.0),
-                "micro" => (accumulation as f64, host.map_or(0.0, |host| rates.add_seconds(host))),
-                _ => continue,
+            let times = program.role.runs_per_step(accumulation) as f64;
+            let adds = match program.role {
+                Role::Micro => host.map_or(0.0, |host| rates.add_seconds(host)),
+                _ => 0.0,
             };
             let lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, &seconds) };
             estimate.step_s += times * lanes.seconds(overlap);

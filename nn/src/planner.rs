@@ -2,7 +2,7 @@
 
 use tightrope_core::graph::Program;
 use tightrope_core::plan::{Found, Search, Seconds, Target};
-use tightrope_core::{Graph, Node, Plan};
+use tightrope_core::{Graph, Node, Plan, Role};
 
 use crate::cost::Lanes;
 use crate::programs::{Built, Handles};
@@ -117,13 +117,9 @@ impl<'a> Planner<'a> {
     fn step_s(&self, planned: &Planned) -> f64 {
         let graph = &planned.plan.graph;
         let of = |program: &Program| -> f64 {
-            let repeats = match program.name.as_str() {
-                "train" | "update" => 1,
-                "micro" => planned.config.accumulation(),
-                _ => 0,
-            };
+            let runs = program.role.runs_per_step(planned.config.accumulation());
             let lanes = Lanes::of(graph, program, &*self.seconds);
-            repeats as f64 * lanes.seconds(planned.plan.options.overlap)
+            runs as f64 * lanes.seconds(planned.plan.options.overlap)
         };
         graph.programs.iter().map(of).sum()
     }
@@ -379,8 +375,8 @@ impl<'a> Choice<'a> {
         search: Search<'a>,
         beside_s: f64,
     ) -> Self {
-        let pass_s = search.seconds("train") + search.seconds("micro");
-        let update_s = search.seconds("update");
+        let pass_s = search.seconds(Role::Train) + search.seconds(Role::Micro);
+        let update_s = search.seconds(Role::Update) + search.seconds(Role::Clear);
         Self { config, host, model, handles, search, pass_s, beside_s, update_s }
     }
 
@@ -416,7 +412,7 @@ fn own_seconds<'a>(overlap: bool, seconds: Seconds<'a>) -> OpSeconds<'a> {
 
 /// Seconds of the transfers of a pass, of the direction that takes longer.
 fn beside_s(graph: &Graph, seconds: Seconds<'_>) -> f64 {
-    let passes = graph.programs.iter().filter(|p| ["train", "micro"].contains(&&*p.name));
+    let passes = graph.programs.iter().filter(|p| [Role::Train, Role::Micro].contains(&p.role));
     let lanes = passes.map(|program| Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) });
     lanes.map(|lanes| lanes.seconds(true)).sum()
 }

@@ -12,9 +12,9 @@
 
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
-use tightrope_core::plan::offload::{ADD, load_block_weights, store_block_inputs, store_gradients};
+use tightrope_core::plan::offload::{load_block_weights, store_block_inputs, store_gradients};
 use tightrope_core::plan::{Options, Seconds, Target};
-use tightrope_core::{Class, DType, Graph, Phase, Plan, Tensor, Type, Wanted, grad, split};
+use tightrope_core::{Class, DType, Graph, Phase, Plan, Role, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
 use crate::{
@@ -254,11 +254,11 @@ impl Built {
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let (loss, loss_sum, accumulators, update) =
             training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
-        graph.begin("eval");
+        graph.begin(Role::Eval);
         let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
         graph.result(eval_loss);
         let decode = if config.decode > 0 {
-            graph.begin("decode");
+            graph.begin(Role::Decode);
             let inputs = DecodeInputs {
                 tokens: ids(&mut graph, "decode.tokens", &[1, 1]),
                 positions: ids(&mut graph, "decode.positions", &[1]),
@@ -297,8 +297,8 @@ fn offloaded(graph: &mut Graph, offload: Offload) -> Option<Graph> {
     if offload.weights {
         load_block_weights(graph);
     }
-    let programs: &[&str] = if offload.optimizer { &[ADD, "update"] } else { &[] };
-    offload.any().then(|| split(graph, programs))
+    let roles: &[Role] = if offload.optimizer { &[Role::Add, Role::Update] } else { &[] };
+    offload.any().then(|| split(graph, roles))
 }
 
 /// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
@@ -324,7 +324,7 @@ fn training(
         })
         .collect();
     let loss_sum = accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
-    graph.begin(if accumulates { "micro" } else { "train" });
+    graph.begin(if accumulates { Role::Micro } else { Role::Train });
     // The seed comes first, so that the loss can make its gradient at once.
     let seed = match loss_scale {
         Some(scale) => {
@@ -365,7 +365,7 @@ fn training(
             ..Map::new(input(0) + input(1) * constant(share), DType::F32)
         };
         graph.one(add, &[sum, loss], "loss_sum.next")?;
-        graph.begin("update");
+        graph.begin(Role::Update);
         // Programs share persistent tensors by storage: the update reads what the last micro-step left.
         for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
             trained.gradient = accumulator.unwrap_or(trained.gradient);
@@ -386,7 +386,7 @@ fn training(
     }
     let accumulators: Vec<Tensor> = accumulators.into_iter().flatten().collect();
     if config.clears() {
-        graph.begin("clear");
+        graph.begin(Role::Clear);
         graph.set_phase(Phase::Update);
         for &gradient in &accumulators {
             // A map reads what it writes over, and nothing is less than itself.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, NonFinite, Session, SessionError, Tensor};
+use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor};
 
 use crate::error::ensure;
 use crate::lora::BLOCK;
@@ -332,7 +332,7 @@ impl Trainer {
             });
         }
         self.write_scalars(step, lr)?;
-        let program = if self.handles.loss_sum.is_some() { "micro" } else { "train" };
+        let program = if self.handles.loss_sum.is_some() { Role::Micro } else { Role::Train };
         for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
             if stop() {
                 self.clear_gradients()?;
@@ -343,10 +343,10 @@ impl Trainer {
             self.session.run(program)?;
         }
         if self.handles.loss_sum.is_some() {
-            self.session.run("update")?;
+            self.session.run(Role::Update)?;
         }
         if self.config.clears() {
-            self.session.run("clear")?;
+            self.session.run(Role::Clear)?;
         }
         Ok(true)
     }
@@ -415,9 +415,9 @@ impl Trainer {
             Some(sum) => {
                 // The sum still holds what went wrong.
                 self.session.write_values(sum, &[0.0])?;
-                "micro"
+                Role::Micro
             }
-            None => "train",
+            None => Role::Train,
         };
         for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
             self.write_batch(tokens, targets)?;
@@ -436,7 +436,7 @@ impl Trainer {
     pub async fn evaluate(&mut self, tokens: &[i32], targets: &[i32]) -> Result<f32, TrainError> {
         self.write_batch(tokens, targets)?;
         self.session.write_ids(self.handles.inputs.start, &[0])?;
-        self.session.run("eval")?;
+        self.session.run(Role::Eval)?;
         Ok(self.session.read_values(self.handles.eval_loss).await?[0])
     }
 
@@ -465,7 +465,7 @@ impl Trainer {
         self.session.write_ids(inputs.tokens, &[token])?;
         self.session.write_ids(inputs.start, &[position as i32])?;
         self.session.write_ids(inputs.positions, &[position as i32])?;
-        self.session.run("decode")?;
+        self.session.run(Role::Decode)?;
         Ok(logits)
     }
 

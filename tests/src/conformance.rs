@@ -14,7 +14,7 @@ use std::thread::{self, Thread};
 
 use tightrope_core::ops::{Case, Permute};
 use tightrope_core::plan::Options;
-use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Result, Rule, Tensor};
+use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Result, Role, Rule, Tensor};
 
 use crate::reference::{self, Lone};
 use crate::tolerance::{self, Deviation};
@@ -96,7 +96,7 @@ fn dying(case: &Case) -> Result<Lone> {
     let mut graph = Graph::new();
     let mut declared = vec![];
     let mut copies = vec![];
-    graph.begin("case");
+    graph.begin(Role::Main);
     for (index, sample) in case.inputs.iter().enumerate() {
         let name = format!("input.{index}");
         let tensor = graph.persistent(&name, sample.ty.clone(), Class::Input);

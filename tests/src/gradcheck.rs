@@ -8,7 +8,7 @@
 
 use tightrope_core::expr::input;
 use tightrope_core::ops::{Case, Map, Reduce, Sample};
-use tightrope_core::{Class, DType, Error, Graph, Op, Rule, Tensor, Type, grad};
+use tightrope_core::{Class, DType, Error, Graph, Op, Role, Rule, Tensor, Type, grad};
 
 use crate::cases::{self, floats, retyped, widened};
 use crate::reference::Interpreter;
@@ -154,7 +154,7 @@ fn gradients(
 ) -> Result<Vec<(usize, Vec<f64>)>, Problem> {
     let mut graph = Graph::new();
     let tensors = declare(&mut graph, inputs);
-    graph.begin("gradient");
+    graph.begin(Role::Main);
     let outputs = build(&mut graph, &tensors)?;
     let mut constants = vec![];
     let mut loss: Option<Tensor> = None;
@@ -228,7 +228,7 @@ impl Forward {
     fn new(inputs: &[Sample], bytes: &[Vec<u8>], build: Build<'_>) -> Result<Self, Error> {
         let mut graph = Graph::new();
         let tensors = declare(&mut graph, inputs);
-        graph.begin("forward");
+        graph.begin(Role::Main);
         let outputs = build(&mut graph, &tensors)?;
         let outputs = floating(&graph, &outputs);
         let streams = bytes.len() as u64..;

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use tightrope_core::ops::{Array, Case};
-use tightrope_core::{Class, Graph, Node, Result, Rule, Tensor};
+use tightrope_core::{Class, Graph, Node, Result, Role, Rule, Tensor};
 
 use crate::values;
 
@@ -100,7 +100,7 @@ impl Lone {
                 graph.persistent(&format!("input.{index}"), sample.ty.clone(), Class::Input)
             })
             .collect();
-        graph.begin("case");
+        graph.begin(Role::Main);
         let outputs = graph.push(case.op.clone(), &inputs, "output")?;
         outputs.iter().for_each(|&output| graph.result(output));
         Ok(Self { graph, inputs, outputs })
@@ -145,7 +145,7 @@ mod tests {
     fn a_program_runs_in_order_over_shared_storage() {
         let mut graph = Graph::new();
         let x = graph.persistent("x", Type::new(DType::F32, [2]), Class::Weight);
-        graph.begin("main");
+        graph.begin(Role::Main);
         let doubling = Map { in_place: vec![(0, 0)], ..Map::new(input(0) + input(0), DType::F32) };
         let doubled = graph.one(doubling, &[x], "x").unwrap();
         let sum = graph.one(Map::add(DType::F32), &[doubled, doubled], "sum").unwrap();

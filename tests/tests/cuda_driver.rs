@@ -17,7 +17,7 @@ use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
 use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};
-use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Rule};
+use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Role, Rule};
 use tightrope_nn::{ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig};
 
 /// What a driver was asked for.
@@ -420,7 +420,7 @@ fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
         };
         let device = Cuda::new(Box::new(Watched::new()));
         let plan = Planned::new(&config, &device).expect("a plan").plan;
-        let programs = plan.graph.programs.iter().filter(|program| program.name != "eval");
+        let programs = plan.graph.programs.iter().filter(|program| program.role != Role::Eval);
         let mut products = 0;
         for node in programs.flat_map(|program| &program.nodes) {
             let (inputs, outputs) = plan.graph.types(node);

@@ -9,7 +9,7 @@ use conformance::reference::Interpreter;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Class, DType, Graph, Op, Phase, Tensor, Type, Wanted, grad};
+use tightrope_core::{Class, DType, Graph, Op, Phase, Role, Tensor, Type, Wanted, grad};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
     BuildOptions, Inputs, Lora, Model, ModelConfig, Planned, Precision, Trainer, TrainerConfig,
@@ -234,7 +234,7 @@ fn gradients_of_adapters_match_central_differences() {
             key: Some(given(&mut graph, "key", DType::U32, &[4])),
         };
         let seed = given(&mut graph, "seed", DType::F32, &[1]);
-        graph.begin("train");
+        graph.begin(Role::Train);
         let loss = model.loss(&mut graph, &inputs, &BuildOptions::default()).expect("a loss");
         let wanted: Vec<Wanted> = model.trained().1.iter().map(|&t| t.into()).collect();
         let gradients = grad(&mut graph, loss, seed, &wanted).expect("gradients");

@@ -172,7 +172,7 @@ fn arenas_of_training_steps_are_within_a_hundredth_of_what_is_live() {
                     .map(|r| Buffer { bytes: r.bytes, birth: r.birth, death: r.death })
                     .collect();
                 let live = live_bytes(&buffers, program.nodes.len()).into_iter().max();
-                assert_eq!(live, Some(planned.lower_bound), "{name}, {budget}, {}", program.name);
+                assert_eq!(live, Some(planned.lower_bound), "{name}, {budget}, {}", program.role);
             }
             let (bytes, bound) = (plan.peak_bytes(), plan.lower_bound_bytes());
             assert!(bytes as f64 <= NEAR * bound as f64, "{name}, {budget}: {bytes}, not {bound}");

@@ -12,7 +12,9 @@ use tightrope_core::ops::{
     Attention, Embedding, FusedMatMul, LayerNorm, LinearCrossEntropy, Map, MatMul, Sample, Softmax,
 };
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Class, DType, Graph, Op, Plan, Result, Session, Tensor, Type, Wanted, grad};
+use tightrope_core::{
+    Class, DType, Graph, Op, Plan, Result, Role, Session, Tensor, Type, Wanted, grad,
+};
 
 const LAYERS: usize = 3;
 const CHANNELS: usize = 8;
@@ -80,7 +82,7 @@ fn training() -> Result<Training> {
         .collect();
     let Builder { mut graph, given } = b;
     let g = &mut graph;
-    g.begin("train");
+    g.begin(Role::Train);
     let mut x = g.one(Embedding, &[table, tokens], "embedded")?;
     for (layer, [scale, shift, qkv, up, bias, down]) in blocks.into_iter().enumerate() {
         x = g.in_block(layer, |g| {
@@ -138,8 +140,8 @@ fn planned(training: &Training, options: &Options, oracle: Oracle) -> (Vec<Vec<f
     for (tensor, bytes) in &training.given {
         session.write(*tensor, bytes).unwrap();
     }
-    session.run("train").unwrap();
-    session.run("train").unwrap();
+    session.run(Role::Train).unwrap();
+    session.run(Role::Train).unwrap();
     let mut read = vec![];
     for (tensor, name) in training.results.iter().zip(names) {
         let dtype = session.plan().graph.dtype(*tensor);
@@ -223,7 +225,7 @@ fn ops_beside_products_become_part_of_them() {
 fn a_result_survives_the_last_op() {
     let mut graph = Graph::new();
     let x = graph.persistent("x", Type::new(DType::F32, [2, 3]), Class::Input);
-    graph.begin("main");
+    graph.begin(Role::Main);
     let twice = graph.one(Map::new(input(0) + input(0), DType::F32), &[x], "twice").unwrap();
     let last = graph.one(Softmax, &[twice], "last").unwrap();
     graph.result(twice);
@@ -232,7 +234,7 @@ fn a_result_survives_the_last_op() {
     let plan = Plan::new(graph, &options, &Oracle::default()).unwrap();
     let mut session = Session::new(plan, Box::new(Oracle::default())).unwrap();
     session.write_values(x, &[1.0, 2.0, 3.0, -1.0, 0.5, 0.0]).unwrap();
-    session.run("main").unwrap();
+    session.run(Role::Main).unwrap();
     let read = block_on(session.read_values(twice)).unwrap();
     assert_eq!(read, [2.0, 4.0, 6.0, -2.0, 1.0, 0.0]);
 }
@@ -247,7 +249,7 @@ fn replayed(
     let plan = Plan::new(graph.clone(), &Options::default(), &Oracle::default()).unwrap();
     let mut session = Session::new(plan, Box::new(Oracle::default())).unwrap();
     given.iter().for_each(|(tensor, bytes)| session.write(*tensor, bytes).unwrap());
-    (0..times).for_each(|_| session.run("main").unwrap());
+    (0..times).for_each(|_| session.run(Role::Main).unwrap());
     let values = |&tensor: &Tensor| {
         let bytes = block_on(session.read(tensor)).unwrap();
         values::decode(graph.dtype(tensor), &bytes)
@@ -262,7 +264,7 @@ fn a_sum_does_not_take_over_a_weight() {
     let weight = b.weight("w", &[3, 5]);
     let (up, down) = (b.weight("b", &[3, 2]), b.weight("a", &[2, 5]));
     let Builder { mut graph, given } = b;
-    graph.begin("main");
+    graph.begin(Role::Main);
     let delta = graph.one(MatMul::new(DType::F32), &[up, down], "delta").unwrap();
     let merged = graph.one(Map::add(DType::F32), &[weight, delta], "merged").unwrap();
     graph.result(merged);
@@ -282,7 +284,7 @@ fn two_losses_in_a_row_keep_their_gradients() {
         (x, b.persistent(&format!("{name}.targets"), &whole(&[6], 0, 7), Class::Input))
     });
     let Builder { mut graph, given } = b;
-    graph.begin("main");
+    graph.begin(Role::Main);
     let mut results = vec![];
     for (index, (x, targets)) in parts.into_iter().enumerate() {
         let loss = LinearCrossEntropy { vocab: 7, chunk: 4 };

@@ -7,7 +7,7 @@ use tightrope_backend_wgpu::tiles::CANDIDATES;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::launch::Tile;
 use tightrope_core::ops::{Case, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul, Sample};
-use tightrope_core::{Class, DType, Graph, Plan, Session, Type, plan};
+use tightrope_core::{Class, DType, Graph, Plan, Role, Session, Type, plan};
 
 fn open(tile: Tile) -> Wgpu {
     let mut device =
@@ -61,7 +61,7 @@ fn gradients(device: Wgpu, chunk: usize) -> Vec<Vec<u32>> {
     let tensors: Vec<_> = (case.inputs.iter().enumerate())
         .map(|(i, sample)| graph.persistent(&format!("in{i}"), sample.ty.clone(), Class::Input))
         .collect();
-    graph.begin("loss");
+    graph.begin(Role::Main);
     let outputs = graph.push(case.op.clone(), &tensors, "loss").expect("types fit");
     outputs.iter().for_each(|&output| graph.result(output));
     let plan = Plan::new(graph, &plan::Options::default(), &device).expect("a plan");
@@ -69,7 +69,7 @@ fn gradients(device: Wgpu, chunk: usize) -> Vec<Vec<u32>> {
     for (&tensor, bytes) in tensors.iter().zip(values::inputs(&case)) {
         session.write(tensor, &bytes).expect("the input's length");
     }
-    session.run("loss").expect("a run");
+    session.run(Role::Main).expect("a run");
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
     outputs.iter().map(|&o| bits(block_on(session.read_values(o)).expect("values"))).collect()
 }

@@ -15,7 +15,7 @@ use tightrope_core::ops::{
 };
 use tightrope_core::plan::{self, Target};
 use tightrope_core::{
-    Backend, Class, DType, DeviceError, Graph, Op, Plan, Rule, Session, SessionError, Type,
+    Backend, Class, DType, DeviceError, Graph, Op, Plan, Role, Rule, Session, SessionError, Type,
 };
 
 fn open(options: &Options) -> Wgpu {
@@ -271,7 +271,7 @@ fn chain(target: &dyn Target) -> (Plan, Vec<tightrope_core::Tensor>) {
     let ty = Type::new(DType::F32, [64, 64]);
     let first = graph.persistent("first", ty.clone(), Class::Weight);
     let second = graph.persistent("second", ty, Class::Weight);
-    graph.begin("chain");
+    graph.begin(Role::Main);
     let mut made = vec![first, second];
     for index in 0..8 {
         let [.., before, last] = made[..] else { unreachable!("two to begin with") };
@@ -293,7 +293,7 @@ fn run_chain(backend: Wgpu) -> Vec<Vec<f32>> {
     let values: Vec<f32> = (0..64 * 64).map(|i| i as f32).collect();
     session.write_values(tensors[0], &values).unwrap();
     session.write_values(tensors[1], &values).unwrap();
-    session.run("chain").unwrap();
+    session.run(Role::Main).unwrap();
     tensors[2..].iter().map(|&t| block_on(session.read_values(t)).unwrap()).collect()
 }
 
@@ -321,7 +321,7 @@ fn a_lost_device_is_an_error_and_another_can_be_opened() {
             if moment == 1 {
                 lose();
             }
-            session.run("chain")?;
+            session.run(Role::Main)?;
             if moment == 2 {
                 lose();
             }
@@ -359,7 +359,7 @@ fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
     let tensors: Vec<_> = (0..32)
         .map(|index| graph.persistent(&format!("large.{index}"), large.clone(), Class::Weight))
         .collect();
-    graph.begin("touch");
+    graph.begin(Role::Main);
     let slots = graph.persistent("slots", Type::new(DType::F32, [1]), Class::Workspace);
     graph.push(SquareSum { slot: 0 }, &[slots, tensors[0]], "slots").unwrap();
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
@@ -384,7 +384,7 @@ fn submissions_are_short() {
     let mut graph = Graph::new();
     let matrix = Type::new(DType::F32, [1024, 1024]);
     let mut matrices = vec![graph.persistent("m", matrix, Class::Weight)];
-    graph.begin("products");
+    graph.begin(Role::Main);
     for index in 0..4 {
         let operands = [matrices[0], matrices[index]];
         matrices

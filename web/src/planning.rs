@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 use tightrope_core::plan::{ByClass, Checkpoint, Options, Target};
-use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Rule as _, Tensor};
+use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Role, Rule as _, Tensor};
 use tightrope_nn::{Free, ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets};
 
 use crate::clock;
@@ -233,7 +233,7 @@ pub struct Shown {
     fits: bool,
     smallest_seen_bytes: u64,
     nearest: Option<Value>,
-    program: String,
+    program: Role,
     steps: Vec<ShownStep>,
     timeline: Vec<u64>,
     tensors: Vec<ShownTensor>,
@@ -276,7 +276,7 @@ impl Found {
             fits: self.fits,
             smallest_seen_bytes: self.smallest_seen_bytes,
             nearest: nearest.map(|setup| setup.to_json()),
-            program: plan.graph.programs[program].name.clone(),
+            program: plan.graph.programs[program].role,
             steps,
             timeline: plan.programs[program].timeline.clone(),
             tensors,

@@ -2,7 +2,7 @@
 
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::ops::MatMul;
-use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, SessionError, Type, plan};
+use tightrope_core::{Backend, Class, DType, Graph, Plan, Role, Session, SessionError, Type, plan};
 
 use crate::clock::now;
 
@@ -24,7 +24,7 @@ pub async fn time(a: &[f32], b: &[f32], extent: usize, runs: u32) -> Result<Time
     let matrix = Type::new(DType::F32, [extent, extent]);
     let lhs = graph.persistent("a", matrix.clone(), Class::Input);
     let rhs = graph.persistent("b", matrix, Class::Input);
-    graph.begin("product");
+    graph.begin(Role::Main);
     let product = graph.one(MatMul::new(DType::F32), &[lhs, rhs], "product")?;
     graph.result(product);
     let plan = Plan::new(graph, &plan::Options::default(), &device)?;
@@ -33,11 +33,11 @@ pub async fn time(a: &[f32], b: &[f32], extent: usize, runs: u32) -> Result<Time
     session.write_values(lhs, a)?;
     session.write_values(rhs, b)?;
     // The first compiles.
-    session.run("product")?;
+    session.run(Role::Main)?;
     session.read_scalars(&[product]).await?;
     let start = now();
     for _ in 0..runs.max(1) {
-        session.run("product")?;
+        session.run(Role::Main)?;
     }
     session.read_scalars(&[product]).await?;
     let ms = (now() - start) * 1e3 / f64::from(runs.max(1));

@@ -162,7 +162,7 @@ mod tests {
     use super::Direction::{Load, Store};
     use super::Event::{Begin, End};
     use super::*;
-    use crate::graph::{Class, Graph, Tensor};
+    use crate::graph::{Class, Graph, Role, Tensor};
     use crate::ops::{Map, Op};
     use crate::plan::offload::{load_block_weights, store_block_inputs};
     use crate::plan::{Options, Plan, Target};
@@ -205,7 +205,7 @@ mod tests {
     fn a_block_loads_what_the_next_one_reads() {
         let mut graph = Graph::new();
         let mut x = matrix(&mut graph, "x", Class::Input);
-        graph.begin("forward");
+        graph.begin(Role::Main);
         for block in 0..3 {
             let weight = matrix(&mut graph, "weight", Class::Weight);
             x = sum(&mut graph, block, x, weight);
@@ -240,7 +240,7 @@ mod tests {
     fn what_blocks_begin_with_leaves_and_comes_while_others_run() {
         let mut graph = Graph::new();
         let first = matrix(&mut graph, "x", Class::Input);
-        graph.begin("train");
+        graph.begin(Role::Train);
         let mut inputs = vec![first];
         for block in 0..3 {
             let x = inputs[block];

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::graph::{Class, Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+use crate::graph::{Class, Graph, Life, Node, Phase, Program, Role, Tensor, TensorInfo};
 use crate::ops::{Map, Op, Rule, Transfer};
 use crate::types::Type;
 
@@ -28,9 +28,6 @@ pub(crate) fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     range.clone().step_by(PIECE as usize).map(move |first| first..end.min(first + PIECE))
 }
 
-/// The program of the host that adds arriving gradients to their sums, an op each.
-pub const ADD: &str = "add";
-
 /// Sends each gradient of the current program to the host as soon as it's made. Gives the accumulators that they are
 /// added to there, persistent tensors of the gradients' types with these names.
 ///
@@ -38,7 +35,7 @@ pub const ADD: &str = "add";
 /// As [`Graph::push`].
 pub fn store_gradients(graph: &mut Graph, gradients: &[(Tensor, String)]) -> Result<Vec<Tensor>> {
     let mut program = graph.programs.pop().unwrap_or_default();
-    graph.begin(ADD);
+    graph.begin(Role::Add);
     // Gradients of one shape arrive in one place, one after the other.
     let mut landings: BTreeMap<Vec<usize>, Tensor> = BTreeMap::new();
     let mut accumulators = vec![];

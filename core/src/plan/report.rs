@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::Plan;
-use crate::graph::{Class, Life, Tensor};
+use crate::graph::{Class, Life, Role, Tensor};
 use crate::ops::Rule;
 
 /// Bytes of each class at the peak.
@@ -35,7 +35,7 @@ pub struct Report {
     /// Bytes by class at the peak; frozen ones only where there are any.
     pub by_class: ByClass,
     /// Program with the most live bytes.
-    pub peak_program: String,
+    pub peak_program: Role,
     /// Step of that program with the most live bytes.
     pub peak_step: usize,
     /// The op of that step, with the name of its first output.
@@ -47,7 +47,7 @@ pub struct Report {
     /// Steps that recompute an activation.
     pub recomputed: usize,
     /// Multiply-adds counted as two, of one replay of each program, by program.
-    pub flops: BTreeMap<String, u64>,
+    pub flops: BTreeMap<&'static str, u64>,
 }
 
 impl Plan {
@@ -73,11 +73,7 @@ impl Plan {
             peak_bytes: self.peak_bytes(),
             lower_bound_bytes: self.lower_bound_bytes(),
             by_class,
-            peak_program: self
-                .graph
-                .programs
-                .get(program)
-                .map_or(String::new(), |p| p.name.clone()),
+            peak_program: self.graph.programs.get(program).map_or(Role::default(), |p| p.role),
             peak_step: step,
             peak_op: peak_node.map_or(String::new(), |node| {
                 format!("{} {}", node.op.name(), self.graph.info(node.outputs[0]).name)
@@ -85,7 +81,7 @@ impl Plan {
             alive,
             steps: nodes().count(),
             recomputed: nodes().filter(|node| node.phase == crate::Phase::Recompute).count(),
-            flops: flops.map(|(p, plan)| (p.name.clone(), plan.cost.flops)).collect(),
+            flops: flops.map(|(p, plan)| (p.role.name(), plan.cost.flops)).collect(),
         }
     }
 
@@ -160,7 +156,7 @@ impl Plan {
         };
         let list = |tensors: &[Tensor]| tensors.iter().map(show).collect::<Vec<_>>().join(" ");
         for (program, plan) in self.graph.programs.iter().zip(&self.programs) {
-            line(format_args!("program {}\n", program.name), &mut text);
+            line(format_args!("program {}\n", program.role), &mut text);
             for (step, live) in plan.steps.iter().zip(&plan.timeline) {
                 let node = &program.nodes[step.node];
                 let scratch =

@@ -17,7 +17,7 @@ use super::given::{Given, segments_of};
 use super::remat::Turn;
 use super::{Checkpoint, Options, Plan, Target, remat};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Program, Tensor};
+use crate::graph::{Graph, Node, Program, Role, Tensor};
 
 /// Seconds that a node takes on the device that the plan is for.
 pub type Seconds<'a> = &'a dyn Fn(&Graph, &Node) -> f64;
@@ -166,11 +166,10 @@ impl<'a> Search<'a> {
         &self.given.graph
     }
 
-    /// Seconds of a program with everything kept; 0 where there's none of this name.
-    pub fn seconds(&self, program: &str) -> f64 {
+    /// Seconds of a program with everything kept; 0 where there's none of this role.
+    pub fn seconds(&self, role: Role) -> f64 {
         let programs = self.given.graph.programs.iter().zip(&self.seconds);
-        let named = programs.filter(|(known, _)| known.name == program);
-        named.flat_map(|(_, seconds)| seconds).sum()
+        programs.filter(|(program, _)| program.role == role).flat_map(|(_, seconds)| seconds).sum()
     }
 
     /// The plans that drop activations of blocks.

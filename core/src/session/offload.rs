@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::worker::Worker;
 use crate::backend::{Backend, DeviceError, now};
-use crate::graph::{Graph, Life, Node, Program, Tensor};
-use crate::plan::offload::{ADD, pieces};
+use crate::graph::{Graph, Life, Node, Program, Role, Tensor};
+use crate::plan::offload::pieces;
 use crate::plan::{Direction, Event, Plan};
 
 /// The host's part of a session.
@@ -26,12 +26,12 @@ pub(super) struct Host {
     adds: BTreeMap<Tensor, (usize, usize, Tensor)>,
 }
 
-/// Takes the programs of these names out of `graph`, for a plan of their own. A tensor that both need keeps its handle
+/// Takes the programs of these roles out of `graph`, for a plan of their own. A tensor that both need keeps its handle
 /// and has a place in both plans; what these programs alone need, or transfers to and from the host, leaves the graph's
 /// plan.
-pub fn split(graph: &mut Graph, programs: &[&str]) -> Graph {
+pub fn split(graph: &mut Graph, roles: &[Role]) -> Graph {
     let mut host = graph.clone();
-    let is_host = |program: &Program| programs.contains(&program.name.as_str());
+    let is_host = |program: &Program| roles.contains(&program.role);
     host.programs.retain(is_host);
     graph.programs.retain(|program| !is_host(program));
     let (device, mut own) = (used(graph), used(&host));
@@ -193,7 +193,7 @@ fn place(plan: &Plan, tensor: Tensor) -> Range<u64> {
 fn adds(plan: &Plan) -> BTreeMap<Tensor, (usize, usize, Tensor)> {
     let mut adds = BTreeMap::new();
     for (program, list) in plan.graph.programs.iter().enumerate() {
-        for (step, node) in list.nodes.iter().enumerate().filter(|_| list.name == ADD) {
+        for (step, node) in list.nodes.iter().enumerate().filter(|_| list.role == Role::Add) {
             let [sum, arrives] = node.inputs[..] else { continue };
             adds.insert(plan.graph.storage(sum), (program, step, arrives));
         }

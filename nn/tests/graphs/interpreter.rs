@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use tightrope_core::ops::Array;
-use tightrope_core::{Graph, Rule, Tensor};
+use tightrope_core::{Graph, Role, Rule, Tensor};
 
 /// A finished graph with the bytes of its tensors.
 pub struct Interpreter<'a> {
@@ -48,7 +48,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Runs a program. Fresh outputs begin as NaN, so that an element nobody writes shows.
-    pub fn run(&self, program: &str) {
+    pub fn run(&self, program: Role) {
         let index = self.graph.program(program).unwrap();
         for node in &self.graph.programs[index].nodes {
             for &output in &node.outputs {

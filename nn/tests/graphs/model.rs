@@ -1,6 +1,6 @@
 //! What model graphs are made of, and what they refuse.
 
-use tightrope_core::{Class, DType, Graph, Life, Tensor, Type};
+use tightrope_core::{Class, DType, Graph, Life, Role, Tensor, Type};
 use tightrope_nn::{
     BuildOptions, DecodeInputs, Inputs, Model, ModelConfig, Precision, initial_values, preset,
 };
@@ -24,7 +24,7 @@ fn inputs(graph: &mut Graph, batch: usize, time: usize) -> Inputs {
 fn build(graph: &mut Graph, config: &ModelConfig) -> (Model, Inputs, Tensor) {
     let model = Model::declare(graph, config, Precision::F32).unwrap();
     let inputs = inputs(graph, 2, 8);
-    graph.begin("train");
+    graph.begin(Role::Train);
     let loss = model.loss(graph, &inputs, &BuildOptions::default()).unwrap();
     (model, inputs, loss)
 }
@@ -104,7 +104,7 @@ fn an_untrained_model_guesses_evenly() {
         let (model, inputs, loss) = build(&mut graph, &preset(name).unwrap());
         let run = Interpreter::new(&graph);
         start(&run, &model, &inputs);
-        run.run("train");
+        run.run(Role::Train);
         let loss = run.scalar(loss);
         assert!((loss - 256f64.ln()).abs() < 0.1, "{name}: {loss}");
     }
@@ -126,14 +126,14 @@ fn dropout_follows_its_key_and_keeps_the_mean() {
         let mut graph = Graph::new();
         let (model, inputs, loss) = build(&mut graph, &config);
         let embedding = graph.find("embedding").unwrap();
-        graph.begin("eval");
+        graph.begin(Role::Eval);
         let without = Inputs { key: None, ..inputs };
         let eval = model.loss(&mut graph, &without, &BuildOptions::default()).unwrap();
         let run = Interpreter::new(&graph);
         start(&run, &model, &inputs);
         let at = |step: u32| {
             run.write(inputs.key.unwrap(), &[9, 9, step, 0]);
-            run.run("train");
+            run.run(Role::Train);
             (run.scalar(loss), run.read(embedding))
         };
         let ((first, values), (again, _), (second, _)) = (at(1), at(1), at(2));
@@ -141,7 +141,7 @@ fn dropout_follows_its_key_and_keeps_the_mean() {
         assert_ne!(first, second);
         let dropped = values.iter().filter(|&&x| x == 0.0).count() as f64 / values.len() as f64;
         assert!((dropped - 0.25).abs() < 0.05, "{name}: {dropped}");
-        run.run("eval");
+        run.run(Role::Eval);
         assert!((run.scalar(eval) - first).abs() < 0.2);
         let kept: Vec<f64> = run.read(if name == "tiny" {
             graph.find("embedding").unwrap()
@@ -161,7 +161,7 @@ fn refusals() {
     let model = Model::declare(&mut graph, &config, Precision::F32).unwrap();
     let fits = inputs(&mut graph, 2, 8);
     let long = graph.scope("long", |graph| inputs(graph, 1, 65));
-    graph.begin("train");
+    graph.begin(Role::Train);
     let caches = model.caches(&mut graph, 2, 8).unwrap();
     let options = BuildOptions::default();
     let decoding =

@@ -1,7 +1,7 @@
 //! Updates against plain loops in f64.
 
 use tightrope_core::expr::{join, split};
-use tightrope_core::{Class, DType, Graph, Phase, Tensor, Type};
+use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type};
 use tightrope_nn::{
     LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
 };
@@ -50,7 +50,7 @@ impl Setup {
             .collect();
         let loss = graph.persistent("loss", Type::new(DType::F32, [1]), Class::Activation);
         let scale = scaled.then(|| LossScale::declare(&mut graph));
-        graph.begin("update");
+        graph.begin(Role::Update);
         let update =
             append_update(&mut graph, &optimizer, &options, &trained, loss, scale.as_ref())
                 .unwrap();
@@ -91,7 +91,7 @@ impl Setup {
                 run.write(tensor, &[value]);
             }
         }
-        run.run("update");
+        run.run(Role::Update);
     }
 
     /// The f32 masters of parameter `index`.
@@ -341,7 +341,7 @@ fn refusals() {
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);
     let loss = tensor("loss", DType::F32, &[1]);
-    graph.begin("update");
+    graph.begin(Role::Update);
     for (optimizer, options, trained, words) in [
         (ADAMW, OPTIONS, vec![], "no parameter"),
         (ADAMW, OPTIONS, vec![Trained { weight: half, ..good.clone() }], "bf16 with nothing"),

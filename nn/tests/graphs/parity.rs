@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tightrope_core::{Class, DType, Graph, Tensor, Type, Wanted, grad};
+use tightrope_core::{Class, DType, Graph, Role, Tensor, Type, Wanted, grad};
 use tightrope_nn::{
     BuildOptions, DecodeInputs, Exported, Inputs, Model, ModelConfig, Optimizer, Precision,
     StateBits, Trained, Update, UpdateOptions, append_update, export, import, zero_gradient_rows,
@@ -151,14 +151,14 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
             table: parameter.table,
         })
         .collect();
-    graph.begin("train");
+    graph.begin(Role::Train);
     let loss = model.loss(graph, &inputs, &options).unwrap();
     let wanted: Vec<Wanted> =
         trained.iter().map(|t| Wanted { tensor: t.weight, into: Some(t.gradient) }).collect();
     for (sum, trained) in grad(graph, loss, seed, &wanted).unwrap().into_iter().zip(&trained) {
         assert_ne!(sum, Some(trained.gradient), "the loss doesn't depend on `{}`", trained.name);
     }
-    graph.begin("update");
+    graph.begin(Role::Update);
     let optimizer = adamw(case);
     let options = UpdateOptions {
         weight_decay: case.setting("weight_decay"),
@@ -169,9 +169,9 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         key: None,
     };
     let update = append_update(graph, &optimizer, &options, &trained, loss_sum, None).unwrap();
-    graph.begin("logits");
+    graph.begin(Role::Logits);
     let logits = model.logits(graph, &inputs, &BuildOptions::default()).unwrap();
-    graph.begin("decode");
+    graph.begin(Role::Decode);
     let caches = model.caches(graph, batch, time).unwrap();
     let decoded = model.decode(graph, &decoding, &caches).unwrap();
     let gradients = trained.iter().map(|trained| trained.gradient).collect();
@@ -197,7 +197,7 @@ impl Built {
         run.write(self.inputs.tokens, &tokens);
         run.write(self.inputs.targets, &targets);
         run.write(self.seed, &[seed]);
-        run.run("train");
+        run.run(Role::Train);
         run.scalar(self.loss)
     }
 
@@ -252,7 +252,7 @@ fn loss_logits_and_gradients() {
         let difference = (loss - f64::from(case.values("loss")[0])).abs();
         assert!(difference < 1e-5, "{}: loss {loss}, {difference:e} off", case.name);
         let gradients = built.distance(&case, "grad.", |index| run.read(built.gradients[index]));
-        run.run("logits");
+        run.run(Role::Logits);
         let logits = unpadded(&run.read(built.logits), &case.config);
         let logits = largest_difference(&logits, case.values("logits"));
         assert!(logits < 1e-4, "{}: logits {logits:e} off", case.name);
@@ -277,7 +277,7 @@ fn decoding_token_by_token_gives_the_same_logits() {
             run.write(built.decoding.tokens, &column);
             run.write(built.decoding.positions, &[position as i32]);
             run.write(built.decoding.start, &[position as i32]);
-            run.run("decode");
+            run.run(Role::Decode);
             let found = unpadded(&run.read(built.decoded), &case.config);
             let recorded = case.values("logits").chunks(time * vocab);
             let expected: Vec<f32> =
@@ -310,7 +310,7 @@ fn ten_steps_of_adamw() {
             {
                 run.write(tensor, &[value]);
             }
-            run.run("update");
+            run.run(Role::Update);
             let norm = run.scalar(built.update.grad_norm);
             let (expected_loss, expected_norm) =
                 (case.values("train.losses")[step], case.values("train.grad_norms")[step]);

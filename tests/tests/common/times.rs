@@ -15,11 +15,7 @@ pub fn rate(graph: &Graph, node: &Node) -> f64 {
 pub fn seconds(plan: &Plan, passes: usize) -> (f64, f64) {
     let (mut step, mut again) = (0.0, 0.0);
     for program in &plan.graph.programs {
-        let times = match program.name.as_str() {
-            "train" | "update" => 1.0,
-            "micro" => passes as f64,
-            _ => continue,
-        };
+        let times = program.role.runs_per_step(passes) as f64;
         for node in &program.nodes {
             let seconds = rate(&plan.graph, node);
             step += times * seconds;

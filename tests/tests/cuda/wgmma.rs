@@ -12,7 +12,7 @@ use tightrope_core::activation::gelu_tanh;
 use tightrope_core::expr::input;
 use tightrope_core::launch::{Launch, Limits, Place, Source, Word};
 use tightrope_core::ops::{Case, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul};
-use tightrope_core::{DType, Rule};
+use tightrope_core::{DType, Role, Rule};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
 use super::{cache, check, launches};
@@ -142,7 +142,7 @@ fn products_of_training_run_on_groups_of_warps() {
     let mut device = Cuda::new(Box::new(Emulated::new(cache(), 1)));
     device.restrict(|limits| limits.wgmma = Some(132));
     let plan = Planned::new(&config, &device).expect("a plan").plan;
-    let programs = plan.graph.programs.iter().filter(|program| program.name != "eval");
+    let programs = plan.graph.programs.iter().filter(|program| program.role != Role::Eval);
     let mut kernels = BTreeMap::new();
     for node in programs.flat_map(|program| &program.nodes) {
         let (inputs, outputs) = plan.graph.types(node);

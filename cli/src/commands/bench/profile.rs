@@ -15,7 +15,6 @@ use tightrope_core::{
 use tightrope_nn::{ModelConfig, initial_values, parameters};
 
 use super::peak::Peaks;
-use crate::commands::plan::step::repeats;
 use crate::progress::human_count;
 
 /// Ops of one family and shape.
@@ -61,7 +60,7 @@ pub fn profile(
     let times = times(&plan, model, device, LEAST)?;
     let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
     for (index, times) in times {
-        let repeats = repeats(&plan.graph.programs[index].name, accumulation);
+        let repeats = plan.graph.programs[index].role.runs_per_step(accumulation);
         for (step, times) in plan.programs[index].steps.iter().zip(&times) {
             let node = &plan.graph.programs[index].nodes[step.node];
             let key = (node.op.name(), describe(&plan.graph, node));
@@ -115,7 +114,7 @@ pub fn watched(
     let idle = fastest(&waits?);
     let programs = plan.graph.programs.iter().enumerate();
     let mut times: Vec<Times> = programs
-        .filter(|(_, program)| repeats(&program.name, 1) > 0)
+        .filter(|(_, program)| program.role.runs_per_step(1) > 0)
         .map(|(index, _)| (index, vec![vec![]; plan.programs[index].steps.len()]))
         .collect();
     let start = Instant::now();

@@ -36,7 +36,7 @@ pub fn layers(plan: &Plan, programs: &[ShownProgram]) -> Vec<Layer> {
     let mut rows = vec![Layer::default(); names.blocks + 1];
     let outside = names.blocks;
     for (index, program) in programs.iter().enumerate() {
-        let nodes = plan.graph.programs.iter().find(|known| known.name == program.name);
+        let nodes = plan.graph.programs.iter().find(|known| known.role == program.role);
         let nodes = nodes.map_or(&[][..], |known| &known.nodes);
         for (node, op) in nodes.iter().zip(&program.ops) {
             let row = &mut rows[node.block.or_else(|| names.block(&op.name)).unwrap_or(outside)];

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 use tightrope_core::plan::{Plan, Resident};
-use tightrope_core::{Class, Graph, Life, Node, Phase, Rule as _, Tensor};
+use tightrope_core::{Class, Graph, Life, Node, Phase, Role, Rule as _, Tensor};
 use tightrope_nn::Rates;
 
 /// One op of a program.
@@ -57,8 +57,9 @@ pub struct ShownTensor {
 /// A program with its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownProgram {
-    /// Name.
-    pub name: String,
+    /// What it's for.
+    #[serde(rename = "name")]
+    pub role: Role,
     /// Runs in an optimizer step.
     pub repeats: usize,
     /// Its ops, in order.
@@ -77,23 +78,14 @@ pub fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// How often a program runs in an optimizer step; 0 for those of evaluation and decoding.
-pub fn repeats(program: &str, accumulation: usize) -> usize {
-    match program {
-        "train" | "update" | "clear" => 1,
-        "micro" => accumulation,
-        _ => 0,
-    }
-}
-
 /// The programs of an optimizer step, in order.
 pub fn programs(plan: &Plan, accumulation: usize, rates: &Rates) -> Vec<ShownProgram> {
     let named = plan.graph.programs.iter().enumerate();
     named
         .filter_map(|(index, program)| {
-            let repeats = repeats(&program.name, accumulation);
+            let repeats = program.role.runs_per_step(accumulation);
             (repeats > 0).then(|| ShownProgram {
-                name: program.name.clone(),
+                role: program.role,
                 repeats,
                 ops: ops(plan, index, rates),
                 tensors: tensors(plan, index, rates),

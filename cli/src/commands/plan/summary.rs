@@ -10,7 +10,6 @@ use tightrope_nn::{Estimate, ModelConfig, Planned, TrainerConfig};
 
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
-use super::step;
 use crate::devices::can_be_lost;
 use crate::progress::{human_bytes, human_count};
 use crate::rates::Known;
@@ -85,7 +84,7 @@ impl<'a> Summary<'a> {
     /// Indices of the programs of an optimizer step, in the order they run.
     fn training(&self) -> impl Iterator<Item = usize> {
         let programs = self.planned.plan.graph.programs.iter().enumerate();
-        programs.filter(|(_, program)| step::repeats(&program.name, 1) > 0).map(|(index, _)| index)
+        programs.filter(|(_, program)| program.role.runs_per_step(1) > 0).map(|(index, _)| index)
     }
 
     /// Estimated time, live bytes and phase of every op of an optimizer step, with one micro-step for
@@ -274,7 +273,7 @@ impl<'a> Summary<'a> {
         let (program, planned) = (&plan.graph.programs[index], &plan.programs[index]);
         let phases: Vec<Phase> = program.nodes.iter().map(|node| node.phase).collect();
         let arena: Vec<Value> = planned.residents.iter().map(|it| self.resident(it)).collect();
-        json!({ "name": program.name, "phases": phases, "live": planned.timeline, "arena": arena })
+        json!({ "name": program.role, "phases": phases, "live": planned.timeline, "arena": arena })
     }
 
     fn resident(&self, resident: &Resident) -> Value {

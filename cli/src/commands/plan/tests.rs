@@ -150,7 +150,7 @@ fn measured(summary: &Summary<'_>, programs: &[ShownProgram]) -> Profile {
                 "predicted_s": op.seconds, "measured_s": 2.0 * op.seconds,
             })
         });
-        json!({ "name": program.name, "repeats": program.repeats, "ops": ops.collect::<Vec<_>>() })
+        json!({ "name": program.role, "repeats": program.repeats, "ops": ops.collect::<Vec<_>>() })
     });
     let profile = json!({
         "device": "a <device>", "predicted_peak_bytes": summary.report.peak_bytes,

@@ -43,7 +43,7 @@ impl Events {
         let mut now = 0.0;
         for (index, program) in programs.iter().enumerate() {
             let track = index + 1;
-            self.name("thread_name", pid, track, &program.name);
+            self.name("thread_name", pid, track, program.role.name());
             for turn in 0..program.repeats {
                 let begin = now;
                 let detailed = turn == 0 || ops <= MOST;

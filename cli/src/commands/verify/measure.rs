@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tightrope_core::ops::Map;
 use tightrope_core::plan::{Options, Target};
-use tightrope_core::{Backend, Class, DType, Graph, Plan, Session, Tensor, Type, Wanted, grad};
+use tightrope_core::{
+    Backend, Class, DType, Graph, Plan, Role, Session, Tensor, Type, Wanted, grad,
+};
 use tightrope_nn::{
     BuildOptions, Exported, Inputs, Model, Planned, Precision, Trainer, TrainerConfig, export,
     zero_gradient_rows,
@@ -97,7 +99,7 @@ struct Programs {
     logits: Tensor,
 }
 
-/// `gradients`: the loss and the gradient of everything trained, all kept to the end; `logits`.
+/// [`Role::Train`]: the loss and the gradient of everything trained, all kept to the end; [`Role::Logits`].
 fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> {
     let mut graph = Graph::new();
     let model = Model::adapted(&mut graph, &case.config, Precision::F32, case.lora())?;
@@ -111,7 +113,7 @@ fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> 
         start: ids("start", &[1]),
         key: None,
     };
-    graph.begin("gradients");
+    graph.begin(Role::Train);
     let seed = graph.one(Map::fill(1.0, &Type::new(DType::F32, [1])), &[], "loss_seed")?;
     let loss = model.loss(&mut graph, &inputs, &BuildOptions::default())?;
     let (_, trained) = model.trained();
@@ -120,7 +122,7 @@ fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> 
         grad(&mut graph, loss, seed, &wanted)?.into_iter().flatten().collect();
     graph.result(loss);
     gradients.iter().for_each(|&gradient| graph.result(gradient));
-    graph.begin("logits");
+    graph.begin(Role::Logits);
     let logits =
         graph.scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
     graph.result(logits);
@@ -140,14 +142,14 @@ async fn one_pass(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Pass>
     let positions: Vec<i32> = (0..case.time as i32).collect();
     session.write_ids(inputs.positions, &positions)?;
     session.write_ids(inputs.start, &[0])?;
-    session.run("gradients")?;
+    session.run(Role::Train)?;
     let loss = session.read_values(loss).await?[0];
     let mut exported = vec![];
     let (list, _) = model.trained();
     for (parameter, &gradient) in list.iter().zip(&gradients) {
         exported.extend(export(parameter, &session.read_values(gradient).await?));
     }
-    session.run("logits")?;
+    session.run(Role::Logits)?;
     let padded = session.read_values(logits).await?;
     let rows = padded.chunks_exact(case.config.padded_vocab());
     let logits = rows.flat_map(|row| &row[..case.config.vocab]).copied().collect();
