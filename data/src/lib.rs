@@ -22,6 +22,7 @@
 //! # Ok::<(), tightrope_data::Error>(())
 //! ```
 
+mod built_in;
 mod bytes;
 pub mod checkpoint;
 mod corpus;

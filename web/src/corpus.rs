@@ -9,9 +9,6 @@ use tightrope_nn::TrainerConfig;
 use crate::error::{Error, Result};
 use crate::setup::{Kind, Setup};
 
-// `BUILT_IN: &[(&str, &str)]`, names and texts, made by the build script.
-include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
-
 /// Name of a text that the page gives.
 pub const TEXT: &str = "text.txt";
 /// Held-out tokens that an evaluation scores at most.
@@ -58,11 +55,7 @@ impl Data {
             LoaderConfig { batch: setup.batch, context: setup.model.context, seed: setup.seed };
         let data = match setup.kind {
             Kind::Toy(toy) => Self::Toy(ToyTask::new(toy, order, setup.holdout)?),
-            Kind::BuiltIn => {
-                let documents = BUILT_IN.iter().map(|(name, text)| (*name, text.as_bytes()));
-                let corpus = Corpus::from_documents(documents, &Tokenizer::Byte)?;
-                Self::text(setup, order, &corpus, None)?
-            }
+            Kind::BuiltIn => Self::text(setup, order, &Corpus::built_in(&Tokenizer::Byte)?, None)?,
             Kind::Text => {
                 let brought = checkpoint.map(Checkpoint::texts).transpose()?.unwrap_or_default();
                 let brought = <[_; 1]>::try_from(brought).ok().map(|[text]| text);

@@ -11,9 +11,6 @@ use crate::progress::human_count;
 use crate::settings::Settings;
 use crate::setup;
 
-// `BUILT_IN: &[(&str, &str)]`, names and texts, made by the build script.
-include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
-
 /// The data of a run, opened.
 pub struct Data {
     /// The tokenizer of the text.
@@ -49,8 +46,7 @@ impl Data {
         } else if brought {
             Corpus::from_documents(texts, &tokenizer)
         } else {
-            let documents = BUILT_IN.iter().map(|(name, text)| (*name, text.as_bytes()));
-            Corpus::from_documents(documents, &tokenizer)
+            Corpus::built_in(&tokenizer)
         };
         let corpus = corpus.help("check --data")?;
         corpus.check_vocab(vocab).help("check --data and --vocab")?;
@@ -70,7 +66,7 @@ impl Data {
     pub fn describe(&self, settings: &Settings) -> String {
         let origin = match settings.data.files.as_slice() {
             [] if self.brought => "the checkpoint's own text".to_owned(),
-            [] => "Tightrope's own source".to_owned(),
+            [] => Corpus::BUILT_IN.to_owned(),
             [file] => file.display().to_string(),
             files => format!("{} files", files.len()),
         };
@@ -113,21 +109,4 @@ pub fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer, Failure
 fn only_shards(settings: &Settings) -> bool {
     let shard = |file: &Path| file.extension().is_some_and(|extension| extension == "bin");
     !settings.data.files.is_empty() && settings.data.files.iter().all(|file| shard(file))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_text_is_this_project() {
-        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        assert!(names.is_sorted(), "{names:?}");
-        assert!(names.contains(&"Cargo.toml") && names.contains(&"cli/src/run/corpus.rs"));
-        assert!(!names.iter().any(|name| name.contains("target/") || name.contains(".git/")));
-        let bytes: usize = BUILT_IN.iter().map(|(_, text)| text.len()).sum();
-        assert!(bytes > 100_000, "{bytes}");
-        let data = Data::open(&Settings::default(), Tokenizer::Byte, 256, Vec::new()).unwrap();
-        assert_eq!(data.train.len() + data.held_out.len(), bytes);
-    }
 }

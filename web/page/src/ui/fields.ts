@@ -137,7 +137,7 @@ export const DATA_KINDS = [
 ] as const;
 
 export const DATA_HINTS: Record<string, string> = {
-  "built-in": "The project’s own writing, byte by byte.",
+  "built-in": "Plays by Shakespeare, byte by byte.",
   text: "Paste or drop any text; it stays in this tab.",
   sort: "Learns to sort digits. Held-out problems tell whether it did.",
   reverse: "Learns to write digits backwards. Held-out problems tell whether it did.",
