@@ -10,7 +10,6 @@ mod profile;
 mod progress;
 mod rates;
 mod run;
-mod settings;
 mod setup;
 mod signals;
 mod tensorboard;
@@ -18,6 +17,7 @@ mod tensorboard;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tightrope::settings;
 
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {

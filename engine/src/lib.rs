@@ -4,3 +4,5 @@
 //! made from the one before: `Settings` → `Recipe` → `Planned` → `Run`.
 
 #![forbid(unsafe_code)]
+
+pub mod settings;

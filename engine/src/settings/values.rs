@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
@@ -39,103 +38,125 @@ macro_rules! read_as_written {
 
 read_as_written!(Bytes, Checkpoint, Chunk, Device, MicroBatch);
 
-/// Model architecture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Family {
-    /// Learned positions, LayerNorm, GELU.
-    Gpt2,
-    /// Rotary positions, RMSNorm, SwiGLU, grouped key and value heads.
-    Llama,
+/// A setting that is one of some words.
+pub trait Word: Copy + 'static {
+    /// Every value, in the order in which help lists them.
+    const ALL: &'static [Self];
+
+    /// The word that writes it.
+    fn word(self) -> &'static str;
 }
 
-/// Update rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Optimizer {
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// Stochastic gradient descent with momentum `beta1`.
-    Sgd,
-    /// Sign of an interpolated momentum: one state per weight.
-    Lion,
+/// The words that write the values of `T`, in order.
+pub fn words<T: Word>() -> Vec<String> {
+    T::ALL.iter().map(|value| value.word().to_owned()).collect()
 }
 
-/// Learning rate after the warmup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Schedule {
-    /// Half a cosine from `lr` to `min_lr`.
-    Cosine,
-    /// A line from `lr` to `min_lr`.
-    Linear,
-    /// `lr` throughout.
-    Constant,
+/// An enum whose variants are written as words.
+macro_rules! words {
+    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl Word for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+    };
 }
 
-/// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Precision {
-    /// 4 bytes.
-    F32,
-    /// 4 bytes; products may round what they multiply to 10 bits after the point, where a GPU is faster so.
-    Tf32,
-    /// 2 bytes, the range of f32.
-    Bf16,
-    /// 2 bytes, with loss scaling.
-    F16,
+words! {
+    /// Model architecture.
+    pub enum Family {
+        /// Learned positions, LayerNorm, GELU.
+        Gpt2 = "gpt2",
+        /// Rotary positions, RMSNorm, SwiGLU, grouped key and value heads.
+        Llama = "llama",
+    }
 }
 
-/// Who multiplies matrices on an NVIDIA GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Products {
-    /// The faster one for each shape, where the library is installed.
-    Auto,
-    /// The engine's own kernels.
-    Own,
-    /// NVIDIA's library, wherever it can.
-    Cublaslt,
+words! {
+    /// Update rule.
+    pub enum Optimizer {
+        /// Adam with decoupled weight decay.
+        AdamW = "adamw",
+        /// Stochastic gradient descent with momentum `beta1`.
+        Sgd = "sgd",
+        /// Sign of an interpolated momentum: one state per weight.
+        Lion = "lion",
+    }
 }
 
-/// What may wait in host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[value(rename_all = "lowercase")]
-pub enum Offload {
-    /// Optimizer state and masters of weights, which the host then updates.
-    Optimizer,
-    /// Sums of gradients.
-    Gradients,
-    /// What blocks begin with, from the forward to the backward pass.
-    Activations,
-    /// Weights of blocks.
-    Weights,
+words! {
+    /// Learning rate after the warmup.
+    pub enum Schedule {
+        /// Half a cosine from `lr` to `min_lr`.
+        Cosine = "cosine",
+        /// A line from `lr` to `min_lr`.
+        Linear = "linear",
+        /// `lr` throughout.
+        Constant = "constant",
+    }
 }
 
-/// A change of the numerics that the planner may make to fit the budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub enum Allow {
-    /// Fewer bits than `memory.optimizer_bits`.
-    OptimizerBits,
-    /// A 16-bit `run.precision`.
-    Precision,
-    /// More than `memory.offload` names, where the device has memory of its own. It changes no number.
-    Offload,
+words! {
+    /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
+    pub enum Precision {
+        /// 4 bytes.
+        F32 = "f32",
+        /// 4 bytes; products may round what they multiply to 10 bits after the point, where a GPU is faster so.
+        Tf32 = "tf32",
+        /// 2 bytes, the range of f32.
+        Bf16 = "bf16",
+        /// 2 bytes, with loss scaling.
+        F16 = "f16",
+    }
 }
 
-/// The words that write the variants of `T`, in order.
-pub fn words<T: ValueEnum>() -> Vec<String> {
-    let variants = T::value_variants().iter().filter_map(T::to_possible_value);
-    variants.map(|word| word.get_name().to_owned()).collect()
+words! {
+    /// Who multiplies matrices on an NVIDIA GPU.
+    pub enum Products {
+        /// The faster one for each shape, where the library is installed.
+        Auto = "auto",
+        /// The engine's own kernels.
+        Own = "own",
+        /// NVIDIA's library, wherever it can.
+        Cublaslt = "cublaslt",
+    }
+}
+
+words! {
+    /// What may wait in host memory.
+    pub enum Offload {
+        /// Optimizer state and masters of weights, which the host then updates.
+        Optimizer = "optimizer",
+        /// Sums of gradients.
+        Gradients = "gradients",
+        /// What blocks begin with, from the forward to the backward pass.
+        Activations = "activations",
+        /// Weights of blocks.
+        Weights = "weights",
+    }
+}
+
+words! {
+    /// A change of the numerics that the planner may make to fit the budget.
+    pub enum Allow {
+        /// Fewer bits than `memory.optimizer_bits`.
+        OptimizerBits = "optimizer_bits",
+        /// A 16-bit `run.precision`.
+        Precision = "precision",
+        /// More than `memory.offload` names, where the device has memory of its own. It changes no number.
+        Offload = "offload",
+    }
 }
 
 /// A number of bytes.
@@ -426,21 +447,5 @@ mod tests {
         assert_eq!("none".parse(), Ok(Chunk::None));
         assert_eq!(Chunk::from_value(&Value::Integer(0)), None);
         assert_eq!(words::<Allow>(), ["optimizer_bits", "precision", "offload"]);
-    }
-
-    #[test]
-    fn clap_and_serde_write_the_same_words() {
-        fn check<T: ValueEnum + Serialize>() {
-            let written: Vec<_> =
-                T::value_variants().iter().map(|v| Value::try_from(v).unwrap()).collect();
-            assert_eq!(Value::Array(written), Value::from(words::<T>()));
-        }
-        check::<Family>();
-        check::<Optimizer>();
-        check::<Schedule>();
-        check::<Precision>();
-        check::<Products>();
-        check::<Offload>();
-        check::<Allow>();
     }
 }

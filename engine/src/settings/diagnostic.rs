@@ -17,6 +17,13 @@ pub struct SettingsError {
     pub help: String,
 }
 
+impl SettingsError {
+    /// An error that stands in no file.
+    pub fn new(message: String, help: &str) -> Self {
+        Self { message, place: None, help: help.to_owned() }
+    }
+}
+
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;

@@ -1,7 +1,7 @@
 //! Every setting of a run, in the six tables of a settings file.
 //!
 //! [`schema`] is the one list of keys: it names, types, limits and describes each, and the
-//! command line's flags are made from it. [`merge`] reads files, flags and `--set` through that
+//! command line's flags are made from it. [`Merge`] reads files, flags and `--set` through that
 //! list and says where a wrong value stands. The structs here are what the rest of the program
 //! reads. `None` means "not chosen": the preset's value, or the planner's.
 
@@ -15,7 +15,6 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{StateBits, defaults};
@@ -25,7 +24,7 @@ pub use diagnostic::{Place, SettingsError};
 pub use merge::Merge;
 pub use values::{
     Allow, Bytes, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Optimizer, Precision,
-    Products, Schedule,
+    Products, Schedule, Word,
 };
 
 /// All settings of a run.
@@ -272,8 +271,11 @@ impl Settings {
     ///
     /// # Errors
     /// When a path isn't valid Unicode, which TOML can't hold.
-    pub fn to_toml(&self) -> anyhow::Result<String> {
-        let tables = toml::Table::try_from(self).context("the settings don't fit TOML")?;
+    pub fn to_toml(&self) -> Result<String, SettingsError> {
+        let tables = toml::Table::try_from(self).map_err(|error| {
+            let help = "use whole numbers up to 9223372036854775807 and paths in Unicode";
+            SettingsError::new(format!("the settings don't fit TOML: {error}"), help)
+        })?;
         let mut text =
             "# Every setting of this run. Repeat it with `--config` and this file.\n".to_owned();
         for table in schema::TABLES {
@@ -291,12 +293,13 @@ impl Settings {
     ///
     /// # Errors
     /// As [`Settings::to_toml`], or when the file can't be written.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+    pub fn write(&self, path: &Path) -> Result<(), SettingsError> {
         let partial = path.with_extension("toml.partial");
         let written = std::fs::write(&partial, self.to_toml()?);
-        written
-            .and_then(|()| std::fs::rename(&partial, path))
-            .with_context(|| format!("can't write the settings to `{}`", path.display()))
+        written.and_then(|()| std::fs::rename(&partial, path)).map_err(|error| {
+            let message = format!("can't write the settings to `{}`: {error}", path.display());
+            SettingsError::new(message, "check that the folder exists and has room")
+        })
     }
 }
 
