@@ -216,22 +216,14 @@ impl Metadata<'_> {
     }
 }
 
-/// Folders with recorded cases, for tests: those of the repository, and those beside it where there are any.
+/// Folders with the repository's recorded cases, for tests.
 #[cfg(test)]
 pub fn recorded() -> Vec<std::path::PathBuf> {
-    let mut found = vec![];
-    for (root, own) in [("../tests/parity", true), ("../../shared/parity", false)] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
-        let Ok(entries) = std::fs::read_dir(&root) else {
-            assert!(!own, "{} isn't there", root.display());
-            eprintln!("NOT RUN: {} isn't there, so its cases weren't verified", root.display());
-            continue;
-        };
-        let folders = entries.map(|entry| entry.unwrap().path());
-        let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
-        assert!(!cases.is_empty(), "{} holds no case", root.display());
-        cases.sort();
-        found.extend(cases);
-    }
-    found
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    let entries = std::fs::read_dir(&root).expect("the folder of recorded cases");
+    let folders = entries.map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
+    assert!(!cases.is_empty(), "{} holds no case", root.display());
+    cases.sort();
+    cases
 }

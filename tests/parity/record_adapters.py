@@ -1,7 +1,7 @@
-"""Records the cases beside this file: LoRA as PEFT has it, in f32 on one thread of a processor.
+"""Records the cases of adapters beside this file: LoRA as PEFT has it, in f32 on one thread of a processor.
 
     pip install torch==2.11.0 transformers==5.23.0 peft==0.21.2
-    python3 tests/parity/record.py tests/parity
+    python3 tests/parity/record_adapters.py tests/parity
 
 A case is a small random model in Hugging Face's layout, `adapters/` as `save_pretrained` of PEFT writes it, and
 `case.safetensors`: tokens, one forward and backward pass (`logits`, `loss`, `grad.*`), and a run of AdamW
