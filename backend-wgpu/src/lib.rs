@@ -20,6 +20,8 @@ pub mod source;
 mod subgroups;
 pub mod tiles;
 mod timer;
+#[cfg(test)]
+mod validation;
 
 use std::ops::Range;
 use std::sync::Arc;
