@@ -2,12 +2,14 @@
 //! `planning`, `picture` and `web`.
 
 mod bench;
+mod checks;
 mod highs;
 mod mesa;
 mod nvidia;
 mod picture;
 mod planning;
-mod test;
+mod shell;
+mod system;
 mod web;
 mod wheels;
 
@@ -41,14 +43,14 @@ usage: cargo xtask TASK
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
-        Some(("test", [])) => test::run(),
-        Some(("cooperative", [])) => test::run_alone(test::COOPERATIVE),
-        Some(("kernels", [])) => test::run_alone(test::KERNELS),
-        Some(("oracle", [])) => test::run_alone(test::ORACLE),
+        Some(("test", [])) => checks::run(),
+        Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE]),
+        Some(("kernels", [])) => checks::run_only(&[checks::KERNELS]),
+        Some(("oracle", [])) => checks::run_only(&[checks::ORACLE]),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
         Some(("picture", [])) => picture::run(),
-        Some(("web", [test])) if test == "--test" => test::run_in_browser(),
+        Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");
@@ -99,14 +101,6 @@ fn built(profile: &str) -> anyhow::Result<PathBuf> {
         message["executable"].as_str().map(PathBuf::from)
     });
     path.context("cargo names no binary; is its package still called `tightrope-cli`?")
-}
-
-/// Runs a command that must end well.
-fn done(command: &mut Command) -> anyhow::Result<()> {
-    let shown = format!("{command:?}");
-    let status = command.status().with_context(|| format!("can't start {shown}"))?;
-    ensure!(status.success(), "{shown} failed with {status}");
-    Ok(())
 }
 
 /// Runs a command and reads the last line of its stdout as an object.

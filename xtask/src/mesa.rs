@@ -9,7 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::{cargo, done, root};
+use crate::checks::words;
+use crate::root;
+use crate::shell::Shell;
 
 /// The Debian whose Mesa has VK_KHR_cooperative_matrix in lavapipe.
 const SUITE: &str = "forky";
@@ -18,37 +20,35 @@ const PACKAGES: [&str; 4] = ["mesa-vulkan-drivers", "libvulkan1", "libc6", "libg
 /// Debian's folder of libraries on this kind of machine.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// The command that runs the test, its driver unpacked.
+/// Runs the test, its driver unpacked.
 ///
 /// # Errors
 /// Where apt can't fetch the packages, and on machines of another kind.
-pub fn tests() -> anyhow::Result<Command> {
+pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     ensure!(
         cfg!(all(target_arch = "x86_64", target_os = "linux")),
         "lavapipe with cooperative matrices is fetched for x86-64 Linux alone"
     );
-    let mesa = unpacked()?;
+    let mesa = unpacked(shell)?;
     let loader = mesa.join("usr/lib64/ld-linux-x86-64.so.2");
     let libraries = mesa.join(LIBRARIES);
     let runner = [loader.as_path(), Path::new("--library-path"), &libraries];
     let runner = runner.map(|word| format!("'{}'", word.display())).join(", ");
-    let mut command = Command::new(cargo());
+    let mut command = words(&["--config", &format!("target.'cfg(unix)'.runner = [{runner}]")]);
     command
-        .args(["--config", &format!("target.'cfg(unix)'.runner = [{runner}]")])
         .args(["test", "--workspace", "--test", "wgpu", "--locked", "--", "--ignored"])
-        .env("VK_DRIVER_FILES", mesa.join("usr/share/vulkan/icd.d/lvp_icd.json"))
-        .current_dir(root());
-    Ok(command)
+        .env("VK_DRIVER_FILES", mesa.join("usr/share/vulkan/icd.d/lvp_icd.json"));
+    shell.run(&mut command)
 }
 
 /// The folder that the packages are in; they are fetched once.
-fn unpacked() -> anyhow::Result<PathBuf> {
+fn unpacked(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     let folder = root().join("target").join("mesa");
     let files = folder.join("files");
     if files.exists() {
         return Ok(files);
     }
-    println!("fetching Mesa from Debian {SUITE}");
+    shell.say(format_args!("fetching Mesa from Debian {SUITE}"));
     for part in ["lists/partial", "archives/partial"] {
         fs::create_dir_all(folder.join(part))?;
     }
@@ -59,14 +59,14 @@ fn unpacked() -> anyhow::Result<PathBuf> {
          http://deb.debian.org/debian {SUITE} main\n"
     );
     fs::write(folder.join("sources.list"), source)?;
-    apt(&folder, &["update"])?;
+    apt(shell, &folder, &["update"])?;
     let install = ["--yes", "--no-install-recommends", "--download-only", "install"];
-    apt(&folder, &[&install[..], &PACKAGES].concat())?;
+    apt(shell, &folder, &[&install[..], &PACKAGES].concat())?;
     let begun = folder.join("begun");
     for package in fs::read_dir(folder.join("archives"))? {
         let package = package?.path();
         if package.extension().is_some_and(|extension| extension == "deb") {
-            done(Command::new("dpkg").arg("--extract").arg(&package).arg(&begun))?;
+            shell.run(Command::new("dpkg").arg("--extract").arg(&package).arg(&begun))?;
         }
     }
     fs::rename(begun, &files).context("the packages hold no files")?;
@@ -74,7 +74,7 @@ fn unpacked() -> anyhow::Result<PathBuf> {
 }
 
 /// Runs apt-get with all that it knows and keeps in `folder`.
-fn apt(folder: &Path, words: &[&str]) -> anyhow::Result<()> {
+fn apt(shell: &mut Shell, folder: &Path, words: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("apt-get");
     command.arg("--quiet=2");
     for (key, place) in [
@@ -90,5 +90,5 @@ fn apt(folder: &Path, words: &[&str]) -> anyhow::Result<()> {
     for fixed in ["Dir::Etc::sourceparts=/dev/null", "Dir::Etc::parts=/dev/null"] {
         command.args(["-o", fixed]);
     }
-    done(command.args(words))
+    shell.run(command.args(words))
 }

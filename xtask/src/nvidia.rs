@@ -3,11 +3,11 @@
 //! They come as Python wheels, of the versions that the table was made with, unpacked into a folder of the build. Nothing
 //! is installed, and no GPU is needed.
 
-use std::process::Command;
-
 use anyhow::ensure;
 
-use crate::{cargo, root, wheels};
+use crate::checks::words;
+use crate::shell::Shell;
+use crate::wheels;
 
 /// nvcc with what it's made of, and NVRTC.
 const WHEELS: [&str; 6] = [
@@ -19,22 +19,20 @@ const WHEELS: [&str; 6] = [
     "nvidia-cuda-nvrtc==13.0.88",
 ];
 
-/// The command that runs the tests, their compilers unpacked.
+/// Runs the tests, their compilers unpacked.
 ///
 /// # Errors
 /// Where pip can't fetch the wheels, and on machines of another kind.
-pub fn tests() -> anyhow::Result<Command> {
+pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     ensure!(
         cfg!(all(target_arch = "x86_64", target_os = "linux")),
         "NVIDIA's compilers are fetched for x86-64 Linux alone"
     );
-    let home = wheels::unpacked("NVIDIA", &WHEELS)?.join("nvidia/cu13");
-    let mut command = Command::new(cargo());
+    let home = wheels::unpacked(shell, "NVIDIA", &WHEELS)?.join("nvidia/cu13");
+    let mut command = words(&["test", "--workspace", "--test", "kernel_table", "--locked"]);
     command
-        .args(["test", "--workspace", "--test", "kernel_table", "--locked"])
         .args(["--", "--ignored"])
         .env("CUDA_HOME", &home)
-        .env("LD_LIBRARY_PATH", home.join("lib"))
-        .current_dir(root());
-    Ok(command)
+        .env("LD_LIBRARY_PATH", home.join("lib"));
+    shell.run(&mut command)
 }

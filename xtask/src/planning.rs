@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
+use crate::shell::Shell;
 use crate::{built, object_of, root, web};
 
 /// The model, and the sequences of an optimizer step: each number of them that divides these is planned for.
@@ -78,7 +79,7 @@ fn measured(binary: &Path, batch: &str, precision: &str) -> anyhow::Result<Strin
 
 /// Runs the sweeps as WebAssembly in Node.js, which has the JavaScript engine of Chromium.
 fn as_wasm() -> anyhow::Result<()> {
-    let module = web::conformance()?;
+    let module = web::conformance(&mut Shell::live())?;
     let script = root().join("tests").join("browser").join("planning.mjs");
     println!("{MODEL} as WebAssembly, medians of {RUNS} runs");
     println!("batch  precision  every plan");

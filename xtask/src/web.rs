@@ -12,7 +12,8 @@ use flate2::write::GzEncoder;
 use tiny_http::{Header, Request, Response, Server};
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::{cargo, done, root};
+use crate::shell::Shell;
+use crate::{cargo, checks, root, system};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Profile of the workspace's Cargo.toml.
@@ -52,7 +53,7 @@ pub fn run(options: &[String]) -> anyhow::Result<bool> {
         }
         _ => bail!("usage: cargo xtask web [--serve [PORT]]"),
     };
-    let page = build()?;
+    let page = build(&mut Shell::live())?;
     match port {
         Some(port) => serve(&page.join("dist"), port),
         None => Ok(true),
@@ -63,44 +64,62 @@ pub fn run(options: &[String]) -> anyhow::Result<bool> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn build() -> anyhow::Result<PathBuf> {
-    let page = root().join("web").join("page");
-    npm(&page, &["ci", "--no-audit", "--no-fund"])?;
+pub fn build(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    let page = page();
+    npm(shell, &page, &["ci", "--no-audit", "--no-fund"])?;
     let bindings = page.join("src").join("wasm");
-    bind(&compile(PACKAGE, NAME)?, NAME, &bindings)?;
+    bind(&compile(shell, PACKAGE, NAME)?, NAME, &bindings)?;
     let module = bindings.join(format!("{NAME}_bg.wasm"));
-    shrink(&page, &module)?;
-    measure(&module)?;
-    npm(&page, &["run", "build"])?;
+    shrink(shell, &page, &module)?;
+    measure(shell, &module)?;
+    npm(shell, &page, &["run", "build"])?;
     Ok(page)
 }
 
-/// The tests that run in a browser, as commands: the engine's and the page's.
+/// Builds what the tests in a browser load: the page, and the modules of the engine and of the conformance cases.
 ///
 /// # Errors
 /// As [`run`].
-pub fn tests() -> anyhow::Result<[Command; 2]> {
-    let page = build()?;
-    conformance()?;
-    let modules = modules();
-    let engine = modules.join("engine");
+pub fn build_for_tests(shell: &mut Shell) -> anyhow::Result<()> {
+    let page = build(shell)?;
+    conformance(shell)?;
+    let engine = modules().join("engine");
     fs::create_dir_all(&engine)?;
     for file in [format!("{NAME}.js"), format!("{NAME}_bg.wasm")] {
         fs::copy(page.join("src").join("wasm").join(&file), engine.join(&file))?;
     }
-    // The tests before have built this one.
-    let binary = crate::built("dev")?;
+    Ok(())
+}
+
+/// Tests the engine's module in Chromium.
+///
+/// # Errors
+/// Where they can't run, or one fails.
+pub fn test_engine(shell: &mut Shell) -> anyhow::Result<()> {
     let tests = root().join("tests");
-    let mut engine = Command::new("node");
-    engine.arg(tests.join("browser").join("run.mjs"));
-    engine.arg("--modules").arg(&modules).arg("--binary").arg(&binary);
+    let mut node = Command::new("node");
+    node.arg(tests.join("browser").join("run.mjs"));
+    node.arg("--modules").arg(modules()).arg("--binary").arg(checks::binary(shell)?);
     let unsupported = tests.join("unsupported").join("wgpu.txt");
     if unsupported.exists() {
-        engine.arg("--unsupported").arg(unsupported);
+        node.arg("--unsupported").arg(unsupported);
     }
-    let mut end_to_end = Command::new("node");
-    end_to_end.arg("tests/e2e.mjs").current_dir(&page).env("TIGHTROPE_BINARY", &binary);
-    Ok([engine, end_to_end])
+    shell.run(&mut node)
+}
+
+/// Tests the page from end to end in Chromium.
+///
+/// # Errors
+/// As [`test_engine`].
+pub fn test_page(shell: &mut Shell) -> anyhow::Result<()> {
+    let binary = checks::binary(shell)?;
+    let mut node = Command::new("node");
+    shell.run(node.arg("tests/e2e.mjs").current_dir(page()).env("TIGHTROPE_BINARY", binary))
+}
+
+/// The folder of the page's sources.
+fn page() -> PathBuf {
+    root().join("web").join("page")
 }
 
 /// Where the modules are that tests load.
@@ -112,34 +131,15 @@ fn modules() -> PathBuf {
 ///
 /// # Errors
 /// As [`run`].
-pub fn conformance() -> anyhow::Result<PathBuf> {
+pub fn conformance(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     let (package, name) = CONFORMANCE;
     let folder = modules().join("conformance");
-    bind(&compile(package, name)?, name, &folder)?;
+    bind(&compile(shell, package, name)?, name, &folder)?;
     Ok(folder)
 }
 
-/// Installs what the tests run on, where it's missing: Chromium, a Vulkan driver, and a C++ compiler.
-///
-/// # Errors
-/// Where that can't be done.
-pub fn prepare() -> anyhow::Result<()> {
-    let missing: Vec<&str> = [
-        ("/usr/bin/chromium", "chromium"),
-        // CUDA kernels are compiled for the processor.
-        ("/usr/bin/g++", "g++"),
-        ("/usr/share/vulkan/icd.d", "mesa-vulkan-drivers"),
-        ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "libvulkan1"),
-    ]
-    .into_iter()
-    .filter(|(path, _)| !Path::new(path).exists())
-    .map(|(_, package)| package)
-    .collect();
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
-}
-
 /// Builds a module and gives its path.
-fn compile(package: &str, name: &str) -> anyhow::Result<PathBuf> {
+fn compile(shell: &mut Shell, package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let target_dir = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join(PROFILE);
@@ -150,15 +150,15 @@ fn compile(package: &str, name: &str) -> anyhow::Result<PathBuf> {
         .arg(&target_dir)
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Ctarget-feature=+simd128")
         .current_dir(root());
-    if !has_target()? {
-        with_debian_rust(&mut command)?;
+    if !has_target(shell)? {
+        with_debian_rust(shell, &mut command)?;
     }
-    done(&mut command)?;
+    shell.run(&mut command)?;
     Ok(target_dir.join(TARGET).join(PROFILE).join(format!("{name}.wasm")))
 }
 
 /// Whether the toolchain has the target, after an attempt to add it.
-fn has_target() -> anyhow::Result<bool> {
+fn has_target(shell: &mut Shell) -> anyhow::Result<bool> {
     let installed = || -> anyhow::Result<bool> {
         let words = ["--print", "target-libdir", "--target", TARGET];
         let output = Command::new("rustc").args(words).output().context("can't start rustc")?;
@@ -168,17 +168,17 @@ fn has_target() -> anyhow::Result<bool> {
     if installed()? {
         return Ok(true);
     }
-    println!("installing the target {TARGET}");
-    let added = Command::new("rustup").args(["target", "add", TARGET]).status();
-    Ok(added.is_ok_and(|status| status.success()) && installed()?)
+    shell.say(format_args!("installing the target {TARGET}"));
+    let added = shell.run(Command::new("rustup").args(["target", "add", TARGET]));
+    Ok(added.is_ok() && installed()?)
 }
 
 /// Where rustup can't fetch the target, Debian's compiler builds the standard library from its source.
-fn with_debian_rust(command: &mut Command) -> anyhow::Result<()> {
+fn with_debian_rust(shell: &mut Shell, command: &mut Command) -> anyhow::Result<()> {
     const RUSTC: &str = "/usr/bin/rustc";
     let source = Path::new("/usr/lib/rustlib/src/rust/library");
     if !(Path::new(RUSTC).exists() && source.exists()) {
-        install(&["rustc-web", "rust-web-src", "lld"])?;
+        system::install(shell, &["rustc-web", "rust-web-src", "lld"])?;
     }
     let linker = Command::new("rustc").args(["--print", "target-libdir"]).output()?;
     let libraries = PathBuf::from(String::from_utf8_lossy(&linker.stdout).trim());
@@ -188,24 +188,6 @@ fn with_debian_rust(command: &mut Command) -> anyhow::Result<()> {
         .env("RUSTC", RUSTC)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-    Ok(())
-}
-
-/// Installs packages of the system where that's possible without asking.
-fn install(packages: &[&str]) -> anyhow::Result<()> {
-    println!("installing {}", packages.join(", "));
-    // A machine that never asked has no list of packages; where this fails, the next says why.
-    let _ = Command::new("apt-get").arg("update").status();
-    let installed = Command::new("apt-get")
-        .args(["install", "--yes"])
-        .args(packages)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .status();
-    ensure!(
-        installed.is_ok_and(|status| status.success()),
-        "these packages are needed: {}; install them, e.g. with apt-get as root",
-        packages.join(", ")
-    );
     Ok(())
 }
 
@@ -224,27 +206,27 @@ fn bind(module: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs the page's own wasm-opt over the module: those of distributions may be too old for its tables.
-fn shrink(page: &Path, module: &Path) -> anyhow::Result<()> {
+fn shrink(shell: &mut Shell, page: &Path, module: &Path) -> anyhow::Result<()> {
     let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
-    done(Command::new(optimizer).args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
+    shell.run(Command::new(optimizer).args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
 }
 
 /// Prints the module's size.
 ///
 /// # Errors
 /// More than [`LARGEST`], or than [`LARGEST_COMPRESSED`] with gzip.
-fn measure(module: &Path) -> anyhow::Result<()> {
+fn measure(shell: &mut Shell, module: &Path) -> anyhow::Result<()> {
     let bytes = fs::read(module)?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&bytes)?;
     let compressed = encoder.finish()?.len();
     let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-    println!(
+    shell.say(format_args!(
         "{}: {:.2} MiB, {:.2} MiB with gzip",
         module.display(),
         mebibytes(bytes.len()),
         mebibytes(compressed)
-    );
+    ));
     for (bytes, what, most) in
         [(bytes.len(), "", LARGEST), (compressed, " compressed", LARGEST_COMPRESSED)]
     {
@@ -253,8 +235,9 @@ fn measure(module: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn npm(page: &Path, words: &[&str]) -> anyhow::Result<()> {
-    done(Command::new("npm").args(words).current_dir(page))
+fn npm(shell: &mut Shell, page: &Path, words: &[&str]) -> anyhow::Result<()> {
+    shell
+        .run(Command::new("npm").args(words).current_dir(page))
         .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
 }
 

@@ -1,0 +1,276 @@
+//! `cargo xtask test`: every stage of the checks, side by side, then a table of them and one line that counts all tests.
+//!
+//! Rust and Node.js are needed; a browser, a Vulkan driver and compilers are installed where they're missing. A stage that
+//! fails doesn't keep the next from running, so that one run shows everything that is wrong. What a stage prints comes whole
+//! when it has ended; until then it is in `target/checks`.
+
+mod counts;
+mod report;
+mod schedule;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+pub use counts::Counts;
+use report::Outcome;
+
+use crate::shell::Shell;
+use crate::{cargo, highs, mesa, nvidia, root, system, web};
+
+/// A part of the checks.
+pub struct Stage {
+    name: &'static str,
+    /// Stages that come before it, however they end.
+    after: &'static [&'static str],
+    work: Work,
+    /// Whether it measures time, so that the others yield to it.
+    measures: bool,
+}
+
+/// What a stage does.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Must end well.
+    Check(fn(&mut Shell) -> anyhow::Result<()>),
+    /// Must end well, and report a test.
+    Tests(fn(&mut Shell) -> anyhow::Result<()>),
+}
+use Work::{Check, Tests};
+
+impl Stage {
+    const fn new(name: &'static str, after: &'static [&'static str], work: Work) -> Self {
+        Self { name, after, work, measures: false }
+    }
+}
+
+const SYSTEM: &str = "system packages";
+const BUILD: &str = "build";
+const PAGE: &str = "page and modules";
+const BROWSER: &str = "engine in a browser";
+const END_TO_END: &str = "page in a browser";
+/// By cooperative matrices, on a driver of its own.
+pub const COOPERATIVE: &str = "products by cooperative matrices";
+/// By NVIDIA's compilers.
+pub const KERNELS: &str = "CUDA kernels compiled";
+/// By a solver of integer programs.
+pub const ORACLE: &str = "plans against the optimum";
+
+/// Everything that is built for tests. Cargo's runs of parts of it name the workspace too: features are then the same, and
+/// nothing is built twice. Examples are checked by the lints, and built where they run.
+pub const TARGETS: [&str; 3] = ["--workspace", "--locked", "--tests"];
+
+/// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
+/// after its build, since cargo does one build at a time.
+const STAGES: &[Stage] = &[
+    Stage::new(
+        "format",
+        &[],
+        Check(|shell| shell.run(&mut words(&["fmt", "--all", "--", "--check"]))),
+    ),
+    Stage::new(BUILD, &[], Check(|shell| shell.run(words(&["test", "--no-run"]).args(TARGETS)))),
+    Stage::new(SYSTEM, &[], Check(system::prepare)),
+    Stage::new(PAGE, &[SYSTEM], Check(web::build_for_tests)),
+    // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
+    Stage::new(
+        "tests",
+        &[BUILD, SYSTEM],
+        Tests(|shell| shell.run(words(&["test", "--no-fail-fast"]).args(TARGETS))),
+    ),
+    Stage { measures: true, ..Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)) },
+    Stage { measures: true, ..Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)) },
+    Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
+    Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
+    Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
+    Stage::new("lints", &[BUILD], Check(lint)),
+    Stage::new("documentation", &[BUILD, "lints"], Check(document)),
+    Stage::new(
+        "examples in the documentation",
+        &[BUILD, "documentation"],
+        Tests(|shell| shell.run(&mut words(&["test", "--workspace", "--doc", "--locked"]))),
+    ),
+];
+
+/// What the tests in a browser take.
+pub const WEB: [&str; 5] = [SYSTEM, BUILD, PAGE, END_TO_END, BROWSER];
+
+/// Runs all stages; `false` where one failed. A stage that fails without a failing test, or that runs no test where it
+/// should, counts as one failure.
+///
+/// # Errors
+/// Where the folder of logs can't be made.
+pub fn run() -> anyhow::Result<bool> {
+    let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+    run_only(&names)
+}
+
+/// Runs the stages with these names, as [`run`] does. What a single one prints comes at once.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_only(names: &[&str]) -> anyhow::Result<bool> {
+    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| names.contains(&stage.name)).collect();
+    let logs = root().join("target").join("checks");
+    fs::create_dir_all(&logs).with_context(|| format!("can't make {}", logs.display()))?;
+    let start = Instant::now();
+    let outcomes = Mutex::new(vec![]);
+    let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    schedule::run(&stages, places, |stage| {
+        let log =
+            (stages.len() > 1).then(|| logs.join(format!("{}.log", stage.name.replace(' ', "-"))));
+        let outcome = stage.run(log);
+        outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_by_key(|outcome| stages.iter().position(|stage| stage.name == outcome.name));
+    print!("\n{}", report::table(&outcomes, start.elapsed()));
+    Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
+}
+
+impl schedule::Scheduled for &Stage {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn after(&self) -> &[&str] {
+        self.after
+    }
+}
+
+impl Stage {
+    /// Runs it under a headline, what it prints kept in the file `log` until it ends, where there's one.
+    fn run(&self, log: Option<PathBuf>) -> Outcome {
+        let start = Instant::now();
+        println!("== {} begins ==", self.name);
+        let shell = match &log {
+            None => Ok(Shell::live()),
+            Some(log) => Shell::logged(log, !self.measures),
+        };
+        let (counts, processor, problem) = match shell {
+            Ok(mut shell) => {
+                let (counts, problem) = self.perform(&mut shell);
+                (counts, shell.processor, problem)
+            }
+            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string())),
+        };
+        let wall = start.elapsed();
+        // Lines of two stages don't mix.
+        let mut stdout = io::stdout().lock();
+        let show = || -> io::Result<()> {
+            if let Some(log) = log {
+                writeln!(stdout, "\n== {} ==", self.name)?;
+                io::copy(&mut File::open(log)?, &mut stdout)?;
+            }
+            if let Some(problem) = problem {
+                writeln!(stdout, "stage `{}` failed: {problem}", self.name)?;
+            }
+            writeln!(stdout, "== {}: {:.0} s, {counts} ==\n", self.name, wall.as_secs_f64())
+        };
+        // Whoever reads the output may have gone; the exit status still counts.
+        let _ = show();
+        Outcome { name: self.name, wall, processor, counts }
+    }
+
+    /// Does what it does. It fails where it says so, or should report tests and doesn't; then with why, and as at least one
+    /// failure.
+    fn perform(&self, shell: &mut Shell) -> (Counts, Option<String>) {
+        let (Check(work) | Tests(work)) = self.work;
+        let done = work(shell);
+        let silent = matches!(self.work, Tests(_)) && shell.counts.runners == 0;
+        let problem = match done {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(()) => silent.then(|| "no test ran".to_owned()),
+        };
+        match problem {
+            Some(_) if shell.counts.failed == 0 => (Counts { failed: 1, ..shell.counts }, problem),
+            _ => (shell.counts, problem),
+        }
+    }
+}
+
+/// Cargo with these arguments, in the workspace.
+pub fn words(words: &[&str]) -> Command {
+    let mut command = Command::new(cargo());
+    command.args(words).current_dir(root());
+    command
+}
+
+/// The `tightrope` that the tests were built with.
+///
+/// # Errors
+/// Where it doesn't build.
+pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    let mut build = words(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    // Fresh after the build, of which cargo names every part.
+    let messages = shell.output(build.args(TARGETS))?;
+    let binary = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let of_tests = message["profile"]["test"].as_bool()?;
+        let is_it = message["target"]["name"] == "tightrope" && !of_tests;
+        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
+    });
+    binary.context("cargo names no binary `tightrope`")
+}
+
+fn lint(shell: &mut Shell) -> anyhow::Result<()> {
+    let words_of_lint =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    shell.run(&mut words(&words_of_lint))
+}
+
+fn document(shell: &mut Shell) -> anyhow::Result<()> {
+    let mut command = words(&["doc", "--workspace", "--no-deps", "--locked"]);
+    shell.run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn names() -> Vec<&'static str> {
+        STAGES.iter().map(|stage| stage.name).collect()
+    }
+
+    #[test]
+    fn stages_come_after_stages_that_there_are() {
+        let names = names();
+        for stage in STAGES {
+            assert!(stage.after.iter().all(|name| names.contains(name)), "{}", stage.name);
+            assert_eq!(
+                names.iter().filter(|&&name| name == stage.name).count(),
+                1,
+                "{}",
+                stage.name
+            );
+        }
+        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, ORACLE]) {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_stage_that_runs_no_test_fails() {
+        let failed = |work| {
+            // What it prints isn't for the checks that run this test.
+            let mut shell = Shell::logged(Path::new("/dev/null"), false).unwrap();
+            Stage::new("stage", &[], work).perform(&mut shell).0.failed
+        };
+        let silent = |shell: &mut Shell| shell.run(&mut Command::new("true"));
+        assert_eq!(failed(Check(silent)), 0);
+        assert_eq!(failed(Tests(silent)), 1);
+        assert_eq!(failed(Check(|shell| shell.run(&mut Command::new("false")))), 1);
+        assert_eq!(failed(Check(|shell| shell.run(&mut Command::new("no-such-program")))), 1);
+        let reports = |shell: &mut Shell| {
+            let words = "test result: FAILED. 1 passed; 2 failed; 0 ignored;";
+            shell.run(Command::new("sh").args(["-c", &format!("echo '{words}'; exit 1")]))
+        };
+        assert_eq!(failed(Tests(reports)), 2);
+    }
+}

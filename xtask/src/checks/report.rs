@@ -1,0 +1,70 @@
+//! What came of the stages, as the last lines of the checks.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Counts;
+
+/// What came of one stage.
+pub struct Outcome {
+    pub name: &'static str,
+    pub wall: Duration,
+    pub processor: Duration,
+    pub counts: Counts,
+}
+
+/// A line a stage and one for all, then the tests of all; `wall` is the time that all took together.
+pub fn table(outcomes: &[Outcome], wall: Duration) -> String {
+    let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
+    let mut text = format!(
+        "{:width$}  {:>7}  {:>11}  {:>6}  {:>6}\n",
+        "stage", "seconds", "processor", "passed", "failed"
+    );
+    let mut line = |name: &str, wall: Duration, processor: Duration, counts: Counts| {
+        let (wall, processor) = (wall.as_secs_f64(), processor.as_secs_f64());
+        let Counts { passed, failed, .. } = counts;
+        // Writing to a String can't fail.
+        let _ =
+            writeln!(text, "{name:width$}  {wall:7.0}  {processor:11.0}  {passed:6}  {failed:6}");
+    };
+    let (mut processor, mut counts) = (Duration::ZERO, Counts::default());
+    for outcome in outcomes {
+        line(outcome.name, outcome.wall, outcome.processor, outcome.counts);
+        processor += outcome.processor;
+        counts += outcome.counts;
+    }
+    line("all", wall, processor, counts);
+    if counts.ignored > 0 {
+        let _ = writeln!(text, "{} ignored", counts.ignored);
+    }
+    let _ = writeln!(text, "{counts}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_all_tests() {
+        let outcome = |name, seconds, passed, failed| Outcome {
+            name,
+            wall: Duration::from_secs(seconds),
+            processor: Duration::from_secs(2 * seconds),
+            counts: Counts { runners: 1, passed, failed, ignored: 1 },
+        };
+        let text = table(
+            &[outcome("tests", 60, 12, 1), outcome("page", 9, 3, 0)],
+            Duration::from_secs(61),
+        );
+        assert_eq!(
+            text,
+            "stage  seconds    processor  passed  failed\n\
+             tests       60          120      12       1\n\
+             page         9           18       3       0\n\
+             all         61          138      15       1\n\
+             2 ignored\n\
+             15 passed, 1 failed\n"
+        );
+    }
+}

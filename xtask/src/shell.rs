@@ -1,0 +1,122 @@
+//! Commands of a task: run, their output shown or kept, their tests and their processor time counted.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use wait4::Wait4 as _;
+
+use crate::checks::Counts;
+
+/// Runs commands one after the other.
+pub struct Shell {
+    output: Box<dyn Write + Send>,
+    /// Whether commands leave the processor to others.
+    yields: bool,
+    /// Tests that the commands reported.
+    pub counts: Counts,
+    /// Processor time that the commands took, with the processes that they waited for.
+    pub processor: Duration,
+}
+
+impl Shell {
+    /// Shows what commands print as it comes.
+    pub fn live() -> Self {
+        Self {
+            output: Box::new(io::stdout()),
+            yields: false,
+            counts: Counts::default(),
+            processor: Duration::ZERO,
+        }
+    }
+
+    /// Keeps what commands print in the file `log`. Where they yield, others that don't go first on the processor.
+    ///
+    /// # Errors
+    /// Where the file can't be written.
+    pub fn logged(log: &Path, yields: bool) -> io::Result<Self> {
+        Ok(Self { output: Box::new(File::create(log)?), yields, ..Self::live() })
+    }
+
+    /// Prints a line.
+    pub fn say(&mut self, words: impl Display) {
+        // Whoever reads the output may have gone; what is done still counts.
+        let _ = writeln!(self.output, "{words}");
+    }
+
+    /// Runs a command that must end well.
+    ///
+    /// # Errors
+    /// Where it can't be started, or fails.
+    pub fn run(&mut self, command: &mut Command) -> anyhow::Result<()> {
+        self.read(command, |shell, line| {
+            shell.counts += Counts::of_line(line);
+            shell.say(line);
+        })
+    }
+
+    /// What a command that must end well prints. Shown only where it doesn't.
+    ///
+    /// # Errors
+    /// Where it can't be started, or fails.
+    pub fn output(&mut self, command: &mut Command) -> anyhow::Result<String> {
+        let mut output = String::new();
+        let done = self.read(command, |_, line| {
+            output += line;
+            output.push('\n');
+        });
+        if done.is_err() {
+            self.say(&output);
+        }
+        done.map(|()| output)
+    }
+
+    /// Runs a command, line by line of what it prints.
+    fn read(
+        &mut self,
+        command: &Command,
+        mut line_by_line: impl FnMut(&mut Self, &str),
+    ) -> anyhow::Result<()> {
+        let shown = format!("{command:?}");
+        let mut command = copy(command, self.yields);
+        let (reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let child = command.spawn().with_context(|| format!("can't start {shown}"))?;
+        // Its ends of the pipe, without which the last line never comes.
+        drop(command);
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.with_context(|| format!("can't read what {shown} prints"))?;
+            line_by_line(self, &String::from_utf8_lossy(&line));
+        }
+        let ended = child.wait4().with_context(|| format!("can't wait for {shown}"))?;
+        self.processor += ended.rusage.utime + ended.rusage.stime;
+        ensure!(ended.status.success(), "{shown} failed with {}", ended.status);
+        Ok(())
+    }
+}
+
+/// A copy of a command, with its arguments, folder and environment; behind those that don't yield.
+fn copy(of: &Command, yields: bool) -> Command {
+    let mut copy = if yields && cfg!(unix) {
+        let mut nice = Command::new("nice");
+        nice.arg(of.get_program());
+        nice
+    } else {
+        Command::new(of.get_program())
+    };
+    copy.args(of.get_args());
+    if let Some(folder) = of.get_current_dir() {
+        copy.current_dir(folder);
+    }
+    for (key, value) in of.get_envs() {
+        match value {
+            Some(value) => copy.env(key, value),
+            None => copy.env_remove(key),
+        };
+    }
+    copy
+}
