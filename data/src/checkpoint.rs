@@ -93,13 +93,13 @@ impl Manifest {
 /// Position in the data, and which data it is a position in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataState {
-    /// Windows consumed, as [`crate::Loader::position`].
+    /// Windows or images consumed, as [`crate::Loader::position`].
     pub position: u64,
     /// Names and lengths of the corpus' files.
     pub files: Vec<Source>,
     /// [`fingerprint`] of `files`.
     pub fingerprint: String,
-    /// [`crate::Tokenizer::name`].
+    /// [`crate::Tokenizer::name`], or `images`.
     pub tokenizer: String,
     /// Fraction held out for evaluation.
     pub holdout: f64,

@@ -25,7 +25,7 @@ const MAGIC_32: i32 = 20240801;
 pub struct Source {
     /// File name without its folder, or the name of an embedded document.
     pub name: String,
-    /// Tokens of the stream that come from it.
+    /// Tokens of the stream, or images, that come from it.
     pub tokens: u64,
 }
 
@@ -149,13 +149,7 @@ impl Corpus {
     /// # Errors
     /// Where `holdout` is not in [0, 1).
     pub fn split(&self, holdout: f64) -> Result<(Tokens, Tokens)> {
-        if !(0.0..1.0).contains(&holdout) {
-            return Err(Error::Setting {
-                what: "data.holdout",
-                value: holdout.to_string(),
-                domain: "at least 0 and less than 1",
-            });
-        }
+        check_holdout(holdout)?;
         let len = self.stream.len();
         let train = ((len as f64 * (1.0 - holdout)) as usize).min(len);
         let view = |range| Tokens::new(self.stream.clone(), range);
@@ -167,6 +161,18 @@ impl fmt::Debug for Corpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Corpus").field("sources", &self.sources).finish_non_exhaustive()
     }
+}
+
+/// Refuses a fraction that leaves nothing to train on.
+pub(crate) fn check_holdout(holdout: f64) -> Result<()> {
+    if (0.0..1.0).contains(&holdout) {
+        return Ok(());
+    }
+    Err(Error::Setting {
+        what: "data.holdout",
+        value: holdout.to_string(),
+        domain: "at least 0 and less than 1",
+    })
 }
 
 /// UTF-8 text behind an optional byte-order mark.

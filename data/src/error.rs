@@ -58,6 +58,14 @@ pub enum Error {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// A dataset of images, or a file of one, that can't be used.
+    #[error("{name}: {problem}")]
+    Images {
+        /// The folder or file.
+        name: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// No tokens at all, or a single one.
     #[error("{name} holds {tokens} token(s), and training needs at least 2: add text to it")]
     NoTokens {

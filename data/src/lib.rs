@@ -1,4 +1,4 @@
-//! What Tightrope reads and writes: text and token shards, tokenizers, batches, weights, checkpoints.
+//! What Tightrope reads and writes: text and token shards, tokenizers, images, batches, weights, checkpoints.
 //!
 //! Every file is treated as hostile: a broken one comes back as an [`Error`] that names the file,
 //! the place in it and the remedy, never as a panic.
@@ -27,6 +27,7 @@ mod bytes;
 pub mod checkpoint;
 mod corpus;
 mod error;
+mod images;
 mod loader;
 mod permutation;
 pub mod safetensors;
@@ -37,6 +38,9 @@ mod toy;
 pub use checkpoint::{Base, Checkpoint, Contents, DataState, Manifest, Skipped};
 pub use corpus::{Corpus, Source, fingerprint};
 pub use error::{Error, Result};
+pub use images::{
+    ImageBatch, ImageBatches, ImageDataset, ImageLoaderConfig, ImageShape, Images, Normalization,
+};
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
 pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights, weights_fingerprint};
 #[cfg(not(target_family = "wasm"))]

@@ -34,38 +34,51 @@ pub struct LoaderConfig {
     pub seed: u64,
 }
 
-/// An endless, shuffled and resumable stream of training batches.
+/// An endless, shuffled and resumable stream of training batches: of tokens, or of images
+/// ([`crate::ImageBatch`]).
 ///
-/// Every epoch cuts the tokens into windows of T without overlap, from an offset below T of its own, and
-/// takes them in an order of its own. Both follow from seed and epoch, so the number of windows
-/// consumed is the whole state: a loader made at position n continues one that has consumed n.
+/// The order follows from seed and epoch, so the number of windows or images consumed is the whole state: a
+/// loader made at position n continues one that has consumed n.
 /// Batches are made ahead on a thread, or on demand where threads can't be started.
-pub struct Loader {
-    source: Producer,
-    windows: u64,
+pub struct Loader<B = Batch> {
+    source: Producer<B>,
+    epoch_len: u64,
     batch: u64,
     position: u64,
 }
 
-enum Producer {
-    Thread { batches: Receiver<Result<Batch>>, thread: JoinHandle<()> },
-    Inline(Sampler),
+enum Producer<B> {
+    Thread { batches: Receiver<Result<B>>, thread: JoinHandle<()> },
+    Inline(Box<dyn FnMut() -> Result<B> + Send>),
     Stopped,
 }
 
-impl Loader {
-    /// A loader over `tokens` that has consumed `position` windows.
+impl Loader<Batch> {
+    /// A loader over `tokens` that has consumed `position` windows. Every epoch cuts the tokens into windows of T
+    /// without overlap, from an offset below T of its own, and takes them in an order of its own.
     ///
     /// # Errors
     /// A batch or context of 0, a stream shorter than one window, a position of 2⁶³ and more.
     pub fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
-        let sampler = Sampler::new(tokens, config, position)?;
+        let mut sampler = Sampler::new(tokens, config, position)?;
         let windows = sampler.windows;
+        Ok(Self::start(move || sampler.next(), windows, config.batch, position))
+    }
+}
+
+impl<B: Send + 'static> Loader<B> {
+    /// A loader of what `make` gives, in epochs of `epoch_len` and batches of `batch`.
+    pub(crate) fn start(
+        make: impl FnMut() -> Result<B> + Clone + Send + 'static,
+        epoch_len: u64,
+        batch: usize,
+        position: u64,
+    ) -> Self {
         let (sender, batches) = mpsc::sync_channel(AHEAD);
-        let mut ahead = sampler.clone();
+        let mut ahead = make.clone();
         let started = thread::Builder::new().name("tightrope-loader".to_owned()).spawn(move || {
             loop {
-                let batch = ahead.next();
+                let batch = ahead();
                 let last = batch.is_err();
                 // The loader was dropped, or the error is the last thing it hears.
                 if sender.send(batch).is_err() || last {
@@ -75,9 +88,9 @@ impl Loader {
         });
         let source = match started {
             Ok(thread) => Producer::Thread { batches, thread },
-            Err(_) => Producer::Inline(sampler),
+            Err(_) => Producer::Inline(Box::new(make)),
         };
-        Ok(Self { source, windows, batch: config.batch as u64, position })
+        Self { source, epoch_len, batch: batch as u64, position }
     }
 
     /// The next batch.
@@ -85,7 +98,7 @@ impl Loader {
     /// # Errors
     /// A file that shrank or an id of 2³¹ and more; after an error, every call fails.
     #[expect(clippy::should_implement_trait, reason = "endless and fallible, so not an Iterator")]
-    pub fn next(&mut self) -> Result<Batch> {
+    pub fn next(&mut self) -> Result<B> {
         let stopped = |problem: &str| {
             Err(Error::LoaderStopped { problem: problem.to_owned(), position: self.position })
         };
@@ -93,7 +106,7 @@ impl Loader {
             Producer::Thread { batches, .. } => {
                 batches.recv().unwrap_or_else(|_| stopped("its thread panicked"))
             }
-            Producer::Inline(sampler) => sampler.next(),
+            Producer::Inline(make) => make(),
             Producer::Stopped => stopped("it failed before"),
         };
         match result {
@@ -103,18 +116,18 @@ impl Loader {
         result
     }
 
-    /// Windows handed out so far: what a checkpoint stores and [`Loader::new`] takes.
+    /// Windows or images handed out so far: what a checkpoint stores and [`Loader::new`] takes.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Windows in one epoch.
-    pub fn windows(&self) -> u64 {
-        self.windows
+    /// Windows or images in one epoch.
+    pub fn epoch_len(&self) -> u64 {
+        self.epoch_len
     }
 }
 
-impl Drop for Loader {
+impl<B> Drop for Loader<B> {
     fn drop(&mut self) {
         if let Producer::Thread { batches, thread } =
             std::mem::replace(&mut self.source, Producer::Stopped)
@@ -149,13 +162,7 @@ impl Sampler {
     fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
         let LoaderConfig { batch, context, seed } = config;
         check_sizes(&tokens, batch, context, context.saturating_add(1))?;
-        if position > i64::MAX as u64 {
-            return Err(Error::Setting {
-                what: "data position",
-                value: position.to_string(),
-                domain: "below 2⁶³; the checkpoint it came from is damaged",
-            });
-        }
+        check_position(position)?;
         // One window short of what fits, so that every offset below T leaves room for them all.
         let windows = (tokens.len() / context).saturating_sub(1).max(1) as u64;
         let epoch = Epoch::new(position / windows, windows, tokens.len(), context, seed);
@@ -194,6 +201,18 @@ impl Epoch {
         let offset = ((u128::from(mix(key)) * u128::from(offsets)) >> 64) as usize;
         Self { number, order: Permutation::new(windows, key), offset }
     }
+}
+
+/// Refuses a position that no run reaches.
+pub(crate) fn check_position(position: u64) -> Result<()> {
+    if position <= i64::MAX as u64 {
+        return Ok(());
+    }
+    Err(Error::Setting {
+        what: "data position",
+        value: position.to_string(),
+        domain: "below 2⁶³; the checkpoint it came from is damaged",
+    })
 }
 
 fn check_sizes(tokens: &Tokens, batch: usize, context: usize, needed: usize) -> Result<()> {

@@ -33,7 +33,7 @@ fn an_epoch_holds_each_window_once_and_targets_follow_inputs() {
         let mut offsets = HashSet::new();
         for epoch in 0..5 {
             let mut starts = HashSet::new();
-            for _ in 0..loader.windows() {
+            for _ in 0..loader.epoch_len() {
                 let batch = loader.next().unwrap();
                 let first = batch.inputs[0] as usize;
                 let expected: Vec<i32> = (first..=first + context).map(|i| i as i32).collect();
@@ -56,7 +56,7 @@ fn resuming_at_any_position_continues_bit_for_bit() {
     let data = counting(500);
     let mut whole = Loader::new(data.clone(), config(1, 16), 0).unwrap();
     let rows: Vec<Batch> = (0..120).map(|_| whole.next().unwrap()).collect();
-    assert!(rows.len() as u64 > 3 * whole.windows());
+    assert!(rows.len() as u64 > 3 * whole.epoch_len());
     for position in 0..100 {
         let mut resumed = Loader::new(data.clone(), config(4, 16), position).unwrap();
         let batch = resumed.next().unwrap();
@@ -73,7 +73,8 @@ fn resuming_at_any_position_continues_bit_for_bit() {
 fn without_a_thread_the_batches_are_the_same() {
     let mut ahead = Loader::new(counting(500), config(3, 16), 5).unwrap();
     let mut inline = Loader::new(counting(500), config(3, 16), 5).unwrap();
-    inline.source = Producer::Inline(Sampler::new(counting(500), config(3, 16), 5).unwrap());
+    let mut sampler = Sampler::new(counting(500), config(3, 16), 5).unwrap();
+    inline.source = Producer::Inline(Box::new(move || sampler.next()));
     for _ in 0..50 {
         assert_eq!(ahead.next().unwrap(), inline.next().unwrap());
         assert_eq!(ahead.position(), inline.position());
