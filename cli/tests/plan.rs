@@ -193,4 +193,10 @@ fn text_for_people() {
     {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
+    // Every rung of the ladder names the change that leads to it, a chunk of the loss among them.
+    let rungs: Vec<&str> = text.lines().filter(|line| line.contains("%: ")).collect();
+    assert!(rungs.iter().any(|rung| rung.contains("loss chunk")), "{rungs:?}");
+    for rung in rungs {
+        assert!(rung.split_once(" by ").is_some_and(|(_, how)| !how.trim().is_empty()), "{rung}");
+    }
 }

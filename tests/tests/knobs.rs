@@ -108,6 +108,34 @@ fn gradients_that_are_consumed_change_no_bit_and_leave_their_room() {
     }
 }
 
+/// State in 8 bits becomes f32 for the update of its parameter. Where that came at the start of the step, the f32 state of
+/// all parameters lived at once, and consuming gradients took more memory than holding them.
+#[test]
+fn consumed_gradients_leave_quantized_state_in_8_bits_until_it_is_needed() {
+    for family in [Family::Gpt2, Family::Llama] {
+        let mut held = TrainerConfig { clip: None, ..config(family, Precision::F32) };
+        (held.model.channels, held.model.hidden) = (64, 128);
+        (held.optimizer_bits, held.batch, held.micro_batch, held.time) = (StateBits::B8, 1, 1, 16);
+        let consumed = TrainerConfig { consume_gradients: true, ..held.clone() };
+        let planned = |config: &TrainerConfig| {
+            Planned::new(config, &Cpu::new(2).expect("threads")).expect("a plan").plan
+        };
+        let (less, more) = (planned(&consumed), planned(&held));
+        assert!(
+            less.peak_bytes() < more.peak_bytes(),
+            "{family:?}: {} bytes, held {}",
+            less.peak_bytes(),
+            more.peak_bytes()
+        );
+        // Of all that is live at once, f32 state is that of one parameter, at most the largest: two slots.
+        let alive = less.report().alive;
+        let wide = |name: &str| name.starts_with("update.") && name.contains("exp_avg");
+        let bytes: u64 = alive.iter().filter(|it| wide(&it.name)).map(|it| it.bytes).sum();
+        assert!(bytes <= 2 * 4 * 3 * 64 * 64, "{family:?}: {bytes} bytes of f32 state at once");
+        assert!(run(&consumed, 2) == run(&held, 2), "{family:?}");
+    }
+}
+
 #[test]
 fn recomputation_changes_no_bit() {
     for (family, dropout) in [(Family::Gpt2, 0.1), (Family::Llama, 0.0)] {

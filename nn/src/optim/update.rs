@@ -234,7 +234,8 @@ fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
 }
 
 /// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over
-/// is read no more.
+/// is read no more. A node that reads nothing of this program, as one that dequantizes state, could run at any time: it
+/// runs right before the first node that needs it, so that what it makes takes memory no longer than it has to.
 fn hoist(graph: &mut Graph, first: usize) {
     let storages = graph.storages();
     let storage = |tensor: &Tensor| storages[tensor.index()];
@@ -242,11 +243,15 @@ fn hoist(graph: &mut Graph, first: usize) {
     let (mut written, mut touched) = (HashMap::new(), HashMap::new());
     let Some(program) = graph.programs.last_mut() else { return };
     let mut placed = Vec::with_capacity(program.nodes.len());
-    for (at, node) in std::mem::take(&mut program.nodes).into_iter().enumerate() {
+    let mut independent = vec![];
+    for (index, node) in std::mem::take(&mut program.nodes).into_iter().enumerate() {
         let reads = node.inputs.iter().filter_map(|tensor| written.get(&storage(tensor)));
         let writes = node.outputs.iter().filter_map(|tensor| touched.get(&storage(tensor)));
-        let ready = reads.chain(writes).copied().max().unwrap_or(0);
-        let at = if at < first { at } else { ready };
+        let ready = reads.chain(writes).copied().max();
+        let at = if index < first { index } else { ready.unwrap_or(0) };
+        if index >= first && ready.is_none() {
+            independent.push(index);
+        }
         for tensor in &node.inputs {
             let last = touched.entry(storage(tensor)).or_insert(at);
             *last = at.max(*last);
@@ -256,6 +261,28 @@ fn hoist(graph: &mut Graph, first: usize) {
             touched.insert(storage(tensor), at);
         }
         placed.push((at, node));
+    }
+    // The first position at which a storage is touched by the nodes after the one that is looked at, and written.
+    let (mut touched_first, mut written_first) = (HashMap::new(), HashMap::new());
+    for index in (first..placed.len()).rev() {
+        let (at, node) = &mut placed[index];
+        if independent.last() == Some(&index) {
+            independent.pop();
+            let reads =
+                node.outputs.iter().filter_map(|tensor| touched_first.get(&storage(tensor)));
+            let writes =
+                node.inputs.iter().filter_map(|tensor| written_first.get(&storage(tensor)));
+            *at = reads.chain(writes).copied().min().unwrap_or(*at);
+        }
+        let earliest = |map: &mut HashMap<Tensor, usize>, tensor: &Tensor| {
+            let earliest = map.entry(storage(tensor)).or_insert(*at);
+            *earliest = (*at).min(*earliest);
+        };
+        node.inputs.iter().for_each(|tensor| earliest(&mut touched_first, tensor));
+        for tensor in &node.outputs {
+            earliest(&mut touched_first, tensor);
+            earliest(&mut written_first, tensor);
+        }
     }
     // Of what belongs to one position, the order stays.
     placed.sort_by_key(|&(at, _)| at);

@@ -310,7 +310,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// What of `config` isn't as `before`: micro-batches and recomputation.
+/// The planner's choices in `config` that `before` doesn't have.
 pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
     let mut words = vec![];
     if config.micro_batch != before.micro_batch {
@@ -319,22 +319,35 @@ pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
     if config.options.checkpoint != before.options.checkpoint {
         words.push(format!("checkpoint {}", config.options.checkpoint));
     }
+    let [chunk, chunk_before] = [config, before].map(|it| rows(it, it.build.loss_chunk, "none"));
+    if chunk != chunk_before {
+        words.push(format!("loss chunk {chunk}"));
+    }
+    if config.options.overlap != before.options.overlap {
+        let how = if config.options.overlap { "overlapped" } else { "in turn" };
+        words.push(format!("transfers {how}"));
+    }
     words.join(", ")
 }
 
-fn choices_text(config: &TrainerConfig) -> String {
-    let rows = |chunk: usize, zero: &str| match chunk {
+/// A chunk of so many rows; what it is called where it's `zero`.
+fn rows(config: &TrainerConfig, chunk: usize, zero: &str) -> String {
+    match chunk {
         0 => zero.to_owned(),
+        // A chunk of all rows is no chunk.
         rows if rows >= config.micro_batch * config.time => "none".to_owned(),
         rows => format!("{rows} rows"),
-    };
+    }
+}
+
+fn choices_text(config: &TrainerConfig) -> String {
     format!(
         "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}, optimizer state in {} bits",
         config.micro_batch,
         config.accumulation(),
         config.options.checkpoint,
-        rows(config.build.loss_chunk, "none"),
-        rows(config.build.attention_chunk, "the device's"),
+        rows(config, config.build.loss_chunk, "none"),
+        rows(config, config.build.attention_chunk, "the device's"),
         u32::from(config.optimizer_bits),
     )
 }
