@@ -67,7 +67,6 @@ pub struct Cuda {
 
 /// A plan with its memory.
 struct Prepared {
-    arena_bytes: u64,
     recording: Recording,
 }
 
@@ -173,16 +172,15 @@ impl Backend for Cuda {
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
         self.copies.clear();
-        let arena_bytes = plan.arena_bytes;
-        let arena = self.driver.allocate(arena_bytes)?;
+        let arena = self.driver.allocate(plan.arena_bytes)?;
         let products = self.products.as_mut();
         let recording = Recording::new(&mut *self.driver, &self.limits, products, &plan, arena)?;
-        self.loaded = Some(Prepared { arena_bytes, recording });
+        self.loaded = Some(Prepared { recording });
         Ok(())
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.loaded.as_ref().map_or(0, |loaded| loaded.arena_bytes)
+        self.loaded.as_ref().map_or(0, |_| self.driver.allocated_bytes())
     }
 
     fn free_bytes(&self) -> Option<u64> {

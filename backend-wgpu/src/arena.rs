@@ -12,6 +12,22 @@ use crate::device::Device;
 /// Bytes that a read moves at a time; a longer one takes several turns.
 pub const STAGING_BYTES: u64 = 1 << 20;
 
+/// Labels of the buffers of a plan, by which the device's allocator reports them.
+const ARENA: &str = "arena";
+const STAGING: &str = "staging";
+/// That of the parameters of launches.
+pub const PARAMETERS: &str = "parameters";
+
+/// Bytes that the device's allocator says it gave to the buffers of a plan; `None` where it doesn't say.
+pub fn reported_bytes(device: &Device) -> Option<u64> {
+    // What the device is done with is given back now.
+    let _ = device.device.poll(wgpu::PollType::Poll);
+    let report = device.device.generate_allocator_report()?;
+    let of_plan = |name: &str| [ARENA, STAGING, PARAMETERS].contains(&name);
+    let allocations = report.allocations.iter().filter(|allocation| of_plan(&allocation.name));
+    Some(allocations.map(|allocation| allocation.size).sum())
+}
+
 /// Buffers are cut at multiples of this.
 const GRANULE: u64 = 256;
 
@@ -35,7 +51,6 @@ pub struct Arena {
     pages: Vec<wgpu::Buffer>,
     page_bytes: u64,
     staging: wgpu::Buffer,
-    bytes: u64,
 }
 
 impl Arena {
@@ -54,16 +69,16 @@ impl Arena {
         };
         let pages: Vec<wgpu::Buffer> = (0..bytes.div_ceil(page_bytes))
             .map(|page| page * page_bytes..bytes.min((page + 1) * page_bytes))
-            .map(|range| guarded("arena", range, usage))
+            .map(|range| guarded(ARENA, range, usage))
             .collect();
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = guarded("staging", bytes..bytes + STAGING_BYTES, usage);
-        (Self { pages, page_bytes, staging, bytes }, answers)
+        let staging = guarded(STAGING, bytes..bytes + STAGING_BYTES, usage);
+        (Self { pages, page_bytes, staging }, answers)
     }
 
     /// Bytes of all buffers.
-    pub fn allocated_bytes(&self) -> u64 {
-        self.bytes + STAGING_BYTES
+    pub fn buffer_bytes(&self) -> u64 {
+        self.pages.iter().chain([&self.staging]).map(wgpu::Buffer::size).sum()
     }
 
     /// The buffer and the range in it of arena bytes `start..start + len`, which lie in one page.

@@ -217,9 +217,9 @@ impl Backend for Wgpu {
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.loaded
-            .as_ref()
-            .map_or(0, |loaded| loaded.arena.allocated_bytes() + loaded.recording.allocated_bytes())
+        let Some(Loaded { arena, recording, .. }) = &self.loaded else { return 0 };
+        arena::reported_bytes(&self.device)
+            .unwrap_or_else(|| arena.buffer_bytes() + recording.buffer_bytes())
     }
 
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {

@@ -7,7 +7,7 @@ use tightrope_core::launch::{Launch, Limits, Source};
 use tightrope_core::ops::Cost;
 use tightrope_core::{DeviceError, Node, Plan, Rule};
 
-use crate::arena::Arena;
+use crate::arena::{self, Arena};
 use crate::device::Device;
 use crate::source;
 
@@ -209,7 +209,7 @@ impl Recording {
     }
 
     /// Bytes of the parameters.
-    pub fn allocated_bytes(&self) -> u64 {
+    pub fn buffer_bytes(&self) -> u64 {
         self.parameters.as_ref().map_or(0, wgpu::Buffer::size)
     }
 }
@@ -229,7 +229,7 @@ fn upload<'a>(
     count: usize,
 ) -> wgpu::Buffer {
     let buffer = device.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("parameters"),
+        label: Some(arena::PARAMETERS),
         size: parameter_bytes(count),
         usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,

@@ -101,7 +101,16 @@ pub trait Backend: Target {
     /// [`DeviceError::OutOfMemory`] and [`DeviceError::Compile`].
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError>;
 
-    /// Bytes this backend has allocated for tensors and scratch.
+    /// Bytes that this backend holds for its plan, by the account of whoever gave them and never by the plan's: what a
+    /// run reports as `measured_peak_bytes`.
+    ///
+    /// | device | measured |
+    /// |---|---|
+    /// | CPU | the size of the arena's allocation; a test under an allocator that counts holds that there is no other of size |
+    /// | wgpu on Vulkan and DX12 | the device's allocator's report of the buffers of the plan |
+    /// | wgpu on Metal and in browsers, which have no such report | the sizes of those buffers |
+    /// | CUDA | the driver's record of the arena (`cuMemGetAddressRange`) |
+    /// | CUDA, emulated | what the driver was asked for by allocation calls, less what was freed |
     fn allocated_bytes(&self) -> u64;
 
     /// Bytes that a plan may take now, where the device has memory of its own and says what is free.

@@ -156,7 +156,7 @@ impl<O: Origin> Recovering<O> {
         self.trainer.map(Trainer::into_backend)
     }
 
-    /// Bytes that the device allocated, which are the plan's.
+    /// Bytes that the device holds for the plan, as [`Backend::allocated_bytes`] measures them.
     pub fn allocated_bytes(&self) -> u64 {
         self.backend().map_or(0, Backend::allocated_bytes)
     }

@@ -469,7 +469,7 @@ impl Trainer {
         Ok(logits)
     }
 
-    /// Bytes the backend allocated, which are the plan's.
+    /// Bytes that the backend holds for the plan, as [`Backend::allocated_bytes`] measures them.
     pub fn allocated_bytes(&self) -> u64 {
         self.session.backend().allocated_bytes()
     }

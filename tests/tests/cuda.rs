@@ -295,7 +295,8 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
     let named = std::env::var(GPU).ok().map(|number| number.parse().expect("a GPU's number"));
     let open = || Gpu::open(named.unwrap_or(0), cache());
     match open() {
-        Ok(gpu) => {
+        Ok(mut gpu) => {
+            the_driver_gives_what_is_asked(&mut gpu);
             let has_wgmma = gpu.wgmma().is_some();
             let fused = fused_cases();
             let all =
@@ -311,6 +312,20 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
             println!("{device}: {reason}");
         }
         Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// What a GPU's driver records of an allocation is what was asked, and takes that much of what is free.
+fn the_driver_gives_what_is_asked(gpu: &mut Gpu) {
+    /// The driver takes memory in pages so large.
+    const PAGE: u64 = 2 << 20;
+    for bytes in [256, 4096 + 256, (300 << 20) + 256] {
+        // What could be allocated counts the allocation, which the next one replaces.
+        let before = gpu.free_bytes().expect("a GPU says what is free");
+        gpu.allocate(bytes).expect("room");
+        assert_eq!(gpu.allocated_bytes(), bytes);
+        let after = gpu.free_bytes().expect("a GPU says what is free");
+        assert!(before.abs_diff(after) <= PAGE, "{bytes} bytes: {before} free, then {after}");
     }
 }
 

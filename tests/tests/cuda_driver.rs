@@ -80,6 +80,9 @@ impl Driver for Watched {
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
         self.device.allocate(bytes)
     }
+    fn allocated_bytes(&self) -> u64 {
+        self.device.allocated_bytes()
+    }
     fn free_bytes(&self) -> Option<u64> {
         self.device.free_bytes()
     }

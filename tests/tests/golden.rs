@@ -55,10 +55,11 @@ const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }
 fn ten_losses_are_the_recorded_ones() {
     let run = losses;
     check("gpt2 f32", &run(Family::Gpt2, Precision::F32, ADAMW, 3e-3), GPT2, 1e-4);
-    check("gpt2 bf16", &run(Family::Gpt2, Precision::BF16, ADAMW, 3e-3), GPT2, 2e-2);
-    check("gpt2 f16", &run(Family::Gpt2, Precision::F16, ADAMW, 3e-3), GPT2, 5e-3);
+    // Processors that multiply bf16 sum in another order than the rest, which shows in the last bit of some activations.
+    check("gpt2 bf16", &run(Family::Gpt2, Precision::BF16, ADAMW, 3e-3), GPT2_BF16, 3e-4);
+    check("gpt2 f16", &run(Family::Gpt2, Precision::F16, ADAMW, 3e-3), GPT2_F16, 2e-5);
     check("llama f32", &run(Family::Llama, Precision::F32, ADAMW, 3e-3), LLAMA, 1e-4);
-    check("llama bf16", &run(Family::Llama, Precision::BF16, ADAMW, 3e-3), LLAMA, 2e-2);
+    check("llama bf16", &run(Family::Llama, Precision::BF16, ADAMW, 3e-3), LLAMA_BF16, 3e-4);
     let sgd = Optimizer::Sgd { momentum: 0.9 };
     check("gpt2 sgd", &run(Family::Gpt2, Precision::F32, sgd, 3e-2), SGD, 1e-4);
     let lion = Optimizer::Lion { beta1: 0.9, beta2: 0.99 };
@@ -80,4 +81,16 @@ const SGD: [f32; 10] = [
 const LION: [f32; 10] = [
     3.955753, 3.8065658, 3.6487556, 3.5600424, 3.4912748, 3.422918, 3.347709, 3.3032303, 3.24403,
     3.1773946,
+];
+const GPT2_BF16: [f32; 10] = [
+    3.9556515, 3.5022974, 3.287047, 3.1631348, 2.9995527, 2.8375297, 2.682495, 2.5899363,
+    2.4598346, 2.3115444,
+];
+const GPT2_F16: [f32; 10] = [
+    3.955768, 3.5012608, 3.2886758, 3.1623871, 2.9978924, 2.839035, 2.6816752, 2.5880065,
+    2.4608307, 2.3099046,
+];
+const LLAMA_BF16: [f32; 10] = [
+    3.9560518, 3.6167326, 3.38094, 3.2444103, 3.0496824, 2.924265, 2.7318983, 2.6441288, 2.5146189,
+    2.354045,
 ];

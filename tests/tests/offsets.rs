@@ -116,8 +116,10 @@ fn buffers(list: u64, lives: Lives) -> Vec<Buffer> {
         .collect()
 }
 
+/// At most one list in [`FAR`] needs more than [`NEAR`] times the smallest arena. Where few buffers make up an arena, each is
+/// a large part of it: the worst list of short lives takes 1.21 times the smallest.
 #[test]
-fn arenas_of_few_buffers_are_near_the_smallest() {
+fn arenas_of_few_buffers_are_rarely_far_from_the_smallest() {
     // The farthest that a list of each kind is, a little above what was seen.
     for (lives, farthest) in [(Lives::Short, 1.21), (Lives::Long, 1.07), (Lives::Stacked, 1.02)] {
         let (mut gaps, mut far, mut worst) = (0, 0, (1.0, 0));

@@ -9,14 +9,15 @@ use crate::checks::words;
 use crate::shell::Shell;
 use crate::wheels;
 
-/// nvcc with what it's made of, and NVRTC.
-const WHEELS: [&str; 6] = [
+/// nvcc with what it's made of, NVRTC, and the library of matmuls, whose calls are described to it.
+const WHEELS: [&str; 7] = [
     "nvidia-cuda-nvcc==13.0.88",
     "nvidia-nvvm==13.0.88",
     "nvidia-cuda-crt==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
     "nvidia-cuda-nvrtc==13.0.88",
+    "nvidia-cublas==13.0.2.14",
 ];
 
 /// Runs the tests, their compilers unpacked.
@@ -29,7 +30,8 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         "NVIDIA's compilers are fetched for x86-64 Linux alone"
     );
     let home = wheels::unpacked(shell, "NVIDIA", &WHEELS)?.join("nvidia/cu13");
-    let mut command = words(&["test", "--workspace", "--test", "kernel_table", "--locked"]);
+    let mut command =
+        words(&["test", "--workspace", "--lib", "--test", "kernel_table", "--locked"]);
     command
         .args(["--", "--ignored"])
         .env("CUDA_HOME", &home)

@@ -425,7 +425,7 @@ mod tests {
 
     /// The library checks the size of what is set, for which it needs no GPU.
     #[test]
-    #[ignore = "needs NVIDIA's library: `pip install nvidia-cublas`, and its folder in LD_LIBRARY_PATH"]
+    #[ignore = "needs NVIDIA's library: `cargo xtask kernels` brings it"]
     fn the_library_itself_takes_what_is_described() {
         let api = Api::open_where(|_| Ok(())).expect("the library");
         let library = std::mem::ManuallyDrop::new(CublasLt { api, handle: ptr::null_mut() });

@@ -46,6 +46,8 @@ struct Device {
     seed: u32,
     arena: Vec<Line>,
     bytes: usize,
+    /// Bytes that calls allocated and none has freed.
+    held: u64,
     loaded: HashMap<Kernel, Loaded>,
     entries: Vec<(Entry, String)>,
     /// Keeps the entries' code in memory.
@@ -101,6 +103,7 @@ impl Emulated {
             seed,
             arena: vec![],
             bytes: 0,
+            held: 0,
             loaded: HashMap::new(),
             entries: vec![],
             libraries: vec![],
@@ -361,6 +364,7 @@ impl Driver for Emulated {
         let mut device = self.device();
         device.finish()?;
         device.recorded.clear();
+        device.held -= std::mem::take(&mut device.bytes) as u64;
         device.arena = vec![];
         let lines = (bytes as usize).div_ceil(size_of::<Line>());
         let mut arena = vec![];
@@ -372,7 +376,12 @@ impl Driver for Emulated {
         })?;
         arena.resize(lines, Line([0; 256]));
         (device.arena, device.bytes) = (arena, bytes as usize);
+        device.held += bytes;
         Ok(device.arena.as_mut_ptr() as u64)
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        self.device().held
     }
 
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {

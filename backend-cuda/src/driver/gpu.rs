@@ -342,6 +342,14 @@ impl Driver for Gpu {
         Ok(arena)
     }
 
+    fn allocated_bytes(&self) -> u64 {
+        let Some((arena, _)) = self.arena.filter(|_| self.make_current().is_ok()) else { return 0 };
+        let (mut start, mut bytes) = (0, 0);
+        // SAFETY: the arena is an allocation of the current context, and both results have a place.
+        let found = unsafe { sys::cuMemGetAddressRange_v2(&raw mut start, &raw mut bytes, arena) };
+        found.result().map_or(0, |()| bytes as u64)
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         self.make_current().ok()?;
         let (free, _) = result::mem_get_info().ok()?;

@@ -77,6 +77,9 @@ pub trait Driver: Beside {
     /// [`DeviceError::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError>;
 
+    /// Bytes of the allocation, by the device's own record; 0 where there is none.
+    fn allocated_bytes(&self) -> u64;
+
     /// Bytes that could be allocated now, where the device says.
     fn free_bytes(&self) -> Option<u64>;
 

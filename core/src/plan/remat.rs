@@ -1,7 +1,9 @@
 //! Rematerialisation: activations that are dropped after the forward pass and computed again when the
 //! backward pass first needs them (Griewank and Walther 2000; Chen et al. 2016).
 //!
-//! A recomputed op is the same op on the same inputs, random streams included, so that no number changes.
+//! A recomputed op is the same op on the same inputs, random streams included, so that no number changes. The exception
+//! is a library that fuses an activation into a matmul: it applies the activation to sums that are not rounded yet, and a
+//! recomputed one reads the rounded matmul.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
