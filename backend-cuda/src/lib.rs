@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`source`] | launches as CUDA C++ |
 //! | `recording` | a plan as tasks: launches with their arguments, and products |
+//! | [`library`] | NVIDIA's library of matmuls, and what it is asked for |
 //! | [`products`] | products by NVIDIA's library where they're faster |
 //! | [`driver`] | what a device does for a plan, and the devices |
 
 pub mod driver;
+pub mod library;
 pub mod products;
 mod recording;
 pub mod source;

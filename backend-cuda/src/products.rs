@@ -5,58 +5,18 @@
 //! library: a run that goes on makes its products as it did before.
 
 mod choices;
-mod problem;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
 
 use tightrope_core::DeviceError;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launches};
 use tightrope_core::ops::Product;
 
 use crate::driver::{Driver, Task};
+use crate::library::{Addresses, Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
 pub use choices::{Choices, Timed};
-pub use problem::{Addresses, Finish, Layout, Problem};
-
-/// What a device has besides kernels to make products with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
-    /// Its name and version.
-    pub version: String,
-    /// Bytes of workspace that its products may use.
-    pub workspace: u64,
-    /// Where what was timed is kept.
-    pub choices: PathBuf,
-}
-
-/// A way of the library to make a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Algorithm {
-    /// As the library describes it to itself; the same for one version of it.
-    pub words: [u64; Self::WORDS],
-    /// Bytes of workspace that it takes.
-    pub workspace: u64,
-}
-
-impl Algorithm {
-    /// Words of a description.
-    pub const WORDS: usize = 8;
-}
-
-/// A product for the library to make.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Multiply {
-    /// What is multiplied.
-    pub problem: Problem,
-    /// How.
-    pub algorithm: Algorithm,
-    /// Where the matrices are.
-    pub at: Addresses,
-    /// Where the workspace begins.
-    pub workspace: u64,
-}
 
 /// Who makes products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
-use crate::products::{self, Addresses, Contest, Problem, Products, Winner};
+use crate::library::{Addresses, Problem};
+use crate::products::{self, Contest, Products, Winner};
 use crate::source::{self, Kernel};
 
 /// Most blocks of a launch along the first axis of its grid (CUDA C++ Programming Guide, compute capabilities).

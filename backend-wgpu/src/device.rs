@@ -7,7 +7,7 @@ use tightrope_core::DeviceError;
 use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::Limits;
 
-use crate::{subgroups, tiles};
+use crate::tiles;
 
 /// What to ask of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -205,9 +205,7 @@ impl Device {
             wgmma: None,
             tf32: false,
         };
-        let mut opened = Self { device, queue, description, limits, failure };
-        opened.limits.subgroup = subgroups::threads(&opened).await?;
-        Ok(opened)
+        Ok(Self { device, queue, description, limits, failure })
     }
 
     /// `Err` with the first failure, where there was one.

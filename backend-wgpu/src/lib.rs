@@ -61,7 +61,8 @@ impl Wgpu {
     /// # Errors
     /// [`DeviceError::Lost`] where there's none, or it refuses.
     pub async fn open(options: &Options) -> Result<Self, DeviceError> {
-        let device = Device::open(options).await?;
+        let mut device = Device::open(options).await?;
+        device.limits.subgroup = subgroups::threads(&device).await?;
         let (compiled, pace) = (Compiled::default(), Pace::default());
         let mut opened = Self { device, compiled, pace, timer: None, loaded: None };
         let (tile, rate) = calibrate::fastest(&mut opened).await?;

@@ -8,7 +8,8 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::plan::{Plan, Target};
+use crate::plan::Plan;
+use crate::target::Target;
 
 /// What a device can fail with; everything else was checked when the graph was built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What can be wrong with a graph or a plan, in the words of the person who wrote it.
 
-use crate::graph::Role;
+use crate::role::Role;
 use crate::types::Type;
 
 /// Result of graph building and planning.

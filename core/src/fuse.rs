@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use crate::expr::{Expr, input};
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor};
 use crate::ops::{Map, Op};
-use crate::plan::Target;
+use crate::target::Target;
 
 /// Applies every rewrite that suits `target` to every program, in a fixed order.
 pub fn fuse(graph: &mut Graph, target: &dyn Target) {

@@ -2,127 +2,13 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result};
-use crate::ops::{Op, Rule};
+use crate::ops::{Op, Rule, Tape};
 use crate::types::{DType, Type};
 
-mod role;
-
-pub use role::Role;
-
-/// Handle of a tensor in its graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Tensor(pub(crate) u32);
-
-impl Tensor {
-    /// Position in [`Graph::tensors`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What a tensor is for; the planner reports memory by class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Trained parameters.
-    Weight,
-    /// Parameters that training leaves as they are.
-    Frozen,
-    /// Gradients of parameters.
-    Gradient,
-    /// Optimizer state and scalars of the update.
-    Optimizer,
-    /// Values of the forward and backward pass.
-    Activation,
-    /// Scratch of a single op.
-    Workspace,
-    /// Tokens, targets and settings the host writes.
-    Input,
-}
-
-impl Class {
-    /// Every class, in the order of reports.
-    pub const ALL: [Self; 7] = [
-        Self::Weight,
-        Self::Frozen,
-        Self::Gradient,
-        Self::Optimizer,
-        Self::Activation,
-        Self::Workspace,
-        Self::Input,
-    ];
-
-    /// Lower-case name, as in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::Frozen => "frozen",
-            Self::Gradient => "gradient",
-            Self::Optimizer => "optimizer",
-            Self::Activation => "activation",
-            Self::Workspace => "workspace",
-            Self::Input => "input",
-        }
-    }
-}
-
-/// How long a tensor's storage is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Life {
-    /// Across programs and steps.
-    Persistent,
-    /// Within one program, from its producer to its last reader.
-    Transient,
-    /// Across replays of the one program that uses it, until another program runs.
-    Held,
-}
-
-/// Everything known of a tensor before anything runs.
-#[derive(Clone, Debug)]
-pub struct TensorInfo {
-    /// Unique, readable name.
-    pub name: String,
-    /// Dtype and shape.
-    pub ty: Type,
-    /// What it's for.
-    pub class: Class,
-    /// How long its storage is kept.
-    pub life: Life,
-    /// The tensor whose storage this one took over in place.
-    pub replaces: Option<Tensor>,
-}
-
-/// Part of the step that a node belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// From tokens to the loss.
-    Forward,
-    /// From the loss to the gradients.
-    Backward,
-    /// A forward op run once more for the backward pass.
-    Recompute,
-    /// Gradient norm and optimizer.
-    Update,
-}
-
-/// One op applied to tensors.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// The op with its attributes.
-    pub op: Op,
-    /// Tensors read.
-    pub inputs: Vec<Tensor>,
-    /// Tensors written.
-    pub outputs: Vec<Tensor>,
-    /// Part of the step.
-    pub phase: Phase,
-    /// Index of the repeated block, where the node belongs to one.
-    pub block: Option<usize>,
-}
+pub use crate::ops::Node;
+pub use crate::role::Role;
+pub use crate::tensor::{Class, Life, Phase, Tensor, TensorInfo};
 
 /// A list of nodes that is replayed as a whole.
 #[derive(Clone, Debug, Default)]
@@ -412,6 +298,20 @@ impl Graph {
             }
         }
         Ok(())
+    }
+}
+
+impl Tape for Graph {
+    fn append(&mut self, op: Op, inputs: &[Tensor], name: &str) -> Result<Vec<Tensor>> {
+        self.push(op, inputs, name)
+    }
+
+    fn info(&self, tensor: Tensor) -> &TensorInfo {
+        self.info(tensor)
+    }
+
+    fn grad_dtype(&self, tensor: Tensor) -> DType {
+        self.grad_dtype(tensor)
     }
 }
 

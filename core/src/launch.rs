@@ -9,9 +9,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::cost::Cost;
 use crate::dialect::Dialect;
-use crate::ops::{Cost, Product};
 use crate::types::{DType, Type};
+
+mod matmul;
+
+pub use matmul::{Epilogue, Matrices, Product, Stored};
 
 /// What a device can do: launches are made for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -354,29 +358,6 @@ impl Launches {
         self.scratch_bytes =
             (self.scratch_bytes + elements * size).next_multiple_of(BINDING_ALIGNMENT);
         Place { source: Source::Scratch, dtype, first, elements }
-    }
-
-    /// Lets `make` write to `place` in rows of `columns` elements. Where two rows share a 32-bit word, and the
-    /// device's language writes no less than one, it writes to f32 scratch instead (which starts as a copy of `place` where `load`), and that is rounded
-    /// into `place` afterwards.
-    pub fn by_rows(
-        &mut self,
-        limits: &Limits,
-        place: Place,
-        columns: u64,
-        load: bool,
-        make: impl FnOnce(&mut Self, Place),
-    ) {
-        let whole_words = (columns * place.dtype.size() as u64).is_multiple_of(4);
-        if limits.dialect == Dialect::Cuda || whole_words {
-            return make(self, place);
-        }
-        let wide = self.scratch(DType::F32, place.elements);
-        if load {
-            self.push(crate::ops::convert(limits, place, wide));
-        }
-        make(self, wide);
-        self.push(crate::ops::convert(limits, wide, place));
     }
 
     /// How many launches [`Launches::fit`] makes of these.

@@ -16,6 +16,7 @@
 
 pub mod activation;
 mod backend;
+mod cost;
 pub mod dialect;
 mod error;
 pub mod expr;
@@ -26,7 +27,10 @@ pub mod launch;
 pub mod ops;
 pub mod plan;
 mod random;
+mod role;
 mod session;
+mod target;
+mod tensor;
 mod types;
 
 pub use backend::{Backend, DeviceError, HostMemory, Reading};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError};
 use crate::graph::{Role, Tensor};
-use crate::ops::Rule;
-use crate::plan::{Direction, Event, Plan};
+use crate::ops::{Rule, Transfer};
+use crate::plan::{Event, Plan};
 use crate::types::DType;
 
 pub use offload::split;
@@ -355,7 +355,7 @@ impl Session {
         let index = self.plan.graph.program(program)?;
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            match node.op.transfer().map(Direction::of) {
+            match node.op.transfer().map(Transfer::direction) {
                 // Nothing is on its way where this ends early.
                 Some(direction) => {
                     self.transfer(index, Event::Begin(direction, step))?;

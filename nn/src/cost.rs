@@ -5,7 +5,7 @@
 //! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::plan::Direction;
+use tightrope_core::ops::{Direction, Transfer};
 use tightrope_core::{
     DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
 };
@@ -251,7 +251,7 @@ impl Lanes {
     ) -> Self {
         let mut lanes = Self::default();
         for node in &program.nodes {
-            let lane = match node.op.transfer().map(Direction::of) {
+            let lane = match node.op.transfer().map(Transfer::direction) {
                 None => &mut lanes.ops,
                 Some(Direction::Load) => &mut lanes.loads,
                 Some(Direction::Store) => &mut lanes.stores,

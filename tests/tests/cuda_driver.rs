@@ -13,7 +13,8 @@ use tightrope_backend_cuda::driver::{
     Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Staging, Task, Wait,
 };
-use tightrope_backend_cuda::products::{Algorithm, Library, Makers, Problem};
+use tightrope_backend_cuda::library::{Algorithm, Library, Problem};
+use tightrope_backend_cuda::products::Makers;
 use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};

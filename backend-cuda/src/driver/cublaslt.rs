@@ -10,7 +10,7 @@ use cudarc::cublaslt::sys;
 use tightrope_core::DType;
 
 use super::requirements::{self, Version, cuda_version};
-use crate::products::{Addresses, Algorithm, Finish, Layout, Multiply, Problem};
+use crate::library::{Addresses, Algorithm, Finish, Layout, Multiply, Problem};
 use api::{Api, Destroy, Made, Set, Suggestion};
 
 /// Algorithms that the library is asked for; it lists what it expects to be the fastest first.

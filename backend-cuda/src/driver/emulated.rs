@@ -20,8 +20,8 @@ use super::{
     Beside as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Task, cache_key,
 };
+use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
-use crate::products::{self, Algorithm, Layout, Multiply, Problem};
 use crate::source::{self, Kernel, TensorMap};
 use queues::{Copy, Queues};
 
@@ -440,11 +440,11 @@ impl Driver for Emulated {
         self.waiter(self.marks[half])()
     }
 
-    fn library(&mut self) -> Result<products::Library, String> {
+    fn library(&mut self) -> Result<library::Library, String> {
         let mut device = self.device();
         let version = device.products.get_or_insert_with(CublasLt::emulated).version();
         let choices = device.cache.join("products.tsv");
-        Ok(products::Library { version, workspace: WORKSPACE_BYTES, choices })
+        Ok(library::Library { version, workspace: WORKSPACE_BYTES, choices })
     }
 
     fn algorithms(

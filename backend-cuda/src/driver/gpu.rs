@@ -21,7 +21,7 @@ use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::requirements::{self, Version, cuda_version};
 use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
-use crate::products::{Algorithm, Library, Problem};
+use crate::library::{Algorithm, Library, Problem};
 use crate::source::{self, Kernel, TensorMap};
 use beside::{Context, Place};
 

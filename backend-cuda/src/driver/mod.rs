@@ -22,7 +22,7 @@ pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::launch::Boxed;
 use tightrope_core::{DType, DeviceError};
 
-use crate::products::{Algorithm, Library, Multiply, Problem};
+use crate::library::{Algorithm, Library, Multiply, Problem};
 use crate::source::{Kernel, TensorMap};
 
 /// A compiled kernel of a driver.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Algorithm, Winner};
+use super::Winner;
+use crate::library::Algorithm;
 
 /// Seconds of the two ways to make a product.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,8 +17,9 @@ use super::{
     Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit,
 };
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Operand, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 pub use cached::CachedAttention;
@@ -259,7 +260,7 @@ impl Rule for Attention {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

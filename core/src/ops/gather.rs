@@ -6,9 +6,9 @@ use super::layout::{bits, part, row_windows, windows_beside};
 use super::reduce::{QUAD, THREADS};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
-use crate::ops::Map;
+use crate::ops::{Map, Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Gather. Inputs: table (V, C), ids (I32). Output: (ids…, C).
@@ -120,7 +120,7 @@ impl Rule for Embedding {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

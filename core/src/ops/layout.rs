@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::{Array, Case, Inferred, Rule, arity, ensure, unit, whole};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{BINDING_ALIGNMENT, Launch, Launched, Launches, Limits, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Reorders axes: axis i of the output is axis `axes[i]` of the input. The identity copies.
@@ -265,7 +266,7 @@ impl Rule for Permute {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -342,7 +343,7 @@ impl Rule for Slice {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -405,7 +406,7 @@ impl Rule for SliceGrad {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -484,7 +485,7 @@ impl Rule for Concat {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Loss alone. Inputs: x (…, C), w (V, C), targets (I32, one a row). Output: loss (1).
@@ -334,7 +335,7 @@ impl Rule for LinearCrossEntropy {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

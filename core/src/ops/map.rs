@@ -12,10 +12,10 @@ use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, range, traffic, un
 use crate::dialect::{self, Read};
 use crate::error::Result;
 use crate::expr::{Expr, constant, input, random};
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
-use crate::ops::Reduce;
+use crate::ops::{Node, Reduce, Tape};
 use crate::random::{RandomKey, uniform};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// One formula an output, over every element.
@@ -247,7 +247,7 @@ impl Rule for Map {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -389,7 +389,7 @@ impl Map {
     /// Pushes a map of the given slopes, which read this map's inputs and then its outputs' gradients.
     fn push_slopes(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         key: Option<Tensor>,
@@ -546,7 +546,7 @@ pub(crate) fn convert(limits: &Limits, from: Place, to: Place) -> Launch {
 }
 
 /// Sums `dy` over the leading axes that `tensor` was repeated along.
-fn sum_to(graph: &mut Graph, dy: Tensor, tensor: Tensor) -> Result<Tensor> {
+fn sum_to(graph: &mut dyn Tape, dy: Tensor, tensor: Tensor) -> Result<Tensor> {
     let shape = graph.ty(tensor).shape.clone();
     let name = format!("grad.{}", graph.info(tensor).name);
     let dtype = graph.grad_dtype(tensor);

@@ -7,17 +7,18 @@
 
 use super::{Array, Case, Cost, Inferred, Rule, ensure, float, shaped, traffic, unit};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launched, Launches, Limits, Place};
-use crate::ops::Reduce;
+use crate::ops::{Node, Reduce, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 mod fused;
 mod product;
 mod wgmma;
 
-pub use fused::{Epilogue, FusedMatMul};
-pub use product::{Product, Stored};
+pub use fused::FusedMatMul;
+
+pub use crate::launch::{Epilogue, Matrices, Product, Stored};
 
 /// Product of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
 /// add to where `accumulate`.
@@ -35,19 +36,6 @@ pub struct MatMul {
     pub accumulate: bool,
     /// Storage of the output.
     pub dtype: DType,
-}
-
-/// Extents of a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrices {
-    /// Matrices in the stack.
-    pub batch: usize,
-    /// Rows of the output.
-    pub m: usize,
-    /// Columns of the output.
-    pub n: usize,
-    /// Summed extent.
-    pub k: usize,
 }
 
 impl MatMul {
@@ -217,7 +205,7 @@ impl Rule for MatMul {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -232,7 +220,7 @@ impl Rule for MatMul {
         let mut grads = vec![None; node.inputs.len()];
         let Some(dy) = outputs[0] else { return Ok(grads) };
         let (lhs, rhs) = (node.inputs[0], node.inputs[1]);
-        let name = |graph: &Graph, tensor| format!("grad.{}", graph.info(tensor).name);
+        let name = |graph: &dyn Tape, tensor| format!("grad.{}", graph.info(tensor).name);
         let product = |transpose_lhs, transpose_rhs, dtype| Self {
             transpose_lhs,
             transpose_rhs,

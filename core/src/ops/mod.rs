@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launched, Limits};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 mod attention;
@@ -13,13 +13,16 @@ mod layout;
 mod loss;
 mod map;
 mod matmul;
+mod node;
 mod norm;
 mod quant;
 mod reduce;
 mod rope;
+mod rows;
 mod softmax;
 mod transfer;
 
+pub use crate::cost::Cost;
 pub use attention::{Attention, AttentionGrad, CachedAttention};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Permute, Slice, SliceGrad};
@@ -27,12 +30,13 @@ pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
 pub use map::Map;
 pub(crate) use map::convert;
 pub use matmul::{Epilogue, FusedMatMul, MatMul, Matrices, Product, Stored};
+pub use node::{Node, Tape};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 pub use quant::{Code, DECADES, Dequantize, Quantize};
 pub use reduce::{Axes, Reduce, SquareSum};
 pub use rope::Rope;
 pub use softmax::{Softmax, SoftmaxGrad};
-pub use transfer::Transfer;
+pub use transfer::{Direction, Transfer};
 
 pub use crate::random::{RandomKey, fill_uniform, uniform};
 
@@ -75,7 +79,7 @@ pub trait Rule {
     /// From pushing ops, and [`crate::Error::NoGradient`] where the family has none.
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -107,15 +111,6 @@ pub trait Rule {
 
     /// What the op means: plain loops in f64, rounded once where an output is stored.
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]);
-}
-
-/// Arithmetic and traffic of an op.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Floating-point operations; a multiply-add counts as two.
-    pub flops: u64,
-    /// Bytes read and written, each tensor once.
-    pub bytes: u64,
 }
 
 /// Bytes of all inputs and outputs.
@@ -291,7 +286,7 @@ impl Rule for Op {
     }
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

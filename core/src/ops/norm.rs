@@ -13,8 +13,9 @@ use super::{
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Layer norm. Inputs: x (…, C), w (C), b (C). Outputs: y like x, mean (R), rstd (R).
@@ -77,7 +78,7 @@ fn check_grad(x: &Type, w: &Type, dy: &Type, stats: &[&Type]) -> std::result::Re
 
 /// Appends the gradient of a norm; those that it doesn't make are `None`.
 fn push_grad(
-    graph: &mut Graph,
+    graph: &mut dyn Tape,
     node: &Node,
     op: impl Into<Op>,
     inputs: &[Tensor],
@@ -269,7 +270,7 @@ impl Rule for LayerNorm {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],
@@ -431,7 +432,7 @@ impl Rule for RmsNorm {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

@@ -7,9 +7,9 @@
 use super::layout::{part, row_windows, windows_beside};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
-use crate::ops::{Map, MatMul};
+use crate::ops::{Map, MatMul, Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Which axes are summed.
@@ -266,7 +266,7 @@ impl Rule for Reduce {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

@@ -6,8 +6,9 @@
 use super::layout::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Rotation by position. Inputs: x (B, T, N·D), position of the first row (I32, 1). Output: like x.
@@ -71,7 +72,7 @@ impl Rule for Rope {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

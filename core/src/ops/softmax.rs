@@ -5,8 +5,9 @@
 use super::layout::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit};
 use crate::error::Result;
-use crate::graph::{Graph, Node, Tensor};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
+use crate::ops::{Node, Tape};
+use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Softmax. Input: (…, C). Output: like it.
@@ -88,7 +89,7 @@ impl Rule for Softmax {
 
     fn grad(
         &self,
-        graph: &mut Graph,
+        graph: &mut dyn Tape,
         node: &Node,
         outputs: &[Option<Tensor>],
         wanted: &[bool],

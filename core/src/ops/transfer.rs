@@ -4,8 +4,8 @@
 //! A host's tensor keeps the handle that it has in the graph, and its place is in the host's plan alone.
 
 use super::{Array, Cost, Inferred, Op, Rule, arity};
-use crate::graph::Tensor;
 use crate::launch::{Launched, Launches, Limits};
+use crate::tensor::Tensor;
 use crate::types::Type;
 
 /// A tensor that goes to the host, or comes from there.
@@ -25,7 +25,24 @@ pub enum Transfer {
     },
 }
 
+/// Which way a transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the device.
+    Load,
+    /// To the host.
+    Store,
+}
+
 impl Transfer {
+    /// Which way it goes.
+    pub fn direction(&self) -> Direction {
+        match self {
+            Self::Load { .. } => Direction::Load,
+            Self::Store { .. } => Direction::Store,
+        }
+    }
+
     /// The host's tensor.
     pub fn host(&self) -> Tensor {
         match self {

@@ -8,7 +8,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::front::Item;
-use super::liveness::{Live, Outline};
+use super::liveness::Live;
+use super::outline::Outline;
 use super::{live_bytes, remat};
 use crate::graph::{Phase, Tensor};
 

@@ -2,7 +2,7 @@
 //!
 //! Scratch lives for one step, so what any number of rows comes to follows from the lifetimes with another.
 
-use super::liveness::Outline;
+use super::outline::Outline;
 use super::remat::Turn;
 use super::{Buffer, Target, live_bytes};
 use crate::graph::{Graph, Program};

@@ -1,7 +1,7 @@
 //! Room between placed buffers: those that may be live together with another, by rising offset, and the gaps that they
 //! leave.
 
-use super::offsets::{Buffer, Page};
+use super::buffer::{Buffer, Page};
 
 /// A placed buffer, or several that touch and are live as long as each other.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! What a search for plans is given, and what doesn't depend on how fast ops are.
 
 use super::chunks::{self, Chunk, Levels};
-use super::liveness::Outline;
+use super::outline::Outline;
 use super::{Checkpoint, Options, Target, remat};
 use crate::error::Result;
 use crate::graph::{Graph, Life, Node, Phase, Program};

@@ -9,76 +9,37 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::fuse::{self, fuse};
 use crate::graph::{Graph, Life, Phase, Program, Tensor};
-use crate::ops::{Cost, Op, Rule};
-use crate::types::Type;
+use crate::ops::{Cost, Rule};
 
 mod blocks;
 mod bound;
+mod buffer;
 mod chunks;
-mod flights;
 mod front;
 mod gaps;
 mod given;
+mod in_flight;
 mod liveness;
 pub mod offload;
 mod offsets;
+mod outline;
 mod pages;
 mod remat;
 mod report;
 mod search;
 
-pub use flights::{Direction, Event};
-use liveness::{Live, Outline};
-pub use offsets::{Buffer, Page, Placement, live_bytes, place};
+pub use buffer::{Buffer, Page, live_bytes};
+pub use in_flight::Event;
+use liveness::Live;
+pub use offsets::{Placement, place};
+use outline::Outline;
 use pages::Pages;
 pub use remat::Checkpoint;
 pub use report::{Alive, ByClass, Report};
 pub use search::{Found, Needs, Search, Seconds};
 
-/// What a plan has to know of the device it's for.
-pub trait Target {
-    /// Alignment of every tensor, bytes.
-    fn alignment(&self) -> u64;
-
-    /// Scratch that one run of `op` needs, bytes; the planner places it for that step alone.
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64;
-
-    /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`] allows it.
-    fn in_place(&self, op: &Op) -> bool;
-
-    /// Bytes that the device keeps for one use of `op` from the start to the end of a run, besides tensors:
-    /// the parameters of its launches.
-    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        let _ = (op, inputs, outputs);
-        0
-    }
-
-    /// Bytes that the device keeps for moving data to and from it.
-    fn staging(&self) -> u64 {
-        0
-    }
-
-    /// Most bytes of one allocation. Where the arena is larger, no tensor lies across a multiple of it.
-    fn buffer_bytes(&self) -> u64 {
-        u64::MAX
-    }
-
-    /// Most tensors that one map may read and write; fusion keeps to it.
-    fn operands(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Whether kernels of products and norms do in their own pass what is done with each element after them; fusion then
-    /// makes it a part of them.
-    fn epilogues(&self) -> bool {
-        false
-    }
-
-    /// Whether copies between the device and the host go on beside its programs.
-    fn copy_queues(&self) -> bool {
-        false
-    }
-}
+pub use crate::ops::Direction;
+pub use crate::target::Target;
 
 /// Choices of the planner that change memory and time, and no number.
 #[derive(Clone, Debug, PartialEq)]
@@ -281,14 +242,14 @@ impl Plan {
         let page = Page { base: persistent_bytes, bytes: target.buffer_bytes() };
         let outlines = Outline::all(&graph, options, target);
         let lived: Vec<Live> = outlines.iter().map(|o| o.live(&o.turns(), &[])).collect();
-        let flights = outlines.iter().map(|o| o.flights(&o.turns()));
+        let transfers = outlines.iter().map(|o| o.in_flight(&o.turns()));
         let parameters: u64 = outlines.iter().map(|o| o.parameters(&o.turns())).sum();
         let timelines = timelines(&graph, &lived);
         // Programs share the space, so that none has to be smaller than the largest can be.
         let enough = fullest(&timelines);
         let mut programs = vec![];
-        let lived = lived.into_iter().zip(flights);
-        for ((program, (live, flights)), timeline) in
+        let lived = lived.into_iter().zip(transfers);
+        for ((program, (live, transfers)), timeline) in
             graph.programs.iter().zip(lived).zip(timelines)
         {
             let lower_bound = timeline.iter().copied().max().unwrap_or(0);
@@ -317,7 +278,7 @@ impl Plan {
                 })
                 .collect();
             programs.push(ProgramPlan {
-                events: flights::events(&flights),
+                events: in_flight::events(&transfers),
                 steps,
                 residents,
                 timeline: timeline.iter().map(|live| live + persistent_bytes).collect(),

@@ -6,7 +6,7 @@
 //!
 //! Fusion makes them for devices whose kernels do all of it in one pass; others run the parts one after the other.
 
-use super::{MatMul, Product, Stored};
+use super::{Epilogue, MatMul, Product, Stored};
 use crate::activation::gelu_tanh;
 use crate::expr::{Expr, input};
 use crate::launch::{Launched, Launches, Limits, Place};
@@ -27,17 +27,6 @@ pub struct FusedMatMul {
     /// Storage of the sums over K of each row of lhs, which is stored transposed: of a bias' gradient, which comes with
     /// that of its weight.
     pub lhs_sums: Option<DType>,
-}
-
-/// What a launch makes of complete sums.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Epilogue {
-    /// As in [`FusedMatMul::formula`].
-    pub formula: Expr,
-    /// What the formula reads beside the product, which lies there as `out` does.
-    pub beside: Option<Stored>,
-    /// Where the product itself goes, which lies there as `out` does.
-    pub product: Option<Stored>,
 }
 
 impl From<MatMul> for FusedMatMul {

@@ -3,27 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Epilogue, Matrices, wgmma};
+use super::{Matrices, Product, Stored, wgmma};
 use crate::dialect::{self, Dialect};
 use crate::expr::input;
 use crate::launch::{Launch, Launches, Limits, Place};
 use crate::ops::Reduce;
 use crate::types::DType;
-
-/// A matrix, or a stack of them, in a tensor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stored {
-    /// The tensor.
-    pub place: Place,
-    /// First element of the first matrix.
-    pub first: u64,
-    /// Elements from one stored row to the next.
-    pub row: u64,
-    /// Elements from one matrix to the next.
-    pub stride: u64,
-    /// Stored rows are columns of the matrix.
-    pub transposed: bool,
-}
 
 impl Stored {
     /// `batch` matrices with rows of `columns` elements that fill a place.
@@ -74,31 +59,6 @@ impl Stored {
     fn in_multiples(&self, of: u64) -> bool {
         [self.first, self.row, self.stride].iter().all(|offset| offset.is_multiple_of(of))
     }
-}
-
-/// `out = lhs · rhs (+ bias) (+ out)`, or what an epilogue makes of that.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Product {
-    /// (M, K).
-    pub lhs: Stored,
-    /// (K, N).
-    pub rhs: Stored,
-    /// (M, N). Where two elements share a word, rows have an even number of them.
-    pub out: Stored,
-    /// (N).
-    pub bias: Option<Place>,
-    /// Extents.
-    pub extents: Matrices,
-    /// The product is added to what `out` holds.
-    pub accumulate: bool,
-    /// Every sum goes on from what `out` holds, up in K, in the same way for any number of rows: products over
-    /// some of the rows, or over parts of K that are multiples of four, give the bits of one product. Otherwise
-    /// few rows or few tiles are summed in slices of K.
-    pub in_order: bool,
-    /// What becomes of complete sums before they're stored.
-    pub epilogue: Option<Epilogue>,
-    /// (M). Sums over K of each row of `lhs`, which is one matrix that is stored transposed.
-    pub lhs_sums: Option<Place>,
 }
 
 /// Ranges of `step` indices that cover an axis.

@@ -1,4 +1,4 @@
-//! Flights: from which step to which a transfer is on its way, beside the ops between.
+//! In-flight transfers: from which step to which each is on its way, overlapped with the ops between.
 //!
 //! | | begins | ends |
 //! |---|---|---|
@@ -11,33 +11,14 @@
 
 use std::ops::Range;
 
-use super::liveness::Outline;
+use super::outline::Outline;
 use super::remat::Turn;
 use crate::graph::Phase;
-use crate::ops::Transfer;
+use crate::ops::Direction;
 
-/// Which way a transfer goes.
+/// A transfer with the steps during which it is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To the device.
-    Load,
-    /// To the host.
-    Store,
-}
-
-impl Direction {
-    /// Of a transfer.
-    pub fn of(transfer: &Transfer) -> Self {
-        match transfer {
-            Transfer::Load { .. } => Self::Load,
-            Transfer::Store { .. } => Self::Store,
-        }
-    }
-}
-
-/// A transfer on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flight {
+pub struct InFlight {
     /// Which way.
     pub direction: Direction,
     /// The transfer's own step: where a load ends and a store begins.
@@ -68,19 +49,19 @@ struct Run {
 
 impl Outline {
     /// The transfers of these turns, in their order.
-    pub fn flights(&self, turns: &[Turn]) -> Vec<Flight> {
+    pub fn in_flight(&self, turns: &[Turn]) -> Vec<InFlight> {
         if self.nodes.iter().all(|node| node.transfer.is_none()) {
             return vec![];
         }
         if !self.overlap {
             let at = |step: usize| {
                 let direction = self.direction(&turns[step])?;
-                Some(Flight { direction, step, begin: step, end: step })
+                Some(InFlight { direction, step, begin: step, end: step })
             };
             return (0..turns.len()).filter_map(at).collect();
         }
         let runs = self.runs(turns);
-        let mut flights = vec![];
+        let mut in_flight = vec![];
         for (index, run) in runs.iter().enumerate() {
             let alike = |other: &&Run| other.forward == run.forward;
             let before = index.checked_sub(1).map(|index| &runs[index]).filter(alike);
@@ -94,22 +75,22 @@ impl Outline {
                 stores.get(place).or(stores.last()).copied().unwrap_or(run.steps.end - 1)
             };
             let direction = Direction::Load;
-            flights.extend(run.loads.iter().enumerate().map(|(place, &step)| Flight {
+            in_flight.extend(run.loads.iter().enumerate().map(|(place, &step)| InFlight {
                 direction,
                 step,
                 begin: ahead(place),
                 end: step,
             }));
             let direction = Direction::Store;
-            flights.extend(run.stores.iter().enumerate().map(|(place, &step)| Flight {
+            in_flight.extend(run.stores.iter().enumerate().map(|(place, &step)| InFlight {
                 direction,
                 step,
                 begin: step,
                 end: behind(place),
             }));
         }
-        flights.sort_by_key(|flight| flight.step);
-        flights
+        in_flight.sort_by_key(|transfer| transfer.step);
+        in_flight
     }
 
     /// Which way a turn moves a tensor, if it does: what was stored is loaded where it's made again.
@@ -139,12 +120,12 @@ impl Outline {
     }
 }
 
-/// What a session does with these flights, each before a step or after the last one: stores end first, so that loads may
+/// What a session does for these transfers, each before a step or after the last one: stores end first, so that loads may
 /// take their bytes.
-pub fn events(flights: &[Flight]) -> Vec<(usize, Event)> {
+pub fn events(in_flight: &[InFlight]) -> Vec<(usize, Event)> {
     let mut events = vec![];
-    for flight in flights {
-        let &Flight { direction, step, begin, end } = flight;
+    for transfer in in_flight {
+        let &InFlight { direction, step, begin, end } = transfer;
         let (begin, end) = match direction {
             Direction::Load => ((begin, 1), (step, 2)),
             Direction::Store => ((step, 2), (end + 1, 0)),
@@ -152,7 +133,7 @@ pub fn events(flights: &[Flight]) -> Vec<(usize, Event)> {
         events.push((begin, Event::Begin(direction, step)));
         events.push((end, Event::End(direction, step)));
     }
-    // Of one direction, what begins first ends first: the order of flights is kept.
+    // Of one direction, what begins first ends first: the order of transfers is kept.
     events.sort_by_key(|&(order, _)| order);
     events.into_iter().map(|((at, _), event)| (at, event)).collect()
 }

@@ -1,4 +1,4 @@
-//! A matrix product as cuBLASLt takes it.
+//! A library that multiplies matrices beside the engine's kernels, and a matmul as cuBLASLt takes it.
 //!
 //! The library stores matrices by columns, the engine by rows. Rows of one are columns of the other, so what is stored as
 //! `out` (M, N) by rows is its transpose (N, M) by columns, and the library is asked for outᵀ = rhsᵀ · lhsᵀ: its A is
@@ -7,12 +7,51 @@
 //! library calls the bias gradient of B.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use tightrope_core::activation::gelu_tanh;
 use tightrope_core::expr::input;
 use tightrope_core::launch::Place;
 use tightrope_core::ops::{Epilogue, Product, Stored};
 use tightrope_core::{DType, Expr};
+
+/// What a device has besides kernels to make products with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Its name and version.
+    pub version: String,
+    /// Bytes of workspace that its products may use.
+    pub workspace: u64,
+    /// Where what was timed is kept.
+    pub choices: PathBuf,
+}
+
+/// A way of the library to make a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    /// As the library describes it to itself; the same for one version of it.
+    pub words: [u64; Self::WORDS],
+    /// Bytes of workspace that it takes.
+    pub workspace: u64,
+}
+
+impl Algorithm {
+    /// Words of a description.
+    pub const WORDS: usize = 8;
+}
+
+/// A product for the library to make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Multiply {
+    /// What is multiplied.
+    pub problem: Problem,
+    /// How.
+    pub algorithm: Algorithm,
+    /// Where the matrices are.
+    pub at: Addresses,
+    /// Where the workspace begins.
+    pub workspace: u64,
+}
 
 /// A matrix by columns, or a stack of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

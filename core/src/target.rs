@@ -1,0 +1,49 @@
+//! `Target`: what a plan has to know of the device it's for.
+
+use crate::ops::Op;
+use crate::types::Type;
+
+/// What a plan has to know of the device it's for.
+pub trait Target {
+    /// Alignment of every tensor, bytes.
+    fn alignment(&self) -> u64;
+
+    /// Scratch that one run of `op` needs, bytes; the planner places it for that step alone.
+    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64;
+
+    /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`] allows it.
+    fn in_place(&self, op: &Op) -> bool;
+
+    /// Bytes that the device keeps for one use of `op` from the start to the end of a run, besides tensors:
+    /// the parameters of its launches.
+    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        let _ = (op, inputs, outputs);
+        0
+    }
+
+    /// Bytes that the device keeps for moving data to and from it.
+    fn staging(&self) -> u64 {
+        0
+    }
+
+    /// Most bytes of one allocation. Where the arena is larger, no tensor lies across a multiple of it.
+    fn buffer_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Most tensors that one map may read and write; fusion keeps to it.
+    fn operands(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether kernels of products and norms do in their own pass what is done with each element after them; fusion then
+    /// makes it a part of them.
+    fn epilogues(&self) -> bool {
+        false
+    }
+
+    /// Whether copies between the device and the host go on beside its programs.
+    fn copy_queues(&self) -> bool {
+        false
+    }
+}
