@@ -125,7 +125,13 @@ impl Profile {
                 residents.entry((program, step)).or_insert_with(resident);
             }
         };
-        let times = profile::watched(&plan, &config.model, device, LEAST, &mut watch)?;
+        let times = profile::watched(
+            &plan,
+            crate::setup::language(config).config(),
+            device,
+            LEAST,
+            &mut watch,
+        )?;
         let replays = times.first().and_then(|(_, ops)| ops.first()).map_or(0, Vec::len);
         let programs = times
             .iter()
@@ -339,8 +345,7 @@ mod tests {
         let config = TrainerConfig {
             batch: 2,
             micro_batch,
-            time: 16,
-            ..TrainerConfig::new(preset("tiny").unwrap())
+            ..TrainerConfig::new(preset("tiny").unwrap().build(16).unwrap())
         };
         Planned::new(&config, &Cpu::new(1).unwrap()).unwrap()
     }

@@ -26,7 +26,7 @@ const COLD: usize = 1;
 const LINKED: usize = 8;
 
 /// The step whose ops are measured: one block of a GPT that a small machine trains.
-fn measured_step(precision: Precision) -> TrainerConfig {
+fn measured_step(precision: Precision) -> tightrope_nn::Result<TrainerConfig> {
     let model = ModelConfig {
         family: Family::Gpt2,
         layers: 1,
@@ -37,7 +37,12 @@ fn measured_step(precision: Precision) -> TrainerConfig {
         context: 256,
         ..defaults::MODEL
     };
-    TrainerConfig { precision, batch: 4, micro_batch: 4, ..TrainerConfig::new(model) }
+    Ok(TrainerConfig {
+        precision,
+        batch: 4,
+        micro_batch: 4,
+        ..TrainerConfig::new(model.build(model.context)?)
+    })
 }
 
 /// Rates, and where they are from.
@@ -175,9 +180,9 @@ fn measure(
     default: &Rates,
 ) -> Result<Rates, SessionError> {
     let refused = |error: tightrope_nn::Error| DeviceError::Input(error.to_string());
-    let planned = Planned::new(&measured_step(precision), device).map_err(refused)?;
-    let (plan, model) = (Arc::new(planned.plan), measured_step(precision).model);
-    let times = profile::times(&plan, &model, device, LEAST)?;
+    let config = measured_step(precision).map_err(refused)?;
+    let plan = Arc::new(Planned::new(&config, device).map_err(refused)?.plan);
+    let times = profile::times(&plan, crate::setup::language(&config).config(), device, LEAST)?;
     let mut timed = vec![];
     for (program, times) in times {
         let graph = &plan.graph;

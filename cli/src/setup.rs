@@ -69,7 +69,7 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
         }
     }
     if let Some(lora) = lora(&settings) {
-        lora.check(model).map_err(refused)?;
+        lora.check(&nn::parameters(model)).map_err(refused)?;
         settings.lora.alpha = Some(lora.alpha);
     }
     settings.check()?;
@@ -212,7 +212,6 @@ pub fn trainer_config_of(
             MicroBatch::Auto => batch,
             MicroBatch::Size(size) => size,
         },
-        time,
         build: BuildOptions { loss_chunk, attention_chunk },
         optimizer,
         optimizer_bits: memory.optimizer_bits,
@@ -231,9 +230,18 @@ pub fn trainer_config_of(
         decode: time,
         offload: offload(&memory.offload),
         consume_gradients: memory.consume_gradients,
+        frozen: vec![],
         lora: lora(&settings),
-        model,
+        model: model.build(time).map_err(refused)?,
     })
+}
+
+/// The language model of a step: settings describe no other.
+///
+/// # Panics
+/// Where another model is trained.
+pub fn language(config: &TrainerConfig) -> &nn::LanguageModel {
+    config.language().expect("settings describe language models")
 }
 
 /// What the host keeps.
@@ -254,7 +262,7 @@ fn lora(settings: &Settings) -> Option<Lora> {
         alpha: alpha.unwrap_or(2.0 * *rank as f64),
         targets: targets.clone(),
         dropout: *dropout,
-        coded: base_bits.is_some(),
+        quantized: base_bits.is_some(),
     })
 }
 

@@ -62,10 +62,15 @@ impl Graph {
 
     /// Runs `build` with its nodes marked as belonging to repeated block `index`.
     pub fn in_block<R>(&mut self, index: usize, build: impl FnOnce(&mut Self) -> R) -> R {
-        let before = self.block.replace(index);
+        let before = self.set_block(Some(index));
         let result = build(self);
-        self.block = before;
+        self.set_block(before);
         result
+    }
+
+    /// Marks the nodes pushed from here on as belonging to this repeated block, or to none. Gives the block before.
+    pub fn set_block(&mut self, block: Option<usize>) -> Option<usize> {
+        std::mem::replace(&mut self.block, block)
     }
 
     /// A number for a new stream of random numbers, different from all before.

@@ -2,7 +2,7 @@
 
 use tightrope_core::ops::LOSS_ROWS;
 
-use crate::{Family, ModelConfig};
+use crate::models::{Family, ModelConfig, padded_vocab};
 
 /// The model of a run that names none: small enough to train within minutes on two cores.
 pub const MODEL: ModelConfig = ModelConfig {
@@ -63,7 +63,12 @@ pub fn warmup(steps: u64) -> u64 {
 
 /// Rows of logits that exist at once.
 pub fn loss_chunk(model: &ModelConfig) -> usize {
-    let row = size_of::<f32>() * model.padded_vocab();
+    loss_rows(model.vocab)
+}
+
+/// Rows of logits of a vocabulary that exist at once.
+pub(crate) fn loss_rows(vocab: usize) -> usize {
+    let row = size_of::<f32>() * padded_vocab(vocab);
     (LOGITS_BYTES / row / LOSS_ROWS).max(1) * LOSS_ROWS
 }
 

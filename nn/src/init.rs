@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn moments_of_the_normal_distribution() {
-        let parameter = Parameter::new("w", &[500, 400], Init::Normal { std: 0.02 }).whole("w");
+        let parameter = Parameter::new("w", &[500, 400], Init::Normal { std: 0.02 });
         let values = initial_values(&parameter, 7);
         let n = values.len() as f64;
         let moment =
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn neither_order_nor_pieces_matter() {
-        let parameter = Parameter::new("w", &[9, 7], Init::Normal { std: 1.0 }).whole("w");
+        let parameter = Parameter::new("w", &[9, 7], Init::Normal { std: 1.0 });
         let whole = initial_values(&parameter, 1 << 40);
         for (first, end) in [(13, 33), (12, 33), (13, 14), (0, 5), (62, 63), (40, 40)] {
             let mut piece = vec![f32::NAN; end - first];

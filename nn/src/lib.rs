@@ -1,66 +1,70 @@
-//! Models, optimizers and schedules of the Tightrope training engine, as builders of
+//! Models, layers, optimizers and schedules of the Tightrope training engine, as builders of
 //! [`tightrope_core::Graph`]s.
 //!
 //! | to | see |
 //! |---|---|
-//! | choose a model | [`ModelConfig`], [`preset`] |
-//! | build its loss, logits or decoder | [`Model`] |
-//! | fill its weights | [`initial_values`], [`Import`] |
-//! | save them | [`export`] |
+//! | write a model | [`Model`], [`layers`], [`Pass`] |
+//! | choose one of this crate's | [`ModelConfig`], [`preset`] |
+//! | plan a training step | [`TrainerConfig`], [`Planner`], [`Planned`] |
+//! | train | [`Trainer`], [`Batch`] |
+//! | fill weights from a file | [`Import`] |
+//! | save them | [`Trainer::saved_weights`], [`export`] |
 //! | append the optimizer | [`append_update`] |
 //! | set the learning rate of a step | [`LearningRate`] |
-//! | train adapters beside frozen weights | [`Lora`] |
+//! | train adapters of frozen weights | [`Lora`] |
 //! | train on a device that may go away | [`Recovering`] |
 //!
-//! A new model family is one file like `gpt2.rs`: its parameters with their Hugging Face names, and one
-//! block. A new activation or optimizer rule is one function.
+//! A model family is one file that uses public items alone, in this crate or in somebody else's.
 
 #![forbid(unsafe_code)]
 
-mod config;
 mod cost;
 pub mod defaults;
 mod error;
-mod gpt2;
-mod huggingface;
+mod import;
 mod init;
+pub mod inputs;
 mod keys;
-mod layers;
-mod llama;
+pub mod layers;
 pub mod lora;
 mod model;
+mod models;
 mod offload;
 mod optim;
 mod params;
+mod pass;
 mod peft;
 mod planner;
-mod presets;
+mod precision;
 mod programs;
 mod recover;
 mod sample;
 mod saved;
 mod schedule;
 mod trainer;
+mod weights;
 
-pub use config::{Family, ModelConfig};
 pub use cost::{Estimate, Rates, Timed};
 pub use error::{Error, ReadError, Result};
+pub use import::{Exported, Get, Import, export, import};
 pub use init::{fill_initial, initial_values};
+pub use inputs::{Batch, Input, Inputs, Values};
 pub use lora::Lora;
-pub use model::{BuildOptions, Cache, DecodeInputs, Inputs, Model, Precision};
+pub use model::{Decoder, Model};
+pub use models::{Family, LanguageModel, ModelConfig, Preset, parameters, preset, presets};
 pub use offload::Offload;
 pub use optim::{
     LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update, UpdateOptions,
     append_update,
 };
-pub use params::{
-    Exported, Get, Import, Init, Parameter, Part, export, import, parameters, zero_gradient_rows,
-};
+pub use params::{Init, Kind, Parameter, Part};
+pub use pass::{BuildOptions, Cache, Pass};
 pub use planner::{Free, Planner, sweep};
-pub use presets::{Preset, preset, presets};
+pub use precision::Precision;
 pub use programs::{Planned, TrainerConfig};
 pub use recover::{Done, Origin, Recovering, device_error};
 pub use sample::{SampleError, SampleTokens, Sampling, generate};
 pub use saved::{SavedTensor, Snapshot};
 pub use schedule::{LearningRate, Schedule};
-pub use trainer::{Outcome, TrainError, Trainer};
+pub use trainer::{Evaluation, Outcome, TrainError, Trainer};
+pub use weights::Weights;

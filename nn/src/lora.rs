@@ -2,9 +2,9 @@
 //!
 //!   y = x·Wᵀ (+ b) + s·dropout(x)·Aᵀ·Bᵀ,   A (r, in) uniform, B (out, r) zeros
 //!
-//! A and B are trained, and everything else is frozen: no gradient, no remainder of a master, no optimizer state. Names
+//! A and B are trained, and everything else is frozen: no gradient, no master remainder, no optimizer state. Names
 //! are those of PEFT, the library whose files these adapters are. Frozen weights of linear layers may be stored in
-//! 8 bits and dequantised before each product (as in QLoRA: Dettmers et al. 2023).
+//! 8 bits and dequantized before each product (as in QLoRA: Dettmers et al. 2023).
 
 use std::ops::Range;
 
@@ -12,9 +12,8 @@ use serde::{Deserialize, Serialize};
 use tightrope_core::graph::nearest;
 use tightrope_core::ops::Code;
 
-use crate::config::ModelConfig;
 use crate::error::{Result, ensure};
-use crate::params::{Init, Parameter, Part, parameters};
+use crate::params::{Init, Kind, Parameter, Part};
 
 /// Target that stands for every linear layer of the blocks.
 pub const ALL_LINEAR: &str = "all-linear";
@@ -39,7 +38,8 @@ pub struct Lora {
     /// Probability of zeroing an element of an adapter's input, in training.
     pub dropout: f64,
     /// Frozen weights of linear layers are stored in 8 bits, else in the run's precision.
-    pub coded: bool,
+    #[serde(alias = "coded")]
+    pub quantized: bool,
 }
 
 /// A linear layer of a Hugging Face model: all of a parameter, or the rows of one of its parts.
@@ -64,14 +64,9 @@ pub(crate) struct Adapter {
     pub parameters: [Parameter; 2],
 }
 
-/// Whether a parameter is the weight of a linear layer in a block.
-pub(crate) fn is_linear(parameter: &Parameter) -> bool {
-    parameter.name.starts_with("h.") && parameter.shape.len() == 2
-}
-
-/// The linear layers of a model's blocks.
+/// The linear layers of a model but its head.
 fn modules(list: &[Parameter]) -> impl Iterator<Item = Module<'_>> {
-    let linear = list.iter().enumerate().filter(|(_, parameter)| is_linear(parameter));
+    let linear = list.iter().enumerate().filter(|(_, parameter)| parameter.kind == Kind::Linear);
     linear.flat_map(|(index, parameter)| {
         let of_layer = parameter.layer();
         parameter.parts.iter().map(move |Part { name, rows, .. }| {
@@ -100,8 +95,9 @@ impl Lora {
     /// # Errors
     /// [`crate::Error::Setting`] for a number out of range, and for a target that no linear layer of the model has, with
     /// the nearest that one has.
-    pub fn check(&self, config: &ModelConfig) -> Result<()> {
-        let widest = config.channels.max(config.hidden);
+    pub fn check(&self, list: &[Parameter]) -> Result<()> {
+        let linear = list.iter().filter(|parameter| parameter.kind == Kind::Linear);
+        let widest = linear.flat_map(|parameter| &parameter.shape).copied().max().unwrap_or(0);
         ensure((1..=widest).contains(&self.rank), "lora.rank", || {
             format!("{} must lie between 1 and {widest}, the model's widest layer", self.rank)
         })?;
@@ -114,22 +110,20 @@ impl Lora {
         ensure(!self.targets.is_empty(), "lora.targets", || {
             format!("names no layer; name some, or \"{ALL_LINEAR}\"")
         })?;
-        let list = parameters(config);
         let mut known = vec![];
-        for module in modules(&list) {
+        for module in modules(list) {
             let name = last(module.name);
             if !known.contains(&name) {
                 known.push(name);
             }
         }
         for target in &self.targets {
-            let found = !target.is_empty() && modules(&list).any(|m| is_target(m.name, target));
+            let found = !target.is_empty() && modules(list).any(|m| is_target(m.name, target));
             ensure(found, "lora.targets", || {
                 let near = nearest(target, known.iter().copied().chain([ALL_LINEAR]));
                 let near = near.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
-                let family = config.family.name();
                 format!(
-                    "no linear layer of a {family} is called `{target}`{near} It has {}, or {ALL_LINEAR}",
+                    "no linear layer of the model is called `{target}`{near} It has {}, or {ALL_LINEAR}",
                     known.join(", ")
                 )
             })?;
@@ -143,20 +137,17 @@ impl Lora {
     }
 
     /// The adapters of a model, in the order of its parameters.
-    pub(crate) fn adapters(&self, config: &ModelConfig) -> Vec<Adapter> {
-        let list = parameters(config);
+    pub(crate) fn adapters(&self, list: &[Parameter]) -> Vec<Adapter> {
         let targeted =
-            modules(&list).filter(|m| self.targets.iter().any(|target| is_target(m.name, target)));
+            modules(list).filter(|m| self.targets.iter().any(|target| is_target(m.name, target)));
         targeted
             .map(|Module { parameter, name, own, rows, columns }| {
                 let adapter = |letter: &str, shape: &[usize], init| {
                     let own = format!("{own}.lora_{letter}");
                     Parameter::new(own, shape, init)
-                        .whole(format!("{PEFT}{name}.lora_{letter}.weight"))
+                        .stored_as(format!("{PEFT}{name}.lora_{letter}.weight"))
                 };
-                // Kaiming's with a slope of √5, as torch.nn.Linear begins.
-                let uniform = Init::Uniform { bound: 1.0 / (columns as f64).sqrt() };
-                let a = adapter("A", &[self.rank, columns], uniform);
+                let a = adapter("A", &[self.rank, columns], Init::linear(columns));
                 let b = adapter("B", &[rows.len(), self.rank], Init::Zeros);
                 Adapter { layer: parameter, rows, parameters: [a, b] }
             })
@@ -164,8 +155,8 @@ impl Lora {
     }
 
     /// Numbers that are trained: those of all adapters of a model.
-    pub fn trained(&self, config: &ModelConfig) -> u64 {
-        let adapters = self.adapters(config);
+    pub fn trained(&self, list: &[Parameter]) -> u64 {
+        let adapters = self.adapters(list);
         adapters
             .iter()
             .flat_map(|a| &a.parameters)
@@ -190,17 +181,17 @@ pub(crate) fn encode(code: Code, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{initial_values, preset};
+    use crate::{initial_values, parameters, preset};
 
     fn lora(targets: &[&str]) -> Lora {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, coded: false }
+        Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, quantized: false }
     }
 
     fn names(preset_name: &str, targets: &[&str]) -> Vec<String> {
-        let config = preset(preset_name).unwrap();
-        lora(targets).check(&config).unwrap();
-        let adapters = lora(targets).adapters(&config);
+        let list = parameters(&preset(preset_name).unwrap());
+        lora(targets).check(&list).unwrap();
+        let adapters = lora(targets).adapters(&list);
         adapters.iter().map(|adapter| adapter.parameters[0].parts[0].name.clone()).collect()
     }
 
@@ -222,13 +213,13 @@ mod tests {
 
     #[test]
     fn refusals_name_the_setting() {
-        let config = preset("tiny").unwrap();
+        let list = parameters(&preset("tiny").unwrap());
         for (lora, words) in [
             (
                 lora(&["c_atn"]),
                 "called `c_atn`; did you mean `c_attn`? It has c_attn, c_proj, c_fc",
             ),
-            (lora(&["attn"]), "no linear layer of a gpt2 is called `attn`"),
+            (lora(&["attn"]), "no linear layer of the model is called `attn`"),
             (lora(&["lm_head"]), "called `lm_head`"),
             (lora(&[""]), "called ``"),
             (lora(&[]), "`lora.targets`: names no layer"),
@@ -236,7 +227,7 @@ mod tests {
             (Lora { alpha: 0.0, ..lora(&["c_fc"]) }, "`lora.alpha`: 0 must be above 0"),
             (Lora { dropout: 1.0, ..lora(&["c_fc"]) }, "`lora.dropout`: 1 must be"),
         ] {
-            let message = lora.check(&config).unwrap_err().to_string();
+            let message = lora.check(&list).unwrap_err().to_string();
             assert!(message.contains(words), "{message}");
         }
     }
@@ -244,7 +235,7 @@ mod tests {
     #[test]
     fn a_begins_as_linear_layers_of_torch_do() {
         let config = preset("tiny").unwrap();
-        let [a, b] = lora(&["c_fc"]).adapters(&config)[0].parameters.clone();
+        let [a, b] = lora(&["c_fc"]).adapters(&parameters(&config))[0].parameters.clone();
         let values = initial_values(&a, 5);
         let bound = 1.0 / (config.channels as f32).sqrt();
         let largest = values.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
@@ -257,7 +248,7 @@ mod tests {
     /// Why [`CODE`] is what it is.
     #[test]
     fn the_linear_code_is_off_by_less_than_the_dynamic_one_on_weights() {
-        let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 }).whole("w");
+        let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 });
         let values = initial_values(&parameter, 3);
         let error = |code: Code| {
             let (codes, scales) = encode(code, &values);

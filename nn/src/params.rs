@@ -1,17 +1,10 @@
-//! The parameters of a model, and where Hugging Face files keep them.
+//! The parameters of a model, and where checkpoints of other libraries keep them.
 //!
 //! A parameter is stored as the kernels read it: linear weights as (out, in), the projections of attention
 //! packed as queries, keys, values, the embedding with its rows padded. Each [`Part`] says which of its rows
-//! one Hugging Face tensor holds. The same mapping serves weights, gradients and optimizer moments.
+//! one tensor of a checkpoint holds. The same mapping serves weights, gradients and optimizer moments.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-use tightrope_core::graph::nearest;
-
-use crate::config::{Family, ModelConfig};
-use crate::error::{Error, ReadError, Result};
-use crate::{gpt2, llama};
 
 /// How a parameter's values begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +25,30 @@ pub enum Init {
     Ones,
 }
 
+impl Init {
+    /// How `torch.nn.Linear` begins a layer of so many inputs, weight and bias alike: uniform within 1/√inputs.
+    pub fn linear(inputs: usize) -> Self {
+        Self::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
+    }
+}
+
+/// What a parameter is to the layer that reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Weight of a hidden linear layer, (out, in). Adapters are for these, and so are 8-bit frozen weights and Muon.
+    Linear,
+    /// Weight of the linear layer that makes the model's output, (out, in).
+    Head,
+    /// A table whose rows are looked up by id or position.
+    Table,
+    /// The factor of a norm.
+    Gain,
+    /// What a layer adds to its output.
+    Bias,
+    /// Anything else.
+    Other,
+}
+
 /// A parameter of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -41,18 +58,24 @@ pub struct Parameter {
     pub shape: Vec<usize>,
     /// How its values begin.
     pub init: Init,
-    /// Weight decay applies: two or more dimensions.
+    /// What it is.
+    pub kind: Kind,
+    /// Weight decay applies.
     pub decay: bool,
-    /// Its rows are looked up by token or position.
-    pub table: bool,
-    /// The Hugging Face tensors that hold it; rows in none of them are padding and 0.
+    /// Training leaves it as it is: no gradient, no master remainder, no optimizer state.
+    pub frozen: bool,
+    /// The tensors of a checkpoint that hold it; rows in none of them are padding and 0.
     pub parts: Vec<Part>,
+    /// Rows on which the loss doesn't depend, often none: a bias of keys adds one number to all scores of a query, which
+    /// leaves their softmax as it is. Their gradient is rounding noise, which Adam scales up, so two correct runs differ
+    /// there.
+    pub without_gradient: Range<usize>,
 }
 
-/// A Hugging Face tensor that holds some rows of a parameter.
+/// A tensor of a checkpoint that holds some rows of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Hugging Face name.
+    /// Name in the checkpoint.
     pub name: String,
     /// Rows of the parameter: indices of its first axis.
     pub rows: Range<usize>,
@@ -60,49 +83,57 @@ pub struct Part {
     pub transposed: bool,
 }
 
-/// A tensor as a Hugging Face file holds it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Exported {
-    /// Hugging Face name.
-    pub name: String,
-    /// Extents.
-    pub shape: Vec<usize>,
-    /// Values in row-major order.
-    pub values: Vec<f32>,
-}
-
 impl Parameter {
-    pub(crate) fn new(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
-        let decay = shape.len() >= 2;
-        Self { name: name.into(), shape: shape.into(), init, decay, table: false, parts: vec![] }
+    /// A parameter that a checkpoint holds under its own name. Weight decay applies where it has two or more dimensions.
+    pub fn new(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
+        let name = name.into();
+        let rows = 0..shape.first().copied().unwrap_or(0);
+        let whole = Part { name: name.clone(), rows, transposed: false };
+        Self {
+            name,
+            shape: shape.into(),
+            init,
+            kind: Kind::Other,
+            decay: shape.len() >= 2,
+            frozen: false,
+            parts: vec![whole],
+            without_gradient: 0..0,
+        }
     }
 
-    /// Marks it as a table whose rows are looked up.
-    pub(crate) fn looked_up(self) -> Self {
-        Self { table: true, ..self }
+    /// With another kind.
+    pub fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
-    /// Adds the Hugging Face tensor that holds `rows`.
-    pub(crate) fn rows(mut self, name: impl Into<String>, rows: Range<usize>) -> Self {
-        self.parts.push(Part { name: name.into(), rows, transposed: false });
+    /// Held by one tensor of this name in a checkpoint, stored the same way.
+    pub fn stored_as(mut self, name: impl Into<String>) -> Self {
+        let rows = 0..self.shape[0];
+        self.parts = vec![Part { name: name.into(), rows, transposed: false }];
         self
     }
 
-    /// Held by one Hugging Face tensor, stored the same way.
-    pub(crate) fn whole(self, name: impl Into<String>) -> Self {
-        let rows = 0..self.shape[0];
-        self.rows(name, rows)
-    }
-
-    /// Held by one Hugging Face tensor, stored transposed.
-    pub(crate) fn transposed(self, name: impl Into<String>) -> Self {
-        let mut parameter = self.whole(name);
+    /// Held by one tensor of this name in a checkpoint, stored transposed.
+    pub fn stored_transposed_as(self, name: impl Into<String>) -> Self {
+        let mut parameter = self.stored_as(name);
         parameter.parts[0].transposed = true;
         parameter
     }
 
+    /// Held by tensors of these names in a checkpoint, each with so many rows. Rows that are left are padding.
+    pub fn stored_in(mut self, parts: impl IntoIterator<Item = (String, usize)>) -> Self {
+        let mut end = 0;
+        let part = |(name, count): (String, usize)| {
+            let start = end;
+            end += count;
+            Part { name, rows: start..end, transposed: false }
+        };
+        self.parts = parts.into_iter().map(part).collect();
+        self
+    }
+
     /// Name of the layer that it's the weight of.
-    pub(crate) fn layer(&self) -> &str {
+    pub fn layer(&self) -> &str {
         self.name.strip_suffix(".weight").unwrap_or(&self.name)
     }
 
@@ -113,15 +144,15 @@ impl Parameter {
 
     /// Elements of one row.
     pub fn columns(&self) -> usize {
-        self.shape[1..].iter().product()
+        self.shape.iter().skip(1).product()
     }
 
-    /// Elements of the leading rows that Hugging Face tensors hold; what follows is padding.
+    /// Elements of the leading rows that a checkpoint holds; what follows is padding.
     pub fn stored(&self) -> usize {
         self.parts.iter().map(|part| part.rows.len() * self.columns()).sum()
     }
 
-    /// Shape of `part` in a Hugging Face file.
+    /// Shape of `part` in a checkpoint.
     pub fn part_shape(&self, part: &Part) -> Vec<usize> {
         let mut shape = self.shape.clone();
         shape[0] = part.rows.len();
@@ -130,344 +161,11 @@ impl Parameter {
         }
         shape
     }
-}
 
-/// All parameters of a model that passes [`ModelConfig::check`], in a fixed order: embeddings, blocks, final
-/// norm, and the head where it's untied.
-pub fn parameters(config: &ModelConfig) -> Vec<Parameter> {
-    match config.family {
-        Family::Gpt2 => gpt2::parameters(config),
-        Family::Llama => llama::parameters(config),
-    }
-}
-
-/// Rows of the Hugging Face tensor `name` on which the loss doesn't depend, often none: in GPT-2 the key bias
-/// adds one number to all scores of a query, which leaves their softmax as it is. Its gradient is rounding
-/// noise, which Adam scales up, so two correct runs differ there.
-pub fn zero_gradient_rows(config: &ModelConfig, name: &str) -> Range<usize> {
-    if config.family == Family::Gpt2 && name.ends_with(".attn.c_attn.bias") {
-        config.channels..2 * config.channels
-    } else {
-        0..0
-    }
-}
-
-/// The embedding or head: (padded vocabulary, C), held by `name` without the padding.
-pub(crate) fn vocab_rows(own: &str, name: &str, config: &ModelConfig) -> Parameter {
-    let shape = [config.padded_vocab(), config.channels];
-    Parameter::new(own, &shape, Init::Normal { std: 0.02 }).rows(name, 0..config.vocab)
-}
-
-/// Standard deviation of the weights that end a residual branch, 0.02/√(2L): the stream's variance then
-/// doesn't grow with depth (Radford et al. 2019).
-pub(crate) fn residual_init(config: &ModelConfig) -> Init {
-    Init::Normal { std: 0.02 / (2.0 * config.layers as f64).sqrt() }
-}
-
-/// Reads a tensor of a file by name: its shape and values.
-pub type Get<'a> = dyn FnMut(&str) -> std::result::Result<(Vec<usize>, Vec<f32>), ReadError> + 'a;
-
-/// The tensors of a Hugging Face file, matched to a model's parameters.
-#[derive(Clone, Debug)]
-pub struct Import {
-    /// Hugging Face name to the name in the file, which may lack the prefix.
-    files: BTreeMap<String, String>,
-}
-
-impl Import {
-    /// Matches the tensor names of a file to the parameters of a model. Names may lack the prefix
-    /// `transformer.` or `model.`; buffers that files of older versions carry are passed over, and so is the
-    /// head of a tied model.
-    ///
-    /// # Errors
-    /// [`Error::UnexpectedTensor`], [`Error::MissingTensor`], and as [`ModelConfig::check`].
-    pub fn new<S: AsRef<str>>(
-        config: &ModelConfig,
-        names: impl IntoIterator<Item = S>,
-    ) -> Result<Self> {
-        config.check()?;
-        let list = parameters(config);
-        let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
-        let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
-        let prefix = match config.family {
-            Family::Gpt2 => "transformer.",
-            Family::Llama => "model.",
-        };
-        let mut files = BTreeMap::new();
-        for file in names {
-            let file = file.as_ref();
-            let full = format!("{prefix}{file}");
-            let name = if known.contains(file) { file } else { &full };
-            if known.contains(name) {
-                if files.insert(name.to_string(), file.to_string()).is_some() {
-                    let problem = "is in the file twice, with and without its prefix";
-                    return Err(unexpected(file, problem, None));
-                }
-            } else if !is_buffer(file) && (file != "lm_head.weight" || !config.tied) {
-                let problem = "is not part of the model that config.json describes";
-                let nearest = nearest(file, known.iter().copied());
-                return Err(unexpected(file, problem, nearest));
-            }
-        }
-        Self::complete(&list, files)
-    }
-
-    /// Matches the tensor names of a file of adapters to exactly these parameters.
-    ///
-    /// # Errors
-    /// [`Error::UnexpectedTensor`] and [`Error::MissingTensor`].
-    pub fn of<S: AsRef<str>>(
-        list: &[Parameter],
-        names: impl IntoIterator<Item = S>,
-    ) -> Result<Self> {
-        let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
-        let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
-        let mut files = BTreeMap::new();
-        for name in names {
-            let name = name.as_ref();
-            if !known.contains(name) {
-                let problem = "is not an adapter that the settings of `lora` describe";
-                return Err(unexpected(name, problem, nearest(name, known.iter().copied())));
-            }
-            files.insert(name.to_owned(), name.to_owned());
-        }
-        Self::complete(list, files)
-    }
-
-    /// The names in a file, where none is missing.
-    fn complete(list: &[Parameter], files: BTreeMap<String, String>) -> Result<Self> {
-        let mut parts = list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
-        match parts.find(|(_, part)| !files.contains_key(&part.name)) {
-            None => Ok(Self { files }),
-            Some((parameter, part)) => Err(Error::MissingTensor {
-                name: part.name.clone(),
-                shape: parameter.part_shape(part),
-            }),
-        }
-    }
-
-    /// Reads one parameter of the model this was made for, padding included.
-    ///
-    /// # Errors
-    /// [`Error::Read`] from `get`, [`Error::TensorShape`] and [`Error::NotFinite`], and
-    /// [`Error::MissingTensor`] for a parameter of another model.
-    pub fn read(&self, parameter: &Parameter, get: &mut Get<'_>) -> Result<Vec<f32>> {
-        let columns = parameter.columns();
-        let mut values = vec![0.0; parameter.elements()];
-        for part in &parameter.parts {
-            let expected = parameter.part_shape(part);
-            let Some(file) = self.files.get(&part.name) else {
-                return Err(Error::MissingTensor { name: part.name.clone(), shape: expected });
-            };
-            let (found, stored) =
-                get(file).map_err(|source| Error::Read { name: file.clone(), source })?;
-            if found != expected || stored.len() != part.rows.len() * columns {
-                return Err(Error::TensorShape { name: file.clone(), found, expected });
-            }
-            if let Some(index) = stored.iter().position(|value| !value.is_finite()) {
-                let value = stored[index];
-                return Err(Error::NotFinite { name: file.clone(), index, value });
-            }
-            let rows = &mut values[part.rows.start * columns..part.rows.end * columns];
-            if part.transposed {
-                transpose(&stored, part.rows.len(), rows, columns);
-            } else {
-                rows.copy_from_slice(&stored);
-            }
-        }
-        Ok(values)
-    }
-}
-
-/// Reads all parameters of a model: the index in [`parameters`] and the values of each. [`Import`] does it
-/// one at a time, with one parameter in memory.
-///
-/// # Errors
-/// As [`Import::new`] and [`Import::read`].
-pub fn import(
-    config: &ModelConfig,
-    names: &[String],
-    get: &mut Get<'_>,
-) -> Result<Vec<(usize, Vec<f32>)>> {
-    let import = Import::new(config, names)?;
-    parameters(config)
-        .iter()
-        .enumerate()
-        .map(|(index, parameter)| Ok((index, import.read(parameter, get)?)))
-        .collect()
-}
-
-/// The Hugging Face tensors that hold a parameter, its gradient or its optimizer moment.
-///
-/// # Panics
-/// Where `values` isn't as long as the parameter.
-pub fn export(parameter: &Parameter, values: &[f32]) -> Vec<Exported> {
-    assert_eq!(values.len(), parameter.elements(), "values of `{}`", parameter.name);
-    let columns = parameter.columns();
-    parameter
-        .parts
-        .iter()
-        .map(|part| {
-            let rows = &values[part.rows.start * columns..part.rows.end * columns];
-            let mut stored = rows.to_vec();
-            if part.transposed {
-                transpose(rows, columns, &mut stored, part.rows.len());
-            }
-            let shape = parameter.part_shape(part);
-            Exported { name: part.name.clone(), shape, values: stored }
-        })
-        .collect()
-}
-
-/// Writes `from` with rows of `columns` transposed to the first columns of `to`, whose rows have `stride`, in tiles that
-/// stay in the nearest cache.
-pub(crate) fn transpose(from: &[f32], columns: usize, to: &mut [f32], stride: usize) {
-    const TILE: usize = 16;
-    let rows = from.len() / columns.max(1);
-    for top in (0..rows).step_by(TILE) {
-        for left in (0..columns).step_by(TILE) {
-            for column in left..columns.min(left + TILE) {
-                for row in top..rows.min(top + TILE) {
-                    to[column * stride + row] = from[row * columns + column];
-                }
-            }
-        }
-    }
-}
-
-fn unexpected(name: &str, problem: &'static str, nearest: Option<String>) -> Error {
-    Error::UnexpectedTensor { name: name.into(), problem, nearest }
-}
-
-/// Causal masks and rotary frequencies, which older files hold beside the weights.
-fn is_buffer(name: &str) -> bool {
-    [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"]
-        .iter()
-        .any(|buffer| name.ends_with(buffer))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{ModelConfig, preset};
-
-    type File = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
-
-    /// A file of a model in which element i of every tensor is `i`.
-    fn file(config: &ModelConfig) -> File {
-        parameters(config)
-            .iter()
-            .flat_map(|p| p.parts.iter().map(|part| (part.name.clone(), p.part_shape(part))))
-            .map(|(name, shape)| {
-                let count: usize = shape.iter().product();
-                (name, (shape, (0..count).map(|i| i as f32).collect()))
-            })
-            .collect()
-    }
-
-    fn read(config: &ModelConfig, file: &File) -> Result<Vec<(usize, Vec<f32>)>> {
-        let names: Vec<String> = file.keys().cloned().collect();
-        import(config, &names, &mut |name| Ok(file[name].clone()))
-    }
-
-    fn configs() -> [ModelConfig; 3] {
-        let odd = ModelConfig { vocab: 101, ..preset("tiny").unwrap() };
-        let untied = ModelConfig { tied: false, vocab: 70, ..preset("llama-tiny").unwrap() };
-        [odd.clone(), ModelConfig { tied: false, ..odd }, untied]
-    }
-
-    #[test]
-    fn import_then_export_is_the_file() {
-        for config in configs() {
-            let file = file(&config);
-            let list = parameters(&config);
-            let mut exported = BTreeMap::new();
-            for (index, values) in read(&config, &file).unwrap() {
-                for Exported { name, shape, values } in export(&list[index], &values) {
-                    exported.insert(name, (shape, values));
-                }
-            }
-            assert_eq!(exported, file);
-        }
-    }
-
-    #[test]
-    fn gpt2_weights_are_transposed_and_the_embedding_padded() {
-        let config = &configs()[0];
-        let values = read(config, &file(config)).unwrap();
-        let list = parameters(config);
-        let of = |name: &str| {
-            let index = list.iter().position(|p| p.name == name).unwrap();
-            &values[index].1
-        };
-        // Row 1 (the second output) of a (192, 64) weight is column 1 of the file's (64, 192).
-        assert_eq!(of("h.0.attn.qkv.weight")[64..67], [1.0, 193.0, 385.0]);
-        let wte = of("wte.weight");
-        assert_eq!((wte.len(), wte[101 * 64 - 1]), (128 * 64, (101 * 64 - 1) as f32));
-        assert!(wte[101 * 64..].iter().all(|&x| x == 0.0));
-    }
-
-    #[test]
-    fn llama_projections_are_packed_by_rows() {
-        let config = &configs()[2];
-        let values = read(config, &file(config)).unwrap();
-        let list = parameters(config);
-        let index = list.iter().position(|p| p.name == "h.1.attn.qkv.weight").unwrap();
-        assert_eq!(list[index].shape, [128, 64]);
-        // 4 query heads, 2 key heads, 2 value heads of 16: rows 0, 64 and 96 begin a tensor each.
-        assert_eq!([0, 64 * 64, 96 * 64].map(|at| values[index].1[at]), [0.0; 3]);
-        assert_eq!(values[index].1[96 * 64 - 1], (32 * 64 - 1) as f32);
-    }
-
-    #[test]
-    fn prefixes_and_buffers_of_other_versions() {
-        let config = &configs()[0];
-        let mut bare: File = file(config)
-            .into_iter()
-            .map(|(name, tensor)| (name.trim_start_matches("transformer.").to_string(), tensor))
-            .collect();
-        for name in ["h.0.attn.bias", "h.1.attn.masked_bias", "lm_head.weight"] {
-            bare.insert(name.into(), (vec![1], vec![0.0]));
-        }
-        assert_eq!(read(config, &bare).unwrap(), read(config, &file(config)).unwrap());
-    }
-
-    #[test]
-    fn what_does_not_fit_is_named() {
-        let config = &configs()[0];
-        let message = |change: &dyn Fn(&mut File)| {
-            let mut file = file(config);
-            change(&mut file);
-            read(config, &file).unwrap_err().to_string()
-        };
-        let wpe = "transformer.wpe.weight";
-        for (found, words) in [
-            (
-                message(&|file| drop(file.remove(wpe))),
-                "`transformer.wpe.weight` [64, 64] is missing",
-            ),
-            (
-                message(&|file| {
-                    file.insert("transformer.wpe.wieght".into(), (vec![1], vec![0.0]));
-                }),
-                "did you mean `transformer.wpe.weight`?",
-            ),
-            (
-                message(&|file| {
-                    file.insert("wpe.weight".into(), (vec![64, 64], vec![0.0; 4096]));
-                }),
-                "twice",
-            ),
-            (
-                message(&|file| file.get_mut(wpe).unwrap().0 = vec![32, 128]),
-                "has shape [32, 128], the model needs [64, 64]",
-            ),
-            (
-                message(&|file| file.get_mut(wpe).unwrap().1[70] = f32::NAN),
-                "`transformer.wpe.weight` holds NaN at element 70",
-            ),
-        ] {
-            assert!(found.contains(words), "{found}");
-        }
+    /// Rows of the checkpoint's tensor `name` on which the loss doesn't depend: see [`Parameter::without_gradient`].
+    pub fn rows_without_gradient(&self, name: &str) -> Range<usize> {
+        let Some(part) = self.parts.iter().find(|part| part.name == name) else { return 0..0 };
+        let within = |row: usize| row.clamp(part.rows.start, part.rows.end) - part.rows.start;
+        within(self.without_gradient.start)..within(self.without_gradient.end)
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::config::{Family, ModelConfig};
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::lora::{ALL_LINEAR, Lora};
+use crate::params::Parameter;
 
 /// Keys that make of adapters something else than [`Lora`] is, unless they are left out or are what is listed here.
 fn plain() -> [(&'static str, Vec<Value>); 19] {
@@ -59,12 +59,14 @@ impl Lora {
             })?,
             targets: targets(&keys)?,
             dropout: keys.number("lora_dropout")?.unwrap_or(0.0),
-            coded: false,
+            quantized: false,
         })
     }
 
-    /// PEFT's `adapter_config.json` for adapters of a model that is found at `base`.
-    pub fn to_peft(&self, config: &ModelConfig, base: Option<&str>) -> Value {
+    /// PEFT's `adapter_config.json` for adapters of a model with these parameters, which is found at `base`.
+    pub fn to_peft(&self, list: &[Parameter], base: Option<&str>) -> Value {
+        let transposed =
+            list.iter().flat_map(|parameter| &parameter.parts).any(|part| part.transposed);
         let targets = match self.targets.iter().any(|target| target == ALL_LINEAR) {
             true => json!(ALL_LINEAR),
             false => json!(self.targets),
@@ -75,7 +77,7 @@ impl Lora {
             "base_model_name_or_path": base,
             "bias": "none",
             // GPT-2's layers are `Conv1D`s, which store (in, out).
-            "fan_in_fan_out": config.family == Family::Gpt2,
+            "fan_in_fan_out": transposed,
             "inference_mode": true,
             "init_lora_weights": true,
             "lora_alpha": whole(self.alpha),
@@ -114,11 +116,11 @@ fn targets(keys: &Keys<'_>) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset;
+    use crate::{parameters, preset};
 
     fn lora(targets: &[&str]) -> Lora {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Lora { rank: 4, alpha: 6.5, targets, dropout: 0.25, coded: false }
+        Lora { rank: 4, alpha: 6.5, targets, dropout: 0.25, quantized: false }
     }
 
     #[test]
@@ -126,14 +128,14 @@ mod tests {
         for (preset_name, targets) in
             [("tiny", &["c_attn", "mlp.c_proj"][..]), ("llama-tiny", &[ALL_LINEAR])]
         {
-            let (config, lora) = (preset(preset_name).unwrap(), lora(targets));
-            assert_eq!(Lora::from_peft(&lora.to_peft(&config, Some("base"))).unwrap(), lora);
+            let (list, lora) = (parameters(&preset(preset_name).unwrap()), lora(targets));
+            assert_eq!(Lora::from_peft(&lora.to_peft(&list, Some("base"))).unwrap(), lora);
         }
     }
 
     #[test]
     fn refusals_name_the_key() {
-        let file = lora(&["c_attn"]).to_peft(&preset("tiny").unwrap(), None);
+        let file = lora(&["c_attn"]).to_peft(&parameters(&preset("tiny").unwrap()), None);
         for (key, value, words) in [
             ("peft_type", json!("LOHA"), "json, key `peft_type`: is \"LOHA\"; supported: \"LORA\""),
             ("peft_type", Value::Null, "`peft_type`: is missing"),

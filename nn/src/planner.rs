@@ -6,7 +6,8 @@ use tightrope_core::{Graph, Node, Plan, Role};
 
 use crate::cost::Lanes;
 use crate::programs::{Built, Handles};
-use crate::{Model, Planned, Precision, Rates, Result, TrainerConfig};
+use crate::weights::Weights;
+use crate::{Planned, Precision, Rates, Result, TrainerConfig};
 
 /// Seconds that an op takes.
 type OpSeconds<'a> = Box<dyn Fn(&Graph, &Node) -> f64 + 'a>;
@@ -330,7 +331,7 @@ impl View {
 struct Choice<'a> {
     config: TrainerConfig,
     host: Option<Graph>,
-    model: Model,
+    weights: Weights,
     handles: Handles,
     search: Search<'a>,
     /// Seconds of a pass without recomputation, of its ops alone where transfers go on beside them.
@@ -348,41 +349,41 @@ impl<'a> Choice<'a> {
         target: &'a dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<Self> {
-        let Built { graph, host, model, handles } = Built::new(&config)?;
+        let Built { graph, host, weights, handles } = Built::new(&config)?;
         let overlap = config.options.overlaps(target);
         let beside_s = if overlap { beside_s(&graph, seconds) } else { 0.0 };
         let own = own_seconds(overlap, seconds);
         let search = Search::new(graph, &config.options, free.loss_chunk, target, &own)?;
-        Ok(Self::timed(config, host, model, handles, search, beside_s))
+        Ok(Self::timed(config, host, weights, handles, search, beside_s))
     }
 
     /// The same micro-batch where ops take other `seconds`.
     fn retimed(&self, target: &dyn Target, seconds: Seconds<'_>) -> Self {
-        let Self { config, host, model, handles, .. } = self;
+        let Self { config, host, weights, handles, .. } = self;
         let overlap = config.options.overlaps(target);
         let beside_s = if overlap { beside_s(self.search.graph(), seconds) } else { 0.0 };
         let search = self.search.retimed(&own_seconds(overlap, seconds));
         let (config, host) = (config.clone(), host.clone());
-        let (model, handles) = (model.clone(), handles.clone());
-        Self::timed(config, host, model, handles, search, beside_s)
+        let (weights, handles) = (weights.clone(), handles.clone());
+        Self::timed(config, host, weights, handles, search, beside_s)
     }
 
     fn timed(
         config: TrainerConfig,
         host: Option<Graph>,
-        model: Model,
+        weights: Weights,
         handles: Handles,
         search: Search<'a>,
         beside_s: f64,
     ) -> Self {
         let pass_s = search.seconds(Role::Train) + search.seconds(Role::Micro);
         let update_s = search.seconds(Role::Update) + search.seconds(Role::Clear);
-        Self { config, host, model, handles, search, pass_s, beside_s, update_s }
+        Self { config, host, weights, handles, search, pass_s, beside_s, update_s }
     }
 
     /// The step with this plan, which has so many rows of logits at a time.
     fn planned(&self, plan: Plan, rows: Option<usize>, bound_s: Option<f64>) -> Planned {
-        let Self { config, host, model, handles, .. } = self;
+        let Self { config, host, weights, handles, .. } = self;
         let mut config = TrainerConfig { options: plan.options.clone(), ..config.clone() };
         config.build.loss_chunk = rows.unwrap_or(config.build.loss_chunk);
         Planned {
@@ -390,7 +391,7 @@ impl<'a> Choice<'a> {
             plan,
             bound_s,
             host: host.clone(),
-            model: model.clone(),
+            weights: weights.clone(),
             handles: handles.clone(),
         }
     }

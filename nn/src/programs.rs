@@ -10,6 +10,8 @@
 //! | `eval` | loss alone |
 //! | `decode` | one more token of a text, over a cache of keys and values |
 
+use std::sync::Arc;
+
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
 use tightrope_core::plan::offload::{load_block_weights, store_block_inputs, store_gradients};
@@ -17,32 +19,34 @@ use tightrope_core::plan::{Options, Seconds, Target};
 use tightrope_core::{Class, DType, Graph, Phase, Plan, Role, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
+use crate::inputs::{Inputs, POSITIONS, START, TOKENS};
+use crate::model::{Decoder, Model};
+use crate::params::Parameter;
+use crate::pass::Pass;
+use crate::weights::{Weights, freeze};
 use crate::{
-    BuildOptions, DecodeInputs, Error, Estimate, Free, Inputs, Lora, LossScale, Model, ModelConfig,
-    Offload, Optimizer, Planner, Precision, Rates, Result, StateBits, Trained, Update,
-    UpdateOptions, append_update, defaults,
+    BuildOptions, Error, Estimate, Free, Input, Lora, LossScale, Offload, Optimizer, Planner,
+    Precision, Rates, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TrainerConfig {
     /// The model.
-    pub model: ModelConfig,
+    pub model: Arc<dyn Model>,
     /// Storage of weights and activations.
     pub precision: Precision,
-    /// Sequences of an optimizer step.
+    /// Samples of an optimizer step.
     pub batch: usize,
-    /// Sequences of one pass; divides `batch`.
+    /// Samples of one pass; divides `batch`.
     pub micro_batch: usize,
-    /// Tokens of a sequence, T.
-    pub time: usize,
     /// Sizes that leave results as they are.
     pub build: BuildOptions,
     /// Update rule.
     pub optimizer: Optimizer,
     /// Bits of each number of optimizer state.
     pub optimizer_bits: StateBits,
-    /// Decay of parameters of two or more dimensions.
+    /// Decay of the parameters that it applies to.
     pub weight_decay: f64,
     /// Largest gradient norm.
     pub clip: Option<f64>,
@@ -56,20 +60,25 @@ pub struct TrainerConfig {
     pub offload: Offload,
     /// Weights are updated as soon as their gradients are made (see [`UpdateOptions::consume`]): in steps of one pass.
     pub consume_gradients: bool,
+    /// Names of parameters that training leaves as they are, in which `*` stands for any characters.
+    pub frozen: Vec<String>,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
 }
 
 impl TrainerConfig {
-    /// What a run of `model` takes that says nothing else: steps of one whole sequence, in f32, by AdamW.
-    pub fn new(model: ModelConfig) -> Self {
+    /// What a run of `model` takes that says nothing else: steps of one sample, in f32, by AdamW.
+    pub fn new(model: Arc<dyn Model>) -> Self {
         let (beta1, beta2, eps) = (defaults::BETA1, defaults::BETA2, defaults::EPS);
+        let vocab = model.decoder().map(Decoder::vocab);
         Self {
             precision: Precision::F32,
             batch: 1,
             micro_batch: 1,
-            time: model.context,
-            build: BuildOptions { loss_chunk: defaults::loss_chunk(&model), attention_chunk: 0 },
+            build: BuildOptions {
+                loss_chunk: vocab.map_or(0, defaults::loss_rows),
+                attention_chunk: 0,
+            },
             optimizer: Optimizer::AdamW { beta1, beta2, eps },
             optimizer_bits: StateBits::B32,
             weight_decay: defaults::WEIGHT_DECAY,
@@ -79,6 +88,7 @@ impl TrainerConfig {
             decode: 0,
             offload: Offload::NONE,
             consume_gradients: false,
+            frozen: vec![],
             lora: None,
             model,
         }
@@ -89,18 +99,28 @@ impl TrainerConfig {
         self.batch / self.micro_batch
     }
 
-    /// The ways to make its transfers on `target`, the faster first: what goes on beside ops takes bytes, which the
-    /// smallest budgets don't have.
+    /// Tokens of an optimizer step: samples, where they aren't sequences.
+    pub fn tokens(&self) -> usize {
+        self.batch * self.model.tokens()
+    }
+
+    /// The model's parameters, each with whether it's frozen.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a name of a frozen one that none has.
+    pub fn parameters(&self) -> Result<Vec<Parameter>> {
+        let mut list = self.model.parameters();
+        freeze(&mut list, &self.frozen)?;
+        Ok(list)
+    }
+
+    /// The ways to make its transfers on `target`, the faster first: overlapped ones take bytes, which the smallest
+    /// budgets don't have.
     pub fn ways(&self, target: &dyn Target) -> Vec<Self> {
         let overlaps = self.offload.transfers() && self.options.overlaps(target);
         let options = Options { overlap: false, ..self.options.clone() };
         let in_turn = overlaps.then(|| Self { options, ..self.clone() });
         [self.clone()].into_iter().chain(in_turn).collect()
-    }
-
-    /// Whether anything is dropped in training.
-    fn draws(&self) -> bool {
-        self.model.dropout > 0.0 || self.lora.as_ref().is_some_and(|lora| lora.dropout > 0.0)
     }
 
     /// Whether passes add to persistent gradients, for an update of its own.
@@ -113,30 +133,62 @@ impl TrainerConfig {
         self.offload.optimizer && !self.offload.gradients
     }
 
-    /// The ids of a step's inputs and targets, both (batch, T), as one pair for each micro-step.
-    pub fn micro_batches<'a>(
-        &self,
-        inputs: &'a [i32],
-        targets: &'a [i32],
-    ) -> Vec<(&'a [i32], &'a [i32])> {
-        let ids = self.micro_batch * self.time;
-        inputs.chunks(ids).zip(targets.chunks(ids)).collect()
+    /// Declares the model's weights and adapters.
+    fn declare(&self, graph: &mut Graph) -> Result<Weights> {
+        Weights::adapted(graph, self.parameters()?, self.precision, self.lora.as_ref())
     }
+
+    /// Whether a step draws random numbers. What the model draws is seen in a pass of its own: the key is declared before
+    /// the pass that is planned.
+    fn draws(&self) -> Result<bool> {
+        if self.optimizer_bits.draws(&self.optimizer) {
+            return Ok(true);
+        }
+        let mut graph = Graph::new();
+        let weights = self.declare(&mut graph)?;
+        let inputs = Inputs::declare(&mut graph, &self.model.inputs(), self.micro_batch)?;
+        let key = random_key(&mut graph);
+        let mut pass = Pass::training(&mut graph, &weights, inputs, self.build, Some(key));
+        self.model.loss(&mut pass)?;
+        Ok(pass.drew())
+    }
+}
+
+/// Declares the key of a step's random numbers: seed (low, high), step and micro-step.
+fn random_key(graph: &mut Graph) -> Tensor {
+    graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)
 }
 
 /// Tensors that the host writes and reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Handles {
-    pub(crate) inputs: Inputs,
+    /// The model's inputs, each with its tensor.
+    pub(crate) inputs: Vec<(Input, Tensor)>,
+    /// Key of random numbers, where a step draws any.
+    pub(crate) key: Option<Tensor>,
     pub(crate) loss: Tensor,
     pub(crate) loss_sum: Option<Tensor>,
     /// Gradients that micro-steps add to; none where a step is one micro-batch.
     pub(crate) accumulators: Vec<Tensor>,
-    pub(crate) low: Vec<Tensor>,
+    /// Master remainders of what is trained; none in f32.
+    pub(crate) remainders: Vec<Tensor>,
     pub(crate) update: Update,
     pub(crate) loss_scale: Option<LossScale>,
     pub(crate) eval_loss: Tensor,
-    pub(crate) decode: Option<(DecodeInputs, Tensor)>,
+    /// What evaluation reads besides the loss, by name.
+    pub(crate) metrics: Vec<(String, Tensor)>,
+    pub(crate) decode: Option<Decode>,
+}
+
+/// Tensors of the `decode` program that the host writes and reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decode {
+    pub(crate) tokens: Tensor,
+    pub(crate) positions: Tensor,
+    pub(crate) start: Tensor,
+    pub(crate) logits: Tensor,
+    /// Tokens that may follow.
+    pub(crate) vocab: usize,
 }
 
 /// A planned training step that no device has seen yet.
@@ -150,7 +202,7 @@ pub struct Planned {
     /// What the host runs and keeps, where something is offloaded.
     pub(crate) host: Option<Graph>,
     pub(crate) config: TrainerConfig,
-    pub(crate) model: Model,
+    pub(crate) weights: Weights,
     pub(crate) handles: Handles,
 }
 
@@ -160,9 +212,9 @@ impl Planned {
     /// # Errors
     /// [`Error::Setting`] and [`Error::Graph`].
     pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
-        let Built { graph, host, model, handles } = Built::new(config)?;
+        let Built { graph, host, weights, handles } = Built::new(config)?;
         let plan = Plan::new(graph, &config.options, target)?;
-        Ok(Self { plan, bound_s: None, host, config: config.clone(), model, handles })
+        Ok(Self { plan, bound_s: None, host, config: config.clone(), weights, handles })
     }
 
     /// Time of a step at these rates.
@@ -172,7 +224,7 @@ impl Planned {
 
     /// [`Planned::bound_s`] at these rates, with what the host takes at least, whatever is recomputed.
     pub fn step_bound_s(&self, rates: &Rates) -> Option<f64> {
-        // What the host adds up beside the device may take no time of its own.
+        // What the host adds up while the device works may take no time of its own.
         let passes = if self.plan.options.overlap { 0 } else { self.config.accumulation() };
         let of = |host| {
             let adds_s = passes as f64 * rates.add_seconds(host);
@@ -215,21 +267,20 @@ impl Planned {
 pub(crate) struct Built {
     pub(crate) graph: Graph,
     pub(crate) host: Option<Graph>,
-    pub(crate) model: Model,
+    pub(crate) weights: Weights,
     pub(crate) handles: Handles,
 }
 
 impl Built {
     pub(crate) fn new(config: &TrainerConfig) -> Result<Self> {
-        let TrainerConfig { batch, micro_batch, time, .. } = *config;
+        let TrainerConfig { batch, micro_batch, ref model, .. } = *config;
         ensure(
             micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
             "micro_batch",
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
         let mut graph = Graph::new();
-        let lora = config.lora.as_ref();
-        config.offload.check(lora)?;
+        config.offload.check(config.lora.as_ref())?;
         ensure(
             !(config.consume_gradients && config.accumulates()),
             "memory.consume_gradients",
@@ -237,56 +288,75 @@ impl Built {
                 "several passes, or the host, sum gradients before the update: have the device make one pass a step".into()
             },
         )?;
-        let model = Model::adapted(&mut graph, &config.model, config.precision, lora)?;
-        let low = model.declare_low(&mut graph);
-        let ids = |graph: &mut Graph, name: &str, shape: &[usize]| {
-            graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
-        };
-        let inputs = Inputs {
-            tokens: ids(&mut graph, "tokens", &[micro_batch, time]),
-            targets: ids(&mut graph, "targets", &[micro_batch, time]),
-            positions: ids(&mut graph, "positions", &[time]),
-            start: ids(&mut graph, "start", &[1]),
-            key: (config.draws() || config.optimizer_bits.draws(&config.optimizer))
-                .then(|| graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)),
-        };
+        let weights = config.declare(&mut graph)?;
+        let remainders = weights.declare_remainders(&mut graph);
+        let list = model.inputs();
+        let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
+        let key = config.draws()?.then(|| random_key(&mut graph));
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
+        let declared =
+            Declared { weights: &weights, remainders: &remainders, inputs: &inputs, key };
         let (loss, loss_sum, accumulators, update) =
-            training(&mut graph, config, &model, &inputs, &low, loss_scale.as_ref())?;
+            training(&mut graph, config, &declared, loss_scale.as_ref())?;
         graph.begin(Role::Eval);
-        let eval_loss = model.loss(&mut graph, &Inputs { key: None, ..inputs }, &config.build)?;
+        let mut pass = Pass::evaluation(&mut graph, &weights, inputs.clone(), config.build);
+        let eval_loss = model.loss(&mut pass)?;
+        let metrics = pass.into_metrics();
         graph.result(eval_loss);
-        let decode = if config.decode > 0 {
-            graph.begin(Role::Decode);
-            let inputs = DecodeInputs {
-                tokens: ids(&mut graph, "decode.tokens", &[1, 1]),
-                positions: ids(&mut graph, "decode.positions", &[1]),
-                start: inputs.start,
-            };
-            let logits = graph.scope("decode", |graph| {
-                let caches = model.caches(graph, 1, config.decode)?;
-                model.decode(graph, &inputs, &caches)
-            })?;
-            graph.result(logits);
-            Some((inputs, logits))
-        } else {
-            None
+        metrics.iter().for_each(|&(_, figure)| graph.result(figure));
+        let decode = match config.decode {
+            0 => None,
+            positions => Some(decoding(&mut graph, config, &weights, &inputs, positions)?),
+        };
+        let with_tensor = |input: Input| {
+            let tensor = inputs.get(&input.name)?;
+            Ok((input, tensor))
         };
         let handles = Handles {
-            inputs,
+            inputs: list.into_iter().map(with_tensor).collect::<Result<_>>()?,
+            key,
             loss,
             loss_sum,
             accumulators,
-            low,
+            remainders,
             update,
             loss_scale,
             eval_loss,
+            metrics,
             decode,
         };
         let host = offloaded(&mut graph, config.offload);
-        Ok(Self { graph, host, model, handles })
+        Ok(Self { graph, host, weights, handles })
     }
+}
+
+/// Appends the program of one more token, over caches of so many `positions`.
+fn decoding(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    inputs: &Inputs,
+    positions: usize,
+) -> Result<Decode> {
+    let Some(decoder) = config.model.decoder() else {
+        let problem = "the model doesn't continue sequences of tokens".to_owned();
+        return Err(Error::Setting { key: "decode", problem });
+    };
+    graph.begin(Role::Decode);
+    let mut ids = |name: &str, shape: &[usize]| {
+        graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
+    };
+    let tokens = ids("decode.tokens", &[1, 1]);
+    let decode_positions = ids("decode.positions", &[1]);
+    let start = inputs.get(START)?;
+    let inputs =
+        Inputs::default().with(TOKENS, tokens).with(POSITIONS, decode_positions).with(START, start);
+    let logits = graph.scope("decode", |graph| {
+        decoder.decode(&mut Pass::decoding(graph, weights, inputs, positions))
+    })?;
+    graph.result(logits);
+    Ok(Decode { tokens, positions: decode_positions, start, logits, vocab: decoder.vocab() })
 }
 
 /// Puts the transfers of what is offloaded into the programs, and takes those out that the host runs.
@@ -301,19 +371,26 @@ fn offloaded(graph: &mut Graph, offload: Offload) -> Option<Graph> {
     offload.any().then(|| split(graph, roles))
 }
 
+/// What a training pass works on.
+struct Declared<'a> {
+    weights: &'a Weights,
+    remainders: &'a [Tensor],
+    inputs: &'a Inputs,
+    key: Option<Tensor>,
+}
+
 /// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
 /// micro-steps, the update.
 fn training(
     graph: &mut Graph,
     config: &TrainerConfig,
-    model: &Model,
-    inputs: &Inputs,
-    low: &[Tensor],
+    declared: &Declared<'_>,
     loss_scale: Option<&LossScale>,
 ) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
     let (accumulates, share) = (config.accumulates(), 1.0 / config.accumulation() as f64);
     let one = Type::new(DType::F32, [1]);
-    let (parameters, weights) = model.trained();
+    let Declared { weights, remainders, inputs, key } = *declared;
+    let (parameters, tensors) = weights.trained();
     let mut accumulators: Vec<Option<Tensor>> = parameters
         .iter()
         .map(|parameter| {
@@ -333,9 +410,10 @@ fn training(
         }
         None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
     };
-    let loss = model.loss(graph, inputs, &config.build)?;
+    let mut pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
+    let loss = config.model.loss(&mut pass)?;
     let wanted: Vec<Wanted> =
-        weights.iter().zip(&accumulators).map(|(&tensor, &into)| Wanted { tensor, into }).collect();
+        tensors.iter().zip(&accumulators).map(|(&tensor, &into)| Wanted { tensor, into }).collect();
     let gradients = grad(graph, loss, seed, &wanted)?;
     let mut trained = vec![];
     for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
@@ -346,11 +424,11 @@ fn training(
         graph.info_mut(gradient).class = Class::Gradient;
         trained.push(Trained {
             name: parameter.name.clone(),
-            weight: weights[index],
-            low: low.get(index).copied(),
+            weight: tensors[index],
+            low: remainders.get(index).copied(),
             gradient,
             decay: parameter.decay,
-            table: parameter.table,
+            kind: parameter.kind,
         });
     }
     if config.offload.gradients {
@@ -378,7 +456,7 @@ fn training(
         zero_gradients: accumulates && !config.clears(),
         consume: config.consume_gradients,
         bits: config.optimizer_bits,
-        key: inputs.key,
+        key,
     };
     let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
     for tensor in [total, update.grad_norm, update.ok] {

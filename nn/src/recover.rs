@@ -25,8 +25,8 @@ const KEPT_BYTES: u64 = 64 << 20;
 pub struct Done {
     /// Optimizer steps.
     pub steps: u64,
-    /// Windows of the data.
-    pub windows: u64,
+    /// Samples of the data.
+    pub samples: u64,
     /// Tokens.
     pub tokens: u64,
 }
@@ -36,8 +36,8 @@ impl Done {
     fn next(self, config: &TrainerConfig) -> Self {
         Self {
             steps: self.steps + 1,
-            windows: self.windows + config.batch as u64,
-            tokens: self.tokens + (config.batch * config.time) as u64,
+            samples: self.samples + config.batch as u64,
+            tokens: self.tokens + config.tokens() as u64,
         }
     }
 }
@@ -223,7 +223,7 @@ impl<O: Origin> Recovering<O> {
         let from = match &self.copy {
             Some((copy, done)) => {
                 // What steps don't change isn't in the copy.
-                if trainer.model.is_frozen() {
+                if trainer.weights.has_frozen() {
                     self.origin.fill(&mut trainer)?;
                 }
                 trainer.restore(copy)?;

@@ -1,12 +1,15 @@
 //! What a trainer keeps of itself: the tensors of a checkpoint, and a copy of the device's memory.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 use tightrope_core::{DType, Graph, SessionError, Tensor, Type};
 
-use crate::params::{Get, transpose};
+use crate::import::{Get, transpose};
 use crate::programs::{Handles, Planned};
 use crate::trainer::{PIECE, TrainError, Trainer};
-use crate::{Error, Import, LearningRate, Model, State, StateBits};
+use crate::weights::Weights;
+use crate::{Error, Import, LearningRate, Parameter, State, StateBits};
 
 /// Key of f16 training's loss scale in a checkpoint's schedule.
 const LOSS_SCALE: &str = "loss_scale";
@@ -23,7 +26,16 @@ pub struct SavedTensor {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
-    Weight { parameter: usize, part: usize },
+    /// Of a parameter that steps change.
+    Trained {
+        parameter: usize,
+        part: usize,
+    },
+    /// Of a parameter of the model that is frozen.
+    Frozen {
+        parameter: usize,
+        part: usize,
+    },
     State(usize),
 }
 
@@ -49,17 +61,33 @@ impl Snapshot {
 const READ_BYTES: usize = 16 << 20;
 
 impl Trainer {
-    /// The weights of a checkpoint: all parts of the parameters that steps change, under their Hugging Face names.
+    /// The weights of a checkpoint: all parts of the model's parameters, under their names there, or of its adapters
+    /// where it has any.
     pub fn saved_weights(&self) -> Vec<SavedTensor> {
-        let parameters = self.parameters().iter().enumerate();
-        let of_parameter = parameters.flat_map(|(parameter, description)| {
-            description.parts.iter().enumerate().map(move |(part, which)| SavedTensor {
+        let saved = |description: &Parameter, place: &dyn Fn(usize) -> Place| {
+            let parts = description.parts.iter().enumerate();
+            let saved = parts.map(|(part, which)| SavedTensor {
                 name: which.name.clone(),
                 ty: Type::new(DType::F32, description.part_shape(which)),
-                place: Place::Weight { parameter, part },
+                place: place(part),
+            });
+            saved.collect::<Vec<_>>()
+        };
+        if self.weights.has_adapters() {
+            let adapters = self.parameters().iter().enumerate();
+            return adapters
+                .flat_map(|(parameter, description)| {
+                    saved(description, &|part| Place::Trained { parameter, part })
+                })
+                .collect();
+        }
+        let parameters = self.weights.parameters().iter().enumerate();
+        parameters
+            .flat_map(|(index, description)| match self.weights.trained_at(index) {
+                Some(parameter) => saved(description, &|part| Place::Trained { parameter, part }),
+                None => saved(description, &|part| Place::Frozen { parameter: index, part }),
             })
-        });
-        of_parameter.collect()
+            .collect()
     }
 
     /// The optimizer state of a checkpoint.
@@ -100,31 +128,43 @@ impl Trainer {
     ) -> Result<Vec<f32>, TrainError> {
         let elements = saved.ty.elements();
         let piece = first..elements.min(first + PIECE);
-        match saved.place {
-            Place::Weight { parameter, part } => {
-                let description = &self.parameters()[parameter];
-                let part = &description.parts[part];
-                let (columns, rows) = (description.columns(), part.rows.len());
-                let start = part.rows.start * columns;
-                if !part.transposed {
-                    return self.weight_of(parameter, start + piece.start..start + piece.end).await;
-                }
-                let mut values = vec![0.0; elements];
-                let at_once = (PIECE / columns.max(1)).max(1);
-                for top in (0..rows).step_by(at_once) {
-                    let bottom = rows.min(top + at_once);
-                    let from = start + top * columns..start + bottom * columns;
-                    let from = self.weight_of(parameter, from).await?;
-                    transpose(&from, columns, &mut values[top..], rows);
-                }
-                values.drain(..first);
-                Ok(values)
-            }
+        let (description, part) = match saved.place {
+            Place::Trained { parameter, part } => (&self.parameters()[parameter], part),
+            Place::Frozen { parameter, part } => (&self.weights.parameters()[parameter], part),
             Place::State(index) => {
                 let state = self.handles.update.state[index].tensor;
-                Ok(self.session.read_values_of(state, piece).await?)
+                return Ok(self.session.read_values_of(state, piece).await?);
             }
+        };
+        let (columns, part) = (description.columns(), description.parts[part].clone());
+        let (start, rows) = (part.rows.start * columns, part.rows.len());
+        if !part.transposed {
+            return self.held_of(saved.place, start + piece.start..start + piece.end).await;
         }
+        let mut values = vec![0.0; elements];
+        let at_once = (PIECE / columns.max(1)).max(1);
+        for top in (0..rows).step_by(at_once) {
+            let bottom = rows.min(top + at_once);
+            let from = start + top * columns..start + bottom * columns;
+            let from = self.held_of(saved.place, from).await?;
+            transpose(&from, columns, &mut values[top..], rows);
+        }
+        values.drain(..first);
+        Ok(values)
+    }
+
+    /// These elements of a weight as the device holds it.
+    async fn held_of(
+        &mut self,
+        place: Place,
+        elements: Range<usize>,
+    ) -> Result<Vec<f32>, TrainError> {
+        let tensor = match place {
+            Place::Trained { parameter, .. } => return self.weight_of(parameter, elements).await,
+            Place::Frozen { parameter, .. } => self.weights.tensors()[parameter],
+            Place::State(index) => self.handles.update.state[index].tensor,
+        };
+        Ok(self.session.read_values_of(tensor, elements).await?)
     }
 
     /// Sets every weight from a file with tensors of these names, and adapters beside them to what they begin with.
@@ -136,15 +176,15 @@ impl Trainer {
         names: impl IntoIterator<Item = S>,
         get: &mut Get<'_>,
     ) -> Result<(), TrainError> {
-        let import = Import::new(&self.config().model, names)?;
-        for index in 0..self.model.parameters().len() {
-            let values = import.read(&self.model.parameters()[index], get)?;
-            match self.model.is_frozen() {
-                true => self.set_frozen(index, &values)?,
-                false => self.set_weight(index, &values)?,
+        let import = Import::new(&*self.config().model, names)?;
+        for index in 0..self.weights.parameters().len() {
+            let values = import.read(&self.weights.parameters()[index], get)?;
+            match self.weights.trained_at(index) {
+                Some(parameter) => self.set_weight(parameter, &values)?,
+                None => self.set_frozen(index, &values)?,
             }
         }
-        if self.model.is_frozen() { self.initialise_trained() } else { Ok(()) }
+        if self.weights.has_adapters() { self.initialise_trained() } else { Ok(()) }
     }
 
     /// Sets every adapter from a file with tensors of these names.
@@ -238,7 +278,7 @@ impl Trainer {
 
     /// The tensors of a [`Snapshot`], with their bytes.
     fn changed_by_steps(&self) -> Vec<(Tensor, usize)> {
-        changed_by_steps(&self.model, &self.handles, &self.session.plan().graph)
+        changed_by_steps(&self.weights, &self.handles, &self.session.plan().graph)
     }
 
     /// Bytes of a [`Snapshot`].
@@ -294,16 +334,16 @@ impl Trainer {
 impl Planned {
     /// Bytes of the host's memory that a [`Snapshot`] of this run takes.
     pub fn snapshot_bytes(&self) -> u64 {
-        total(&changed_by_steps(&self.model, &self.handles, &self.plan.graph)) as u64
+        total(&changed_by_steps(&self.weights, &self.handles, &self.plan.graph)) as u64
     }
 }
 
 /// Everything that steps change, with its bytes.
-fn changed_by_steps(model: &Model, handles: &Handles, graph: &Graph) -> Vec<(Tensor, usize)> {
-    let Handles { low, update, loss_scale, .. } = handles;
+fn changed_by_steps(weights: &Weights, handles: &Handles, graph: &Graph) -> Vec<(Tensor, usize)> {
+    let Handles { remainders, update, loss_scale, .. } = handles;
     let state = update.state.iter().map(|state| state.tensor);
     let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
-    let tensors = model.trained().1.iter().chain(low).copied().chain(state).chain(scale);
+    let tensors = weights.trained().1.iter().chain(remainders).copied().chain(state).chain(scale);
     tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
 }
 

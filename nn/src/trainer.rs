@@ -5,24 +5,35 @@ use std::ops::Range;
 use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor};
 
 use crate::error::ensure;
+use crate::inputs::{Batch, Values};
 use crate::lora::BLOCK;
-use crate::programs::{Handles, Planned, TrainerConfig};
-use crate::{LossScale, Model, Parameter, Precision, State, fill_initial, lora};
+use crate::programs::{Decode, Handles, Planned, TrainerConfig};
+use crate::weights::Weights;
+use crate::{LossScale, Parameter, Precision, State, fill_initial, lora};
 
 /// Elements of a tensor that go to the device or come back at once, so that the host holds no copy of a whole one; whole
-/// blocks of codes.
+/// blocks of a quantized one.
 pub(crate) const PIECE: usize = 1 << 20;
 const _: () = assert!(PIECE.is_multiple_of(BLOCK));
 
 /// What one optimizer step came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Mean loss over the step's tokens, nats a token.
+    /// Mean loss over the step, nats a token where it's a language model's.
     pub loss: f32,
     /// Norm of all gradients before clipping.
     pub grad_norm: f32,
     /// Whether the update was made: loss and norm are finite.
     pub updated: bool,
+}
+
+/// What a batch came to without being trained on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// Mean loss over what counts in it.
+    pub loss: f32,
+    /// What the model says besides, by name: see [`crate::Pass::metric`].
+    pub metrics: Vec<(String, f32)>,
 }
 
 /// What went wrong while training.
@@ -31,7 +42,7 @@ pub enum TrainError {
     /// The device or a tensor's size.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The wrong number of micro-batches, or one of the wrong size.
+    /// A batch that lacks an input or has another size, or a position outside a cache.
     #[error("a step takes {expected}, got {got}")]
     Batch {
         /// What a step takes.
@@ -48,8 +59,10 @@ pub enum TrainError {
 pub struct Trainer {
     pub(crate) session: Session,
     config: TrainerConfig,
-    pub(crate) model: Model,
+    pub(crate) weights: Weights,
     pub(crate) handles: Handles,
+    /// Whether inputs that always hold the same numbers hold them: decoding has some of its own there.
+    ranges_written: bool,
 }
 
 impl Trainer {
@@ -62,8 +75,8 @@ impl Trainer {
             "nothing was given to offload to".to_owned()
         })?;
         let session = Session::new(planned.plan, backend).map_err(SessionError::from)?;
-        let Planned { config, model, handles, .. } = planned;
-        Self::of(session, config, model, handles)
+        let Planned { config, weights, handles, .. } = planned;
+        Self::of(session, config, weights, handles)
     }
 
     /// As [`Trainer::new`], of a plan of which `host` keeps a part.
@@ -76,20 +89,19 @@ impl Trainer {
         host: Box<dyn Backend + Send>,
     ) -> Result<Self, TrainError> {
         let Some(plan) = planned.host_plan(&*host)? else { return Self::new(planned, backend) };
-        let Planned { plan: device, config, model, handles, .. } = planned;
+        let Planned { plan: device, config, weights, handles, .. } = planned;
         let session = Session::offloading(device, backend, (plan, host));
-        Self::of(session.map_err(SessionError::from)?, config, model, handles)
+        Self::of(session.map_err(SessionError::from)?, config, weights, handles)
     }
 
     fn of(
         session: Session,
         config: TrainerConfig,
-        model: Model,
+        weights: Weights,
         handles: Handles,
     ) -> Result<Self, TrainError> {
-        let mut trainer = Self { session, config, model, handles };
-        let positions: Vec<i32> = (0..trainer.config.time as i32).collect();
-        trainer.session.write_ids(trainer.handles.inputs.positions, &positions)?;
+        let mut trainer = Self { session, config, weights, handles, ranges_written: false };
+        trainer.write_ranges()?;
         if let Some(scale) = trainer.handles.loss_scale {
             trainer.session.write_values(scale.scale, &[LossScale::INITIAL])?;
         }
@@ -106,9 +118,14 @@ impl Trainer {
         &self.session
     }
 
-    /// Parameters that steps change: those of the model, or its adapters where it has any.
+    /// Parameters that steps change: those of the model that aren't frozen, or its adapters where it has any.
     pub fn parameters(&self) -> &[Parameter] {
-        self.model.trained().0
+        self.weights.trained().0
+    }
+
+    /// The parameters of the model and their tensors.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
     }
 
     /// Fills every weight from the seed.
@@ -124,9 +141,9 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub fn initialise_from(&mut self, seed: u64) -> Result<(), TrainError> {
-        if self.model.is_frozen() {
-            for index in 0..self.model.parameters().len() {
-                let parameter = self.model.parameters()[index].clone();
+        for index in 0..self.weights.parameters().len() {
+            if self.weights.trained_at(index).is_none() {
+                let parameter = self.weights.parameters()[index].clone();
                 in_pieces(&parameter, seed, |first, values| {
                     self.set_frozen_from(index, first, values)
                 })?;
@@ -148,8 +165,7 @@ impl Trainer {
 
     /// Sets a frozen weight, rounded to how it's stored.
     pub(crate) fn set_frozen(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
-        let weight = self.model.weights()[index];
-        self.check_length(weight, values)?;
+        self.check_length(self.weights.tensors()[index], values)?;
         for (piece, values) in values.chunks(PIECE).enumerate() {
             self.set_frozen_from(index, piece * PIECE, values)?;
         }
@@ -163,8 +179,8 @@ impl Trainer {
         first: usize,
         values: &[f32],
     ) -> Result<(), TrainError> {
-        let weight = self.model.weights()[index];
-        let Some(scales) = self.model.scales()[index] else {
+        let weight = self.weights.tensors()[index];
+        let Some(scales) = self.weights.scales(index) else {
             return Ok(self.session.write_values_from(weight, first, values)?);
         };
         let (codes, scale) = lora::encode(lora::CODE, values);
@@ -177,7 +193,7 @@ impl Trainer {
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn set_weight(&mut self, parameter: usize, master: &[f32]) -> Result<(), TrainError> {
-        self.check_length(self.model.trained().1[parameter], master)?;
+        self.check_length(self.weights.trained().1[parameter], master)?;
         for (piece, values) in master.chunks(PIECE).enumerate() {
             self.set_weight_from(parameter, piece * PIECE, values)?;
         }
@@ -191,19 +207,19 @@ impl Trainer {
         first: usize,
         master: &[f32],
     ) -> Result<(), TrainError> {
-        let weight = self.model.trained().1[parameter];
-        match (self.config.precision, self.handles.low.get(parameter)) {
-            (Precision::BF16, Some(&low)) => {
+        let weight = self.weights.trained().1[parameter];
+        match (self.config.precision, self.handles.remainders.get(parameter)) {
+            (Precision::BF16, Some(&remainder)) => {
                 let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
-                let (high, rest): (Vec<f32>, Vec<f32>) =
+                let (high, low): (Vec<f32>, Vec<f32>) =
                     halves.map(|(high, low)| (high.to_f32(), f32::from(low))).unzip();
                 self.session.write_values_from(weight, first, &high)?;
-                self.session.write_values_from(low, first, &rest)?;
+                self.session.write_values_from(remainder, first, &low)?;
             }
-            (_, low) => {
+            (_, held) => {
                 self.session.write_values_from(weight, first, master)?;
-                if let Some(&low) = low {
-                    self.session.write_values_from(low, first, master)?;
+                if let Some(&held) = held {
+                    self.session.write_values_from(held, first, master)?;
                 }
             }
         }
@@ -236,13 +252,13 @@ impl Trainer {
         parameter: usize,
         elements: Range<usize>,
     ) -> Result<Vec<f32>, TrainError> {
-        let weight = self.model.trained().1[parameter];
-        match (self.config.precision, self.handles.low.get(parameter).copied()) {
-            (Precision::BF16, Some(low)) => {
+        let weight = self.weights.trained().1[parameter];
+        match (self.config.precision, self.handles.remainders.get(parameter).copied()) {
+            (Precision::BF16, Some(remainder)) => {
                 let high = self.session.read_values_of(weight, elements.clone()).await?;
-                let rest = self.session.read_values_of(low, elements).await?;
+                let low = self.session.read_values_of(remainder, elements).await?;
                 let join = tightrope_core::expr::Binary::JoinHalves;
-                let joined = high.iter().zip(&rest);
+                let joined = high.iter().zip(&low);
                 Ok(joined.map(|(&h, &l)| join.apply(h.into(), l.into()) as f32).collect())
             }
             (_, Some(master)) => Ok(self.session.read_values_of(master, elements).await?),
@@ -298,18 +314,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// Queues one optimizer step, counted from 0, at learning rate `lr`. Each micro-batch is (tokens,
-    /// targets), both B·T ids; negative targets don't count.
+    /// Queues one optimizer step, counted from 0, at learning rate `lr`, over the samples of `batch`: as many as a step
+    /// takes, of which each micro-step takes its part.
     ///
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
-    pub fn step(
-        &mut self,
-        step: u64,
-        lr: f64,
-        micro_batches: &[(&[i32], &[i32])],
-    ) -> Result<(), TrainError> {
-        self.step_unless(step, lr, micro_batches, &mut || false).map(|_| ())
+    pub fn step(&mut self, step: u64, lr: f64, batch: &Batch<'_>) -> Result<(), TrainError> {
+        self.step_unless(step, lr, batch, &mut || false).map(|_| ())
     }
 
     /// As [`Trainer::step`], but asks `stop` before every micro-batch. Once it says so, the step is
@@ -321,24 +332,18 @@ impl Trainer {
         &mut self,
         step: u64,
         lr: f64,
-        micro_batches: &[(&[i32], &[i32])],
+        batch: &Batch<'_>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<bool, TrainError> {
-        let expected = self.config.accumulation();
-        if micro_batches.len() != expected {
-            return Err(TrainError::Batch {
-                expected: format!("{expected} micro-batches"),
-                got: micro_batches.len().to_string(),
-            });
-        }
+        let values = self.checked(batch, self.config.batch)?;
         self.write_scalars(step, lr)?;
         let program = if self.handles.loss_sum.is_some() { Role::Micro } else { Role::Train };
-        for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
+        for micro in 0..self.config.accumulation() {
             if stop() {
                 self.clear_gradients()?;
                 return Ok(false);
             }
-            self.write_batch(tokens, targets)?;
+            self.write_inputs(&values, micro)?;
             self.write_key(step, micro)?;
             self.session.run(program)?;
         }
@@ -364,7 +369,6 @@ impl Trainer {
     fn write_scalars(&mut self, step: u64, lr: f64) -> Result<(), TrainError> {
         let scalars = self.handles.update.scalars;
         self.session.write_values(scalars.lr, &[lr as f32])?;
-        self.session.write_ids(self.handles.inputs.start, &[0])?;
         let corrections = self.config.optimizer.corrections(step + 1);
         if let (Some(tensors), Some(values)) = (scalars.corrections, corrections) {
             for (tensor, value) in tensors.into_iter().zip(values) {
@@ -377,13 +381,56 @@ impl Trainer {
         Ok(())
     }
 
-    fn write_batch(&mut self, tokens: &[i32], targets: &[i32]) -> Result<(), TrainError> {
-        self.session.write_ids(self.handles.inputs.tokens, tokens)?;
-        Ok(self.session.write_ids(self.handles.inputs.targets, targets)?)
+    /// The numbers of each input that `batch` gives, for so many samples.
+    fn checked<'b>(
+        &self,
+        batch: &Batch<'b>,
+        samples: usize,
+    ) -> Result<Vec<(usize, Values<'b>)>, TrainError> {
+        let inputs = self.handles.inputs.iter().map(|(input, _)| input);
+        let of_error = |[expected, got]: [String; 2]| TrainError::Batch { expected, got };
+        batch.checked(inputs, samples).map_err(of_error)
+    }
+
+    /// Writes what the pass over micro-batch `micro` of a batch reads.
+    fn write_inputs(
+        &mut self,
+        values: &[(usize, Values<'_>)],
+        micro: usize,
+    ) -> Result<(), TrainError> {
+        if !self.ranges_written {
+            self.write_ranges()?;
+        }
+        for &(index, values) in values {
+            let (input, tensor) = &self.handles.inputs[index];
+            let part = match input.batched {
+                true => {
+                    let elements = input.ty(self.config.micro_batch).elements();
+                    values.part(micro * elements..(micro + 1) * elements)
+                }
+                false => values,
+            };
+            match part {
+                Values::F32(values) => self.session.write_values(*tensor, values)?,
+                Values::I32(values) => self.session.write_ids(*tensor, values)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the inputs that always hold the same numbers.
+    fn write_ranges(&mut self) -> Result<(), TrainError> {
+        for (input, tensor) in &self.handles.inputs {
+            if let Some(range) = input.range.clone() {
+                self.session.write_ids(*tensor, &range.collect::<Vec<_>>())?;
+            }
+        }
+        self.ranges_written = true;
+        Ok(())
     }
 
     fn write_key(&mut self, step: u64, micro: usize) -> Result<(), TrainError> {
-        if let Some(key) = self.handles.inputs.key {
+        if let Some(key) = self.handles.key {
             let seed = self.config.seed;
             let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -409,8 +456,9 @@ impl Trainer {
     pub async fn explain(
         &mut self,
         step: u64,
-        micro_batches: &[(&[i32], &[i32])],
+        batch: &Batch<'_>,
     ) -> Result<Option<NonFinite>, TrainError> {
+        let values = self.checked(batch, self.config.batch)?;
         let program = match self.handles.loss_sum {
             Some(sum) => {
                 // The sum still holds what went wrong.
@@ -419,8 +467,8 @@ impl Trainer {
             }
             None => Role::Train,
         };
-        for (micro, (tokens, targets)) in micro_batches.iter().enumerate() {
-            self.write_batch(tokens, targets)?;
+        for micro in 0..self.config.accumulation() {
+            self.write_inputs(&values, micro)?;
             self.write_key(step, micro)?;
             if let Some(found) = self.session.first_non_finite(program).await? {
                 return Ok(Some(found));
@@ -429,15 +477,23 @@ impl Trainer {
         Ok(None)
     }
 
-    /// Mean loss of one batch of micro-batch size over the targets that count, without dropout.
+    /// What one batch of micro-batch size comes to, without dropout.
     ///
     /// # Errors
-    /// Those of the device.
-    pub async fn evaluate(&mut self, tokens: &[i32], targets: &[i32]) -> Result<f32, TrainError> {
-        self.write_batch(tokens, targets)?;
-        self.session.write_ids(self.handles.inputs.start, &[0])?;
+    /// [`TrainError::Batch`] and those of the device.
+    pub async fn evaluate(&mut self, batch: &Batch<'_>) -> Result<Evaluation, TrainError> {
+        let values = self.checked(batch, self.config.micro_batch)?;
+        self.write_inputs(&values, 0)?;
         self.session.run(Role::Eval)?;
-        Ok(self.session.read_values(self.handles.eval_loss).await?[0])
+        let Handles { eval_loss, ref metrics, .. } = self.handles;
+        let read: Vec<Tensor> =
+            [eval_loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
+        let figures = self.session.read_scalars(&read).await?;
+        let names = metrics.iter().map(|(name, _)| name.clone());
+        Ok(Evaluation {
+            loss: figures[0],
+            metrics: names.zip(figures[1..].iter().copied()).collect(),
+        })
     }
 
     /// Logits after `token` at `position`, given that all positions before it were decoded since the last
@@ -446,27 +502,27 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
     pub async fn decode(&mut self, token: i32, position: usize) -> Result<Vec<f32>, TrainError> {
-        let logits = self.feed(token, position)?;
+        let Decode { logits, vocab, .. } = self.feed(token, position)?;
         let mut logits = self.session.read_values(logits).await?;
-        logits.truncate(self.config.model.vocab);
+        logits.truncate(vocab);
         Ok(logits)
     }
 
-    /// As [`Trainer::decode`], for a token whose logits nobody needs: doesn't wait for the device. Gives the
-    /// tensor of the logits.
-    pub(crate) fn feed(&mut self, token: i32, position: usize) -> Result<Tensor, TrainError> {
-        let Some((inputs, logits)) = self.handles.decode.filter(|_| position < self.config.decode)
-        else {
+    /// As [`Trainer::decode`], for a token whose logits nobody needs: doesn't wait for the device.
+    pub(crate) fn feed(&mut self, token: i32, position: usize) -> Result<Decode, TrainError> {
+        let Some(decode) = self.handles.decode.filter(|_| position < self.config.decode) else {
             return Err(TrainError::Batch {
                 expected: format!("positions below {}", self.config.decode),
                 got: position.to_string(),
             });
         };
-        self.session.write_ids(inputs.tokens, &[token])?;
-        self.session.write_ids(inputs.start, &[position as i32])?;
-        self.session.write_ids(inputs.positions, &[position as i32])?;
+        // The start is the training pass's too.
+        self.ranges_written = false;
+        self.session.write_ids(decode.tokens, &[token])?;
+        self.session.write_ids(decode.start, &[position as i32])?;
+        self.session.write_ids(decode.positions, &[position as i32])?;
         self.session.run(Role::Decode)?;
-        Ok(logits)
+        Ok(decode)
     }
 
     /// Bytes that the backend holds for the plan, as [`Backend::allocated_bytes`] measures them.

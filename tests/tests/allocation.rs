@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
-use tightrope_nn::{BuildOptions, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{Batch, BuildOptions, Planned, Precision, Trainer, TrainerConfig};
 
 /// The system's allocator, watched.
 struct Watched;
@@ -72,7 +72,7 @@ fn the_arena_is_the_only_allocation_of_size() {
             build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
             seed: 0,
             decode: 8,
-            ..TrainerConfig::new(model)
+            ..TrainerConfig::new(model.build(model.context).expect("a model"))
         };
         let cpu = Cpu::new(2).expect("threads");
         let planned = Planned::new(&config, &cpu).expect("a plan");
@@ -87,11 +87,11 @@ fn the_arena_is_the_only_allocation_of_size() {
         let largest = LARGEST.load(Ordering::Relaxed);
         assert_eq!((trainer.allocated_bytes() as usize, largest), (arena, arena));
         trainer.initialise().expect("weights");
-        let ids = vec![1; config.micro_batch * config.time];
-        let batches = vec![(&ids[..], &ids[..]); config.accumulation()];
+        let ids = vec![1; config.tokens()];
+        let batch = Batch::text(&ids, &ids);
         for step in 0..3 {
             let before = reset();
-            trainer.step(step, 1e-3, &batches).expect("a step");
+            trainer.step(step, 1e-3, &batch).expect("a step");
             block_on(trainer.outcome()).expect("an outcome");
             let grown = PEAK.load(Ordering::Relaxed) - before;
             assert!(grown < BOOKKEEPING / 4, "step {step} took {grown} bytes");

@@ -4,6 +4,7 @@
 #[path = "common/times.rs"]
 mod times;
 
+use conformance::language::changed;
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options, Search};
@@ -20,15 +21,15 @@ const BUDGETS: u64 = 100;
 /// A step takes at most so many times what its bound says that no plan takes less than.
 const NEAR: f64 = 1.01;
 
-fn config(name: &str, batch: usize, time: usize) -> TrainerConfig {
+fn config(name: &str, batch: usize, seq_len: usize) -> TrainerConfig {
     let model = preset(name).expect("a preset");
+    let model = ModelConfig { context: seq_len.max(model.context), ..model };
     TrainerConfig {
         batch,
         micro_batch: batch,
-        time,
         build: BuildOptions { loss_chunk: 1024, attention_chunk: 0 },
         seed: 0,
-        ..TrainerConfig::new(ModelConfig { context: time.max(model.context), ..model })
+        ..TrainerConfig::new(model.build(seq_len).expect("a model"))
     }
 }
 
@@ -184,8 +185,9 @@ fn no_recomputation_takes_fewer_bytes_than_none_can() {
 #[test]
 fn the_fewest_bytes_are_enough() {
     for (name, layers) in [("gpt2", 1), ("gpt2", 4), ("llama-110m", 2), ("llama-110m", 4)] {
-        let mut config = config(name, 4, 512);
-        (config.model.layers, config.model.vocab) = (layers, 5000);
+        let config = changed(&config(name, 4, 512), |model| {
+            (model.layers, model.vocab) = (layers, 5000);
+        });
         let (_, fewest) = within(&config, 1, Free::ALL);
         let found = within(&config, fewest, Free::ALL).0;
         let found = found.unwrap_or_else(|| panic!("{name}, {layers}: {fewest} bytes are enough"));

@@ -19,7 +19,9 @@ use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};
 use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Role, Rule};
-use tightrope_nn::{ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    Batch, ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig,
+};
 
 /// What a driver was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -251,7 +253,12 @@ fn config(micro_batch: usize) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     (model.layers, model.channels, model.heads, model.kv_heads) = (1, 16, 1, 1);
     (model.hidden, model.context, model.vocab) = (64, 12, 20);
-    TrainerConfig { batch: 2, micro_batch, time: 12, seed: 4, ..TrainerConfig::new(model) }
+    TrainerConfig {
+        batch: 2,
+        micro_batch,
+        seed: 4,
+        ..TrainerConfig::new(model.build(12).expect("a model"))
+    }
 }
 
 fn trainer_with(backend: Cuda, micro_batch: usize) -> Trainer {
@@ -277,12 +284,9 @@ fn a_step_is_replayed_and_nobody_waits_but_for_its_loss() {
         assert!(asked.borrow().contains(&Asked::Record));
         asked.take();
         let (tokens, targets) = ids();
-        let share = 12 * micro_batch;
-        let batches: Vec<(&[i32], &[i32])> =
-            tokens.chunks(share).zip(targets.chunks(share)).collect();
         let mut steps = vec![];
         for step in 0..3 {
-            trainer.step(step, 1e-3, &batches).expect("a step");
+            trainer.step(step, 1e-3, &Batch::text(&tokens, &targets)).expect("a step");
             steps.push(asked.take());
         }
         for step in &steps {
@@ -334,7 +338,7 @@ fn between_transfers_a_step_is_replayed() {
     let mut trainer = Trainer::offloading(planned, backend, host).expect("memory");
     trainer.initialise().expect("weights");
     asked.take();
-    trainer.step(0, 1e-3, &[(&tokens, &targets)]).expect("a step");
+    trainer.step(0, 1e-3, &Batch::text(&tokens, &targets)).expect("a step");
     let count = |is: fn(&Asked) -> bool| asked.borrow().iter().filter(|asked| is(asked)).count();
     let replays = count(|asked| matches!(asked, Asked::Replay(_)));
     let launches = count(|asked| matches!(asked, Asked::Launch));
@@ -347,15 +351,15 @@ fn between_transfers_a_step_is_replayed() {
 #[test]
 fn a_replay_gives_the_bits_of_its_launches_one_by_one() {
     let (tokens, targets) = ids();
-    let batches: [(&[i32], &[i32]); 1] = [(&tokens, &targets)];
+    let batch = Batch::text(&tokens, &targets);
     let mut replayed = trainer(Watched::new(), 2);
-    replayed.step(0, 1e-3, &batches).expect("a step");
+    replayed.step(0, 1e-3, &batch).expect("a step");
     let device = Watched::new();
     let asked = device.asked.clone();
     let mut launched = trainer(device, 2);
     asked.take();
     // The same step op by op, until one gives what isn't finite.
-    let explained = block_on(launched.explain(0, &batches)).expect("a step");
+    let explained = block_on(launched.explain(0, &batch)).expect("a step");
     assert_eq!(explained, None);
     assert!(asked.borrow().contains(&Asked::Launch));
     assert!(!asked.borrow().iter().any(|asked| matches!(asked, Asked::Replay(_))));
@@ -373,8 +377,8 @@ fn made_by(makers: Makers, choices: &Path) -> (Vec<Asked>, Vec<Asked>, Outcome, 
     backend.products_by(makers).expect("what stands for the library");
     let mut trainer = trainer_with(backend, 2);
     let before = asked.take();
-    let batches: [(&[i32], &[i32]); 1] = [(&tokens, &targets)];
-    assert_eq!(block_on(trainer.explain(0, &batches)).expect("a step"), None);
+    let batch = Batch::text(&tokens, &targets);
+    assert_eq!(block_on(trainer.explain(0, &batch)).expect("a step"), None);
     let outcome = block_on(trainer.outcome()).expect("an outcome");
     (before, asked.take(), outcome, trainer.allocated_bytes())
 }
@@ -419,8 +423,7 @@ fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
             precision,
             batch: 8,
             micro_batch: 4,
-            time: 1024,
-            ..TrainerConfig::new(model)
+            ..TrainerConfig::new(model.build(1024).expect("a model"))
         };
         let device = Cuda::new(Box::new(Watched::new()));
         let plan = Planned::new(&config, &device).expect("a plan").plan;

@@ -34,9 +34,8 @@ fn published_models_fit_and_lose_little_time() {
             precision: Precision::BF16,
             batch,
             micro_batch: batch,
-            time: 1024,
             build: BuildOptions { loss_chunk: 8192, attention_chunk: 0 },
-            ..TrainerConfig::new(preset(name).expect("a preset"))
+            ..TrainerConfig::new(preset(name).expect("a preset").build(1024).expect("a model"))
         };
         let within = |budget: u64| {
             let found = Planned::within(&config, budget, Free::NONE, &device, &seconds);

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use conformance::conformance::block_on;
+use conformance::language::changed;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::Backend;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_nn::{BuildOptions, Family, Offload, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    Batch, BuildOptions, Family, Offload, Planned, Precision, Trainer, TrainerConfig,
+};
 
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
@@ -32,10 +35,9 @@ fn config(family: Family, precision: Precision) -> TrainerConfig {
         precision,
         batch: 4,
         micro_batch: 2,
-        time: 24,
         build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
         seed: 3,
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(24).expect("a model"))
     }
 }
 
@@ -47,10 +49,10 @@ fn losses(backend: Box<dyn Backend>, config: &TrainerConfig, steps: u64) -> Vec<
     assert_eq!(trainer.allocated_bytes(), peak);
     trainer.initialise().expect("weights");
     let text: Vec<i32> = (0..2 * 48 + 1).map(|i| i * i % 47).collect();
-    let batches = [(&text[..48], &text[1..49]), (&text[48..96], &text[49..97])];
+    let batch = Batch::text(&text[..96], &text[1..]);
     (0..steps)
         .map(|step| {
-            trainer.step(step, 3e-3, &batches).expect("a step");
+            trainer.step(step, 3e-3, &batch).expect("a step");
             block_on(trainer.outcome()).expect("an outcome").loss
         })
         .collect()
@@ -144,11 +146,11 @@ fn copies_beside_kernels_change_no_bit() {
     ] {
         let with = |overlap| {
             let options = Options { checkpoint: checkpoint.clone(), overlap, ..Options::default() };
-            let mut config =
-                TrainerConfig { offload, options, ..config(Family::Gpt2, Precision::F32) };
             // Wide enough for its weights to be moved.
-            (config.model.layers, config.model.channels, config.model.hidden) = (3, 128, 512);
-            config
+            let wide = changed(&config(Family::Gpt2, Precision::F32), |model| {
+                (model.layers, model.channels, model.hidden) = (3, 128, 512);
+            });
+            TrainerConfig { offload, options, ..wide }
         };
         let run = |overlap, seed| {
             let device = Cuda::new(Box::new(Emulated::new(cache(), seed)));

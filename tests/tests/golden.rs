@@ -3,7 +3,9 @@
 use conformance::conformance::block_on;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
-use tightrope_nn::{BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_nn::{
+    Batch, BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig,
+};
 
 /// Ten losses of a two-block model on a text that repeats with noise.
 fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -> Vec<f32> {
@@ -18,11 +20,10 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
         precision,
         batch: 8,
         micro_batch: 4,
-        time: 32,
         build: BuildOptions { loss_chunk: 64, attention_chunk: 0 },
         optimizer,
         seed: 3,
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(32).expect("a model"))
     };
     let cpu = Cpu::new(2).expect("threads");
     let planned = Planned::new(&config, &cpu).expect("a plan");
@@ -35,10 +36,7 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
     (0..10)
         .map(|step| {
             let text: Vec<i32> = (0..8 * 32 + 1).map(|i| token(step as usize * 256 + i)).collect();
-            let half = 4 * 32;
-            let batches =
-                [(&text[..half], &text[1..half + 1]), (&text[half..2 * half], &text[half + 1..])];
-            trainer.step(step, lr, &batches).expect("a step");
+            trainer.step(step, lr, &Batch::text(&text[..8 * 32], &text[1..])).expect("a step");
             block_on(trainer.outcome()).expect("an outcome").loss
         })
         .collect()

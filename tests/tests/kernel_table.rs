@@ -86,8 +86,7 @@ fn of_model(limits: &Limits, model: ModelConfig, precision: Precision) -> Vec<La
         precision,
         batch: 16,
         micro_batch: 8,
-        time: model.context.min(1024),
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(model.context.min(1024)).expect("a model"))
     };
     let device = Cuda::new(Box::new(Emulated::new(env!("CARGO_TARGET_TMPDIR"), 0)));
     let plan = Planned::new(&config, &device).expect("a plan").plan;

@@ -1,14 +1,15 @@
 //! Memory knobs change memory and nothing else: whole training runs of small models on the CPU backend.
 
 use conformance::conformance::block_on;
+use conformance::language::{changed, language};
 use conformance::late::Late;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class};
 use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits, Trainer,
-    TrainerConfig,
+    Batch, BuildOptions, Family, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits,
+    Trainer, TrainerConfig,
 };
 
 const STEPS: u64 = 20;
@@ -29,10 +30,9 @@ fn config(family: Family, precision: Precision) -> TrainerConfig {
         precision,
         batch: 8,
         micro_batch: 8,
-        time: 128,
         build: BuildOptions::default(),
         seed: 7,
-        ..TrainerConfig::new(model(family))
+        ..TrainerConfig::new(model(family).build(128).expect("a model"))
     }
 }
 
@@ -44,22 +44,18 @@ fn run(config: &TrainerConfig, threads: usize) -> Vec<u32> {
     let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
     assert_eq!(trainer.allocated_bytes(), predicted);
     trainer.initialise().expect("weights");
-    let count = config.micro_batch * config.time;
+    let (count, vocab) = (config.tokens() / config.accumulation(), language(config).config().vocab);
     let mut bits = vec![];
     for step in 0..STEPS {
         let draw = |stream: u64, i: usize| {
-            let x = uniform(step * 97 + stream, i as u64) * config.model.vocab as f64;
+            let x = uniform(step * 97 + stream, i as u64) * vocab as f64;
             x as i32
         };
-        let batches: Vec<(Vec<i32>, Vec<i32>)> = (0..config.accumulation() as u64)
-            .map(|micro| {
-                let ids = |stream| (0..count).map(|i| draw(10 * micro + stream, i)).collect();
-                (ids(0), ids(1))
-            })
-            .collect();
-        let borrowed: Vec<(&[i32], &[i32])> =
-            batches.iter().map(|(x, y)| (&x[..], &y[..])).collect();
-        trainer.step(step, 1e-3, &borrowed).expect("a step");
+        let ids = |stream: u64| -> Vec<i32> {
+            let micro = |micro| (0..count).map(move |i| draw(10 * micro + stream, i));
+            (0..config.accumulation() as u64).flat_map(micro).collect()
+        };
+        trainer.step(step, 1e-3, &Batch::text(&ids(0), &ids(1))).expect("a step");
         let outcome = block_on(trainer.outcome()).expect("an outcome");
         assert!(outcome.updated, "step {step} was skipped: {outcome:?}");
         bits.extend([outcome.loss.to_bits(), outcome.grad_norm.to_bits()]);
@@ -113,9 +109,15 @@ fn gradients_that_are_consumed_change_no_bit_and_leave_their_room() {
 #[test]
 fn consumed_gradients_leave_quantized_state_in_8_bits_until_it_is_needed() {
     for family in [Family::Gpt2, Family::Llama] {
-        let mut held = TrainerConfig { clip: None, ..config(family, Precision::F32) };
-        (held.model.channels, held.model.hidden) = (64, 128);
-        (held.optimizer_bits, held.batch, held.micro_batch, held.time) = (StateBits::B8, 1, 1, 16);
+        let model = ModelConfig { channels: 64, hidden: 128, ..model(family) };
+        let held = TrainerConfig {
+            model: model.build(16).expect("a model"),
+            clip: None,
+            optimizer_bits: StateBits::B8,
+            batch: 1,
+            micro_batch: 1,
+            ..config(family, Precision::F32)
+        };
         let consumed = TrainerConfig { consume_gradients: true, ..held.clone() };
         let planned = |config: &TrainerConfig| {
             Planned::new(config, &Cpu::new(2).expect("threads")).expect("a plan").plan
@@ -140,8 +142,7 @@ fn consumed_gradients_leave_quantized_state_in_8_bits_until_it_is_needed() {
 fn recomputation_changes_no_bit() {
     for (family, dropout) in [(Family::Gpt2, 0.1), (Family::Llama, 0.0)] {
         for precision in [Precision::F32, Precision::BF16] {
-            let mut base = config(family, precision);
-            base.model.dropout = dropout;
+            let base = changed(&config(family, precision), |model| model.dropout = dropout);
             let kept = run(&base, 2);
             let some = vec!["h.1.mlp.up".to_string(), "h.2.attn.qkv".into()];
             for checkpoint in [
@@ -187,8 +188,8 @@ fn attention_chunks_threads_and_in_place_reuse_change_no_bit() {
 #[test]
 fn a_run_repeats_bit_for_bit() {
     for precision in [Precision::F32, Precision::BF16, Precision::F16] {
-        let mut config = config(Family::Gpt2, precision);
-        (config.micro_batch, config.model.dropout) = (2, 0.2);
+        let mut config = changed(&config(Family::Gpt2, precision), |model| model.dropout = 0.2);
+        config.micro_batch = 2;
         assert!(run(&config, 2) == run(&config, 2), "{precision:?} doesn't repeat");
     }
 }
@@ -198,22 +199,20 @@ fn accumulation_follows_the_whole_batch() {
     let whole = config(Family::Gpt2, Precision::F32);
     let mut split = whole.clone();
     split.micro_batch = 2;
-    let loss_of = |config: &TrainerConfig, planned_batch: usize| {
+    let loss_of = |config: &TrainerConfig| {
         let cpu = Cpu::new(2).expect("threads");
         let planned = Planned::new(config, &cpu).expect("a plan");
         let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
         trainer.initialise().expect("weights");
-        let count = planned_batch * config.time;
+        let count = config.tokens();
         let id = |stream: u64| (0..count).map(move |i| (uniform(stream, i as u64) * 61.0) as i32);
         let (x, y): (Vec<i32>, Vec<i32>) = (id(1).collect(), id(2).collect());
-        let part = config.micro_batch * config.time;
-        let batches: Vec<(&[i32], &[i32])> = x.chunks(part).zip(y.chunks(part)).collect();
         for step in 0..STEPS {
-            trainer.step(step, 1e-3, &batches).expect("a step");
+            trainer.step(step, 1e-3, &Batch::text(&x, &y)).expect("a step");
         }
         block_on(trainer.outcome()).expect("an outcome").loss
     };
-    let (a, b) = (loss_of(&whole, 8), loss_of(&split, 8));
+    let (a, b) = (loss_of(&whole), loss_of(&split));
     assert!((a - b).abs() < 1e-4, "{a} with one micro-batch, {b} with four");
 }
 
@@ -257,11 +256,10 @@ fn every_arena_is_the_predicted_one() {
             weights: by_host && pick(22, &[0, 1]) == 1,
         };
         let config = TrainerConfig {
-            model,
+            model: model.build(pick(13, &[1, 7, 16, 33])).expect("a model"),
             precision,
             batch: micro_batch * pick(12, &[1, 3]),
             micro_batch,
-            time: pick(13, &[1, 7, 16, 33]),
             build: BuildOptions {
                 loss_chunk: pick(14, &[0, 1, 16]),
                 attention_chunk: pick(15, &[0, 8]),
@@ -280,6 +278,7 @@ fn every_arena_is_the_predicted_one() {
             decode: pick(18, &[0, 5]),
             offload,
             consume_gradients: false,
+            frozen: vec![],
             lora: None,
         };
         let cpu = Late(Cpu::new(2).expect("threads"));
@@ -290,9 +289,8 @@ fn every_arena_is_the_predicted_one() {
         let trainer = Trainer::offloading(planned, Box::new(cpu), Box::new(host));
         let mut trainer = trainer.expect("memory");
         trainer.initialise().expect("weights");
-        let ids = vec![1; config.micro_batch * config.time];
-        let batches = vec![(&ids[..], &ids[..]); config.accumulation()];
-        trainer.step(0, 1e-3, &batches).expect("a step");
+        let ids = vec![1; config.tokens()];
+        trainer.step(0, 1e-3, &Batch::text(&ids, &ids)).expect("a step");
         // f16 may skip its first steps, until the loss scale fits.
         let updated = block_on(trainer.outcome()).expect("an outcome").updated;
         assert!(updated || config.precision == Precision::F16, "{config:?}");
@@ -309,9 +307,8 @@ fn plans_of_published_models_are_quick_and_tight() {
         let config = TrainerConfig {
             batch: 4,
             micro_batch: 4,
-            time: 1024,
             build: BuildOptions { loss_chunk: 512, attention_chunk: 0 },
-            model,
+            model: model.build(1024).expect("a model"),
             ..config(Family::Gpt2, Precision::F32)
         };
         let cpu = Cpu::new(2).expect("threads");

@@ -5,20 +5,22 @@ mod common;
 use common::{VOCAB, saved, train};
 use conformance::cases::retyped_op;
 use conformance::conformance::block_on;
+use conformance::language::language;
 use conformance::reference::Interpreter;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Class, DType, Graph, Op, Phase, Role, Tensor, Type, Wanted, grad};
+use tightrope_nn::inputs::{POSITIONS, TARGETS, TOKENS};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    BuildOptions, Inputs, Lora, Model, ModelConfig, Planned, Precision, Trainer, TrainerConfig,
-    initial_values, preset,
+    Batch, BuildOptions, Inputs, Lora, ModelConfig, Pass, Planned, Precision, Trainer,
+    TrainerConfig, Weights, initial_values, parameters, preset,
 };
 
 fn lora(targets: &[&str]) -> Lora {
     let targets = targets.iter().map(|&target| target.to_owned()).collect();
-    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, coded: false }
+    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, quantized: false }
 }
 
 fn small(family: &str) -> ModelConfig {
@@ -30,11 +32,10 @@ fn config(model: ModelConfig, lora: Option<Lora>) -> TrainerConfig {
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
-        time: 32,
         build: BuildOptions::default(),
         seed: 5,
         lora,
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(32).expect("a model"))
     }
 }
 
@@ -59,7 +60,7 @@ fn forms() -> Vec<TrainerConfig> {
         [("gpt2", &[ALL_LINEAR][..]), ("llama", &[ALL_LINEAR]), ("llama", &["q_proj", "v_proj"])]
     {
         for coded in [false, true] {
-            let lora = Lora { coded, dropout: 0.1, ..lora(targets) };
+            let lora = Lora { quantized: coded, dropout: 0.1, ..lora(targets) };
             forms.push(config(small(family), Some(lora)));
         }
     }
@@ -71,11 +72,11 @@ fn nothing_is_kept_for_a_frozen_weight() {
     let model = preset("gpt2").expect("a preset");
     let lora = Lora { rank: 8, ..lora(&[ALL_LINEAR]) };
     let with = |lora: &Lora| TrainerConfig {
-        time: 1024,
+        model: model.build(1024).expect("a model"),
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
         ..config(model.clone(), Some(lora.clone()))
     };
-    let trained: u64 = lora.trained(&model);
+    let trained: u64 = lora.trained(&parameters(&model));
     for micro_batch in [8, 1] {
         let (planned, _) = planned(&TrainerConfig { micro_batch, ..with(&lora) });
         let graph = &planned.plan.graph;
@@ -101,7 +102,7 @@ fn nothing_is_kept_for_a_frozen_weight() {
             assert!(info.name.contains("lora_"), "{} is a gradient", info.name);
         }
     }
-    let coded = Lora { coded: true, ..lora.clone() };
+    let coded = Lora { quantized: true, ..lora.clone() };
     let persistent = |lora: &Lora| planned(&with(lora)).0.plan.persistent_bytes;
     let (whole, eighths) = (persistent(&lora), persistent(&coded));
     // 12 blocks of 12·768² weights: 4 bytes each, or 1 and an f32 for each 256.
@@ -111,7 +112,7 @@ fn nothing_is_kept_for_a_frozen_weight() {
 
 #[test]
 fn the_backward_pass_reads_no_weight_that_the_forward_pass_dequantised() {
-    for config in forms().into_iter().filter(|c| c.lora.as_ref().is_some_and(|l| l.coded)) {
+    for config in forms().into_iter().filter(|c| c.lora.as_ref().is_some_and(|l| l.quantized)) {
         for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
             let options = Options { checkpoint, ..Options::default() };
             let (planned, _) = planned(&TrainerConfig { options, ..config.clone() });
@@ -140,11 +141,11 @@ fn adapters_begin_as_the_model_alone() {
         let tokens: Vec<i32> = (0..8 * 32).map(|i| i * 7 % 50).collect();
         let loss = |lora: Option<Lora>| {
             let mut trainer = trainer(&config(model.clone(), lora));
-            block_on(trainer.evaluate(&tokens, &tokens)).expect("a loss")
+            block_on(trainer.evaluate(&Batch::text(&tokens, &tokens))).expect("a loss").loss
         };
         let alone = loss(None);
         assert_eq!(loss(Some(lora(&[ALL_LINEAR]))), alone, "{family}");
-        let coded = loss(Some(Lora { coded: true, ..lora(&[ALL_LINEAR]) }));
+        let coded = loss(Some(Lora { quantized: true, ..lora(&[ALL_LINEAR]) }));
         assert!((coded - alone).abs() < 2e-3, "{family}: {coded} in 8 bits, {alone} in 32");
     }
 }
@@ -153,7 +154,7 @@ fn adapters_begin_as_the_model_alone() {
 fn adapters_learn_as_well_beside_weights_in_8_bits() {
     for family in ["gpt2", "llama"] {
         let end = |coded: bool, precision: Precision| {
-            let lora = Lora { coded, rank: 8, ..lora(&[ALL_LINEAR]) };
+            let lora = Lora { quantized: coded, rank: 8, ..lora(&[ALL_LINEAR]) };
             let config = TrainerConfig { precision, ..config(small(family), Some(lora)) };
             let losses = train(&mut trainer(&config), 0..60, 1e-2);
             assert!(losses[0] > 3.8, "{}", losses[0]);
@@ -218,25 +219,24 @@ fn widened(mut graph: Graph) -> Graph {
 #[test]
 fn gradients_of_adapters_match_central_differences() {
     const STEP: f64 = 1e-4;
-    for TrainerConfig { model: config, lora, .. } in forms() {
-        let lora = lora.expect("all forms have adapters");
+    for config in forms() {
+        let lora = config.lora.as_ref().expect("all forms have adapters");
+        let model = language(&config).config().build(5).expect("a model");
         let mut graph = Graph::new();
-        let model =
-            Model::adapted(&mut graph, &config, Precision::F32, Some(&lora)).expect("a model");
+        let list = model.parameters();
+        let weights = Weights::adapted(&mut graph, list, Precision::F32, Some(lora));
+        let weights = weights.expect("weights");
         let given = |graph: &mut Graph, name: &str, dtype, shape: &[usize]| {
             graph.persistent(name, Type::new(dtype, shape), Class::Input)
         };
-        let inputs = Inputs {
-            tokens: given(&mut graph, "tokens", DType::I32, &[2, 5]),
-            targets: given(&mut graph, "targets", DType::I32, &[2, 5]),
-            positions: given(&mut graph, "positions", DType::I32, &[5]),
-            start: given(&mut graph, "start", DType::I32, &[1]),
-            key: Some(given(&mut graph, "key", DType::U32, &[4])),
-        };
+        let inputs = Inputs::declare(&mut graph, &model.inputs(), 2).expect("inputs");
+        let key = given(&mut graph, "key", DType::U32, &[4]);
         let seed = given(&mut graph, "seed", DType::F32, &[1]);
         graph.begin(Role::Train);
-        let loss = model.loss(&mut graph, &inputs, &BuildOptions::default()).expect("a loss");
-        let wanted: Vec<Wanted> = model.trained().1.iter().map(|&t| t.into()).collect();
+        let options = BuildOptions::default();
+        let mut pass = Pass::training(&mut graph, &weights, inputs.clone(), options, Some(key));
+        let loss = model.loss(&mut pass).expect("a loss");
+        let wanted: Vec<Wanted> = weights.trained().1.iter().map(|&t| t.into()).collect();
         let gradients = grad(&mut graph, loss, seed, &wanted).expect("gradients");
         let graph = widened(graph);
         let run = Interpreter::new(&graph);
@@ -257,15 +257,16 @@ fn gradients_of_adapters_match_central_differences() {
                 _ => fill(tensor, &|i| 0.4 * uniform(index as u64, i as u64) - 0.2),
             }
         }
-        let (parameters, tensors) = model.trained();
+        let (parameters, tensors) = weights.trained();
         for (parameter, &tensor) in parameters.iter().zip(tensors) {
             let values = initial_values(parameter, 3);
             // B begins with zeros, where A has no gradient.
             fill(tensor, &|i| f64::from(values[i]) + 0.2 * uniform(7, i as u64) - 0.1);
         }
-        fill(inputs.tokens, &|i| (i * 7 % 50) as f64);
-        fill(inputs.targets, &|i| (i * 3 % 50) as f64);
-        fill(inputs.positions, &|i| i as f64);
+        let input = |name: &str| inputs.get(name).expect("an input");
+        fill(input(TOKENS), &|i| (i * 7 % 50) as f64);
+        fill(input(TARGETS), &|i| (i * 3 % 50) as f64);
+        fill(input(POSITIONS), &|i| i as f64);
         fill(seed, &|_| 1.0);
         run.run(0);
         for ((parameter, &tensor), gradient) in parameters.iter().zip(tensors).zip(gradients) {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use common::{VOCAB, saved, train};
 use conformance::conformance::block_on;
+use conformance::language::{changed, language};
 use conformance::late::Late;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::Wgpu;
@@ -34,14 +35,19 @@ fn late() -> Box<Late<Cpu>> {
 fn config(name: &str) -> TrainerConfig {
     let model = preset(name).expect("a preset");
     let model = ModelConfig { layers: 2, vocab: VOCAB, context: 32, ..model };
-    TrainerConfig { batch: 8, micro_batch: 8, time: 32, seed: 5, ..TrainerConfig::new(model) }
+    TrainerConfig {
+        batch: 8,
+        micro_batch: 8,
+        seed: 5,
+        ..TrainerConfig::new(model.build(32).expect("a model"))
+    }
 }
 
 /// As [`config`], with weights that are large enough to be moved.
 fn wide(name: &str) -> TrainerConfig {
-    let narrow = config(name);
-    let model = ModelConfig { channels: 192, hidden: 768, layers: 3, ..narrow.model };
-    TrainerConfig { model, ..narrow }
+    changed(&config(name), |model| {
+        (model.channels, model.hidden, model.layers) = (192, 768, 3);
+    })
 }
 
 /// A trainer whose device is `backend`, with the host's part beside it where something is offloaded.
@@ -80,7 +86,7 @@ fn forms() -> Vec<TrainerConfig> {
         });
     }
     let targets = vec![ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, coded: true };
+    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, quantized: true };
     forms.push(TrainerConfig { lora: Some(lora), ..config("tiny") });
     forms
 }
@@ -286,16 +292,18 @@ fn the_device_holds_what_is_left_alone() {
     // Deeper models hold more of what blocks begin with, unless that waits on the host.
     let more = |offload| {
         let [shallow, deep] = [6, 12].map(|layers| {
-            let model = ModelConfig { layers, ..whole.model.clone() };
             let options = Options { checkpoint: Checkpoint::Block, ..Options::default() };
-            let config = TrainerConfig { model, options, offload, ..whole.clone() };
+            let deeper = changed(&whole, |model| model.layers = layers);
+            let config = TrainerConfig { options, offload, ..deeper };
             let cpu = Cpu::new(2).expect("threads");
             let peak = Planned::new(&config, &cpu).expect("a plan").plan.peak_bytes();
             peak - kept(&config, Class::Weight) - kept(&config, Class::Gradient)
         });
         deep - shallow
     };
-    let input = whole.micro_batch * whole.time * whole.model.channels * size_of::<f32>();
+    let model = language(&whole);
+    let channels = model.config().channels;
+    let input = whole.micro_batch * model.seq_len() * channels * size_of::<f32>();
     let held = Offload { activations: false, ..ALL };
     assert!(more(held) >= 6 * input as u64 && more(ALL) < input as u64);
 }
@@ -307,7 +315,7 @@ fn frozen_weights_wait_on_the_host_without_an_update_there() {
         alpha: 8.0,
         targets: vec![ALL_LINEAR.to_owned()],
         dropout: 0.1,
-        coded: false,
+        quantized: false,
     };
     let device = TrainerConfig { lora: Some(lora), ..wide("llama-tiny") };
     let offload = Offload { weights: true, ..Offload::NONE };

@@ -153,10 +153,11 @@ fn rate(graph: &Graph, node: &Node) -> f64 {
 fn arenas_of_training_steps_are_within_a_hundredth_of_what_is_live() {
     let cpu = Cpu::new(1).expect("threads");
     for (name, batch) in [("tiny", 4), ("small", 8), ("gpt2", 4), ("llama-small", 8)] {
+        let model = preset(name).expect("a preset");
         let config = TrainerConfig {
             batch,
             micro_batch: batch,
-            ..TrainerConfig::new(preset(name).expect("a preset"))
+            ..TrainerConfig::new(model.build(model.context).expect("a model"))
         };
         let within = |budget, free| {
             Planned::within(&config, budget, free, &cpu, &rate)

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use conformance::conformance::block_on;
+use conformance::language::{changed, language};
 use conformance::parallel;
 use conformance::values::uniform;
 use tightrope_backend_cpu::Cpu;
@@ -14,8 +15,8 @@ use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Graph, Node, Plan};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    BuildOptions, Family, Free, Lora, ModelConfig, Optimizer, Planned, Precision, Rates, StateBits,
-    Trainer, TrainerConfig,
+    Batch, BuildOptions, Family, Free, Lora, ModelConfig, Optimizer, Planned, Precision, Rates,
+    StateBits, Trainer, TrainerConfig,
 };
 
 /// Runs on the processor, and on a GPU.
@@ -127,7 +128,7 @@ impl Draws {
             alpha: 8.0,
             targets: vec![self.one_of(layers).into()],
             dropout: self.dropout(),
-            coded: self.chance(0.5),
+            quantized: self.chance(0.5),
         }
     }
 
@@ -141,12 +142,11 @@ impl Draws {
             Optimizer::Sgd { momentum: 0.9 },
             Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
         ];
-        let time = self.up_to(model.context);
+        let seq_len = self.up_to(model.context);
         TrainerConfig {
             precision: self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]),
             batch,
             micro_batch: self.one_of(&parts),
-            time,
             build: BuildOptions {
                 loss_chunk: self.one_of(&[0, 1, 7, 32]),
                 attention_chunk: self.one_of(&[0, 0, 3, 16]),
@@ -163,7 +163,7 @@ impl Draws {
             seed: self.run,
             decode: if self.chance(0.3) { self.up_to(model.context) } else { 0 },
             lora: self.chance(0.4).then(|| self.lora(&model)),
-            ..TrainerConfig::new(model)
+            ..TrainerConfig::new(model.build(seq_len).expect("a model"))
         }
     }
 
@@ -175,11 +175,12 @@ impl Draws {
 
     /// A batch of ids of which few targets don't count, but the first of a sequence always.
     fn ids(&mut self, config: &TrainerConfig) -> (Vec<i32>, Vec<i32>) {
-        let (count, vocab) = (config.batch * config.time, config.model.vocab);
+        let (count, model) = (config.tokens(), language(config));
+        let (vocab, seq_len) = (model.config().vocab, model.seq_len());
         let tokens = (0..count).map(|_| self.up_to(vocab) as i32 - 1).collect();
         let mut target = |at: usize| {
             let id = self.up_to(vocab) as i32 - 1;
-            if !at.is_multiple_of(config.time) && self.chance(0.1) { -1 } else { id }
+            if !at.is_multiple_of(seq_len) && self.chance(0.1) { -1 } else { id }
         };
         (tokens, (0..count).map(&mut target).collect())
     }
@@ -236,8 +237,7 @@ fn trained(
     let config = trainer.config().clone();
     for step in 0..STEPS {
         let (tokens, targets) = draws.ids(&config);
-        let micro_batches = config.micro_batches(&tokens, &targets);
-        trainer.step(step, 1e-3, &micro_batches).expect("a step");
+        trainer.step(step, 1e-3, &Batch::text(&tokens, &targets)).expect("a step");
         let loss = block_on(trainer.outcome()).expect("an outcome").loss;
         assert!(loss.is_finite(), "run {run}, step {step}: {loss} of {config:?}");
     }
@@ -274,17 +274,14 @@ fn a_hundred_random_runs_on_a_gpu_allocate_what_was_predicted() {
     for run in 0..ON_WGPU {
         let mut draws = Draws { run, drawn: 0 };
         let drawn = draws.config();
+        let small = changed(&drawn, |model| {
+            (model.layers, model.dropout) = (model.layers.min(2), 0.0);
+        });
         let config = TrainerConfig {
-            model: ModelConfig {
-                layers: drawn.model.layers.min(2),
-                dropout: 0.0,
-                ..drawn.model.clone()
-            },
             batch: drawn.batch,
             micro_batch: drawn.micro_batch,
-            time: drawn.time,
             build: drawn.build,
-            ..TrainerConfig::new(drawn.model)
+            ..TrainerConfig::new(small.model)
         };
         (backend, _) = trained(draws, &config, backend);
     }

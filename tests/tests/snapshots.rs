@@ -61,12 +61,11 @@ fn planned_for(
         precision,
         batch,
         micro_batch: 2,
-        time: 16,
         build: BuildOptions { loss_chunk: 8, attention_chunk: 0 },
         options: Options { checkpoint, ..Options::default() },
         seed: 0,
         decode: 16,
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(16).expect("a model"))
     };
     Planned::new(&config, device).expect("a plan")
 }

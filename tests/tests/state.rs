@@ -7,7 +7,7 @@ use conformance::conformance::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Class;
 use tightrope_nn::{
-    BuildOptions, Family, Optimizer, Planned, StateBits, Stored, Trainer, TrainerConfig,
+    BuildOptions, Family, Kind, Optimizer, Planned, StateBits, Stored, Trainer, TrainerConfig,
 };
 
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
@@ -22,12 +22,11 @@ fn config(optimizer: Optimizer, optimizer_bits: StateBits) -> TrainerConfig {
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
-        time: 32,
         build: BuildOptions::default(),
         optimizer,
         optimizer_bits,
         seed: 5,
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(32).expect("a model"))
     }
 }
 
@@ -127,7 +126,7 @@ fn eight_bits_take_a_quarter() {
         let mut bytes = [0; 2];
         for state in trainer.states() {
             let parameter = &trainer.parameters()[state.parameter];
-            let kept = parameter.table || parameter.elements() < 4096;
+            let kept = parameter.kind == Kind::Table || parameter.elements() < 4096;
             assert_eq!(
                 kept || bits != StateBits::B8,
                 !is_coded(state.stored),

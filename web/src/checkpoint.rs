@@ -23,7 +23,7 @@ pub async fn save<O>(made: &Made<O>, done: Done, trainer: &mut Trainer) -> Resul
         step: done.steps,
         tokens_seen: done.tokens,
         seed: made.setup.seed,
-        data: made.data.state(done.windows),
+        data: made.data.state(done.samples),
         schedule: trainer.saved_schedule(&made.setup.rate).await?,
         settings: made.setup.to_settings(),
         model: serde_json::to_value(&made.setup.model)

@@ -150,7 +150,7 @@ impl Data {
     /// # Errors
     /// As [`Windows::new`].
     pub fn held_out(&self, config: &TrainerConfig) -> Result<Vec<Batch>> {
-        let (rows, time) = (config.micro_batch, config.time);
+        let (rows, time) = (config.micro_batch, config.model.tokens());
         let most = (EVALUATED / (rows * time)).max(1);
         match self {
             Self::Toy(task) => {

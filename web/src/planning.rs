@@ -32,7 +32,7 @@ pub struct Found {
 pub fn find(setup: &Setup, device: &Description, target: &dyn Target) -> Result<Found> {
     let start = clock::now();
     let budget = setup.budget.or(device.budget).unwrap_or(u64::MAX);
-    let config = setup.trainer();
+    let config = setup.trainer()?;
     let free =
         Free { micro_batch: setup.micro_batch.is_none(), loss_chunk: setup.loss_chunk.is_none() };
     let rates = rates(device, config.precision);
@@ -111,7 +111,7 @@ pub fn nearest(
     let sizes =
         [(2, 1), (4, 1), (1, 2), (2, 2), (4, 4)].map(|(length, depth)| smaller(length, depth));
     for changed in [open.clone(), narrow].into_iter().chain(sizes) {
-        let config = changed.trainer();
+        let config = changed.trainer()?;
         if smallest(&changed, &config, target)?.plan.peak_bytes() <= budget {
             return Ok(Some(changed));
         }
@@ -266,7 +266,7 @@ impl Found {
             by_class: report.by_class,
             plan_ms: 1000.0 * self.seconds,
             predicted_step_s: slowness * estimate(&self.planned, device),
-            parameters: config.model.parameters(),
+            parameters: setup.model.parameters(),
             choices: Choices {
                 micro_batch: config.micro_batch,
                 accumulation: config.accumulation(),

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use serde::Serialize;
 use tightrope_core::{Backend, DeviceError};
 use tightrope_data::{Checkpoint, IGNORED, Tokenizer};
-use tightrope_nn::{Done, Origin, Planned, Recovering, SampleTokens, Sampling, Trainer, generate};
+use tightrope_nn::{
+    Batch, Done, Origin, Planned, Recovering, SampleTokens, Sampling, Trainer, generate,
+};
 
 use crate::checkpoint;
 use crate::clock;
@@ -87,9 +89,9 @@ impl<O: Opener> Origin for Made<O> {
     }
 
     fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
-        let ids = self.data.batch(at.windows)?;
-        let micro_batches = trainer.config().micro_batches(&ids.inputs, &ids.targets);
-        Ok(trainer.step(at.steps, self.setup.rate.lr_at(at.steps), &micro_batches)?)
+        let ids = self.data.batch(at.samples)?;
+        let batch = Batch::text(&ids.inputs, &ids.targets);
+        Ok(trainer.step(at.steps, self.setup.rate.lr_at(at.steps), &batch)?)
     }
 
     fn recovered(&mut self, _: &DeviceError, _: u64) {}
@@ -105,7 +107,7 @@ impl<O: Opener> Origin for Made<O> {
 /// How far the run of a checkpoint had come.
 fn done(checkpoint: &Checkpoint) -> Done {
     let manifest = &checkpoint.manifest;
-    Done { steps: manifest.step, windows: manifest.data.position, tokens: manifest.tokens_seen }
+    Done { steps: manifest.step, samples: manifest.data.position, tokens: manifest.tokens_seen }
 }
 
 /// A run between two calls.
@@ -246,7 +248,8 @@ impl<O: Opener> Run<O> {
             let (mut sum, mut counted) = (0.0, 0);
             for batch in &batches {
                 let scored = batch.targets.iter().filter(|&&target| target != IGNORED).count();
-                let loss = trainer.evaluate(&batch.inputs, &batch.targets).await?;
+                let batch = Batch::text(&batch.inputs, &batch.targets);
+                let loss = trainer.evaluate(&batch).await?.loss;
                 sum += f64::from(loss) * scored as f64;
                 counted += scored;
             }

@@ -308,10 +308,13 @@ impl Setup {
     }
 
     /// What the trainer is to do, before the planner's choices.
-    pub fn trainer(&self) -> TrainerConfig {
+    ///
+    /// # Errors
+    /// A model that [`ModelConfig::check`] refuses.
+    pub fn trainer(&self) -> Result<TrainerConfig> {
         let Self { batch, weight_decay, clip, seed, .. } = *self;
         let loss_chunk = self.loss_chunk.unwrap_or_else(|| defaults::loss_chunk(&self.model));
-        TrainerConfig {
+        Ok(TrainerConfig {
             precision: self.precision,
             batch,
             micro_batch: self.micro_batch.unwrap_or(batch),
@@ -326,8 +329,8 @@ impl Setup {
             },
             seed,
             decode: self.model.context,
-            ..TrainerConfig::new(self.model.clone())
-        }
+            ..TrainerConfig::new(self.model.build(self.model.context)?)
+        })
     }
 
     /// The setup as an object, every key filled in.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use tightrope_nn::{Planned, Precision, Rates};
+use tightrope_nn::{Batch, Planned, Precision, Rates};
 
 use crate::args::Bench;
 use crate::error::Failure;
@@ -46,8 +46,14 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     eprintln!("measuring each op");
     let config = planned.config();
     let plan = planned.plan.clone();
-    let rows = profile(plan, &config.model, config.accumulation(), &mut *device, &peaks)
-        .map_err(|error| setup::train_failure(error.into()))?;
+    let rows = profile(
+        plan,
+        setup::language(config).config(),
+        config.accumulation(),
+        &mut *device,
+        &peaks,
+    )
+    .map_err(|error| setup::train_failure(error.into()))?;
     eprintln!("measuring rates for estimates");
     let known = Store::of_user().measure(&mut *device, planned.config().precision, threads);
     drop(device);
@@ -95,7 +101,8 @@ impl Step {
         let estimate = planned.estimate(rates);
         let mut trainer = setup::trainer(planned, device, settings)?;
         trainer.initialise().map_err(setup::train_failure)?;
-        let mut next = ids(config.model.vocab);
+        let model = setup::language(&config);
+        let mut next = ids(model.config().vocab);
         let mut times = vec![];
         let mut start = Instant::now();
         for step in 0.. {
@@ -105,13 +112,11 @@ impl Step {
             if times.len() >= LEAST.1 && start.elapsed() >= LEAST.0 {
                 break;
             }
-            let mut ids =
-                || -> Vec<i32> { (0..config.micro_batch * config.time).map(|_| next()).collect() };
-            let batches: Vec<_> = (0..config.accumulation()).map(|_| (ids(), ids())).collect();
-            let batches: Vec<(&[i32], &[i32])> =
-                batches.iter().map(|(tokens, targets)| (&**tokens, &**targets)).collect();
+            let mut ids = || -> Vec<i32> { (0..config.tokens()).map(|_| next()).collect() };
+            let (tokens, targets) = (ids(), ids());
+            let batch = Batch::text(&tokens, &targets);
             let start = Instant::now();
-            trainer.step(step as u64, 1e-4, &batches).map_err(setup::train_failure)?;
+            trainer.step(step as u64, 1e-4, &batch).map_err(setup::train_failure)?;
             pollster::block_on(trainer.outcome()).map_err(setup::train_failure)?;
             if step >= COLD {
                 times.push(start.elapsed().as_secs_f64());
@@ -119,8 +124,8 @@ impl Step {
         }
         times.sort_by(f64::total_cmp);
         let step_s = times[times.len() / 2];
-        let tokens_per_s = (config.batch * config.time) as f64 / step_s;
-        let model_flops = tokens_per_s * config.model.flops_per_token(config.time) as f64;
+        let tokens_per_s = config.tokens() as f64 / step_s;
+        let model_flops = tokens_per_s * model.config().flops_per_token(model.seq_len()) as f64;
         Ok(Self {
             step_s,
             steps: times.len(),

@@ -75,7 +75,7 @@ impl Fit {
         };
         let (f32_bytes, fits_f32) = peak(Precision::F32)?;
         let (bf16_bytes, fits_bf16) = peak(Precision::BF16)?;
-        let parameters = config.model.parameters();
+        let parameters = setup::language(&config).config().parameters();
         Ok(Self { preset, parameters, f32_bytes, bf16_bytes, fits_f32, fits_bf16 })
     }
 }

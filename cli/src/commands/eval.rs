@@ -49,7 +49,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
             "perplexity": evaluation.perplexity(),
             "bits_per_byte": bytes.then(|| evaluation.bits()),
             "tokens": evaluation.tokens,
-            "context": trainer.config().time,
+            "context": trainer.config().model.tokens(),
             "model": source.dir,
         });
         println!("{object}");

@@ -32,7 +32,7 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
     let config = TrainerConfig {
         batch: 1,
         micro_batch: 1,
-        time: 1,
+        model: source.config.build(1).map_err(setup::refused)?,
         optimizer: Optimizer::Sgd { momentum: 0.0 },
         offload: Offload::NONE,
         ..config

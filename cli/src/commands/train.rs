@@ -166,7 +166,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
     outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
-        let tokens = (config.batch * config.time) as f64;
+        let tokens = config.tokens() as f64;
         let object = json!({
             "steps": summary.done.steps,
             "tokens": summary.done.tokens,
@@ -392,7 +392,7 @@ fn table(
         format!(
             "{}: {layers} layers of {channels} channels, {heads} heads, context {}, vocabulary {vocab}",
             model.family.name(),
-            config.time
+            config.model.tokens()
         ),
     );
     let parameters = human_count(model.parameters() as f64);
@@ -402,7 +402,7 @@ fn table(
             "parameters",
             format!(
                 "{parameters}, frozen{}; {} trained, in adapters of rank {} on {}",
-                if lora.coded { ", in 8 bits" } else { "" },
+                if lora.quantized { ", in 8 bits" } else { "" },
                 human_count(trained(config) as f64),
                 lora.rank,
                 lora.targets.join(", ")
@@ -411,7 +411,7 @@ fn table(
     }
     line("data", data.describe(settings));
     let steps = steps_of(settings);
-    let tokens = config.batch * config.time;
+    let tokens = config.tokens();
     line(
         "training",
         format!(
@@ -443,8 +443,8 @@ fn table(
 
 /// Numbers that steps change.
 fn trained(config: &TrainerConfig) -> u64 {
-    let all = || config.model.parameters();
-    config.lora.as_ref().map_or_else(all, |lora| lora.trained(&config.model))
+    let all = || setup::language(config).config().parameters();
+    config.lora.as_ref().map_or_else(all, |lora| lora.trained(&config.model.parameters()))
 }
 
 /// The predicted time of a step and of a run of `steps`.

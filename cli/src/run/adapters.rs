@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use tightrope_data::SafeTensors;
 use tightrope_data::checkpoint::ADAPTERS;
-use tightrope_nn::{Import, Lora, Model, Trainer};
+use tightrope_nn::{Import, Lora, Trainer, Weights};
 
 use crate::error::{Failure, Help as _};
 
@@ -65,12 +65,12 @@ impl Adapters {
         Ok(Self { lora, dir: dir.to_owned(), weights })
     }
 
-    /// The values of the adapters of `model`, in the order of [`Model::trained`].
+    /// The values of the adapters of a model, in the order of [`Weights::trained`].
     ///
     /// # Errors
     /// Adapters of other layers or shapes, and a broken file.
-    pub fn values(&self, model: &Model) -> anyhow::Result<Vec<Vec<f32>>> {
-        let (list, _) = model.trained();
+    pub fn values(&self, weights: &Weights) -> anyhow::Result<Vec<Vec<f32>>> {
+        let (list, _) = weights.trained();
         let import = Import::of(list, self.weights.names()).with_context(|| self.place())?;
         let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
         let read = list.iter().map(|parameter| import.read(parameter, &mut get));

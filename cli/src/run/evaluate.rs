@@ -2,7 +2,7 @@
 
 use pollster::block_on;
 use tightrope_data::{IGNORED, Tokens, Windows};
-use tightrope_nn::Trainer;
+use tightrope_nn::{Batch, Trainer};
 
 use crate::error::{Failure, Help as _};
 
@@ -41,16 +41,16 @@ pub fn held_out(
         return Ok(None);
     }
     let config = trainer.config();
-    let (batch, time) = (config.micro_batch, config.time);
+    let (batch, time) = (config.micro_batch, config.model.tokens());
     let batches = most.map(|most| (most / (batch * time)).max(1));
     let windows = Windows::new(tokens.clone(), batch, time, batches).help("check data.holdout")?;
     let (mut sum, mut counted) = (0.0, 0);
     for batch in windows {
         let batch = batch.help("restore the data")?;
         let scored = batch.targets.iter().filter(|&&target| target != IGNORED).count();
-        let loss = block_on(trainer.evaluate(&batch.inputs, &batch.targets))
+        let found = block_on(trainer.evaluate(&Batch::text(&batch.inputs, &batch.targets)))
             .help("try again, or choose another device")?;
-        sum += f64::from(loss) * scored as f64;
+        sum += f64::from(found.loss) * scored as f64;
         counted += scored;
     }
     Ok(Some(Evaluation { loss: sum / counted.max(1) as f64, tokens: counted }))

@@ -79,7 +79,7 @@ impl Start {
                 let manifest = &checkpoint.manifest;
                 let done = Done {
                     steps: manifest.step,
-                    windows: manifest.data.position,
+                    samples: manifest.data.position,
                     tokens: manifest.tokens_seen,
                 };
                 let steps = settings.train.steps.unwrap_or_default();
@@ -125,9 +125,9 @@ impl<'a> Origin<'a> {
     /// # Errors
     /// Data shorter than a window.
     pub fn seek(&mut self, config: &TrainerConfig, done: Done) -> Result<(), Failure> {
-        if self.loader.as_ref().is_none_or(|loader| loader.position() != done.windows) {
+        if self.loader.as_ref().is_none_or(|loader| loader.position() != done.samples) {
             self.loader = None;
-            self.loader = Some(training::loader(config, self.data, done.windows)?);
+            self.loader = Some(training::loader(config, self.data, done.samples)?);
         }
         Ok(())
     }
@@ -166,8 +166,8 @@ impl nn::Origin for Origin<'_> {
 
     fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<(), Failure> {
         let batch = self.batch(trainer.config(), at)?;
-        let micro_batches = trainer.config().micro_batches(&batch.inputs, &batch.targets);
-        Ok(trainer.step(at.steps, self.rate.lr_at(at.steps), &micro_batches)?)
+        let batch = nn::Batch::text(&batch.inputs, &batch.targets);
+        Ok(trainer.step(at.steps, self.rate.lr_at(at.steps), &batch)?)
     }
 
     fn recovered(&mut self, lost: &DeviceError, again: u64) {

@@ -60,7 +60,9 @@ impl Saved<'_> {
                 Some(Base::Model { path, .. }) => path.to_str(),
                 _ => None,
             };
-            let config = serde_json::to_string_pretty(&lora.to_peft(self.model, path))? + "\n";
+            let config = serde_json::to_string_pretty(
+                &lora.to_peft(&tightrope_nn::parameters(self.model), path),
+            )? + "\n";
             extra.push((adapters::CONFIG.to_owned(), config.into_bytes()));
         }
         let schedule = block_on(trainer.saved_schedule(&setup::learning_rate(self.settings)))?;
@@ -69,7 +71,7 @@ impl Saved<'_> {
             step: done.steps,
             tokens_seen: done.tokens,
             seed: self.settings.train.seed,
-            data: self.data.state(done.windows),
+            data: self.data.state(done.samples),
             schedule,
             settings: lasting(self.settings)?,
             model: serde_json::to_value(self.model)?,

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use pollster::block_on;
 use tightrope_data::{Loader, LoaderConfig};
 use tightrope_nn::{
-    Done, LearningRate, Outcome, Precision, Recovering, Sampling, Trainer, TrainerConfig,
+    Batch, Done, LearningRate, Outcome, Precision, Recovering, Sampling, Trainer, TrainerConfig,
 };
 
 use super::corpus::Data;
@@ -188,8 +188,8 @@ impl<'a, 'o> Training<'a, 'o> {
         let started = Instant::now();
         let outcome = block_on(self.run.attempt(async |origin, trainer| {
             let batch = origin.batch(trainer.config(), done)?;
-            let micro_batches = trainer.config().micro_batches(&batch.inputs, &batch.targets);
-            let completed = trainer.step_unless(done.steps, lr, &micro_batches, stop)?;
+            let batch = Batch::text(&batch.inputs, &batch.targets);
+            let completed = trainer.step_unless(done.steps, lr, &batch, stop)?;
             Ok(if completed { Some(trainer.outcome().await?) } else { None })
         }))?;
         let Some(outcome) = outcome else { return Ok(None) };
@@ -211,8 +211,8 @@ impl<'a, 'o> Training<'a, 'o> {
         let at = self.run.done();
         let found = block_on(self.run.attempt(async |origin, trainer| {
             let batch = origin.batch(trainer.config(), at)?;
-            let micro_batches = trainer.config().micro_batches(&batch.inputs, &batch.targets);
-            Ok(trainer.explain(at.steps, &micro_batches).await?)
+            let batch = Batch::text(&batch.inputs, &batch.targets);
+            Ok(trainer.explain(at.steps, &batch).await?)
         }))?;
         let done = at.steps;
         let place = match found {
@@ -243,7 +243,7 @@ impl<'a, 'o> Training<'a, 'o> {
     ) -> Result<(), Failure> {
         let Done { steps: step, tokens, .. } = self.summary.done;
         let config = self.run.config();
-        let of_step = (config.batch * config.time) as u64;
+        let of_step = config.tokens() as u64;
         let lr = self.rate.lr_at(step - 1);
         let logged = step == 1
             || step == self.rate.steps
@@ -317,8 +317,8 @@ impl<'a, 'o> Training<'a, 'o> {
 /// # Errors
 /// Data shorter than a window.
 pub fn loader(config: &TrainerConfig, data: &Data, windows: u64) -> Result<Loader, Failure> {
-    let TrainerConfig { batch, time, seed, .. } = *config;
-    let order = LoaderConfig { batch, context: time, seed };
+    let TrainerConfig { batch, seed, .. } = *config;
+    let order = LoaderConfig { batch, context: config.model.tokens(), seed };
     Loader::new(data.train.clone(), order, windows)
         .help("give more --data, a shorter --context or a smaller data.holdout")
 }

@@ -14,7 +14,7 @@ use tightrope_nn::{
 };
 
 use super::budget::{all_but, allowed};
-use super::{exact_bytes, refused};
+use super::{exact_bytes, language, refused};
 use crate::error::Failure;
 use crate::settings::{Bytes, Checkpoint, Chunk, MicroBatch, Settings};
 
@@ -100,8 +100,8 @@ impl MadeFor {
         Self {
             version: VERSION.to_owned(),
             device: device.split(' ').next().unwrap_or(device).to_owned(),
-            model: sizes(&config.model),
-            context: config.time,
+            model: sizes(language(config).config()),
+            context: config.model.tokens(),
             optimizer: optimizer.to_owned(),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, Precision, StateBits, TrainerConfig, presets};
 
-use super::{exact_bytes, fit, threads};
+use super::{exact_bytes, fit, language, refused, threads};
 use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::human_bytes;
@@ -59,7 +59,7 @@ pub fn does_not_fit(
     // Weights that are given decide the model.
     let preset = match settings.model.init {
         Some(_) => None,
-        None => largest_preset(config, config.model.parameters(), &fits)?,
+        None => largest_preset(config, language(config).config().parameters(), &fits)?,
     };
     let enough = format!("--memory {}", Bytes(smallest).rounded_up());
     let mut help = match &cheapest {
@@ -186,13 +186,24 @@ fn longest_context(
     new: bool,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
 ) -> Result<Option<usize>, Failure> {
-    most_below(config.time, &|time| {
-        let mut shorter = TrainerConfig { time, decode: time, ..config.clone() };
-        if new {
-            shorter.model.context = time;
-        }
-        fits(&shorter)
-    })
+    most_below(config.model.tokens(), &|seq_len| fits(&with_seq_len(config, seq_len, new)?))
+}
+
+/// The same step on sequences of `seq_len` tokens. A `new` model has as many positions.
+///
+/// # Errors
+/// A sequence longer than the model's context.
+pub fn with_seq_len(
+    config: &TrainerConfig,
+    seq_len: usize,
+    new: bool,
+) -> Result<TrainerConfig, Failure> {
+    let mut model = language(config).config().clone();
+    if new {
+        model.context = seq_len;
+    }
+    let model = model.build(seq_len).map_err(refused)?;
+    Ok(TrainerConfig { model, decode: seq_len, ..config.clone() })
 }
 
 /// The preset with the most parameters of those with fewer than `below` that fit.
@@ -204,13 +215,15 @@ pub fn largest_preset(
     below: u64,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool, Failure>,
 ) -> Result<Option<&'static str>, Failure> {
+    let seq_len = config.model.tokens();
     let mut smaller: Vec<_> = presets()
         .iter()
         .map(|preset| (preset.name, preset.config()))
-        .filter(|(_, model)| model.parameters() < below && model.context >= config.time)
+        .filter(|(_, model)| model.parameters() < below && model.context >= seq_len)
         .collect();
     smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
     for (name, model) in smaller {
+        let model = model.build(seq_len).map_err(refused)?;
         if fits(&TrainerConfig { model, ..config.clone() })? {
             return Ok(Some(name));
         }

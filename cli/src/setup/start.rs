@@ -149,7 +149,8 @@ mod tests {
         settings.memory.checkpoint = Checkpoint::None;
         let bytes = began.plan.peak_bytes();
         let (again, notes) = planned(&settings, Some(&own), bytes).unwrap();
-        assert_eq!((again.config(), notes.len()), (began.config(), 0));
+        let all = |planned: &Planned| format!("{:?}", planned.config());
+        assert_eq!((all(&again), notes.len()), (all(&began), 0));
         let (recomputed, notes) = planned(&settings, Some(&own), bytes * 9 / 10).unwrap();
         assert!(recomputed.plan.peak_bytes() <= bytes * 9 / 10);
         assert_eq!(recomputed.config().micro_batch, began.config().micro_batch);

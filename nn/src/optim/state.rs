@@ -18,6 +18,7 @@ use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use super::Optimizer;
 use super::update::Trained;
+use crate::params::Kind;
 
 /// Elements that share a scale in 8-bit state.
 pub const BLOCK: usize = 256;
@@ -70,7 +71,7 @@ impl StateBits {
     fn stored(self, graph: &Graph, trained: &Trained) -> &'static [Stored] {
         let small = graph.ty(trained.weight).elements() < SMALLEST;
         match self {
-            Self::B8 if !small && !trained.table => &[Stored::Codes, Stored::Scales],
+            Self::B8 if !small && trained.kind != Kind::Table => &[Stored::Codes, Stored::Scales],
             Self::B16 => &[Stored::Half],
             Self::B32 | Self::B8 => &[Stored::Single],
         }

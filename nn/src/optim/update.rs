@@ -11,6 +11,7 @@ use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
 use super::state::{BLOCK, State, StateBits, Stored, code};
 use super::{LossScale, Optimizer, SQUARES, Terms, scalar};
 use crate::error::{Error, Result, ensure};
+use crate::params::Kind;
 
 /// How an update treats gradients and weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,14 +39,14 @@ pub struct Trained {
     /// Weight as the model reads it: f32, bf16 or f16.
     pub weight: Tensor,
     /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
-    /// [`crate::Precision::low`]).
+    /// [`crate::Precision::remainder`]).
     pub low: Option<Tensor>,
     /// Gradient, f32, of the weight's shape.
     pub gradient: Tensor,
     /// Weight decay applies.
     pub decay: bool,
-    /// A table whose rows are looked up by id or position: its state isn't stored in 8 bits.
-    pub table: bool,
+    /// What it is: the state of a table isn't stored in 8 bits.
+    pub kind: Kind,
 }
 
 /// Persistent f32 (1) tensors that the host writes before each update.
@@ -82,7 +83,7 @@ enum Master {
 }
 
 /// Parameters that one map can update: whether they decay, and where their f32 values are.
-type Kind = (bool, Master);
+type Rule = (bool, Master);
 
 impl Trained {
     fn check(&self, graph: &Graph) -> Result<Master> {
@@ -184,7 +185,7 @@ pub fn append_update(
     let shared = Shared { optimizer, options, scalars, ok, factor, key };
 
     // Parameters of a kind share a map, but where each has a time of its own.
-    let mut groups: BTreeMap<(Kind, Option<usize>), Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Rule, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut coded = vec![];
     for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
         let kind = (trained.decay && weight_decay > 0.0, master);
@@ -387,7 +388,7 @@ impl Shared<'_> {
     fn append(
         &self,
         graph: &mut Graph,
-        (decays, master): Kind,
+        (decays, master): Rule,
         own: &[Vec<Tensor>],
         rooted: bool,
         name: &str,

@@ -1,32 +1,32 @@
 //! What model graphs are made of, and what they refuse.
 
 use tightrope_core::{Class, DType, Graph, Life, Role, Tensor, Type};
+use tightrope_nn::inputs::{POSITIONS, START, TARGETS, TOKENS};
 use tightrope_nn::{
-    BuildOptions, DecodeInputs, Inputs, Model, ModelConfig, Precision, initial_values, preset,
+    BuildOptions, Inputs, ModelConfig, Pass, Precision, Weights, initial_values, parameters, preset,
 };
 
 use crate::interpreter::Interpreter;
 
-fn inputs(graph: &mut Graph, batch: usize, time: usize) -> Inputs {
-    let mut given = |name: &str, dtype, shape: &[usize]| {
-        graph.persistent(name, Type::new(dtype, shape), Class::Input)
-    };
-    Inputs {
-        tokens: given("tokens", DType::I32, &[batch, time]),
-        targets: given("targets", DType::I32, &[batch, time]),
-        positions: given("positions", DType::I32, &[time]),
-        start: given("start", DType::I32, &[1]),
-        key: Some(given("key", DType::U32, &[4])),
-    }
+/// A model in a program `train`, with what it reads.
+struct Built {
+    weights: Weights,
+    inputs: Inputs,
+    key: Tensor,
+    loss: Tensor,
 }
 
-/// A small model's loss in a program `train`.
-fn build(graph: &mut Graph, config: &ModelConfig) -> (Model, Inputs, Tensor) {
-    let model = Model::declare(graph, config, Precision::F32).unwrap();
-    let inputs = inputs(graph, 2, 8);
+/// A small model's loss over two sequences of 8 tokens.
+fn build(graph: &mut Graph, config: &ModelConfig) -> Built {
+    let model = config.build(8).unwrap();
+    let weights = Weights::declare(graph, model.parameters(), Precision::F32).unwrap();
+    let inputs = Inputs::declare(graph, &model.inputs(), 2).unwrap();
+    let key = graph.persistent("key", Type::new(DType::U32, [4]), Class::Input);
     graph.begin(Role::Train);
-    let loss = model.loss(graph, &inputs, &BuildOptions::default()).unwrap();
-    (model, inputs, loss)
+    let options = BuildOptions::default();
+    let mut pass = Pass::training(graph, &weights, inputs.clone(), options, Some(key));
+    let loss = model.loss(&mut pass).unwrap();
+    Built { weights, inputs, key, loss }
 }
 
 fn names(graph: &Graph, block: Option<usize>) -> Vec<String> {
@@ -78,22 +78,23 @@ fn the_nodes_of_a_llama() {
 
 #[test]
 fn weights_are_persistent_and_named_after_parameters() {
-    for (precision, weight, low) in [
+    for (precision, weight, remainder) in [
         (Precision::F32, DType::F32, None),
         (Precision::BF16, DType::BF16, Some(DType::I16)),
         (Precision::F16, DType::F16, Some(DType::F32)),
     ] {
         let mut graph = Graph::new();
-        let model = Model::declare(&mut graph, &preset("llama-tiny").unwrap(), precision).unwrap();
-        for (parameter, &tensor) in model.parameters().iter().zip(model.weights()) {
+        let list = parameters(&preset("llama-tiny").unwrap());
+        let weights = Weights::declare(&mut graph, list, precision).unwrap();
+        for (parameter, &tensor) in weights.parameters().iter().zip(weights.tensors()) {
             let info = graph.info(tensor);
             assert_eq!((info.class, info.life), (Class::Weight, Life::Persistent));
             assert_eq!(info.ty, Type::new(weight, parameter.shape.clone()));
             assert_eq!(graph.find(&parameter.name).unwrap(), tensor);
         }
-        let beside = model.declare_low(&mut graph);
-        assert_eq!(beside.first().map(|&tensor| graph.dtype(tensor)), low);
-        assert_eq!(beside.len(), if low.is_some() { model.weights().len() } else { 0 });
+        let remainders = weights.declare_remainders(&mut graph);
+        assert_eq!(remainders.first().map(|&tensor| graph.dtype(tensor)), remainder);
+        assert_eq!(remainders.len(), if remainder.is_some() { weights.tensors().len() } else { 0 });
     }
 }
 
@@ -101,22 +102,23 @@ fn weights_are_persistent_and_named_after_parameters() {
 fn an_untrained_model_guesses_evenly() {
     for name in ["tiny", "llama-tiny"] {
         let mut graph = Graph::new();
-        let (model, inputs, loss) = build(&mut graph, &preset(name).unwrap());
+        let built = build(&mut graph, &preset(name).unwrap());
         let run = Interpreter::new(&graph);
-        start(&run, &model, &inputs);
+        start(&run, &built);
         run.run(Role::Train);
-        let loss = run.scalar(loss);
+        let loss = run.scalar(built.loss);
         assert!((loss - 256f64.ln()).abs() < 0.1, "{name}: {loss}");
     }
 }
 
-fn start(run: &Interpreter<'_>, model: &Model, inputs: &Inputs) {
-    for (parameter, &weight) in model.parameters().iter().zip(model.weights()) {
+fn start(run: &Interpreter<'_>, Built { weights, inputs, .. }: &Built) {
+    for (parameter, &weight) in weights.parameters().iter().zip(weights.tensors()) {
         run.write(weight, &initial_values(parameter, 1));
     }
-    run.write(inputs.tokens, &(0..16).map(|i| i * 7 % 256).collect::<Vec<_>>());
-    run.write(inputs.targets, &(0..16).map(|i| i * 11 % 256).collect::<Vec<_>>());
-    run.write(inputs.positions, &(0..8).collect::<Vec<_>>());
+    let write = |name: &str, values: Vec<i32>| run.write(inputs.get(name).unwrap(), &values);
+    write(TOKENS, (0..16).map(|i| i * 7 % 256).collect());
+    write(TARGETS, (0..16).map(|i| i * 11 % 256).collect());
+    write(POSITIONS, (0..8).collect());
 }
 
 #[test]
@@ -124,17 +126,18 @@ fn dropout_follows_its_key_and_keeps_the_mean() {
     for name in ["tiny", "llama-tiny"] {
         let config = ModelConfig { dropout: 0.25, ..preset(name).unwrap() };
         let mut graph = Graph::new();
-        let (model, inputs, loss) = build(&mut graph, &config);
+        let built = build(&mut graph, &config);
         let embedding = graph.find("embedding").unwrap();
         graph.begin(Role::Eval);
-        let without = Inputs { key: None, ..inputs };
-        let eval = model.loss(&mut graph, &without, &BuildOptions::default()).unwrap();
+        let (inputs, options) = (built.inputs.clone(), BuildOptions::default());
+        let mut pass = Pass::evaluation(&mut graph, &built.weights, inputs, options);
+        let eval = config.build(8).unwrap().loss(&mut pass).unwrap();
         let run = Interpreter::new(&graph);
-        start(&run, &model, &inputs);
+        start(&run, &built);
         let at = |step: u32| {
-            run.write(inputs.key.unwrap(), &[9, 9, step, 0]);
+            run.write(built.key, &[9, 9, step, 0]);
             run.run(Role::Train);
-            (run.scalar(loss), run.read(embedding))
+            (run.scalar(built.loss), run.read(embedding))
         };
         let ((first, values), (again, _), (second, _)) = (at(1), at(1), at(2));
         assert_eq!(first, again);
@@ -157,33 +160,40 @@ fn dropout_follows_its_key_and_keeps_the_mean() {
 #[test]
 fn refusals() {
     let config = preset("tiny").unwrap();
+    let model = config.build(8).unwrap();
     let mut graph = Graph::new();
-    let model = Model::declare(&mut graph, &config, Precision::F32).unwrap();
-    let fits = inputs(&mut graph, 2, 8);
-    let long = graph.scope("long", |graph| inputs(graph, 1, 65));
+    let weights = Weights::declare(&mut graph, model.parameters(), Precision::F32).unwrap();
+    let fits = Inputs::declare(&mut graph, &model.inputs(), 2).unwrap();
     graph.begin(Role::Train);
-    let caches = model.caches(&mut graph, 2, 8).unwrap();
-    let options = BuildOptions::default();
-    let decoding =
-        DecodeInputs { tokens: fits.tokens, positions: fits.positions, start: fits.start };
-    let bad = ModelConfig { heads: 3, ..config };
+    let lacking = |graph: &mut Graph, left_out: &str, given: &str| {
+        let mut inputs = Inputs::default();
+        for name in [TOKENS, TARGETS, POSITIONS, START] {
+            let source = if name == left_out { given } else { name };
+            if let Ok(tensor) = fits.get(source) {
+                inputs = inputs.with(name, tensor);
+            }
+        }
+        let mut pass = Pass::evaluation(graph, &weights, inputs, BuildOptions::default());
+        model.loss(&mut pass).map(drop)
+    };
+    let decoded = {
+        let mut pass = Pass::decoding(&mut graph, &weights, fits.clone(), 65);
+        model.decoder().unwrap().decode(&mut pass).map(drop)
+    };
+    let other = {
+        let inputs = fits.clone();
+        let mut pass = Pass::evaluation(&mut graph, &weights, inputs, BuildOptions::default());
+        preset("llama-tiny").unwrap().build(8).unwrap().loss(&mut pass).map(drop)
+    };
     for (message, words) in [
-        (model.loss(&mut graph, &long, &options).map(drop), "65 tokens is longer"),
-        (
-            model.loss(&mut graph, &Inputs { tokens: fits.start, ..fits }, &options).map(drop),
-            "`tokens`: must be (B, T)",
-        ),
-        (
-            model.loss(&mut graph, &Inputs { positions: fits.start, ..fits }, &options).map(drop),
-            "`positions`: must be one a position, i32[8]",
-        ),
-        (
-            model.loss(&mut graph, &Inputs { targets: fits.start, ..fits }, &options).map(drop),
-            "targets must be i32, one for each of 16 rows",
-        ),
-        (model.caches(&mut graph, 1, 65).map(drop), "65 tokens is longer"),
-        (model.decode(&mut graph, &decoding, &caches[1..]).map(drop), "1 caches for 2 layers"),
-        (Model::declare(&mut graph, &bad, Precision::F32).map(drop), "3 heads don't divide"),
+        (config.build(65).map(drop), "65 tokens is longer"),
+        (config.build(0).map(drop), "`tokens`: a sequence has at least one token"),
+        (lacking(&mut graph, POSITIONS, START), "map `embedding`: f32[1, 64] is not a suffix"),
+        (lacking(&mut graph, TARGETS, START), "targets must be i32, one for each of 16 rows"),
+        (lacking(&mut graph, TARGETS, "none"), "it has no input `targets`"),
+        (decoded, "65 tokens is longer"),
+        (other, "it reads a parameter `h.0.mlp.gate.weight` that it doesn't list"),
+        (ModelConfig { heads: 3, ..config }.build(8).map(drop), "3 heads don't divide"),
     ] {
         let message = message.unwrap_err().to_string();
         assert!(message.contains(words), "{message}");

@@ -3,7 +3,7 @@
 use tightrope_core::expr::{join, split};
 use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type};
 use tightrope_nn::{
-    LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
+    Kind, LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
 };
 
 use crate::interpreter::Interpreter;
@@ -44,7 +44,7 @@ impl Setup {
                     low: low.map(|low| tensor("low", low, Class::Weight)),
                     gradient: tensor("gradient", DType::F32, Class::Gradient),
                     decay: shape.len() > 1,
-                    table: false,
+                    kind: Kind::Other,
                 }
             })
             .collect();
@@ -336,7 +336,7 @@ fn refusals() {
         low: None,
         gradient: tensor("g", DType::F32, &[4]),
         decay: false,
-        table: false,
+        kind: Kind::Other,
     };
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);

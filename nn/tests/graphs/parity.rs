@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tightrope_core::{Class, DType, Graph, Role, Tensor, Type, Wanted, grad};
+use tightrope_nn::inputs::{POSITIONS, START, TARGETS, TOKENS};
 use tightrope_nn::{
-    BuildOptions, DecodeInputs, Exported, Inputs, Model, ModelConfig, Optimizer, Precision,
-    StateBits, Trained, Update, UpdateOptions, append_update, export, import, zero_gradient_rows,
+    BuildOptions, Exported, Inputs, ModelConfig, Optimizer, Pass, Precision, StateBits, Trained,
+    Update, UpdateOptions, Weights, append_update, export, import,
 };
 
 use crate::interpreter::Interpreter;
@@ -71,7 +72,9 @@ impl Case {
     fn import(&self) -> Vec<Vec<f32>> {
         let names: Vec<String> = self.model.tensors.keys().cloned().collect();
         let tensors = &self.model.tensors;
-        let values = import(&self.config, &names, &mut |name| Ok(tensors[name].clone())).unwrap();
+        let values =
+            import(&*self.config.build(1).unwrap(), &names, &mut |name| Ok(tensors[name].clone()))
+                .unwrap();
         values.into_iter().map(|(_, values)| values).collect()
     }
 }
@@ -103,7 +106,7 @@ fn cases() -> Vec<Case> {
 
 /// A model with its programs `train`, `update`, `logits` and `decode`.
 struct Built {
-    model: Model,
+    weights: Weights,
     inputs: Inputs,
     seed: Tensor,
     loss: Tensor,
@@ -112,49 +115,44 @@ struct Built {
     loss_sum: Tensor,
     update: Update,
     logits: Tensor,
-    decoding: DecodeInputs,
+    decoding: Inputs,
     decoded: Tensor,
 }
 
 fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
     let (batch, time) = (case.setting("batch") as usize, case.setting("seq") as usize);
-    let model = Model::declare(graph, &case.config, precision).unwrap();
+    let model = case.config.build(time).unwrap();
+    let weights = Weights::declare(graph, model.parameters(), precision).unwrap();
+    let inputs = Inputs::declare(graph, &model.inputs(), batch).unwrap();
     let mut given = |name: &str, dtype, shape: &[usize]| {
         graph.persistent(name, Type::new(dtype, shape), Class::Input)
     };
-    let inputs = Inputs {
-        tokens: given("tokens", DType::I32, &[batch, time]),
-        targets: given("targets", DType::I32, &[batch, time]),
-        positions: given("positions", DType::I32, &[time]),
-        start: given("start", DType::I32, &[1]),
-        key: None,
-    };
-    let decoding = DecodeInputs {
-        tokens: given("decode.tokens", DType::I32, &[batch, 1]),
-        positions: given("decode.positions", DType::I32, &[1]),
-        start: given("decode.start", DType::I32, &[1]),
-    };
+    let decoding = Inputs::default()
+        .with(TOKENS, given("decode.tokens", DType::I32, &[batch, 1]))
+        .with(POSITIONS, given("decode.positions", DType::I32, &[1]))
+        .with(START, given("decode.start", DType::I32, &[1]));
     let seed = given("seed", DType::F32, &[1]);
     let loss_sum = given("loss_sum", DType::F32, &[1]);
     let options = BuildOptions { loss_chunk: 16, attention_chunk: 0 };
 
-    let low = model.declare_low(graph);
-    let trained: Vec<Trained> = (model.parameters().iter().zip(model.weights()).enumerate())
+    let remainders = weights.declare_remainders(graph);
+    let trained: Vec<Trained> = (weights.parameters().iter().zip(weights.tensors()).enumerate())
         .map(|(index, (parameter, &weight))| Trained {
             name: parameter.name.clone(),
             weight,
-            low: low.get(index).copied(),
+            low: remainders.get(index).copied(),
             gradient: graph.persistent(
                 &format!("grad.{}", parameter.name),
                 Type::new(DType::F32, parameter.shape.clone()),
                 Class::Gradient,
             ),
             decay: parameter.decay,
-            table: parameter.table,
+            kind: parameter.kind,
         })
         .collect();
     graph.begin(Role::Train);
-    let loss = model.loss(graph, &inputs, &options).unwrap();
+    let mut pass = Pass::training(graph, &weights, inputs.clone(), options, None);
+    let loss = model.loss(&mut pass).unwrap();
     let wanted: Vec<Wanted> =
         trained.iter().map(|t| Wanted { tensor: t.weight, into: Some(t.gradient) }).collect();
     for (sum, trained) in grad(graph, loss, seed, &wanted).unwrap().into_iter().zip(&trained) {
@@ -172,12 +170,13 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
     };
     let update = append_update(graph, &optimizer, &options, &trained, loss_sum, None).unwrap();
     graph.begin(Role::Logits);
-    let logits = model.logits(graph, &inputs, &BuildOptions::default()).unwrap();
+    let mut pass = Pass::evaluation(graph, &weights, inputs.clone(), BuildOptions::default());
+    let logits = model.logits(&mut pass).unwrap().expect("a language model has logits");
     graph.begin(Role::Decode);
-    let caches = model.caches(graph, batch, time).unwrap();
-    let decoded = model.decode(graph, &decoding, &caches).unwrap();
+    let mut pass = Pass::decoding(graph, &weights, decoding.clone(), time);
+    let decoded = model.decoder().expect("it decodes").decode(&mut pass).unwrap();
     let gradients = trained.iter().map(|trained| trained.gradient).collect();
-    Built { model, inputs, seed, loss, gradients, loss_sum, update, logits, decoding, decoded }
+    Built { weights, inputs, seed, loss, gradients, loss_sum, update, logits, decoding, decoded }
 }
 
 fn adamw(case: &Case) -> Optimizer {
@@ -187,17 +186,17 @@ fn adamw(case: &Case) -> Optimizer {
 
 impl Built {
     fn start(&self, run: &Interpreter<'_>, case: &Case) {
-        for (&weight, values) in self.model.weights().iter().zip(case.import()) {
+        for (&weight, values) in self.weights.tensors().iter().zip(case.import()) {
             run.write(weight, &values);
         }
         let time = case.setting("seq") as i32;
-        run.write(self.inputs.positions, &(0..time).collect::<Vec<_>>());
+        run.write(self.inputs.get(POSITIONS).unwrap(), &(0..time).collect::<Vec<_>>());
     }
 
     fn micro_step(&self, run: &Interpreter<'_>, case: &Case, batch: usize, seed: f64) -> f64 {
         let (tokens, targets) = case.batch(batch);
-        run.write(self.inputs.tokens, &tokens);
-        run.write(self.inputs.targets, &targets);
+        run.write(self.inputs.get(TOKENS).unwrap(), &tokens);
+        run.write(self.inputs.get(TARGETS).unwrap(), &targets);
         run.write(self.seed, &[seed]);
         run.run(Role::Train);
         run.scalar(self.loss)
@@ -207,12 +206,12 @@ impl Built {
     /// whose gradient is rounding noise aren't compared.
     fn distance(&self, case: &Case, prefix: &str, found: impl Fn(usize) -> Vec<f64>) -> f64 {
         let mut largest: f64 = 0.0;
-        for (index, parameter) in self.model.parameters().iter().enumerate() {
+        for (index, parameter) in self.weights.parameters().iter().enumerate() {
             let found: Vec<f32> = found(index).into_iter().map(|x| x as f32).collect();
             for Exported { name, shape, values } in export(parameter, &found) {
                 let (expected_shape, expected) = &case.recorded.tensors[&format!("{prefix}{name}")];
                 assert_eq!(&shape, expected_shape, "{name}");
-                let noise = zero_gradient_rows(&case.config, &name);
+                let noise = parameter.rows_without_gradient(&name);
                 let determined = |values: &[f32]| -> Vec<f32> {
                     let kept =
                         values.iter().enumerate().filter(|(index, _)| !noise.contains(index));
@@ -276,9 +275,9 @@ fn decoding_token_by_token_gives_the_same_logits() {
         let (time, vocab) = (case.setting("seq") as usize, case.config.vocab);
         for position in 0..time {
             let column: Vec<f32> = tokens.chunks(time).map(|row| row[position]).collect();
-            run.write(built.decoding.tokens, &column);
-            run.write(built.decoding.positions, &[position as i32]);
-            run.write(built.decoding.start, &[position as i32]);
+            run.write(built.decoding.get(TOKENS).unwrap(), &column);
+            run.write(built.decoding.get(POSITIONS).unwrap(), &[position as i32]);
+            run.write(built.decoding.get(START).unwrap(), &[position as i32]);
             run.run(Role::Decode);
             let found = unpadded(&run.read(built.decoded), &case.config);
             let recorded = case.values("logits").chunks(time * vocab);
@@ -322,14 +321,14 @@ fn ten_steps_of_adamw() {
             assert!(off < 1e-4, "{} step {step}: norm {norm}, {off:e} off", case.name);
         }
         let weights =
-            built.distance(&case, "after.", |index| run.read(built.model.weights()[index]));
+            built.distance(&case, "after.", |index| run.read(built.weights.tensors()[index]));
         // What the loss doesn't depend on may wander, but no faster than the learning rate.
         let bound = case.setting("steps") * case.setting("lr") * 1.1;
-        for (index, parameter) in built.model.parameters().iter().enumerate() {
+        for (index, parameter) in built.weights.parameters().iter().enumerate() {
             let found: Vec<f32> =
-                run.read(built.model.weights()[index]).into_iter().map(|x| x as f32).collect();
+                run.read(built.weights.tensors()[index]).into_iter().map(|x| x as f32).collect();
             for Exported { name, values, .. } in export(parameter, &found) {
-                let rows = zero_gradient_rows(&case.config, &name);
+                let rows = parameter.rows_without_gradient(&name);
                 let first = &case.model.tensors[&name].1;
                 for (found, first) in values[rows.clone()].iter().zip(&first[rows]) {
                     assert!(

@@ -41,9 +41,14 @@ pub async fn check(default_limits: bool, unsupported: String) -> Result<String, 
 #[wasm_bindgen]
 pub fn sweep(model: &str, batch: usize, precision: &str) -> Result<usize, JsError> {
     let precision: Precision = serde_json::from_value(json!(precision))?;
-    let model = TrainerConfig::new(preset(model)?);
-    let config =
-        TrainerConfig { batch, micro_batch: batch, precision, decode: model.time, ..model };
+    let model = preset(model)?;
+    let config = TrainerConfig {
+        batch,
+        micro_batch: batch,
+        precision,
+        decode: model.context,
+        ..TrainerConfig::new(model.build(model.context)?)
+    };
     let cpu = Cpu::new(1)?;
     let rates = Rates::of(&cpu.name(), precision, cpu.threads());
     let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);

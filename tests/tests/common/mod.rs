@@ -5,15 +5,14 @@ use std::ops::Range;
 
 use conformance::conformance::block_on;
 use conformance::values::uniform;
-use tightrope_nn::Trainer;
+use tightrope_nn::{Batch, Trainer};
 
 /// Ids of the text that [`train`] reads.
 pub const VOCAB: usize = 50;
 
 /// Losses of steps on a text that repeats with noise.
 pub fn train(trainer: &mut Trainer, steps: Range<u64>, lr: f64) -> Vec<f32> {
-    let config = trainer.config().clone();
-    let ids = config.batch * config.time;
+    let ids = trainer.config().tokens();
     let token = |i: usize| {
         let noisy = uniform(9, i as u64) < 0.1;
         if noisy { (uniform(10, i as u64) * VOCAB as f64) as i32 } else { (i % 7 * 5) as i32 }
@@ -21,8 +20,7 @@ pub fn train(trainer: &mut Trainer, steps: Range<u64>, lr: f64) -> Vec<f32> {
     let mut loss = |step: u64| {
         let start = step as usize * ids;
         let text: Vec<i32> = (start..=start + ids).map(token).collect();
-        let batches = config.micro_batches(&text[..ids], &text[1..]);
-        trainer.step(step, lr, &batches).expect("a step");
+        trainer.step(step, lr, &Batch::text(&text[..ids], &text[1..])).expect("a step");
         block_on(trainer.outcome()).expect("an outcome").loss
     };
     steps.map(&mut loss).collect()

@@ -136,8 +136,7 @@ fn products_of_training_run_on_groups_of_warps() {
         precision: Precision::BF16,
         batch: 16,
         micro_batch: 8,
-        time: 1024,
-        ..TrainerConfig::new(ModelConfig { layers: 1, ..model })
+        ..TrainerConfig::new(ModelConfig { layers: 1, ..model }.build(1024).expect("a model"))
     };
     let mut device = Cuda::new(Box::new(Emulated::new(cache(), 1)));
     device.restrict(|limits| limits.wgmma = Some(132));

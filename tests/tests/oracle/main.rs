@@ -9,6 +9,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
+use conformance::language::language;
 use conformance::parallel;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
@@ -42,10 +43,15 @@ fn config(family: Family, layers: usize, accumulation: usize) -> TrainerConfig {
     TrainerConfig {
         batch: 4 * accumulation,
         micro_batch: 4,
-        time: 512,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
-        ..TrainerConfig::new(model)
+        ..TrainerConfig::new(model.build(512).expect("a model"))
     }
+}
+
+/// The family of a model, and its blocks.
+fn described(config: &TrainerConfig) -> (&'static str, usize) {
+    let model = language(config).config();
+    (model.family.name(), model.layers)
 }
 
 /// Seconds of a step of the plan within one of [`BUDGETS`] budgets, as a multiple of the fewest that any schedule within
@@ -65,7 +71,7 @@ fn distance(config: &TrainerConfig, part: u64) -> (f64, String) {
     let passes = config.accumulation();
     let (step_s, again_s) = seconds(&plan, passes);
     let (least_s, _) = seconds(&whole, passes);
-    let (family, layers) = (config.model.family.name(), config.model.layers);
+    let (family, layers) = described(config);
     let highs = PathBuf::from(env::var_os("HIGHS").expect("`cargo xtask oracle` says where it is"));
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("oracle-{family}-{layers}-{passes}-{part}"));
@@ -103,7 +109,7 @@ fn plans_are_near_the_least_recomputation() {
         distance
     });
     for ((config, part), distance) in cases.iter().zip(distances) {
-        let (family, layers) = (config.model.family.name(), config.model.layers);
+        let (family, layers) = described(config);
         assert!(distance <= NEAR, "{family}, {layers} blocks, budget {part}: {distance:.4} times");
     }
 }

@@ -268,7 +268,7 @@ impl Subject<'_> {
     /// them, which need no sums of gradients between passes.
     fn fits(&self, config: &TrainerConfig, budget: u64) -> Result<bool, Failure> {
         const WEIGHT: u64 = 4;
-        if config.model.parameters() * WEIGHT > budget {
+        if setup::language(config).config().parameters() * WEIGHT > budget {
             return Ok(false);
         }
         let sizes = match self.settings.train.micro_batch {
@@ -302,14 +302,15 @@ impl Subject<'_> {
     fn longest_context(&self, budget: u64) -> Result<Option<usize>, Failure> {
         let config = self.config()?;
         let new = self.settings.model.init.is_none();
-        let most = if new { ModelConfig::LONGEST_CONTEXT } else { config.model.context };
-        let step = (config.time / PARTS).max(1);
-        largest(config.time, step, most, &mut |time| {
-            let mut config = TrainerConfig { time, decode: time, ..config.clone() };
-            if new {
-                config.model.context = time;
-            }
-            self.fits(&config, budget)
+        let most = if new {
+            ModelConfig::LONGEST_CONTEXT
+        } else {
+            setup::language(&config).config().context
+        };
+        let seq_len = config.model.tokens();
+        let step = (seq_len / PARTS).max(1);
+        largest(seq_len, step, most, &mut |seq_len| {
+            self.fits(&refusal::with_seq_len(&config, seq_len, new)?, budget)
         })
     }
 

@@ -9,6 +9,7 @@ use super::summary::Summary;
 use super::sweep::Sweep;
 use crate::profile::Profile;
 use crate::progress::{human_bytes, human_count};
+use crate::setup;
 
 const TEMPLATE: &str = include_str!("page/page.html");
 /// Colours and what else both pages share, then the plan's own.
@@ -42,7 +43,7 @@ pub fn page(
 }
 
 fn title(summary: &Summary<'_>) -> String {
-    let model = &summary.config().model;
+    let model = setup::language(summary.config()).config();
     format!(
         "{}, {} parameters: {} at the peak",
         model.family.name(),

@@ -13,8 +13,8 @@ use super::chart::{Point, draw};
 use crate::devices::can_be_lost;
 use crate::progress::{human_bytes, human_count};
 use crate::rates::Known;
-use crate::setup::exact_bytes;
 use crate::setup::plan_file::{Choices, MadeFor};
+use crate::setup::{self, exact_bytes};
 
 /// Groups of tensors listed.
 const LISTED: usize = 12;
@@ -78,7 +78,7 @@ impl<'a> Summary<'a> {
 
     /// Tokens of a step.
     pub fn tokens(&self) -> usize {
-        self.config().batch * self.config().time
+        self.config().tokens()
     }
 
     /// Indices of the programs of an optimizer step, in the order they run.
@@ -110,7 +110,7 @@ impl<'a> Summary<'a> {
     /// What is said of the plan, a name and a line each.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
-        let model = &config.model;
+        let model = setup::language(config).config();
         let ModelConfig { layers, channels, heads, vocab, .. } = *model;
         let mut facts = vec![
             (
@@ -129,7 +129,7 @@ impl<'a> Summary<'a> {
                     "{} tokens: {} sequences of {}",
                     human_count(self.tokens() as f64),
                     config.batch,
-                    config.time
+                    config.model.tokens()
                 ),
             ),
             (
@@ -249,7 +249,7 @@ impl<'a> Summary<'a> {
             "recomputed_share": estimate.recomputed(),
             "flops_per_step": estimate.flops,
             "tokens_per_step": self.tokens(),
-            "parameters": config.model.parameters(),
+            "parameters": setup::language(config).config().parameters(),
             "plan_s": self.plan_s,
             "steps": report.steps,
             "recomputed_steps": report.recomputed,
@@ -335,7 +335,7 @@ fn rows(config: &TrainerConfig, chunk: usize, zero: &str) -> String {
     match chunk {
         0 => zero.to_owned(),
         // A chunk of all rows is no chunk.
-        rows if rows >= config.micro_batch * config.time => "none".to_owned(),
+        rows if rows >= config.micro_batch * config.model.tokens() => "none".to_owned(),
         rows => format!("{rows} rows"),
     }
 }

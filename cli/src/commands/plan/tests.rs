@@ -15,11 +15,10 @@ fn config() -> TrainerConfig {
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
-        time: 64,
         build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
         seed: 1,
         decode: 64,
-        ..TrainerConfig::new(preset("tiny").unwrap())
+        ..TrainerConfig::new(preset("tiny").unwrap().build(64).unwrap())
     }
 }
 

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights};
-use tightrope_nn::{Import, Lora, Model, ModelConfig, Optimizer, Trainer};
+use tightrope_nn::{self as nn, Import, Lora, ModelConfig, Optimizer, Trainer};
 
 use crate::run::adapters::Adapters;
 
@@ -121,21 +121,22 @@ impl Case {
         self.adapters.as_ref().map(|adapters| &adapters.lora)
     }
 
-    /// The weights of `model` before training and their values, adapters included.
+    /// The tensors of `weights` and their values before training, adapters included.
     ///
     /// # Errors
     /// A tensor that is missing, of another shape, or holds something infinite.
-    pub fn initial(&self, model: &Model) -> anyhow::Result<Vec<(Tensor, Vec<f32>)>> {
+    pub fn initial(&self, weights: &nn::Weights) -> anyhow::Result<Vec<(Tensor, Vec<f32>)>> {
         let place = || self.weights_place();
-        let import = Import::new(&self.config, self.weights.names()).with_context(place)?;
+        let import =
+            Import::new(&*self.config.build(1)?, self.weights.names()).with_context(place)?;
         let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
         let mut initial = vec![];
-        for (parameter, &weight) in model.parameters().iter().zip(model.weights()) {
+        for (parameter, &weight) in weights.parameters().iter().zip(weights.tensors()) {
             initial.push((weight, import.read(parameter, &mut get).with_context(place)?));
         }
         if let Some(adapters) = &self.adapters {
-            let (_, tensors) = model.trained();
-            initial.extend(tensors.iter().copied().zip(adapters.values(model)?));
+            let (_, tensors) = weights.trained();
+            initial.extend(tensors.iter().copied().zip(adapters.values(weights)?));
         }
         Ok(initial)
     }

@@ -1,16 +1,16 @@
 //! Runs a recorded case on a device and measures how far each figure is from the recorded one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 use tightrope_core::ops::Map;
 use tightrope_core::plan::{Options, Target};
-use tightrope_core::{
-    Backend, Class, DType, Graph, Plan, Role, Session, Tensor, Type, Wanted, grad,
-};
+use tightrope_core::{Backend, DType, Graph, Plan, Role, Session, Tensor, Type, Wanted, grad};
+use tightrope_nn::inputs::{TARGETS, TOKENS};
 use tightrope_nn::{
-    BuildOptions, Exported, Inputs, Model, Planned, Precision, Trainer, TrainerConfig, export,
-    zero_gradient_rows,
+    self as nn, Batch, BuildOptions, Exported, Inputs, Planned, Precision, Trainer, TrainerConfig,
+    Weights, export,
 };
 
 use super::case::Case;
@@ -65,9 +65,8 @@ pub fn measure(case: &Case, device: Devices<'_>) -> anyhow::Result<Errors> {
         let distance = relative_l2(pairs(&values, &expected));
         errors.grad_rel_l2.insert(name, distance);
     }
-    for Exported { name, shape, values } in run.weights {
+    for (Exported { name, shape, values }, free) in run.weights {
         let expected = case.recorded(&format!("after.{name}"), &shape)?;
-        let free = zero_gradient_rows(&case.config, &name);
         let columns: usize = shape[1..].iter().product();
         let free = free.start * columns..free.end * columns;
         let (wandering, determined): (Vec<_>, Vec<_>) =
@@ -92,7 +91,7 @@ struct Pass {
 /// The programs of one pass.
 struct Programs {
     plan: Plan,
-    model: Model,
+    weights: Weights,
     inputs: Inputs,
     loss: Tensor,
     gradients: Vec<Tensor>,
@@ -102,50 +101,51 @@ struct Programs {
 /// [`Role::Train`]: the loss and the gradient of everything trained, all kept to the end; [`Role::Logits`].
 fn programs(case: &Case, target: &dyn Target) -> tightrope_nn::Result<Programs> {
     let mut graph = Graph::new();
-    let model = Model::adapted(&mut graph, &case.config, Precision::F32, case.lora())?;
-    let mut ids = |name: &str, shape: &[usize]| {
-        graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
-    };
-    let inputs = Inputs {
-        tokens: ids("tokens", &[case.batch, case.time]),
-        targets: ids("targets", &[case.batch, case.time]),
-        positions: ids("positions", &[case.time]),
-        start: ids("start", &[1]),
-        key: None,
-    };
+    let model = case.config.build(case.time)?;
+    let list = model.parameters();
+    let weights = Weights::adapted(&mut graph, list, Precision::F32, case.lora())?;
+    let inputs = Inputs::declare(&mut graph, &model.inputs(), case.batch)?;
+    let options = BuildOptions::default();
     graph.begin(Role::Train);
     let seed = graph.one(Map::fill(1.0, &Type::new(DType::F32, [1])), &[], "loss_seed")?;
-    let loss = model.loss(&mut graph, &inputs, &BuildOptions::default())?;
-    let (_, trained) = model.trained();
+    let loss =
+        model.loss(&mut nn::Pass::training(&mut graph, &weights, inputs.clone(), options, None))?;
+    let (_, trained) = weights.trained();
     let wanted: Vec<Wanted> = trained.iter().map(|&weight| weight.into()).collect();
     let gradients: Vec<Tensor> =
         grad(&mut graph, loss, seed, &wanted)?.into_iter().flatten().collect();
     graph.result(loss);
     gradients.iter().for_each(|&gradient| graph.result(gradient));
     graph.begin(Role::Logits);
-    let logits =
-        graph.scope("logits", |graph| model.logits(graph, &inputs, &BuildOptions::default()))?;
+    let logits = graph.scope("logits", |graph| {
+        model.logits(&mut nn::Pass::evaluation(graph, &weights, inputs.clone(), options))
+    })?;
+    let logits = logits.expect("language models have logits");
     graph.result(logits);
     let plan = Plan::new(graph, &Options::default(), target)?;
-    Ok(Programs { plan, model, inputs, loss, gradients, logits })
+    Ok(Programs { plan, weights, inputs, loss, gradients, logits })
 }
 
 async fn one_pass(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Pass> {
-    let Programs { plan, model, inputs, loss, gradients, logits } = programs(case, &*device)?;
+    let Programs { plan, weights, inputs, loss, gradients, logits } = programs(case, &*device)?;
     let mut session = Session::new(plan, device)?;
-    for (weight, values) in case.initial(&model)? {
+    for (weight, values) in case.initial(&weights)? {
         session.write_values(weight, &values)?;
     }
     let (tokens, targets) = case.ids(0);
-    session.write_ids(inputs.tokens, &tokens)?;
-    session.write_ids(inputs.targets, &targets)?;
-    let positions: Vec<i32> = (0..case.time as i32).collect();
-    session.write_ids(inputs.positions, &positions)?;
-    session.write_ids(inputs.start, &[0])?;
+    for input in case.config.build(case.time)?.inputs() {
+        let ids = match (input.range, input.name.as_str()) {
+            (Some(range), _) => &range.collect(),
+            (None, TOKENS) => &tokens,
+            (None, TARGETS) => &targets,
+            (None, other) => anyhow::bail!("the case has no `{other}`"),
+        };
+        session.write_ids(inputs.get(&input.name)?, ids)?;
+    }
     session.run(Role::Train)?;
     let loss = session.read_values(loss).await?[0];
     let mut exported = vec![];
-    let (list, _) = model.trained();
+    let (list, _) = weights.trained();
     for (parameter, &gradient) in list.iter().zip(&gradients) {
         exported.extend(export(parameter, &session.read_values(gradient).await?));
     }
@@ -160,14 +160,14 @@ async fn one_pass(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Pass>
 struct Run {
     losses: Vec<f32>,
     grad_norms: Vec<f32>,
-    weights: Vec<Exported>,
+    /// Each with the rows on which the loss doesn't depend.
+    weights: Vec<(Exported, Range<usize>)>,
 }
 
 async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Run> {
     let config = TrainerConfig {
         batch: case.batch * case.accumulation,
         micro_batch: case.batch,
-        time: case.time,
         // The pass above takes the loss whole, so that both of its forms are held to the record.
         build: BuildOptions { loss_chunk: 16, ..BuildOptions::default() },
         optimizer: case.optimizer,
@@ -175,7 +175,7 @@ async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<R
         clip: case.clip,
         seed: 0,
         lora: case.lora().cloned(),
-        ..TrainerConfig::new(case.config.clone())
+        ..TrainerConfig::new(case.config.build(case.time)?)
     };
     let mut trainer = Trainer::new(Planned::new(&config, &*device)?, device)?;
     case.load(&mut trainer)?;
@@ -183,16 +183,20 @@ async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<R
     for step in 0..case.steps {
         let first = 1 + step * case.accumulation;
         let ids: Vec<_> = (first..first + case.accumulation).map(|batch| case.ids(batch)).collect();
-        let micro_batches: Vec<(&[i32], &[i32])> =
-            ids.iter().map(|(tokens, targets)| (&**tokens, &**targets)).collect();
-        trainer.step(step as u64, case.lr, &micro_batches)?;
+        let (tokens, targets): (Vec<_>, Vec<_>) = ids.into_iter().unzip();
+        let (tokens, targets) = (tokens.concat(), targets.concat());
+        trainer.step(step as u64, case.lr, &Batch::text(&tokens, &targets))?;
         let outcome = trainer.outcome().await?;
         run.losses.push(outcome.loss);
         run.grad_norms.push(outcome.grad_norm);
     }
     for index in 0..trainer.parameters().len() {
         let values = trainer.weight(index).await?;
-        run.weights.extend(export(&trainer.parameters()[index], &values));
+        let parameter = &trainer.parameters()[index];
+        for exported in export(parameter, &values) {
+            let free = parameter.rows_without_gradient(&exported.name);
+            run.weights.push((exported, free));
+        }
     }
     Ok(run)
 }

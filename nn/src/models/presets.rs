@@ -2,7 +2,7 @@
 
 use tightrope_core::graph::nearest;
 
-use crate::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
+use super::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
 use crate::error::{Error, Result};
 
 /// A named model.

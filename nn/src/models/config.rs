@@ -1,9 +1,8 @@
-//! What a model is: its family and extents.
+//! What a language model is: its family and extents.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, ensure};
-use crate::params::parameters;
 
 /// Architecture of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +66,11 @@ pub(crate) const fn default_rope_theta() -> f64 {
     1e4
 }
 
+/// Rows of an embedding of so many tokens: see [`ModelConfig::padded_vocab`].
+pub(crate) fn padded_vocab(vocab: usize) -> usize {
+    vocab.next_multiple_of(64)
+}
+
 impl ModelConfig {
     /// Most positions that a model can have.
     pub const LONGEST_CONTEXT: usize = 1 << 24;
@@ -79,27 +83,12 @@ impl ModelConfig {
     /// Rows of the embedding in memory: the vocabulary rounded up to a multiple of 64, which keeps matrix
     /// products on whole tiles. The extra rows are 0 and have probability 0.
     pub fn padded_vocab(&self) -> usize {
-        self.vocab.next_multiple_of(64)
+        padded_vocab(self.vocab)
     }
 
     /// Columns of the packed query, key and value projection.
     pub fn packed(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim()
-    }
-
-    /// Trained numbers of a model that passes [`ModelConfig::check`], padding apart and tied weights counted
-    /// once.
-    pub fn parameters(&self) -> u64 {
-        parameters(self).iter().map(|parameter| parameter.stored() as u64).sum()
-    }
-
-    /// Floating-point operations that training on one token of a sequence of `time` takes: 6 for each
-    /// parameter that is multiplied (so not for an untied embedding) and 6·L·C·T for causal attention, as
-    /// llm.c counts.
-    pub fn flops_per_token(&self, time: usize) -> u64 {
-        let looked_up = if self.tied { 0 } else { self.vocab as u64 * self.channels as u64 };
-        let attention = self.layers as u64 * self.channels as u64 * time as u64;
-        6 * (self.parameters() - looked_up) + 6 * attention
     }
 
     /// # Errors

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
+use super::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
 use crate::error::Result;
 use crate::keys::Keys;
 

@@ -1,0 +1,247 @@
+//! What a model reads: described by the model, declared in a graph, and given as a batch.
+
+use std::ops::Range;
+
+use tightrope_core::graph::nearest;
+use tightrope_core::{Class, DType, Graph, Tensor, Type};
+
+use crate::error::{Error, Result, ensure};
+
+/// Name of the input of token ids, I32.
+pub const TOKENS: &str = "tokens";
+/// Name of the input of ids to predict, I32; negative ones don't count.
+pub const TARGETS: &str = "targets";
+/// Name of the input of positions within a sequence, I32.
+pub const POSITIONS: &str = "positions";
+/// Name of the input of the first token's position, I32 (1).
+pub const START: &str = "start";
+
+/// An input of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// Name, by which a batch gives it.
+    pub name: String,
+    /// Dtype: F32 or I32.
+    pub dtype: DType,
+    /// Extents: of one sample where it's batched.
+    pub shape: Vec<usize>,
+    /// Whether the samples of a pass are its first axis; else a pass has one.
+    pub batched: bool,
+    /// The consecutive numbers that it always holds, where batches don't give it.
+    pub range: Option<Range<i32>>,
+}
+
+impl Input {
+    /// An input with a value for each sample, of this shape.
+    pub fn new(name: impl Into<String>, dtype: DType, shape: &[usize]) -> Self {
+        Self { name: name.into(), dtype, shape: shape.into(), batched: true, range: None }
+    }
+
+    /// An input of this shape that all samples share, such as a mask.
+    pub fn shared(name: impl Into<String>, dtype: DType, shape: &[usize]) -> Self {
+        Self { batched: false, ..Self::new(name, dtype, shape) }
+    }
+
+    /// An I32 input that always holds the numbers of `range`, such as positions.
+    pub fn range(name: impl Into<String>, range: Range<i32>) -> Self {
+        let numbers = [range.len()];
+        Self { range: Some(range), ..Self::shared(name, DType::I32, &numbers) }
+    }
+
+    /// Dtype and shape for `batch` samples.
+    pub fn ty(&self, batch: usize) -> Type {
+        let samples = self.batched.then_some(batch);
+        let shape: Vec<usize> = samples.into_iter().chain(self.shape.iter().copied()).collect();
+        // A tensor has an axis: one number for all samples is a vector of it.
+        let shape = if shape.is_empty() { vec![1] } else { shape };
+        Type::new(self.dtype, shape)
+    }
+}
+
+/// The inputs of a pass as tensors of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    tensors: Vec<(String, Tensor)>,
+}
+
+impl Inputs {
+    /// Declares a persistent tensor for each of `list`, with room for `batch` samples.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for an input that can't be given.
+    pub fn declare(graph: &mut Graph, list: &[Input], batch: usize) -> Result<Self> {
+        let mut inputs = Self::default();
+        for input in list {
+            let name = &input.name;
+            ensure(matches!(input.dtype, DType::F32 | DType::I32), "model", || {
+                format!("the input `{name}` is {}; inputs are f32 or i32", input.dtype)
+            })?;
+            ensure(inputs.get(name).is_err(), "model", || {
+                format!("two inputs are called `{name}`; give each a name of its own")
+            })?;
+            let ty = input.ty(batch);
+            ensure(!ty.shape.contains(&0), name_of(name), || {
+                format!("the input `{name}` is {ty}: give it at least one element")
+            })?;
+            inputs = inputs.with(name, graph.persistent(name, ty, Class::Input));
+        }
+        Ok(inputs)
+    }
+
+    /// With another input.
+    pub fn with(mut self, name: &str, tensor: Tensor) -> Self {
+        self.tensors.push((name.to_owned(), tensor));
+        self
+    }
+
+    /// The tensor of the input `name`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], with the most similar name.
+    pub fn get(&self, name: &str) -> Result<Tensor> {
+        let found = self.tensors.iter().find(|(known, _)| known == name);
+        found.map(|&(_, tensor)| tensor).ok_or_else(|| {
+            let near = nearest(name, self.tensors.iter().map(|(name, _)| name.as_str()));
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            Error::Setting { key: "model", problem: format!("it has no input `{name}`{near}") }
+        })
+    }
+}
+
+/// The setting that an input without elements is named after.
+fn name_of(input: &str) -> &'static str {
+    if input == TOKENS { TOKENS } else { "model" }
+}
+
+/// Numbers of one input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Values<'a> {
+    /// Of an F32 input.
+    F32(&'a [f32]),
+    /// Of an I32 input.
+    I32(&'a [i32]),
+}
+
+impl<'a> Values<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::I32(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their dtype.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::F32(_) => DType::F32,
+            Self::I32(_) => DType::I32,
+        }
+    }
+
+    /// Those within `range`, which is one of theirs.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::F32(values) => Self::F32(&values[range]),
+            Self::I32(values) => Self::I32(&values[range]),
+        }
+    }
+}
+
+impl<'a> From<&'a [f32]> for Values<'a> {
+    fn from(values: &'a [f32]) -> Self {
+        Self::F32(values)
+    }
+}
+
+impl<'a> From<&'a [i32]> for Values<'a> {
+    fn from(values: &'a [i32]) -> Self {
+        Self::I32(values)
+    }
+}
+
+impl<'a> From<&'a Vec<f32>> for Values<'a> {
+    fn from(values: &'a Vec<f32>) -> Self {
+        Self::F32(values)
+    }
+}
+
+impl<'a> From<&'a Vec<i32>> for Values<'a> {
+    fn from(values: &'a Vec<i32>) -> Self {
+        Self::I32(values)
+    }
+}
+
+/// The numbers of a batch of samples, by the names of the inputs that they're for. Samples follow each other in each.
+///
+/// ```
+/// use tightrope_nn::Batch;
+///
+/// let (images, labels) = (vec![0.5; 2 * 64], vec![3, 7]);
+/// let batch = Batch::new().with("images", &images).with("labels", &labels);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch<'a> {
+    values: Vec<(&'a str, Values<'a>)>,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch that gives no input.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With the numbers of the input `name`.
+    pub fn with(mut self, name: &'a str, values: impl Into<Values<'a>>) -> Self {
+        self.values.push((name, values.into()));
+        self
+    }
+
+    /// The batch of a language model: token ids and the ids to predict, as many; negative ones of these don't count.
+    pub fn text(tokens: &'a [i32], targets: &'a [i32]) -> Self {
+        Self::new().with(TOKENS, tokens).with(TARGETS, targets)
+    }
+
+    /// The numbers of each of these inputs that batches give, where there are `samples` of them.
+    ///
+    /// # Errors
+    /// What was expected and what was given, where they differ.
+    pub(crate) fn checked<'b>(
+        &self,
+        inputs: impl Iterator<Item = &'b Input> + Clone,
+        samples: usize,
+    ) -> std::result::Result<Vec<(usize, Values<'a>)>, [String; 2]> {
+        let given = || inputs.clone().enumerate().filter(|(_, input)| input.range.is_none());
+        if let Some((unknown, _)) =
+            self.values.iter().find(|(name, _)| given().all(|(_, input)| input.name != *name))
+        {
+            let names: Vec<String> =
+                given().map(|(_, input)| format!("`{}`", input.name)).collect();
+            return Err([names.join(", "), format!("`{unknown}`")]);
+        }
+        given()
+            .map(|(index, input)| {
+                let Input { name, dtype, .. } = input;
+                let elements = input.ty(samples).elements();
+                let expected = || format!("{elements} numbers of {dtype} for `{name}`");
+                let mut found = self.values.iter().filter(|(other, _)| other == name);
+                match (found.next(), found.next()) {
+                    (None, _) => Err([expected(), "none".to_owned()]),
+                    (Some(_), Some(_)) => Err([expected(), "them twice".to_owned()]),
+                    (Some((_, values)), None) => {
+                        if values.len() != elements || values.dtype() != *dtype {
+                            let got = format!("{} of {}", values.len(), values.dtype());
+                            return Err([expected(), got]);
+                        }
+                        Ok((index, *values))
+                    }
+                }
+            })
+            .collect()
+    }
+}

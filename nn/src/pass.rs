@@ -1,0 +1,270 @@
+//! `Pass`: what a model appends its ops to.
+
+use tightrope_core::expr::{constant, input, random};
+use tightrope_core::graph::nearest;
+use tightrope_core::ops::{Map, Op};
+use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
+
+use crate::error::{Error, Result};
+use crate::inputs::Inputs;
+use crate::weights::{Adapter, Weights};
+
+/// Sizes that trade memory for time and leave results as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// Rows of logits held at a time; 0 for all.
+    pub loss_chunk: usize,
+    /// Queries in one tile of attention; 0 leaves the choice to the backend.
+    pub attention_chunk: usize,
+}
+
+/// Keys and values of one attention layer's past positions, each (B, positions, key-value heads · D).
+#[derive(Clone, Copy, Debug)]
+pub struct Cache {
+    /// Keys, rotated where positions are rotary.
+    pub keys: Tensor,
+    /// Values.
+    pub values: Tensor,
+}
+
+/// What a pass is for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// Its gradient: it drops what dropout says, where there is a key.
+    Training { key: Option<Tensor> },
+    /// Its loss and metrics.
+    Evaluation,
+    /// The next token, with caches of so many positions.
+    Decoding { positions: usize },
+}
+
+/// One pass over a batch, as it's appended to a graph: the model's inputs and weights, and where ops go.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    graph: &'a mut Graph,
+    weights: &'a Weights,
+    inputs: Inputs,
+    build: BuildOptions,
+    purpose: Purpose,
+    drew: bool,
+    metrics: Vec<(String, Tensor)>,
+    caches: Vec<(String, Cache)>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        graph: &'a mut Graph,
+        weights: &'a Weights,
+        inputs: Inputs,
+        build: BuildOptions,
+        purpose: Purpose,
+    ) -> Self {
+        let (drew, metrics, caches) = (false, vec![], vec![]);
+        Self { graph, weights, inputs, build, purpose, drew, metrics, caches }
+    }
+
+    /// A pass that is trained. `key` is that of random numbers, U32 (4): seed (low, high), step and micro-step. Without it
+    /// nothing is dropped.
+    pub fn training(
+        graph: &'a mut Graph,
+        weights: &'a Weights,
+        inputs: Inputs,
+        build: BuildOptions,
+        key: Option<Tensor>,
+    ) -> Self {
+        Self::new(graph, weights, inputs, build, Purpose::Training { key })
+    }
+
+    /// A pass whose loss and metrics are read: nothing is dropped.
+    pub fn evaluation(
+        graph: &'a mut Graph,
+        weights: &'a Weights,
+        inputs: Inputs,
+        build: BuildOptions,
+    ) -> Self {
+        Self::new(graph, weights, inputs, build, Purpose::Evaluation)
+    }
+
+    /// A pass over the next positions of sequences, with caches of so many `positions`.
+    pub fn decoding(
+        graph: &'a mut Graph,
+        weights: &'a Weights,
+        inputs: Inputs,
+        positions: usize,
+    ) -> Self {
+        Self::new(graph, weights, inputs, BuildOptions::default(), Purpose::Decoding { positions })
+    }
+
+    /// The tensor of an input.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where the model lists none of this name, with the most similar.
+    pub fn input(&self, name: &str) -> Result<Tensor> {
+        self.inputs.get(name)
+    }
+
+    /// The tensor of a parameter, dequantized where it's stored in 8 bits.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where the model lists none of this name, with the most similar.
+    pub fn parameter(&mut self, name: &str) -> Result<Tensor> {
+        let Some(index) = self.weights.position(name) else {
+            let names = self.weights.parameters().iter().map(|parameter| parameter.name.as_str());
+            let near = nearest(name, names);
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let problem = format!("it reads a parameter `{name}` that it doesn't list{near}");
+            return Err(Error::Setting { key: "model", problem });
+        };
+        self.weights.read(self.graph, index, self.dtype())
+    }
+
+    /// The adapters of a parameter, in the order of its rows.
+    pub(crate) fn adapters(&self, name: &str) -> &'a [Adapter] {
+        self.weights.adapters(name)
+    }
+
+    /// Storage of activations.
+    pub fn dtype(&self) -> DType {
+        self.weights.precision().dtype()
+    }
+
+    /// Sizes that leave results as they are.
+    pub fn options(&self) -> BuildOptions {
+        self.build
+    }
+
+    /// Dtype and shape of a tensor.
+    pub fn ty(&self, tensor: Tensor) -> &Type {
+        self.graph.ty(tensor)
+    }
+
+    /// Extents of a tensor.
+    pub fn shape(&self, tensor: Tensor) -> &[usize] {
+        &self.graph.ty(tensor).shape
+    }
+
+    /// Appends an op and gives its outputs.
+    ///
+    /// # Errors
+    /// Inputs that the op doesn't take.
+    pub fn push(
+        &mut self,
+        op: impl Into<Op>,
+        inputs: &[Tensor],
+        name: &str,
+    ) -> Result<Vec<Tensor>> {
+        Ok(self.graph.push(op, inputs, name)?)
+    }
+
+    /// Appends an op and gives its first output.
+    ///
+    /// # Errors
+    /// Inputs that the op doesn't take.
+    pub fn one(&mut self, op: impl Into<Op>, inputs: &[Tensor], name: &str) -> Result<Tensor> {
+        Ok(self.graph.one(op, inputs, name)?)
+    }
+
+    /// Appends `formula` over the elements of `inputs`, stored as activations are.
+    ///
+    /// # Errors
+    /// Shapes that don't repeat into each other.
+    pub fn map(&mut self, formula: Expr, inputs: &[Tensor], name: &str) -> Result<Tensor> {
+        let map = Map::new(formula, self.dtype());
+        let mut inputs = inputs.to_vec();
+        inputs.extend(self.key().filter(|_| map.is_random()));
+        self.one(map, &inputs, name)
+    }
+
+    /// `x` stored as activations are: itself where it is.
+    ///
+    /// # Errors
+    /// A tensor that holds no numbers.
+    pub fn activation(&mut self, x: Tensor, name: &str) -> Result<Tensor> {
+        if self.graph.dtype(x) == self.dtype() { Ok(x) } else { self.map(input(0), &[x], name) }
+    }
+
+    /// `formula` with dropout of probability `p`, where this pass drops anything (Srivastava et al. 2014).
+    pub fn dropped(&mut self, p: f64, formula: Expr) -> Expr {
+        if self.key().is_none() || p == 0.0 {
+            return formula;
+        }
+        self.drew = true;
+        let dropped = random(self.graph.new_stream()).less(constant(p));
+        dropped.select(constant(0.0), formula * constant(1.0 / (1.0 - p)))
+    }
+
+    /// `x` plus what a branch adds to it, of which elements are dropped with probability `p`.
+    ///
+    /// # Errors
+    /// As [`Pass::map`].
+    pub fn residual(&mut self, x: Tensor, branch: Tensor, p: f64, name: &str) -> Result<Tensor> {
+        let kept = self.dropped(p, input(1));
+        self.map(input(0) + kept, &[x, branch], name)
+    }
+
+    /// Runs `build`, whose ops are repeated block `index`: the planner decides for whole blocks what to recompute and what
+    /// waits on the host.
+    pub fn block<R>(&mut self, index: usize, build: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.graph.set_block(Some(index));
+        let result = build(self);
+        self.graph.set_block(before);
+        result
+    }
+
+    /// Appends a figure that evaluation reads besides the loss, f32 (1): a mean over what counts in the batch. Training
+    /// passes leave it out.
+    ///
+    /// # Errors
+    /// Those of `build`.
+    pub fn metric(
+        &mut self,
+        name: &str,
+        build: impl FnOnce(&mut Self) -> Result<Tensor>,
+    ) -> Result<()> {
+        if matches!(self.purpose, Purpose::Evaluation) {
+            let figure = build(self)?;
+            self.metrics.push((name.to_owned(), figure));
+        }
+        Ok(())
+    }
+
+    /// The caches of the attention layer `layer`, whose keys have so many `columns`, in a pass that appends to them:
+    /// declared where they are first asked for.
+    pub fn cache(&mut self, layer: &str, batch: usize, columns: usize) -> Option<Cache> {
+        let Purpose::Decoding { positions } = self.purpose else { return None };
+        if let Some((_, cache)) = self.caches.iter().find(|(known, _)| known == layer) {
+            return Some(*cache);
+        }
+        let ty = Type::new(self.dtype(), [batch, positions, columns]);
+        let mut held =
+            |part| self.graph.held(&format!("{layer}.{part}"), ty.clone(), Class::Activation);
+        let cache = Cache { keys: held("keys"), values: held("values") };
+        self.caches.push((layer.to_owned(), cache));
+        Some(cache)
+    }
+
+    /// Positions of the caches, in a pass that appends to them.
+    pub fn cached_positions(&self) -> Option<usize> {
+        match self.purpose {
+            Purpose::Decoding { positions } => Some(positions),
+            _ => None,
+        }
+    }
+
+    /// What was appended for evaluation besides the loss.
+    pub(crate) fn into_metrics(self) -> Vec<(String, Tensor)> {
+        self.metrics
+    }
+
+    /// Whether anything drew random numbers.
+    pub(crate) fn drew(&self) -> bool {
+        self.drew
+    }
+
+    fn key(&self) -> Option<Tensor> {
+        match self.purpose {
+            Purpose::Training { key } => key,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! `Weights`: a model's parameters as persistent tensors of a graph, with adapters in place of frozen ones.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use tightrope_core::graph::nearest;
+use tightrope_core::ops::Dequantize;
+use tightrope_core::{Class, DType, Graph, Tensor, Type};
+
+use crate::error::{Error, Result, ensure};
+use crate::lora::{self, Lora};
+use crate::params::{Kind, Parameter};
+use crate::precision::Precision;
+
+/// The tensors of an adapter of some columns of a linear layer's output.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    pub rows: Range<usize>,
+    pub a: Tensor,
+    pub b: Tensor,
+    /// Factor on its output.
+    pub scale: f64,
+    /// Probability of dropping an element of its input.
+    pub dropout: f64,
+}
+
+/// The parameters of a model as persistent tensors.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    precision: Precision,
+    parameters: Vec<Parameter>,
+    tensors: Vec<Tensor>,
+    /// Scales of the weights that are stored in 8 bits.
+    scales: Vec<Option<Tensor>>,
+    by_name: HashMap<String, usize>,
+    /// Position among what is trained of each parameter; none of a frozen one.
+    trained_at: Vec<Option<usize>>,
+    /// What steps change.
+    trained: (Vec<Parameter>, Vec<Tensor>),
+    /// By the parameter that they belong to.
+    adapters: BTreeMap<String, Vec<Adapter>>,
+}
+
+impl Weights {
+    /// Declares the parameters of a model, one persistent tensor each, named after it.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for two parameters of one name, or one without elements.
+    pub fn declare(
+        graph: &mut Graph,
+        parameters: Vec<Parameter>,
+        precision: Precision,
+    ) -> Result<Self> {
+        Self::adapted(graph, parameters, precision, None)
+    }
+
+    /// As [`Weights::declare`], with adapters and all parameters frozen where `lora` is given.
+    ///
+    /// # Errors
+    /// As [`Weights::declare`] and [`Lora::check`].
+    pub fn adapted(
+        graph: &mut Graph,
+        parameters: Vec<Parameter>,
+        precision: Precision,
+        lora: Option<&Lora>,
+    ) -> Result<Self> {
+        let mut weights = Self {
+            precision,
+            tensors: vec![],
+            scales: vec![],
+            by_name: HashMap::new(),
+            trained_at: vec![],
+            trained: (vec![], vec![]),
+            adapters: BTreeMap::new(),
+            parameters: vec![],
+        };
+        for parameter in parameters {
+            weights.add(graph, parameter, lora)?;
+        }
+        if let Some(lora) = lora {
+            lora.check(&weights.parameters)?;
+            weights.adapt(graph, lora);
+        }
+        Ok(weights)
+    }
+
+    fn add(&mut self, graph: &mut Graph, parameter: Parameter, lora: Option<&Lora>) -> Result<()> {
+        let name = &parameter.name;
+        ensure(parameter.elements() > 0 && !parameter.shape.is_empty(), "model", || {
+            format!("the parameter `{name}` has no elements")
+        })?;
+        ensure(!self.by_name.contains_key(name), "model", || {
+            format!("two parameters are called `{name}`; give each layer a name of its own")
+        })?;
+        let frozen = parameter.frozen || lora.is_some();
+        let quantized = lora.is_some_and(|lora| lora.quantized) && parameter.kind == Kind::Linear;
+        let class = if frozen { Class::Frozen } else { Class::Weight };
+        let (own, dtype) = match quantized {
+            true => (format!("{name}.codes"), lora::CODE.dtype()),
+            false => (name.clone(), self.precision.dtype()),
+        };
+        let tensor = graph.persistent(&own, Type::new(dtype, parameter.shape.clone()), class);
+        self.scales.push(quantized.then(|| {
+            let ty = Type::new(DType::F32, [parameter.elements().div_ceil(lora::BLOCK)]);
+            graph.persistent(&format!("{name}.scales"), ty, class)
+        }));
+        self.trained_at.push((!frozen).then_some(self.trained.0.len()));
+        if !frozen {
+            self.trained.0.push(parameter.clone());
+            self.trained.1.push(tensor);
+        }
+        self.by_name.insert(name.clone(), self.parameters.len());
+        self.tensors.push(tensor);
+        self.parameters.push(parameter);
+        Ok(())
+    }
+
+    fn adapt(&mut self, graph: &mut Graph, lora: &Lora) {
+        for lora::Adapter { layer, rows, parameters } in lora.adapters(&self.parameters) {
+            let [a, b] = [0, 1].map(|index| {
+                let parameter = &parameters[index];
+                let ty = Type::new(self.precision.dtype(), parameter.shape.clone());
+                graph.persistent(&parameter.name, ty, Class::Weight)
+            });
+            let of_layer = self.adapters.entry(self.parameters[layer].name.clone()).or_default();
+            let (scale, dropout) = (lora.scale(), lora.dropout);
+            of_layer.push(Adapter { rows, a, b, scale, dropout });
+            self.trained.0.extend(parameters);
+            self.trained.1.extend([a, b]);
+        }
+    }
+
+    /// Declares the master remainder of each trained weight (see [`Precision::remainder`]), one persistent tensor a
+    /// parameter; none in f32.
+    pub fn declare_remainders(&self, graph: &mut Graph) -> Vec<Tensor> {
+        let Some(dtype) = self.precision.remainder() else { return vec![] };
+        let declare = |parameter: &Parameter| {
+            let ty = Type::new(dtype, parameter.shape.clone());
+            graph.persistent(&format!("{}.low", parameter.name), ty, Class::Weight)
+        };
+        self.trained.0.iter().map(declare).collect()
+    }
+
+    /// Storage of weights and activations.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// The parameters of the model.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// One tensor a parameter, in the same order.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// What training changes, and one tensor for each: adapters where there are any, else the parameters that aren't
+    /// frozen.
+    pub fn trained(&self) -> (&[Parameter], &[Tensor]) {
+        (&self.trained.0, &self.trained.1)
+    }
+
+    /// Where a parameter of the model is among those that are trained; `None` for a frozen one.
+    pub fn trained_at(&self, parameter: usize) -> Option<usize> {
+        self.trained_at[parameter]
+    }
+
+    /// Whether a parameter of the model is frozen.
+    pub fn has_frozen(&self) -> bool {
+        self.trained_at.contains(&None)
+    }
+
+    /// Whether adapters are trained in place of the model's parameters.
+    pub fn has_adapters(&self) -> bool {
+        !self.adapters.is_empty()
+    }
+
+    /// Index of the parameter `name`.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The scales of a weight that is stored in 8 bits.
+    pub(crate) fn scales(&self, parameter: usize) -> Option<Tensor> {
+        self.scales[parameter]
+    }
+
+    /// The adapters of a parameter, in the order of its rows.
+    pub(crate) fn adapters(&self, name: &str) -> &[Adapter] {
+        self.adapters.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// A parameter as ops read it: dequantized to `dtype` where it's stored in 8 bits.
+    pub(crate) fn read(&self, graph: &mut Graph, index: usize, dtype: DType) -> Result<Tensor> {
+        let tensor = self.tensors[index];
+        let Some(scales) = self.scales[index] else { return Ok(tensor) };
+        let op = Dequantize { block: lora::BLOCK, code: lora::CODE, dtype };
+        let weight = graph.one(op, &[tensor, scales], &self.parameters[index].name)?;
+        graph.info_mut(weight).class = Class::Frozen;
+        Ok(weight)
+    }
+}
+
+/// Freezes the parameters whose names match one of `patterns`, in which `*` stands for any characters.
+///
+/// # Errors
+/// [`Error::Setting`] for a pattern that no parameter matches, with the most similar name.
+pub(crate) fn freeze(parameters: &mut [Parameter], patterns: &[String]) -> Result<()> {
+    for pattern in patterns {
+        let mut matched = false;
+        for parameter in &mut *parameters {
+            if matches(pattern.as_bytes(), parameter.name.as_bytes()) {
+                (parameter.frozen, matched) = (true, true);
+            }
+        }
+        if !matched {
+            let near = nearest(pattern, parameters.iter().map(|p| p.name.as_str()));
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let problem = format!("no parameter is called `{pattern}`{near}");
+            return Err(Error::Setting { key: "train.frozen", problem });
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` is what `pattern` stands for.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'*', rest)) => (0..=text.len()).any(|at| matches(rest, &text[at..])),
+        Some((first, rest)) => {
+            text.split_first().is_some_and(|(t, text)| t == first && matches(rest, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Init;
+
+    fn list() -> Vec<Parameter> {
+        ["wte.weight", "h.0.up.weight", "h.1.up.weight"]
+            .map(|name| Parameter::new(name, &[2, 3], Init::Zeros))
+            .to_vec()
+    }
+
+    #[test]
+    fn patterns_freeze_what_they_name() {
+        for (pattern, frozen) in [
+            ("wte.weight", [true, false, false]),
+            ("h.*", [false, true, true]),
+            ("*.1.*weight", [false, false, true]),
+            ("*", [true; 3]),
+        ] {
+            let mut list = list();
+            freeze(&mut list, &[pattern.to_owned()]).unwrap();
+            assert_eq!(list.iter().map(|p| p.frozen).collect::<Vec<_>>(), frozen, "{pattern}");
+        }
+        let message = freeze(&mut list(), &["wte.wieght".to_owned()]).unwrap_err().to_string();
+        assert!(message.contains("did you mean `wte.weight`?"), "{message}");
+    }
+
+    #[test]
+    fn a_frozen_parameter_is_declared_and_not_trained() {
+        let mut list = list();
+        list[1].frozen = true;
+        let mut graph = Graph::new();
+        let weights = Weights::declare(&mut graph, list, Precision::BF16).unwrap();
+        assert_eq!(weights.trained().0.len(), 2);
+        assert_eq!([0, 1, 2].map(|index| weights.trained_at(index)), [Some(0), None, Some(1)]);
+        assert_eq!(graph.info(weights.tensors()[1]).class, Class::Frozen);
+        assert_eq!(weights.declare_remainders(&mut graph).len(), 2);
+    }
+
+    #[test]
+    fn two_parameters_of_one_name_are_refused() {
+        let list = [list(), list()].concat();
+        let message = Weights::declare(&mut Graph::new(), list, Precision::F32).unwrap_err();
+        assert!(message.to_string().contains("two parameters are called `wte.weight`"));
+    }
+}
