@@ -5,6 +5,8 @@
 // `ldmatrix` reads at once lie in different banks. Scores stay in registers: as products leave tensor cores, they are
 // weights for the next ones, rounded to the projections' dtype. Bound by arithmetic.
 
+#include "attention.cu"
+
 using Element = decltype(Args::qkv)::Element;
 
 constexpr unsigned CHUNK = 8;

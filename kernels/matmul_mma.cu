@@ -12,6 +12,8 @@
 // Stored rows begin at multiples of a chunk's elements, and their extents are such. What lies outside is zero in shared
 // memory.
 
+#include "matmul.cu"
+
 using Element = decltype(Args::lhs)::Element;
 
 constexpr unsigned STAGES = 3;

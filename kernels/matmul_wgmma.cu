@@ -8,6 +8,8 @@
 // A stage holds both operands in the order in which they're stored, in rows of 128 bytes that the copy engine swizzles: 64
 // summed indices of a row or column of the product, or 64 rows or columns of a summed index. What lies outside is zero.
 
+#include "matmul.cu"
+
 using Element = decltype(Args::lhs)::Element;
 
 constexpr unsigned CONSUMERS = 2;

@@ -57,3 +57,21 @@ __device__ void sum_columns(const Args &args) {
         args.out.store4(at, sums, args.columns - 4 * quad);
     }
 }
+
+// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices. A thread owns four columns of one.
+__device__ void sum_middle(const Args &args) {
+    const unsigned quads = (args.columns + 3) / 4;
+    const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
+    if (index >= args.segments * quads) {
+        return;
+    }
+    const unsigned matrix = index / quads;
+    const unsigned column = 4 * (index - matrix * quads);
+    const unsigned first = matrix * args.rows * args.columns + column;
+    // What lies past the last column is summed too, and not stored.
+    Four sums = four(0.0f);
+    for (unsigned row = 0; row < args.rows; row++) {
+        sums += args.x.load4(first + row * args.columns);
+    }
+    args.out.store4(matrix * args.columns + column, sums * args.scale, args.columns - column);
+}

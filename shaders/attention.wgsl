@@ -1,5 +1,5 @@
 // Causal attention. Scores are made in tiles of ROWS by ROWS and never stored. The layout of the tensors and the
-// names of their parts are in shared/heads.wgsl.
+// names of their parts are in attention_heads.wgsl.
 //
 // forward, grad_queries, grad_keys: a workgroup makes the ROWS rows of one head that it owns (queries, or keys in
 // grad_keys) and goes over the other rows that attend or are attended to, ROWS at a time. Its threads form a square of

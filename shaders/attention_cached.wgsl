@@ -1,4 +1,4 @@
-// Attention of new positions over a cache; what it shares with whole sequences is in shared/heads.wgsl.
+// Attention of new positions over a cache; what it shares with whole sequences is in attention_heads.wgsl.
 
 const CACHE_COLUMNS: u32 = KV_HEADS * HEAD_DIM;
 const CACHE_FOURS: u32 = (CACHE_COLUMNS + 3u) / 4u;

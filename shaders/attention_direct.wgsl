@@ -1,4 +1,4 @@
-// Causal attention, two rows a thread; what it shares with the tiles of attention.wgsl is in shared/heads.wgsl.
+// Causal attention, two rows a thread; what it shares with the tiles of attention.wgsl is in attention_heads.wgsl.
 //
 // forward_direct, grad_queries_direct, grad_keys_direct: for processors that emulate a GPU. Barriers and workgroup
 // memory are slow there, a value that all threads read from one place costs some ten multiply-adds, and registers are

@@ -84,3 +84,26 @@ fn sum_columns(
         store4_out(at, sums, params.columns - quad * 4u);
     }
 }
+
+// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices. A thread owns four columns of one.
+@compute @workgroup_size(WORKGROUP)
+fn sum_middle(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let quads = (params.columns + 3u) / 4u;
+    let index = tr_group(id, grid) * WORKGROUP + thread;
+    if (tr_outside(id, grid) || index >= params.segments * quads) {
+        return;
+    }
+    let matrix = index / quads;
+    let column = (index - matrix * quads) * 4u;
+    let first = matrix * params.rows * params.columns + column;
+    // What lies past the last column is summed too, and not stored.
+    var sums = vec4<f32>(0.0);
+    for (var row = 0u; row < params.rows; row++) {
+        sums += load4_x(first + row * params.columns);
+    }
+    store4_out(matrix * params.columns + column, sums * params.scale, params.columns - column);
+}

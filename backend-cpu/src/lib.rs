@@ -18,7 +18,7 @@ pub mod tape;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::ops::Array;
+use tightrope_core::ops::{Array, Indices};
 use tightrope_core::plan::Target;
 use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Tensor, Type};
 
@@ -97,9 +97,11 @@ impl Target for Cpu {
             Op::Map(_)
                 | Op::Transfer(_)
                 | Op::Rope(_)
+                | Op::Reshape(_)
                 | Op::LayerNormGrad(_)
                 | Op::RmsNormGrad(_)
                 | Op::LinearCrossEntropyGrad(_)
+                | Op::CrossEntropyGrad(_)
         )
     }
 }
@@ -215,30 +217,19 @@ fn check_ids(
     inputs: &[View<'_>],
     name: impl Fn(usize) -> String,
 ) -> Result<(), DeviceError> {
-    let check = |index: usize, end: usize, negative: bool| {
+    let types: Vec<&Type> = inputs.iter().map(View::ty).collect();
+    op.indices(&types).into_iter().try_for_each(|Indices { input, end, negative }| {
         // SAFETY: no step runs, so nothing writes.
-        let ids = unsafe { inputs[index].slice::<i32>() };
+        let ids = unsafe { inputs[input].slice::<i32>() };
         let outside = |&id: &i32| i64::from(id) >= end as i64 || (id < 0 && !negative);
         match ids.iter().position(outside) {
             None => Ok(()),
             Some(at) => Err(DeviceError::Input(format!(
                 "`{}` holds {} at position {at}; ids must be below {end}{}",
-                name(index),
+                name(input),
                 ids[at],
                 if negative { "" } else { " and not negative" }
             ))),
         }
-    };
-    match op {
-        Op::Embedding(_) => check(1, inputs[0].ty().shape[0], false),
-        Op::EmbeddingGrad(op) => check(0, op.rows, false),
-        Op::LinearCrossEntropy(op) => check(2, op.vocab, true),
-        Op::LinearCrossEntropyGrad(op) => check(2, op.loss.vocab, true),
-        Op::CachedAttention(_) => {
-            let (new, capacity) = (inputs[0].ty().shape[1], inputs[1].ty().shape[1]);
-            check(3, capacity + 1 - new, false)
-        }
-        Op::Rope(_) => check(1, i32::MAX as usize, false),
-        _ => Ok(()),
-    }
+    })
 }

@@ -1,6 +1,7 @@
 //! Which ops have a fast path, the scratch each needs, and the step from tensors to slices.
 
 mod matrices;
+mod moves;
 mod products;
 mod sequences;
 
@@ -77,6 +78,8 @@ pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usiz
         Op::LayerNormGrad(_) | Op::RmsNormGrad(_) => {
             4 * norm::norm_backward_scratch(inputs[0].rows(), inputs[0].last())
         }
+        // The loss of each row.
+        Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => 4 * inputs[0].rows(),
         Op::Reduce(op) => 4 * matrices::reduce_scratch(op, inputs[0], outputs[0]),
         _ => 0,
     }
@@ -137,6 +140,20 @@ pub unsafe fn run(
             Op::Quantize(op) => by_storage!(dtype, false, matrices::quantize(op, inputs, outputs)),
             Op::Dequantize(op) => {
                 by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))
+            }
+            Op::Permute(op) => moves::permute(op, inputs, outputs),
+            Op::Reshape(_) => moves::reshape(inputs, outputs),
+            Op::Expand(op) => moves::expand(op, inputs, outputs),
+            Op::Slice(op) => moves::slice(op, inputs, outputs),
+            Op::SliceGrad(op) => moves::slice_grad(op, inputs, outputs),
+            Op::Concat(op) => moves::concat(op, inputs, outputs),
+            Op::Unfold(op) => by_storage!(dtype, false, moves::unfold(op, inputs, outputs)),
+            Op::UnfoldGrad(op) => by_storage!(dtype, false, moves::fold(op, inputs, outputs)),
+            Op::CrossEntropy(_) => {
+                by_storage!(dtype, false, matrices::cross_entropy(inputs, outputs, scratch))
+            }
+            Op::CrossEntropyGrad(_) => {
+                by_storage!(dtype, false, matrices::cross_entropy_grad(inputs, outputs, scratch))
             }
             Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(inputs, outputs)),
             Op::EmbeddingGrad(op) => {

@@ -234,7 +234,9 @@ impl<'a> Bound<'a> {
         let Self { plan, node, .. } = self;
         let (inputs, outputs) = plan.graph.types(node);
         let refused = |log| DeviceError::Compile { kernel: node.op.name().into(), log };
-        let launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
+        let mut launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
+        let place = |launch: &Launch, operand: usize| self.address(&launch.operands[operand].place);
+        launches.list.retain(|launch| !launch.identity || place(launch, 0) != place(launch, 1));
         let apart = apart(&node.op, limits, &inputs, &outputs);
         let workspace = products.map(|products| products.scratch(&launches, apart.as_ref()).1);
         // Launches of one product, or that may run at once.

@@ -10,32 +10,16 @@ use std::fmt::Write;
 use tightrope_core::DType;
 use tightrope_core::launch::{Boxed, Launch, Place, Word};
 
-/// Kernel files by stem. A test holds that the folder has no other.
-const KERNELS: &[(&str, &str)] = &[
-    ("attention", include_str!("../../kernels/attention.cu")),
-    ("attention_mma", include_str!("../../kernels/attention_mma.cu")),
-    ("collect", include_str!("../../kernels/collect.cu")),
-    ("cross_entropy", include_str!("../../kernels/cross_entropy.cu")),
-    ("gather", include_str!("../../kernels/gather.cu")),
-    ("layout", include_str!("../../kernels/layout.cu")),
-    ("map", include_str!("../../kernels/map.cu")),
-    ("matmul", include_str!("../../kernels/matmul.cu")),
-    ("matmul_mma", include_str!("../../kernels/matmul_mma.cu")),
-    ("matmul_wgmma", include_str!("../../kernels/matmul_wgmma.cu")),
-    ("norm", include_str!("../../kernels/norm.cu")),
-    ("quant", include_str!("../../kernels/quant.cu")),
-    ("reduce", include_str!("../../kernels/reduce.cu")),
-    ("rope", include_str!("../../kernels/rope.cu")),
-    ("softmax", include_str!("../../kernels/softmax.cu")),
-];
-
-/// Kernels that build on another's file.
-const AFTER: &[(&str, &str)] =
-    &[("attention_mma", "attention"), ("matmul_mma", "matmul"), ("matmul_wgmma", "matmul")];
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 fn find(stem: &str) -> Result<&'static str, String> {
-    let found = KERNELS.iter().find(|(name, _)| *name == stem);
+    let found = FILES.iter().find(|(name, _)| *name == stem);
     found.map(|&(_, text)| text).ok_or_else(|| format!("there is no {stem}.cu"))
+}
+
+/// The kernel file that another builds on: it includes that one at its beginning.
+fn before(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("#include \"")?.strip_suffix(".cu\""))
 }
 
 /// What comes before every kernel, in the order in which each needs the ones before.
@@ -60,7 +44,7 @@ const PROCESSOR: [(&str, &str); 3] = [
 
 /// Stems of all kernel files.
 pub fn stems() -> impl Iterator<Item = &'static str> {
-    KERNELS.iter().map(|&(stem, _)| stem)
+    FILES.iter().map(|&(stem, _)| stem)
 }
 
 /// Bytes of a tensor in the arguments: a pointer, and the number of elements.
@@ -139,9 +123,9 @@ impl Kernel {
     /// # Errors
     /// In words, where there's no such kernel file, or a tensor of a dtype that kernels don't store.
     pub fn of(launch: &Launch) -> Result<Self, String> {
-        let before = AFTER.iter().find(|(stem, _)| *stem == launch.kernel);
+        let before = before(find(launch.kernel)?);
         let mut files = vec![];
-        for stem in before.map(|(_, before)| *before).into_iter().chain([launch.kernel]) {
+        for stem in before.into_iter().chain([launch.kernel]) {
             files.push((format!("{stem}.cu"), find(stem)?));
         }
         Self::with_files(launch, &files)
@@ -185,7 +169,12 @@ impl Kernel {
         line(&mut text, format_args!("static_assert({sizes}, \"as the host writes them\");"));
         text += &launch.generated;
         for (name, content) in files {
-            file(&mut text, name, content);
+            // What a file includes comes before it, here.
+            let content: Vec<&str> = content
+                .lines()
+                .map(|line| if before(line).is_some() { "" } else { line })
+                .collect();
+            file(&mut text, name, &(content.join("\n") + "\n"));
         }
         let label = format!("{}.{}", launch.kernel, launch.entry);
         let &Launch { entry, workgroup: threads, shared_bytes, .. } = launch;

@@ -9,7 +9,7 @@
 //! | `load_NAME(i)`, `load4_NAME(i)` | one element, or four from `i` on, as f32 |
 //! | `store_NAME(i, x)` | one element of a 32-bit tensor |
 //! | `store2_NAME(i, v, count)`, `store4_NAME(i, v, count)` | from an even `i` or a multiple of four on, `count` elements; past those only what pads the row or the tensor |
-//! | `index_NAME(i)`, `bits_NAME(i)` | one element of an i32 or u32 tensor as it is |
+//! | `index_NAME(i)`, `bits_NAME(i)` | one element of an i32 or u32 tensor as it is; of another, which a kernel names and never reads, anything |
 //! | `held_NAME` | the shortest type of the language that holds an element's value |
 
 use std::fmt::Write;
@@ -18,40 +18,6 @@ use tightrope_core::DType;
 use tightrope_core::launch::{Launch, Operand, Word};
 
 use crate::reachable::{reachable, words};
-
-/// A kernel by the stem that launches name it by, and its files: what an entry doesn't reach of them is left out.
-struct Kernel {
-    stem: &'static str,
-    files: &'static [File],
-}
-
-/// A kernel file by its own stem.
-type File = (&'static str, &'static str);
-
-macro_rules! kernels {
-    ($($stem:literal: $($file:literal)+;)*) => {
-        &[$(Kernel {
-            stem: $stem,
-            files: &[$(($file, include_str!(concat!("../../shaders/", $file, ".wgsl")))),+],
-        }),*]
-    };
-}
-
-/// All kernels. A test holds that the folder has no other file with entries.
-const KERNELS: &[Kernel] = kernels! {
-    "attention": "shared/heads" "attention" "attention_cached" "attention_direct";
-    "collect": "collect";
-    "cross_entropy": "cross_entropy";
-    "gather": "gather";
-    "layout": "layout";
-    "map": "map";
-    "matmul": "matmul" "matmul_cooperative";
-    "norm": "norm";
-    "quant": "quant";
-    "reduce": "reduce";
-    "rope": "rope";
-    "softmax": "softmax";
-};
 
 /// Functions that kernels share.
 const SHARED: [&str; 2] = [
@@ -73,16 +39,22 @@ const NO_SUBGROUPS: &str = include_str!("../../shaders/shared/no_subgroups.wgsl"
 const COOPERATIVE: &str = include_str!("../../shaders/shared/cooperative.wgsl");
 const NOT_COOPERATIVE: &str = include_str!("../../shaders/shared/not_cooperative.wgsl");
 
-/// All entries: the kernel's stem, the file's, and the entry.
-#[allow(dead_code, reason = "the build script has no use for it")]
-pub fn entries() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    KERNELS.iter().flat_map(|kernel| {
-        kernel.files.iter().flat_map(move |&(file, text)| {
-            let entries = text.split("@compute").skip(1).filter_map(|entry| {
-                let (_, named) = entry.split_once("fn ")?;
-                named.split('(').next()
-            });
-            entries.map(move |entry| (kernel.stem, file, entry))
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// Whether the file of this name belongs to a kernel: it's named by the kernel's stem, or by that, `_` and more. What an entry
+/// doesn't reach of the files is left out.
+fn belongs(file: &str, stem: &str) -> bool {
+    file.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
+
+/// All entries, each with the stem of its kernel.
+pub fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.iter().flat_map(|&(file, text)| {
+        let stems = FILES.iter().map(|&(stem, _)| stem).filter(|stem| belongs(file, stem));
+        let kernel = stems.min_by_key(|stem| stem.len()).unwrap_or(file);
+        text.split("@compute").skip(1).filter_map(move |entry| {
+            let (_, named) = entry.split_once("fn ")?;
+            Some((kernel, named.split('(').next()?))
         })
     })
 }
@@ -104,8 +76,9 @@ fn constant(launch: &Launch, name: &str) -> Option<u32> {
 /// # Errors
 /// In words, where there's no such kernel.
 pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result<String, String> {
-    let kernel = KERNELS.iter().find(|kernel| kernel.stem == launch.kernel);
-    let kernel = kernel.ok_or_else(|| format!("there is no {}.wgsl", launch.kernel))?;
+    if !FILES.iter().any(|(file, _)| *file == launch.kernel) {
+        return Err(format!("there is no {}.wgsl", launch.kernel));
+    }
     let mut text = String::new();
     line(&mut text, format_args!("const WORKGROUP: u32 = {}u;", launch.workgroup));
     for (name, value) in &launch.constants {
@@ -137,7 +110,8 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
         text += COOPERATIVE;
     }
     text += &launch.generated;
-    text.extend(kernel.files.iter().map(|&(_, file)| file));
+    let own = FILES.iter().filter(|(file, _)| belongs(file, launch.kernel));
+    text.extend(own.map(|&(_, text)| text));
     let text = reachable(&text, launch.entry);
     let mut directives = String::new();
     if words(&text).any(|word| word == "f16") {
@@ -241,11 +215,26 @@ fn declare(
             2 => halves(dtype, width),
             _ => quarters(dtype),
         };
+        let accessors = accessors + &raw(dtype, width);
         *text +=
             &accessors.replace("NAME", &operand.name).replace("BUFFER", &format!("b{binding}"));
         let held = if native { "f16" } else { "f32" };
         line(text, format_args!("alias held_{} = {held};", operand.name));
     }
+}
+
+/// Accessors of whole numbers. A kernel also names them for a tensor that it doesn't have, in branches that it never takes;
+/// another tensor's name stands there then, of any dtype.
+fn raw(dtype: DType, width: u32) -> String {
+    let load = match (dtype, width) {
+        (DType::I32 | DType::U32, 4) => "BUFFER[i >> 2u][i & 3u]",
+        (DType::I32 | DType::U32, _) => "BUFFER[i]",
+        _ => "load_NAME(i)",
+    };
+    "fn index_NAME(i: u32) -> i32 { return i32(LOAD); }
+fn bits_NAME(i: u32) -> u32 { return u32(LOAD); }
+"
+    .replace("LOAD", load)
 }
 
 /// Accessors of elements that the language has a type for.
@@ -255,11 +244,6 @@ fn whole(dtype: DType, width: u32) -> String {
         DType::U32 => "u32",
         DType::F16 => "f16",
         _ => "f32",
-    };
-    let raw = match dtype {
-        DType::I32 => "fn index_NAME(i: u32) -> i32 { return i32(LOAD); }\n",
-        DType::U32 => "fn bits_NAME(i: u32) -> u32 { return u32(LOAD); }\n",
-        _ => "",
     };
     let text = if width == 4 {
         "fn load_NAME(i: u32) -> f32 { return f32(LOAD); }
@@ -285,7 +269,7 @@ fn store4_NAME(i: u32, v: vec4<f32>, count: u32) {
 "
     };
     let load = if width == 4 { "BUFFER[i >> 2u][i & 3u]" } else { "BUFFER[i]" };
-    format!("{text}{raw}").replace("LOAD", load).replace("OWN", own)
+    text.replace("LOAD", load).replace("OWN", own)
 }
 
 /// Accessors of 16-bit elements, two to a word.

@@ -222,6 +222,9 @@ pub struct Launch {
     /// Whether it needs nothing that the launch before it makes, nor the other way round: both may run at once, and with
     /// those before that say the same.
     pub beside: bool,
+    /// Whether it copies its first operand to its second and does nothing else: where both are the same memory, a device leaves
+    /// it out.
+    pub identity: bool,
     /// The matrix product that it makes, alone or with its neighbours that share this: a device with another way to
     /// make it leaves them all out.
     pub product: Option<Arc<Product>>,
@@ -244,6 +247,7 @@ impl Launch {
             groups: 0..groups,
             cost: Cost::default(),
             beside: false,
+            identity: false,
             product: None,
         }
     }

@@ -18,9 +18,10 @@ fn tr_upper_product(a: u32, b: u32) -> u32 {
     return a1 * b1 + (middle >> 16u) + (carried >> 16u);
 }
 
-fn tr_random(stream: u32) -> f32 {
+// The four words at a counter.
+fn tr_random_words(element: u32, stream: u32) -> vec4<u32> {
     var key = vec2<u32>(bits_key(0u), bits_key(1u));
-    var counter = vec4<u32>(tr_element >> 2u, stream, bits_key(2u), bits_key(3u));
+    var counter = vec4<u32>(element, stream, bits_key(2u), bits_key(3u));
     for (var round = 0u; round < 10u; round++) {
         counter = vec4<u32>(
             tr_upper_product(counter.z, 0xCD9E8D57u) ^ counter.y ^ key.x,
@@ -30,5 +31,9 @@ fn tr_random(stream: u32) -> f32 {
         );
         key += vec2<u32>(0x9E3779B9u, 0xBB67AE85u);
     }
-    return f32(counter[tr_element & 3u] >> 8u) / 16777216.0;
+    return counter;
+}
+
+fn tr_random(stream: u32) -> f32 {
+    return f32(tr_random_words(tr_element >> 2u, stream)[tr_element & 3u] >> 8u) / 16777216.0;
 }

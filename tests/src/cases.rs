@@ -3,9 +3,9 @@
 use tightrope_core::expr::{Term, Unary, constant, input};
 use tightrope_core::ops::{
     Attention, Case, Code, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy, Map,
-    MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax, Transfer,
+    MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax,
 };
-use tightrope_core::{DType, Expr, Op, Type};
+use tightrope_core::{DType, Expr, Op, Rule, Type};
 
 /// Every case: core's, [`more`], and a twin in f16 of each that stores bf16.
 pub fn all() -> Vec<Case> {
@@ -50,39 +50,7 @@ pub fn retyped(case: &Case, with: &dyn Fn(DType) -> DType) -> Case {
 /// An op with every dtype in its attributes replaced by `with(dtype)`.
 pub fn retyped_op(op: &Op, with: &dyn Fn(DType) -> DType) -> Op {
     let mut op = op.clone();
-    match &mut op {
-        Op::Map(map) => map.dtypes.iter_mut().for_each(|dtype| *dtype = with(*dtype)),
-        Op::MatMul(product) => product.dtype = with(product.dtype),
-        Op::FusedMatMul(fused) => {
-            fused.product.dtype = with(fused.product.dtype);
-            fused.lhs_sums = fused.lhs_sums.map(with);
-        }
-        Op::Reduce(reduce) => reduce.dtype = with(reduce.dtype),
-        Op::Dequantize(dequantize) => dequantize.dtype = with(dequantize.dtype),
-        Op::Transfer(Transfer::Load { ty, .. }) => *ty = ty.with_dtype(with(ty.dtype)),
-        // Listed one by one: a family that gains a dtype attribute is considered here.
-        Op::Attention(_)
-        | Op::AttentionGrad(_)
-        | Op::CachedAttention(_)
-        | Op::LayerNorm(_)
-        | Op::LayerNormGrad(_)
-        | Op::RmsNorm(_)
-        | Op::RmsNormGrad(_)
-        | Op::LinearCrossEntropy(_)
-        | Op::LinearCrossEntropyGrad(_)
-        | Op::Embedding(_)
-        | Op::EmbeddingGrad(_)
-        | Op::Rope(_)
-        | Op::Softmax(_)
-        | Op::SoftmaxGrad(_)
-        | Op::SquareSum(_)
-        | Op::Permute(_)
-        | Op::Slice(_)
-        | Op::SliceGrad(_)
-        | Op::Concat(_)
-        | Op::Quantize(_)
-        | Op::Transfer(Transfer::Store { .. }) => {}
-    }
+    op.retype(with);
     op
 }
 

@@ -132,7 +132,7 @@ fn wrong_shapes_are_refused_with_the_op_and_all_types() {
 #[test]
 fn wrong_dtypes_are_refused_with_the_op_and_all_types() {
     // These move or convert whatever they are given.
-    let any = ["Map", "Permute", "Slice", "SliceGrad", "Concat"];
+    let any = ["Map", "Permute", "Reshape", "Expand", "Slice", "SliceGrad", "Concat"];
     let mut wrong = vec![];
     for family in Op::FAMILIES.iter().filter(|family| !any.contains(family)) {
         let (refused, there) = spoilt(family, |sample| {

@@ -2,7 +2,9 @@
 
 pub mod attention;
 pub mod gemm;
+pub mod moves;
 pub mod norm;
 pub mod quant;
 pub mod rows;
+pub mod unfold;
 pub mod vmath;

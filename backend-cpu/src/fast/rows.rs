@@ -12,7 +12,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use cross_entropy::{cross_entropy, cross_entropy_grad, cross_entropy_in_place};
+pub use cross_entropy::{counted, cross_entropy, cross_entropy_grad, cross_entropy_in_place, hits};
 pub use embedding::{gather, scatter_add};
 pub use rope::{Rotary, rope, rope_in_place, rope_scratch};
 pub use softmax::{softmax, softmax_backward};

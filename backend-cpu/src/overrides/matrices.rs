@@ -135,15 +135,58 @@ pub unsafe fn softmax_grad<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]
     true
 }
 
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn cross_entropy<T: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    // SAFETY: passed on.
+    let (logits, labels, loss, accuracy) = unsafe {
+        let [loss, accuracy] = [outputs[0], outputs[1]].map(|view| view.slice_mut::<f32>());
+        (inputs[0].slice::<T>(), inputs[1].slice::<i32>(), loss, accuracy)
+    };
+    let (classes, losses) = (inputs[0].ty().last(), &mut scratch.floats()[..labels.len()]);
+    rows::cross_entropy(logits, labels, classes, losses, None).expect("labels were checked");
+    let counted = rows::counted(labels);
+    loss[0] = (losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted) as f32;
+    accuracy[0] = (rows::hits(logits, labels, classes) as f64 / counted) as f32;
+    true
+}
+
+/// # Safety
+/// As [`super::run`]; the output may take over the logits' storage.
+pub unsafe fn cross_entropy_grad<T: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    // SAFETY: passed on; in place there is only the output's slice.
+    let (labels, dloss, dlogits) = unsafe {
+        (inputs[1].slice::<i32>(), inputs[2].slice::<f32>()[0], outputs[0].slice_mut::<T>())
+    };
+    let (classes, losses) = (inputs[0].ty().last(), &mut scratch.floats()[..labels.len()]);
+    let scale = (f64::from(dloss) / rows::counted(labels)) as f32;
+    // SAFETY: as above.
+    let done = match unsafe { apart::<T>(inputs[0], outputs[0]) } {
+        Some(x) => rows::cross_entropy_grad(x, labels, classes, scale, losses, None, dlogits),
+        None => rows::cross_entropy_in_place(dlogits, labels, classes, scale, losses, None),
+    };
+    done.expect("labels were checked");
+    true
+}
+
 /// Scratch of a sum, f32s: the sums before they're rounded to a shorter type, and partial ones.
 pub fn reduce_scratch(op: &Reduce, x: &Type, out: &Type) -> usize {
     let sums = if out.dtype == DType::F32 { 0 } else { out.elements() };
-    sums + match op.axes {
-        Axes::ToSuffix(_) => {
-            rows::column_sums_scratch(x.elements() / out.elements().max(1), out.elements())
-        }
-        Axes::Last => 0,
-    }
+    let [_, summed, inner] = op.extents(x);
+    sums + if of_rows(op, inner) { 0 } else { rows::column_sums_scratch(summed, inner) }
+}
+
+/// Whether what is summed is neighbours, of which each row has a sum.
+fn of_rows(op: &Reduce, inner: usize) -> bool {
+    inner == 1 && !matches!(op.axes, Axes::ToSuffix(_))
 }
 
 /// # Safety
@@ -159,11 +202,11 @@ pub unsafe fn reduce<T: Storage>(
     unsafe {
         let x = inputs[0].slice::<T>();
         if view.ty().dtype == DType::F32 {
-            sum(op, x, view.slice_mut::<f32>(), scratch);
+            sum(op, inputs[0].ty(), x, view.slice_mut::<f32>(), scratch);
             return true;
         }
         let (sums, scratch) = scratch.split_at_mut(view.ty().elements());
-        sum(op, x, sums, scratch);
+        sum(op, inputs[0].ty(), x, sums, scratch);
         match view.ty().dtype {
             DType::BF16 => store_slice(sums, view.slice_mut::<bf16>()),
             DType::F16 => store_slice(sums, view.slice_mut::<f16>()),
@@ -173,10 +216,13 @@ pub unsafe fn reduce<T: Storage>(
     true
 }
 
-fn sum<T: Storage>(op: &Reduce, x: &[T], out: &mut [f32], scratch: &mut [f32]) {
-    match op.axes {
-        Axes::ToSuffix(_) => rows::column_sums(x, out, false, scratch),
-        Axes::Last => rows::row_sums(x, out),
+fn sum<T: Storage>(op: &Reduce, ty: &Type, x: &[T], out: &mut [f32], scratch: &mut [f32]) {
+    let [_, summed, inner] = op.extents(ty);
+    if of_rows(op, inner) {
+        rows::row_sums(x, out);
+    } else if inner > 0 {
+        let matrices = x.chunks(summed.max(1) * inner).zip(out.chunks_mut(inner));
+        matrices.for_each(|(x, out)| rows::column_sums(x, out, false, scratch));
     }
     if op.scale != 1.0 {
         out.iter_mut().for_each(|sum| *sum *= op.scale as f32);

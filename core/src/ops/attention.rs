@@ -12,7 +12,7 @@ mod cached;
 
 use std::ops::Range;
 
-use super::layout::row_windows;
+use super::windows::row_windows;
 use super::{
     Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit,
 };
@@ -256,6 +256,10 @@ impl Rule for Attention {
         let (batch, time) = self.check(qkv)?;
         let out = Type::new(qkv.dtype, [batch, time, self.heads * self.head_dim]);
         Ok(vec![out, Type::new(qkv.dtype.statistics(), [batch, self.heads, time])])
+    }
+
+    fn differentiable(&self) -> usize {
+        1
     }
 
     fn grad(

@@ -2,9 +2,12 @@
 //!
 //!   out[r,:] = table[ids[r],:];   dtable[v,:] = Σ over r with ids[r] = v of dy[r,:], in the order of r
 
-use super::layout::{bits, part, row_windows, windows_beside};
+use super::layout::bits;
 use super::reduce::{QUAD, THREADS};
-use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
+use super::windows::{part, row_windows, windows_with_vectors};
+use super::{
+    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
+};
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Map, Node, Tape};
@@ -118,6 +121,10 @@ impl Rule for Embedding {
         Ok(vec![Type::new(table.dtype, [&index.shape[..], &[table.last()]].concat())])
     }
 
+    fn indices(&self, inputs: &[&Type]) -> Vec<Indices> {
+        vec![Indices { input: 1, end: inputs[0].shape[0], negative: false }]
+    }
+
     fn grad(
         &self,
         graph: &mut dyn Tape,
@@ -143,7 +150,7 @@ impl Rule for Embedding {
         let ids = Place::input(1, inputs[1]);
         let (rows, columns) = (inputs[0].shape[0] as u64, inputs[0].last() as u64);
         let row = [(table.dtype, columns)];
-        for made in windows_beside(limits, ids.elements, &row, &[(ids.dtype, 1)]) {
+        for made in windows_with_vectors(limits, ids.elements, &row, &[(ids.dtype, 1)]) {
             let (ids, first_id) = part(limits, ids, made.clone());
             let out = out.window(made.start * columns..made.end * columns);
             let threads = (THREADS.min(limits.workgroup), out.elements.div_ceil(QUAD));
@@ -217,6 +224,10 @@ impl Rule for EmbeddingGrad {
         if self.accumulate { vec![(0, 2)] } else { vec![] }
     }
 
+    fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
+        vec![Indices { input: 0, end: self.rows, negative: false }]
+    }
+
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: inputs[1].elements() as u64, bytes: traffic(inputs, outputs) }
     }
@@ -234,7 +245,7 @@ impl Rule for EmbeddingGrad {
         }
         let rows = self.rows as u64;
         let windows =
-            windows_beside(limits, ids.elements, &[(dy.dtype, columns)], &[(ids.dtype, 1)]);
+            windows_with_vectors(limits, ids.elements, &[(dy.dtype, columns)], &[(ids.dtype, 1)]);
         let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
         let pairs = [(); 2].map(|()| launches.scratch(DType::I32, 2 * longest));
         let heads = launches.scratch(DType::F32, longest.div_ceil(CHUNK) * columns);

@@ -1,13 +1,18 @@
-//! Moving elements without changing them: permute, slice, place into zeros, concatenate.
+//! Moving elements without changing them: permute, reshape, repeat, slice, place into zeros, concatenate.
+
+mod shape;
 
 use std::ops::Range;
 
-use super::{Array, Case, Inferred, Rule, arity, ensure, unit, whole};
+use super::windows::row_windows;
+use super::{Array, Case, Inferred, Rule, Sample, arity, ensure, unit, whole};
 use crate::error::Result;
-use crate::launch::{BINDING_ALIGNMENT, Launch, Launched, Launches, Limits, Place};
+use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Node, Tape};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
+
+pub use shape::{Expand, Reshape};
 
 /// Reorders axes: axis i of the output is axis `axes[i]` of the input. The identity copies.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +50,8 @@ pub struct Concat {
     pub axis: usize,
 }
 
-/// Extents before and after an axis.
-fn around(shape: &[usize], axis: usize) -> (usize, usize) {
+/// Elements before an axis and after it.
+pub(super) fn around(shape: &[usize], axis: usize) -> (usize, usize) {
     (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
 }
 
@@ -77,46 +82,6 @@ pub(super) fn bits(place: Place) -> std::result::Result<(Place, u64), String> {
     };
     let (first, elements) = (place.first * factor, place.elements * factor);
     Ok((Place { dtype, first, elements, ..place }, factor))
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// Ranges of `rows` that a device can bind of tensors with this many elements a row, each beginning where a
-/// window of every one of them may start. All rows where they fit.
-pub(super) fn row_windows(limits: &Limits, rows: u64, tensors: &[(DType, u64)]) -> Vec<Range<u64>> {
-    windows_beside(limits, rows, tensors, &[])
-}
-
-/// As [`row_windows`], beside `vectors` that have little a row: all of one is bound where it fits, as by
-/// [`part`].
-pub(super) fn windows_beside(
-    limits: &Limits,
-    rows: u64,
-    matrices: &[(DType, u64)],
-    vectors: &[(DType, u64)],
-) -> Vec<Range<u64>> {
-    let row_bytes = |&(dtype, columns): &(DType, u64)| dtype.size() as u64 * columns;
-    let large = vectors.iter().filter(|&vector| rows * row_bytes(vector) > limits.binding_bytes);
-    let bytes: Vec<u64> = matrices.iter().chain(large).map(row_bytes).collect();
-    let widest = bytes.iter().copied().max().unwrap_or(0).max(1);
-    // Each divides the alignment, a power of two, so the largest is a multiple of all.
-    let granules = bytes.iter().map(|&row| BINDING_ALIGNMENT / gcd(BINDING_ALIGNMENT, row));
-    let granule = granules.max().unwrap_or(1);
-    let mut step = rows.max(1);
-    if step * widest > limits.binding_bytes {
-        step = (limits.binding_bytes / widest / granule).max(1) * granule;
-    }
-    (0..rows.div_ceil(step)).map(|i| i * step..((i + 1) * step).min(rows)).collect()
-}
-
-/// What is bound of a vector for its elements `range`, and where they begin in it: all of it where that fits.
-pub(super) fn part(limits: &Limits, vector: Place, range: Range<u64>) -> (Place, u64) {
-    if vector.bytes().1 <= limits.binding_bytes {
-        return (vector, range.start);
-    }
-    (vector.window(range), 0)
 }
 
 /// What a launch moves, in values of the bound dtype.
@@ -202,10 +167,41 @@ impl Block {
     }
 }
 
+/// Launches that copy all elements, in their order.
+fn copy(limits: &Limits, x: &Type, out: &Type) -> Launched {
+    let mut launches = Launches::new();
+    let ((x, _), (out, _)) = (bits(Place::input(0, x))?, bits(Place::output(0, out))?);
+    for range in row_windows(limits, out.elements, &[(out.dtype, 1)]) {
+        // Rounded up, since what pads both tensors may be copied along.
+        let count = (range.end - range.start).next_multiple_of(PER_THREAD);
+        let (x, out) = (x.window(range.clone()), out.window(range));
+        let launch = Move::permuted(&[(count, 1)]).launch(limits, x, out);
+        launches.push(Launch { identity: true, ..launch });
+    }
+    Ok(launches)
+}
+
+/// Inputs of every dtype that is moved. Every bit of an integer counts, so those are over all of each dtype's range.
+fn samples(shape: &[usize]) -> [Sample; 6] {
+    [
+        unit(DType::F32, shape),
+        unit(DType::BF16, shape),
+        whole(DType::I32, shape, i32::MIN.into(), 1 << 31),
+        whole(DType::U32, shape, 0, 1 << 32),
+        whole(DType::I16, shape, i16::MIN.into(), 1 << 15),
+        whole(DType::I8, shape, i8::MIN.into(), 1 << 7),
+    ]
+}
+
 impl Permute {
-    /// Extents of the output and the input's stride along each, in `factor` values an element, with axes of
-    /// one left out and axes that stay together joined.
-    fn joined(&self, x: &Type, factor: u64) -> Vec<(u64, u64)> {
+    /// Extents of the output and the input's stride along each, outermost first, with axes of one left out and axes that
+    /// stay together joined.
+    pub fn joined(&self, x: &Type) -> Vec<(u64, u64)> {
+        self.joined_values(x, 1)
+    }
+
+    /// As [`Permute::joined`], in `factor` values an element.
+    fn joined_values(&self, x: &Type, factor: u64) -> Vec<(u64, u64)> {
         let stride =
             |axis: usize| x.shape[axis + 1..].iter().map(|&n| n as u64).product::<u64>() * factor;
         let own = self.axes.iter().map(|&axis| (x.shape[axis] as u64, stride(axis)));
@@ -223,17 +219,6 @@ impl Permute {
 
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        // Every bit of an integer counts: over all of each dtype's range.
-        let samples = |shape: &[usize]| {
-            [
-                unit(DType::F32, shape),
-                unit(DType::BF16, shape),
-                whole(DType::I32, shape, i32::MIN.into(), 1 << 31),
-                whole(DType::U32, shape, 0, 1 << 32),
-                whole(DType::I16, shape, i16::MIN.into(), 1 << 15),
-                whole(DType::I8, shape, i8::MIN.into(), 1 << 7),
-            ]
-        };
         [
             (vec![5], vec![0]),
             (vec![3, 7], vec![1, 0]),
@@ -279,23 +264,17 @@ impl Rule for Permute {
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
-        let mut launches = Launches::new();
         let (x, factor) = bits(Place::input(0, inputs[0]))?;
         let (out, _) = bits(Place::output(0, outputs[0]))?;
-        let axes = self.joined(inputs[0], factor);
+        let axes = self.joined_values(inputs[0], factor);
         ensure(axes.len() <= AXES, || {
             format!("{:?} moves more than {AXES} axes of {}", self.axes, inputs[0])
         })?;
-        if axes.len() > 1 {
-            launches.push(Move::permuted(&axes).launch(limits, x, out));
-            return Ok(launches);
+        if axes.len() <= 1 {
+            return copy(limits, inputs[0], outputs[0]);
         }
-        for range in row_windows(limits, out.elements, &[(out.dtype, 1)]) {
-            // Rounded up, since what pads both tensors may be copied along.
-            let count = (range.end - range.start).next_multiple_of(PER_THREAD);
-            let (x, out) = (x.window(range.clone()), out.window(range));
-            launches.push(Move::permuted(&[(count, 1)]).launch(limits, x, out));
-        }
+        let mut launches = Launches::new();
+        launches.push(Move::permuted(&axes).launch(limits, x, out));
         Ok(launches)
     }
 

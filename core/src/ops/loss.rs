@@ -11,8 +11,8 @@ use std::iter;
 
 use super::matmul::{Product, Stored};
 use super::{
-    Array, Case, Cost, Inferred, Matrices, Op, Rule, arity, ensure, float, range, traffic, typed,
-    unit, whole,
+    Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, arity, ensure, float, range, traffic,
+    typed, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -333,6 +333,10 @@ impl Rule for LinearCrossEntropy {
         Ok(vec![Type::new(x.dtype.statistics(), [1])])
     }
 
+    fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
+        vec![Indices { input: 2, end: self.vocab, negative: true }]
+    }
+
     fn grad(
         &self,
         graph: &mut dyn Tape,
@@ -416,6 +420,10 @@ impl Rule for LinearCrossEntropyGrad {
 
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
         vec![(1, 0)]
+    }
+
+    fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
+        vec![Indices { input: 2, end: self.loss.vocab, negative: true }]
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {

@@ -245,6 +245,10 @@ impl Rule for Map {
         (0..self.formulas.len()).flat_map(|o| inputs.iter().map(move |&i| (o, i))).collect()
     }
 
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.dtypes.iter_mut().for_each(|dtype| *dtype = with(*dtype));
+    }
+
     fn grad(
         &self,
         graph: &mut dyn Tape,

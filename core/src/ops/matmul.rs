@@ -203,6 +203,10 @@ impl Rule for MatMul {
         if self.accumulate { vec![(0, 2 + usize::from(self.bias))] } else { vec![] }
     }
 
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.dtype = with(self.dtype);
+    }
+
     fn grad(
         &self,
         graph: &mut dyn Tape,

@@ -8,6 +8,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 mod attention;
+mod cross_entropy;
 mod gather;
 mod layout;
 mod loss;
@@ -21,11 +22,14 @@ mod rope;
 mod rows;
 mod softmax;
 mod transfer;
+mod unfold;
+mod windows;
 
 pub use crate::cost::Cost;
 pub use attention::{Attention, AttentionGrad, CachedAttention};
+pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use gather::{Embedding, EmbeddingGrad};
-pub use layout::{Concat, Permute, Slice, SliceGrad};
+pub use layout::{Concat, Expand, Permute, Reshape, Slice, SliceGrad};
 pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
 pub use map::Map;
 pub(crate) use map::convert;
@@ -37,6 +41,7 @@ pub use reduce::{Axes, Reduce, SquareSum};
 pub use rope::Rope;
 pub use softmax::{Softmax, SoftmaxGrad};
 pub use transfer::{Direction, Transfer};
+pub use unfold::{Channels, Extents as UnfoldExtents, Unfold, UnfoldGrad};
 
 pub use crate::random::{RandomKey, fill_uniform, uniform};
 
@@ -69,6 +74,23 @@ pub trait Rule {
     /// each element is read before it's written, and nowhere else.
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
         vec![]
+    }
+
+    /// Inputs that hold indices. They come from outside the graph, so a backend checks them before they become addresses.
+    fn indices(&self, inputs: &[&Type]) -> Vec<Indices> {
+        let _ = inputs;
+        vec![]
+    }
+
+    /// How many of the outputs, from the first on, carry a gradient. The others are statistics for the backward pass or for a
+    /// reader.
+    fn differentiable(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Replaces every dtype in the op's attributes by `with(dtype)`.
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        let _ = with;
     }
 
     /// Appends the ops that turn the gradients of the outputs into those of the inputs. `None` stands
@@ -111,6 +133,17 @@ pub trait Rule {
 
     /// What the op means: plain loops in f64, rounded once where an output is stored.
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]);
+}
+
+/// An input that holds indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indices {
+    /// Position of the input.
+    pub input: usize,
+    /// Every index is below this.
+    pub end: usize,
+    /// Whether there may be negative ones, which stand for none.
+    pub negative: bool,
 }
 
 /// Bytes of all inputs and outputs.
@@ -202,6 +235,10 @@ macro_rules! ops {
                 match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op }
             }
 
+            fn rule_mut(&mut self) -> &mut dyn Rule {
+                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op }
+            }
+
             /// Bytes of scratch that the op's launches share, and how many launches there are once the long ones are
             /// cut, without making them: on a slow device a large op is thousands. 0 of both where it has no kernel.
             pub fn launch_needs(
@@ -253,6 +290,8 @@ ops![
     RmsNormGrad,
     LinearCrossEntropy,
     LinearCrossEntropyGrad,
+    CrossEntropy,
+    CrossEntropyGrad,
     Embedding,
     EmbeddingGrad,
     Rope,
@@ -261,9 +300,13 @@ ops![
     Reduce,
     SquareSum,
     Permute,
+    Reshape,
+    Expand,
     Slice,
     SliceGrad,
     Concat,
+    Unfold,
+    UnfoldGrad,
     Quantize,
     Dequantize,
 ];
@@ -283,6 +326,15 @@ impl Rule for Op {
     }
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
         self.rule().may_overwrite()
+    }
+    fn indices(&self, inputs: &[&Type]) -> Vec<Indices> {
+        self.rule().indices(inputs)
+    }
+    fn differentiable(&self) -> usize {
+        self.rule().differentiable()
+    }
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.rule_mut().retype(with);
     }
     fn grad(
         &self,

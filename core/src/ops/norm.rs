@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::layout::{part, windows_beside};
 use super::reduce::{QUAD, Strips, THREADS, lanes, sum_columns};
+use super::windows::{part, windows_with_vectors};
 use super::{
     Array, Case, Cost, Inferred, Map, Op, Rule, arity, ensure, float, shaped, traffic, typed, unit,
 };
@@ -116,7 +116,7 @@ impl<'a> Rows<'a> {
         let (all, columns) = (x.rows() as u64, x.last() as u64);
         // Rows of 16 bits that share words are written as f32.
         let widest = if columns.is_multiple_of(2) { x.dtype } else { DType::F32 };
-        let windows = windows_beside(
+        let windows = windows_with_vectors(
             limits,
             all,
             &[(x.dtype, columns), (widest, columns)],
@@ -266,6 +266,10 @@ impl Rule for LayerNorm {
         let [x, w, b] = arity(inputs)?;
         check(x, &[w, b])?;
         Ok(vec![x.clone(), statistics(x), statistics(x)])
+    }
+
+    fn differentiable(&self) -> usize {
+        1
     }
 
     fn grad(
@@ -428,6 +432,10 @@ impl Rule for RmsNorm {
         let [x, w] = arity(inputs)?;
         check(x, &[w])?;
         Ok(vec![x.clone(), statistics(x)])
+    }
+
+    fn differentiable(&self) -> usize {
+        1
     }
 
     fn grad(

@@ -10,8 +10,8 @@ mod code;
 
 use std::ops::Range;
 
-use super::layout::{part, windows_beside};
 use super::reduce::{QUAD, THREADS, lanes};
+use super::windows::{part, windows_with_vectors};
 use super::{Array, Case, Inferred, Rule, arity, ensure, float, range, unit, whole};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
@@ -59,7 +59,7 @@ impl Blocks<'_> {
     fn windows(&self) -> Vec<Range<u64>> {
         let elements = [(self.x.dtype, self.block), (self.codes.dtype, self.block)];
         let blocks = self.x.elements.div_ceil(self.block);
-        windows_beside(self.limits, blocks, &elements, &[(self.scales.dtype, 1)])
+        windows_with_vectors(self.limits, blocks, &elements, &[(self.scales.dtype, 1)])
     }
 
     /// Elements of a range of blocks.
@@ -220,6 +220,10 @@ impl Rule for Dequantize {
 
     fn made_again(&self) -> bool {
         true
+    }
+
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.dtype = with(self.dtype);
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -2,13 +2,15 @@
 //!
 //!   suffix: out[s] = scale · Σ over leading axes of x[…,s]      (bias gradients, repeated inputs)
 //!   last:   out[r] = scale · Σ_c x[r,c]
+//!   axis:   out[o,i] = scale · Σ_n x[o,n,i]            (means over positions)
 //!   squares: out[slot] = Σ x², the rest of out unchanged        (global gradient norm)
 
-use super::layout::{part, row_windows, windows_beside};
+use super::layout::around;
+use super::windows::{part, row_windows, windows_with_vectors};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
-use crate::ops::{Map, MatMul, Node, Tape};
+use crate::ops::{Expand, Map, Node, Tape};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
@@ -19,6 +21,8 @@ pub enum Axes {
     ToSuffix(Vec<usize>),
     /// The last one.
     Last,
+    /// This one.
+    Axis(usize),
 }
 
 /// A sum. Input: x. Output: the axes that are left, in `dtype`.
@@ -165,7 +169,7 @@ pub(super) fn sum_rows(
     // Windows are whole rows, or segments of the only one.
     let (pieces, width, sums) =
         if rows == 1 { (segments, segment, 1) } else { (rows, columns, segments) };
-    for window in windows_beside(limits, pieces, &[(x.dtype, width)], &[(DType::F32, sums)]) {
+    for window in windows_with_vectors(limits, pieces, &[(x.dtype, width)], &[(DType::F32, sums)]) {
         let range = window.start * width..(window.end * width).min(rows * columns);
         let elements = range.end - range.start;
         let made = slot_there + window.start * sums..slot_there + window.end * sums;
@@ -194,6 +198,63 @@ pub(super) fn sum_rows(
     }
 }
 
+/// As [`sum`], where none of the extents but that of the sum is 1.
+fn sum_middle(
+    limits: &Limits,
+    launches: &mut Launches,
+    x: Place,
+    [outer, summed, inner]: [u64; 3],
+    scale: f64,
+    out: Place,
+) {
+    let tensors = [(x.dtype, summed * inner), (out.dtype, inner)];
+    for range in row_windows(limits, outer, &tensors) {
+        let window = |place: Place, n| place.window(range.start * n..range.end * n);
+        let count = range.end - range.start;
+        let workgroup = THREADS.min(limits.workgroup);
+        let groups = (count * inner.div_ceil(QUAD)).div_ceil(workgroup.into());
+        let aligned = inner.is_multiple_of(QUAD);
+        let launch = Launch::new("reduce", "sum_middle", workgroup, groups)
+            .constant("ADD", 0_u64)
+            .constant("LANES", UNUSED)
+            .constant("SUBGROUP", UNUSED)
+            .constant("SEGMENT", UNUSED)
+            .constant("SQUARE", UNUSED)
+            .constant("QUADS", UNUSED)
+            .bind_four("x", window(x, summed * inner), aligned)
+            .bind_four("out", window(out, inner), aligned)
+            .param("rows", summed)
+            .param("columns", inner)
+            .param("strip", UNUSED)
+            .param("segments", count)
+            .param("slot", UNUSED)
+            .real("scale", scale);
+        launches.push(launch.costing(count * summed * inner));
+    }
+}
+
+/// Appends the launches that leave scale · Σ over the middle axis of `x`, of these three extents, in `out`.
+pub(super) fn sum(
+    limits: &Limits,
+    launches: &mut Launches,
+    x: Place,
+    extents: [u64; 3],
+    scale: f64,
+    out: Place,
+) {
+    match extents {
+        [outer, summed, 1] => launches.by_rows(limits, out, 1, false, |launches, out| {
+            sum_rows(limits, launches, (x, outer, summed), false, scale, (out, 0));
+        }),
+        [1, summed, inner] => {
+            sum_columns(limits, launches, (x, summed, inner), scale, out, false);
+        }
+        [_, _, inner] => launches.by_rows(limits, out, inner, false, |launches, out| {
+            sum_middle(limits, launches, x, extents, scale, out);
+        }),
+    }
+}
+
 impl Reduce {
     /// Sum over leading axes, leaving the trailing axes of shape `suffix`.
     pub fn to_suffix(suffix: Vec<usize>, dtype: DType) -> Self {
@@ -205,19 +266,39 @@ impl Reduce {
         Self { axes: Axes::Last, scale: 1.0, dtype }
     }
 
-    /// Appends the launches that leave the sums of `x` in `out`.
-    pub(super) fn push(&self, limits: &Limits, launches: &mut Launches, x: Place, out: Place) {
-        let left = out.elements.max(1);
-        let summed = x.elements / left;
-        match self.axes {
-            Axes::ToSuffix(_) if left > 1 => {
-                sum_columns(limits, launches, (x, summed, left), self.scale, out, false);
+    /// Mean over one axis of a tensor like `x`, stored as `x` is.
+    ///
+    /// # Panics
+    /// Where `x` has no such axis.
+    pub fn mean(x: &Type, axis: usize) -> Self {
+        Self { axes: Axes::Axis(axis), scale: 1.0 / x.shape[axis] as f64, dtype: x.dtype }
+    }
+
+    /// Elements of `x` outside of what is summed, along it and inside of it, as if `x` had these three axes.
+    pub fn extents(&self, x: &Type) -> [usize; 3] {
+        match &self.axes {
+            Axes::Axis(axis) => {
+                let (outer, inner) = around(&x.shape, *axis);
+                [outer, x.shape[*axis], inner]
             }
-            // A sum of everything is that of a single row.
-            _ => launches.by_rows(limits, out, 1, false, |launches, out| {
-                sum_rows(limits, launches, (x, left, summed), false, self.scale, (out, 0));
-            }),
+            Axes::ToSuffix(suffix) => {
+                let left: usize = suffix.iter().product();
+                [1, x.elements() / left.max(1), left]
+            }
+            Axes::Last => [x.rows(), x.last(), 1],
         }
+    }
+
+    /// Appends the launches that leave the sums of `x` in `out`.
+    pub(super) fn push(
+        &self,
+        limits: &Limits,
+        launches: &mut Launches,
+        (x, ty): (Place, &Type),
+        out: Place,
+    ) {
+        let extents = self.extents(ty).map(|extent| extent as u64);
+        sum(limits, launches, x, extents, self.scale, out);
     }
 
     /// Cases of this family.
@@ -236,6 +317,19 @@ impl Reduce {
                 cases.push(Case::new(Self::last(dtype), vec![unit(dtype, &shape)]));
             }
         }
+        for (shape, axis) in [
+            (vec![1], 0),
+            (vec![5, 3], 0),
+            (vec![5, 3], 1),
+            (vec![2, 7, 12], 1),
+            (vec![3, 65, 5], 1),
+            (vec![2, 3, 4, 5], 2),
+        ] {
+            for dtype in [DType::F32, DType::BF16] {
+                let x = unit(dtype, &shape);
+                cases.push(Case::new(Self::mean(&x.ty, axis), vec![x]));
+            }
+        }
         cases
     }
 }
@@ -248,8 +342,8 @@ impl Rule for Reduce {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [x] = arity(inputs)?;
         float("x", x)?;
-        let shape = match &self.axes {
-            Axes::ToSuffix(suffix) => {
+        let shape = match self.axes {
+            Axes::ToSuffix(ref suffix) => {
                 let scalar = suffix.iter().product::<usize>() == 1;
                 ensure(x.shape.ends_with(suffix) || scalar, || {
                     format!("{suffix:?} is not a suffix of x {x}")
@@ -260,8 +354,16 @@ impl Rule for Reduce {
                 ensure(!x.shape.is_empty(), || "x needs an axis".into())?;
                 x.shape[..x.shape.len() - 1].to_vec()
             }
+            Axes::Axis(axis) => {
+                ensure(axis < x.shape.len(), || format!("{x} has no axis {axis}"))?;
+                [&x.shape[..axis], &x.shape[axis + 1..]].concat()
+            }
         };
         Ok(vec![Type::new(self.dtype, shape)])
+    }
+
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.dtype = with(self.dtype);
     }
 
     fn grad(
@@ -276,22 +378,22 @@ impl Rule for Reduce {
         let x = node.inputs[0];
         let (ty, dtype) = (graph.ty(x).clone(), graph.grad_dtype(x));
         let name = format!("grad.{}", graph.info(x).name);
-        let spread = match self.axes {
-            Axes::Last if ty.shape.len() >= 2 => {
-                // Repeating along the last axis is an outer product with a row of constants.
-                let row = Type::new(dtype, [1, ty.last()]);
-                let ones = graph.one(Map::fill(self.scale, &row), &[], &format!("{name}.ones"))?;
-                let column =
-                    Type::new(graph.dtype(dy), [&ty.shape[..ty.shape.len() - 1], &[1]].concat());
-                let map = Map { shape: Some(column.shape), ..Map::cast(dtype) };
-                let column = graph.one(map, &[dy], &format!("{name}.column"))?;
-                graph.one(MatMul::new(dtype), &[column, ones], &name)?
-            }
-            _ => {
-                let map = Map::new(input(0) * constant(self.scale), dtype);
-                graph.one(Map { shape: Some(ty.shape), ..map }, &[dy], &name)?
-            }
+        let map = Map::new(input(0) * constant(self.scale), dtype);
+        let axis = match self.axes {
+            Axes::Last => ty.shape.len() - 1,
+            Axes::Axis(axis) => axis,
+            Axes::ToSuffix(_) => 0,
         };
+        // A map repeats along leading axes.
+        if axis == 0 {
+            let map = Map { shape: Some(ty.shape), ..map };
+            return Ok(vec![Some(graph.one(map, &[dy], &name)?)]);
+        }
+        let scaled = match self.scale == 1.0 && graph.dtype(dy) == dtype {
+            true => dy,
+            false => graph.one(map, &[dy], &format!("{name}.scaled"))?,
+        };
+        let spread = graph.one(Expand { axis, extent: ty.shape[axis] }, &[scaled], &name)?;
         Ok(vec![Some(spread)])
     }
 
@@ -302,21 +404,16 @@ impl Rule for Reduce {
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
-        self.push(limits, &mut launches, x, out);
+        self.push(limits, &mut launches, (x, inputs[0]), out);
         Ok(launches)
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, out) = (inputs[0], outputs[0]);
-        let groups = out.len();
-        for group in 0..groups {
-            let count = x.len() / groups.max(1);
-            let sum: f64 = (0..count)
-                .map(|i| match self.axes {
-                    Axes::ToSuffix(_) => x.get(i * groups + group),
-                    Axes::Last => x.get(group * count + i),
-                })
-                .sum();
+        let [_, summed, inner] = self.extents(x.ty());
+        for group in 0..out.len() {
+            let first = group / inner * summed * inner + group % inner;
+            let sum: f64 = (0..summed).map(|i| x.get(first + i * inner)).sum();
             out.set(group, sum * self.scale);
         }
     }

@@ -3,8 +3,10 @@
 //!   For the first `rotated` heads of (B, T, N·D), pair (x[d], x[d + D/2]) at position p turns by the angle
 //!   p·theta^(−2d/D). The other heads pass unchanged, so that packed projections rotate in one pass.
 
-use super::layout::row_windows;
-use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit, whole};
+use super::windows::row_windows;
+use super::{
+    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
+};
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Node, Tape};
@@ -68,6 +70,10 @@ impl Rule for Rope {
 
     fn may_overwrite(&self) -> Vec<(usize, usize)> {
         vec![(0, 0)]
+    }
+
+    fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
+        vec![Indices { input: 1, end: i32::MAX as usize, negative: false }]
     }
 
     fn grad(

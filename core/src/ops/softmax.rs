@@ -2,7 +2,7 @@
 //!
 //!   y[r,c] = exp(x[r,c] − max) / Σ exp(x[r,·] − max);   dx = y·(dy − Σ y·dy)
 
-use super::layout::row_windows;
+use super::windows::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit};
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};

@@ -6,7 +6,7 @@
 use super::{Array, Cost, Inferred, Op, Rule, arity};
 use crate::launch::{Launched, Launches, Limits};
 use crate::tensor::Tensor;
-use crate::types::Type;
+use crate::types::{DType, Type};
 
 /// A tensor that goes to the host, or comes from there.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +86,12 @@ impl Rule for Transfer {
         match self {
             Self::Store { .. } => vec![(0, 0)],
             Self::Load { .. } => vec![],
+        }
+    }
+
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        if let Self::Load { ty, .. } = self {
+            *ty = ty.with_dtype(with(ty.dtype));
         }
     }
 

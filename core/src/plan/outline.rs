@@ -112,7 +112,8 @@ impl Outline {
                     return false;
                 };
                 let read_once = node.inputs.iter().filter(|tensor| **tensor == read).count() == 1;
-                let alike = graph.ty(read) == graph.ty(made);
+                let size = |tensor| (graph.dtype(tensor), graph.ty(tensor).elements());
+                let alike = size(read) == size(made);
                 root(made) == made && transient(made) && transient(root(read)) && read_once && alike
             };
             let over = match options.in_place && target.in_place(&node.op) {

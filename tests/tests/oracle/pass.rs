@@ -189,6 +189,7 @@ fn in_place(
             program.nodes[step + 1..].iter().flat_map(|n| n.inputs.iter().chain(&n.outputs));
         later.chain(&program.results).any(|&t| graph.storage(t) == graph.storage(tensor))
     };
+    let size = |tensor: Tensor| (graph.dtype(tensor), graph.ty(tensor).elements());
     let mut found = vec![];
     for (position, &output) in node.outputs.iter().enumerate() {
         let pairs = node.op.may_overwrite().into_iter().filter(|&(o, _)| o == position);
@@ -196,7 +197,7 @@ fn in_place(
         let alike: Vec<Tensor> = inputs
             .into_iter()
             .filter(|&t| graph.info(graph.storage(t)).life == Life::Transient)
-            .filter(|&t| graph.ty(t) == graph.ty(output) && graph.storage(output) == output)
+            .filter(|&t| size(t) == size(output) && graph.storage(output) == output)
             .collect();
         let dying = alike.iter().any(|t| !index.contains_key(t) && !read_later(*t));
         let droppable: Vec<usize> = alike.iter().filter_map(|t| index.get(t).copied()).collect();

@@ -112,6 +112,23 @@ pub fn cross_entropy_grad<L: Storage, G: Storage>(
     Ok(())
 }
 
+/// Rows whose target counts, at least 1.
+pub fn counted(targets: &[i32]) -> f64 {
+    targets.iter().filter(|&&target| target >= 0).count().max(1) as f64
+}
+
+/// Rows of `classes` logits whose target is the class of the largest one, the first of equal ones.
+pub fn hits<L: Storage>(logits: &[L], targets: &[i32], classes: usize) -> usize {
+    let rows = logits.chunks_exact(classes).zip(targets);
+    let hit = |(row, target): &(&[L], &i32)| {
+        let Ok(target) = usize::try_from(**target) else { return false };
+        let (before, from) = row.split_at(target);
+        let own = from[0].to_f32();
+        before.iter().all(|x| x.to_f32() < own) && from.iter().all(|x| x.to_f32() <= own)
+    };
+    rows.filter(hit).count()
+}
+
 /// P, after checking everything.
 fn check(
     logits: usize,

@@ -1,7 +1,9 @@
 //! Attention of new positions over a cache of keys and values, as decoding does it.
 
-use super::super::layout::row_windows;
-use super::super::{Array, Case, Cost, Inferred, Rule, arity, ensure, traffic, typed, unit, whole};
+use super::super::windows::row_windows;
+use super::super::{
+    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, traffic, typed, unit, whole,
+};
 use super::{Attention, Extents, Packed, THREADS, dot, log_sum_exp};
 use crate::launch::{Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
@@ -57,6 +59,11 @@ impl Rule for CachedAttention {
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
         vec![(1, 1), (2, 2)]
+    }
+
+    fn indices(&self, inputs: &[&Type]) -> Vec<Indices> {
+        let (new, capacity) = (inputs[0].shape[1], inputs[1].shape[1]);
+        vec![Indices { input: 3, end: capacity + 1 - new, negative: false }]
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {

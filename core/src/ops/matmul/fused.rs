@@ -124,6 +124,11 @@ impl Rule for FusedMatMul {
         self.product.overwrites()
     }
 
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.product.retype(with);
+        self.lhs_sums = self.lhs_sums.map(with);
+    }
+
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let steps = self.formula.as_ref().map_or(0, Expr::steps) * outputs[0].elements();
         let sums = if self.lhs_sums.is_some() { inputs[0].elements() } else { 0 };
@@ -159,7 +164,7 @@ impl Rule for FusedMatMul {
         }
         if let Some(sums) = sums {
             let reduce = Reduce::to_suffix(vec![inputs[0].last()], sums.dtype);
-            reduce.push(limits, &mut launches, Place::input(0, inputs[0]), sums);
+            reduce.push(limits, &mut launches, (Place::input(0, inputs[0]), inputs[0]), sums);
         }
         Ok(launches)
     }

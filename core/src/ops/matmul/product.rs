@@ -7,7 +7,7 @@ use super::{Matrices, Product, Stored, wgmma};
 use crate::dialect::{self, Dialect};
 use crate::expr::input;
 use crate::launch::{Launch, Launches, Limits, Place};
-use crate::ops::Reduce;
+use crate::ops::reduce;
 use crate::types::DType;
 
 impl Stored {
@@ -439,5 +439,7 @@ fn sum_columns_of(
     columns: usize,
     sums: Place,
 ) {
-    Reduce::to_suffix(vec![columns], sums.dtype).push(limits, launches, matrix, sums);
+    let columns = columns as u64;
+    let extents = [1, matrix.elements / columns.max(1), columns];
+    reduce::sum(limits, launches, matrix, extents, 1.0, sums);
 }
