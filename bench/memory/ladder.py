@@ -27,7 +27,7 @@ WIDTH = {"f32": 4, "bf16": 2}
 FIRST = {
     "run.device": "cpu",
     "run.precision": "f32",
-    "memory.checkpoint": "none",
+    "memory.recompute": "none",
     "memory.loss_chunk": "none",
     "train.micro_batch": BATCH,
 }
@@ -37,7 +37,7 @@ RUNGS = [
     ("bf16", {"run.precision": "bf16"}),
     ("flash attention", {}),
     ("loss in chunks", {"memory.loss_chunk": "auto"}),
-    ("checkpointing", {"memory.checkpoint": "block"}),
+    ("checkpointing", {"memory.recompute": "block"}),
     ("accumulation", {"train.micro_batch": 1}),
     ("8-bit states", {"memory.optimizer_bits": 8}),
     ("optimizer on the host", {"memory.offload": '["optimizer"]', "run.device": "wgpu"}),

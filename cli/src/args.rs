@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! The flags that are settings are made from [`KEYS`], so that a setting's name, limits and
-//! description stand in one place. They are read like `--set` and a settings file.
+//! The flags that are settings are made from the [list](LIST) of them. They are read like `--set` and a settings
+//! file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-use crate::settings::schema::{KEYS, Key, Kind};
-use crate::settings::{Device, Merge, Settings, SettingsError};
+use crate::settings::{Device, Flag, Kind, LIST, Setting, Settings, SettingsError, TABLES};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory, 130 stopped by Ctrl+C or
@@ -236,11 +235,11 @@ fn probability(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
 }
 
-/// The settings that a command line gives: `--config`, a flag for each frequent key, and `--set`.
+/// The settings that a command line gives: `--config`, a flag for each frequent one, and `--set`.
 #[derive(Debug, Default)]
 pub struct SettingArgs {
     config: Option<PathBuf>,
-    flags: Vec<(&'static Key, Vec<String>)>,
+    flags: Vec<(&'static Setting, Vec<String>)>,
     set: Vec<String>,
 }
 
@@ -251,49 +250,40 @@ impl SettingArgs {
     /// # Errors
     /// When a file can't be read, or a setting is unknown, unfit, or at odds with another.
     pub fn load(&self, base: Option<&Path>) -> Result<Settings, SettingsError> {
-        let mut merge = Merge::default();
+        let mut settings = Settings::default();
         if let Some(file) = base {
-            merge.file(file)?;
+            settings.read_file(file)?;
         }
-        self.over(merge)
+        self.over(settings)
     }
 
-    /// As [`SettingArgs::load`], over what was gathered already.
+    /// As [`SettingArgs::load`], over what was said already.
     ///
     /// # Errors
     /// As [`SettingArgs::load`].
-    pub fn over(&self, mut merge: Merge) -> Result<Settings, SettingsError> {
+    pub fn over(&self, mut settings: Settings) -> Result<Settings, SettingsError> {
         if let Some(file) = &self.config {
-            merge.file(file)?;
+            settings.read_file(file)?;
         }
-        self.words(&mut merge)?;
-        merge.finish()
+        for (setting, values) in &self.flags {
+            settings.read_flag(setting, values)?;
+        }
+        for argument in &self.set {
+            settings.read_argument(argument)?;
+        }
+        settings.check().map(|()| settings)
     }
 
-    /// Refuses the setting at `path` where a flag or `--set` gives it; a file may be one that the run began with.
+    /// Refuses the setting of this key where a flag or `--set` gives it; a file may be one that the run began with.
     ///
     /// # Errors
     /// With `message` and `help` where it's given, and as [`SettingArgs::load`].
-    pub fn refuse(&self, path: &str, message: String, help: &str) -> Result<(), SettingsError> {
-        let mut merge = Merge::default();
-        self.words(&mut merge)?;
-        match merge.place(path) {
-            Some(place) => {
-                let place = Some(Box::new(place.clone()));
-                Err(SettingsError { message, place, help: help.to_owned() })
-            }
-            None => Ok(()),
+    pub fn refuse(&self, key: &str, message: String, help: &str) -> Result<(), SettingsError> {
+        let settings = self.load(None)?;
+        match settings.on_command_line(key) {
+            true => Err(settings.error(&[key], message, help)),
+            false => Ok(()),
         }
-    }
-
-    fn words(&self, merge: &mut Merge) -> Result<(), SettingsError> {
-        for (key, values) in &self.flags {
-            merge.flag(key, values)?;
-        }
-        for argument in &self.set {
-            merge.set(argument)?;
-        }
-        Ok(())
     }
 }
 
@@ -302,6 +292,7 @@ const SET: &str = "set";
 
 impl Args for SettingArgs {
     fn augment_args(command: ClapCommand) -> ClapCommand {
+        let name = command.get_name().to_owned();
         let config = Arg::new(CONFIG)
             .long(CONFIG)
             .value_name("FILE")
@@ -313,9 +304,11 @@ impl Args for SettingArgs {
             .value_name("KEY=VALUE")
             .action(ArgAction::Append)
             .help("Any setting, over the flags: --set train.beta2=0.99 (repeatable)")
-            .long_help(set_help());
-        let flags = KEYS.iter().filter(|key| key.flag.is_some()).map(flag);
-        command.arg(config.help_heading("Settings")).arg(set.help_heading("Settings")).args(flags)
+            .long_help(set_help(LIST, &name));
+        command
+            .arg(config.help_heading("Settings"))
+            .arg(set.help_heading("Settings"))
+            .args(flags(LIST, &name))
     }
 
     fn augment_args_for_update(command: ClapCommand) -> ClapCommand {
@@ -333,56 +326,56 @@ impl FromArgMatches for SettingArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.config = matches.get_one(CONFIG).cloned();
         self.set = matches.get_many(SET).into_iter().flatten().cloned().collect();
-        let given = KEYS.iter().filter(|key| key.flag.is_some()).filter_map(|key| {
-            Some((key, matches.get_many::<String>(key.path)?.cloned().collect()))
+        let given = LIST.iter().filter(|setting| setting.flag.is_some()).filter_map(|setting| {
+            Some((setting, matches.get_many::<String>(setting.key)?.cloned().collect()))
         });
         self.flags = given.collect();
         Ok(())
     }
 }
 
-/// The flag of `key`. The value stays text, for the settings to read and to complain about.
-fn flag(key: &'static Key) -> Arg {
-    let arg = Arg::new(key.path)
-        .long(key.flag.unwrap_or(key.path))
-        .value_name(key.placeholder)
-        .help(key.describe())
-        .help_heading(heading(key.table()))
-        .allow_negative_numbers(true);
-    match key.kind {
-        Kind::Paths => arg.num_args(1..).action(ArgAction::Append).value_hint(ValueHint::FilePath),
-        // A script can append its caller's flags to its own: the last one counts.
-        kind => single(arg.overrides_with(key.path), kind),
-    }
+/// The flags of the settings in `list`; those that change nothing for the command `name` are hidden.
+fn flags(list: &[Setting], name: &str) -> impl Iterator<Item = Arg> {
+    list.iter().filter_map(move |setting| {
+        let arg = flag(setting, setting.flag?);
+        Some(arg.hide(!concerns(setting, name)))
+    })
 }
 
-fn single(arg: Arg, kind: Kind) -> Arg {
-    match kind {
+fn concerns(setting: &Setting, name: &str) -> bool {
+    setting.commands.iter().any(|command| command.name() == name)
+}
+
+/// The flag of `setting`. The value stays text, for the settings to read and to complain about.
+fn flag(setting: &Setting, flag: Flag) -> Arg {
+    let table = TABLES.iter().find(|(table, _)| *table == setting.table());
+    let arg = Arg::new(setting.key)
+        .long(flag.name)
+        .aliases(flag.old_names)
+        .value_name(flag.placeholder)
+        .help(setting.describe())
+        .help_heading(table.map_or("Settings", |(_, title)| title))
+        .allow_negative_numbers(true);
+    if setting.kind.is_paths() {
+        return arg.num_args(1..).action(ArgAction::Append).value_hint(ValueHint::FilePath);
+    }
+    // A script can append its caller's flags to its own: the last one counts.
+    let arg = arg.overrides_with(setting.key);
+    match setting.kind {
         Kind::Word(words) => arg.value_parser(PossibleValuesParser::new(words())),
         Kind::Path => arg.value_hint(ValueHint::AnyPath),
         _ => arg,
     }
 }
 
-fn heading(table: &str) -> &'static str {
-    match table {
-        "model" => "Model",
-        "train" => "Training",
-        "lora" => "LoRA",
-        "memory" => "Memory",
-        "data" => "Data",
-        _ => "Run",
-    }
-}
-
-/// The help of `--set`, with the keys that have no flag.
-fn set_help() -> String {
+/// The help of `--set`, with the settings of `list` that have no flag.
+fn set_help(list: &[Setting], name: &str) -> String {
     let mut text =
         "Any setting, over the flags: --set train.beta2=0.99 (repeatable). The value is \
                     TOML; text needs no quotes. The settings without a flag:\n"
             .to_owned();
-    for key in KEYS.iter().filter(|key| key.flag.is_none()) {
-        text += &format!("\n  {}: {}", key.path, key.describe());
+    for setting in list.iter().filter(|it| it.flag.is_none() && concerns(it, name)) {
+        text += &format!("\n  {}: {}", setting.key, setting.describe());
     }
     text
 }
@@ -392,7 +385,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::settings::{Bytes, Checkpoint, Optimizer};
+    use crate::settings::{Bytes, Optimizer, Recompute};
 
     fn parse(words: &str) -> Command {
         let words = std::iter::once("tightrope").chain(words.split_whitespace());
@@ -414,10 +407,10 @@ mod tests {
         for name in ["train", "plan", "generate", "eval", "bench"] {
             let mut cli = Cli::command();
             let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
-            for key in &KEYS {
-                let shown =
-                    key.flag.map_or_else(|| key.path.to_owned(), |flag| format!("--{flag} "));
-                assert!(help.contains(&shown), "{name} --help lacks {shown}");
+            for setting in LIST {
+                let flag = setting.flag.map(|flag| format!("--{} ", flag.name));
+                let shown = flag.unwrap_or_else(|| format!("{}: ", setting.key));
+                assert_eq!(help.contains(&shown), concerns(setting, name), "{name} {shown}");
             }
             assert!(help.contains("Example"), "{name} --help has no example");
         }
@@ -429,23 +422,34 @@ mod tests {
             "--preset gpt2 --layers 2 --channels 64 --heads 4 --kv-heads 4 --hidden 256 \
              --context 128 --vocab 512 --family gpt2 --init m --batch 8 --micro-batch 4 \
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
-             --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --checkpoint every:2 \
+             --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --attention-chunk auto --data a.txt b.txt --data c.txt --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --checkpoint-every 7 --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
+             --sample-every 6 --save-every 7 --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
         )
         .unwrap();
-        let written: toml::Table = settings.to_toml().unwrap().parse().unwrap();
-        let defaults = toml::Table::try_from(Settings::default()).unwrap();
-        for key in KEYS.iter().filter(|key| key.flag.is_some()) {
-            let get = |table: &toml::Table| table[key.table()].get(key.name()).cloned();
-            let same = get(&written) == get(&defaults);
-            assert_eq!(same, key.path == "memory.attention_chunk", "{}", key.path);
+        for setting in LIST.iter().filter(|setting| setting.flag.is_some()) {
+            let said = settings.on_command_line(setting.key);
+            assert!(said, "the test lacks {}", setting.key);
+            let same = settings.value(setting.key).unwrap() == setting.default();
+            assert_eq!(same, setting.key == "memory.attention_chunk", "{}", setting.key);
         }
         assert_eq!(settings.train.optimizer, Optimizer::Lion);
         assert_eq!(settings.memory.budget, Some(Bytes(2 << 30)));
-        assert_eq!(settings.memory.checkpoint, Checkpoint::Every(2));
+        assert_eq!(settings.memory.recompute, Recompute::Every(2));
         assert_eq!(settings.data.files, ["a.txt", "b.txt", "c.txt"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn old_flags_are_accepted_and_not_listed() {
+        let settings = train("--checkpoint sqrt --checkpoint-every 7").unwrap();
+        assert_eq!(settings.memory.recompute, Recompute::Sqrt);
+        assert_eq!(settings.run.save_every, 7);
+        let help = Cli::command().find_subcommand_mut("train").unwrap().render_long_help();
+        assert!(!help.to_string().contains("--checkpoint"), "{help}");
+        // It is the same flag by another name, so that the last one counts.
+        let settings = train("--recompute none --checkpoint block").unwrap();
+        assert_eq!(settings.memory.recompute, Recompute::Block);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tightrope_core::{Backend, DeviceError};
 
 use crate::error::{Failure, Help as _};
 use crate::rates::cache_folder;
-use crate::settings::{Device, Precision, Products, Settings};
+use crate::settings::{Device, Matmul, Precision, Settings};
 
 /// The device that the settings name.
 ///
@@ -89,15 +89,15 @@ fn multiplying(mut gpu: Cuda, settings: &Settings) -> Result<Cuda, Failure> {
             |problem: String| Failure::usage(anyhow!(problem), "use --precision f32 or f16");
         gpu.round_to_tf32().map_err(refused)?;
     }
-    let makers = match settings.run.products {
-        Products::Auto => Makers::Fastest,
-        Products::Own => Makers::Kernels,
-        Products::Cublaslt => Makers::Library,
+    let makers = match settings.run.matmul {
+        Matmul::Auto => Makers::Fastest,
+        Matmul::Own => Makers::Kernels,
+        Matmul::Cublaslt => Makers::Library,
     };
     match gpu.products_by(makers) {
         Err(problem) if makers == Makers::Library => Err(Failure::failed(
-            anyhow!("`run.products` is cublaslt: {problem}"),
-            "install it, or leave run.products at auto",
+            anyhow!("`run.matmul` is cublaslt: {problem}"),
+            "install it, or leave run.matmul at auto",
         )),
         Err(problem) => {
             SAID.call_once(|| {

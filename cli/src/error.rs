@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::settings::{Conflict, SettingsError};
+use crate::settings::SettingsError;
 
 /// Why a command ended early. Each kind has its exit code.
 #[derive(Debug)]
@@ -154,12 +154,6 @@ impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Self {
         let help = error.help.clone();
         Self::usage(error, help)
-    }
-}
-
-impl From<Conflict> for Failure {
-    fn from(conflict: Conflict) -> Self {
-        SettingsError::from(conflict).into()
     }
 }
 

@@ -12,20 +12,19 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use tightrope_backend_cpu::Cpu;
-use tightrope_core::plan::{self, Options};
+use tightrope_core::plan::Options;
 use tightrope_core::{Backend, DeviceError, SessionError};
 use tightrope_data::Tokenizer;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, Lora, ModelConfig, Optimizer, Planned, Precision,
-    TrainError, Trainer, TrainerConfig, preset,
+    self as nn, BuildOptions, ModelConfig, Planned, TrainError, Trainer, TrainerConfig, preset,
 };
 
 use crate::error::{Failure, Help as _};
 use crate::progress::human_bytes;
 use crate::run::adapters;
 use crate::run::source::config_of;
-use crate::settings::{self, Checkpoint, Chunk, Device, Family, MicroBatch, Offload, Settings};
+use crate::settings::{self, Chunk, Device, Family, MicroBatch, Settings};
 
 pub use budget::{budget, fit, fits, free_memory, planned, planned_of};
 
@@ -43,20 +42,8 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
             format!("give --context {} or less", model.context),
         ));
     }
-    let own = &mut settings.model;
-    own.family = Some(match model.family {
-        nn::Family::Gpt2 => Family::Gpt2,
-        nn::Family::Llama => Family::Llama,
-    });
-    own.layers = Some(model.layers);
-    own.channels = Some(model.channels);
-    own.heads = Some(model.heads);
-    own.kv_heads = Some(model.kv_heads);
-    own.hidden = Some(model.hidden);
-    own.context = Some(context);
-    own.vocab = Some(model.vocab);
-    own.tied = Some(model.tied);
-    own.dropout = Some(model.dropout);
+    settings.model.fill(model);
+    settings.model.context = Some(context);
     settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
         let found =
@@ -68,7 +55,7 @@ pub fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings, Fail
             own.targets = found.targets;
         }
     }
-    if let Some(lora) = lora(&settings) {
+    if let Some(lora) = settings.lora.adapters() {
         lora.check(&nn::parameters(model)).map_err(refused)?;
         settings.lora.alpha = Some(lora.alpha);
     }
@@ -96,20 +83,10 @@ pub fn model_config(settings: &Settings) -> Result<ModelConfig, Failure> {
         (vocab, _, _) => vocab,
     };
     let sizes = Sizes {
-        family: own.family.map(|family| match family {
-            Family::Gpt2 => nn::Family::Gpt2,
-            Family::Llama => nn::Family::Llama,
-        }),
-        layers: own.layers,
-        channels: own.channels,
-        heads: own.heads,
-        kv_heads: own.kv_heads,
-        hidden: own.hidden,
         // A model on disk keeps its positions, of which a run may use fewer.
         context: own.context.filter(|_| own.init.is_none()),
         vocab,
-        tied: own.tied,
-        dropout: own.dropout,
+        ..own.sizes()
     };
     let config = sizes.over(&base);
     config.check().map_err(refused)?;
@@ -183,15 +160,9 @@ pub fn trainer_config_of(
 ) -> Result<TrainerConfig, Failure> {
     let settings = filled(settings, &model)?;
     let Settings { train, memory, .. } = &settings;
-    let optimizer = match train.optimizer {
-        settings::Optimizer::AdamW => {
-            Optimizer::AdamW { beta1: train.beta1, beta2: train.beta2, eps: train.eps }
-        }
-        settings::Optimizer::Sgd => Optimizer::Sgd { momentum: train.beta1 },
-        settings::Optimizer::Lion => Optimizer::Lion { beta1: train.beta1, beta2: train.beta2 },
-    };
+    let optimizer = train.rule();
     optimizer.check().map_err(refused)?;
-    learning_rate(&settings).check().map_err(refused)?;
+    train.learning_rate().check().map_err(refused)?;
     let time = settings.model.context.unwrap_or(model.context);
     let batch = train.batch.unwrap_or(defaults::BATCH);
     let loss_chunk = match memory.loss_chunk {
@@ -206,7 +177,7 @@ pub fn trainer_config_of(
         Chunk::Auto => 0,
     };
     Ok(TrainerConfig {
-        precision: precision(&settings),
+        precision: settings.run.precision.storage(),
         batch,
         micro_batch: match train.micro_batch {
             MicroBatch::Auto => batch,
@@ -218,20 +189,15 @@ pub fn trainer_config_of(
         weight_decay: train.weight_decay,
         clip: (train.clip > 0.0).then_some(train.clip),
         options: Options {
-            checkpoint: match &memory.checkpoint {
-                Checkpoint::Auto | Checkpoint::None | Checkpoint::Keep(_) => plan::Checkpoint::None,
-                Checkpoint::Block => plan::Checkpoint::Block,
-                Checkpoint::Every(blocks) => plan::Checkpoint::Every(*blocks),
-                Checkpoint::Sqrt => plan::Checkpoint::Sqrt,
-            },
+            checkpoint: memory.recompute.choice().unwrap_or_default(),
             ..Options::default()
         },
         seed: train.seed,
         decode: time,
-        offload: offload(&memory.offload),
+        offload: memory.offload,
         consume_gradients: memory.consume_gradients,
         frozen: vec![],
-        lora: lora(&settings),
+        lora: settings.lora.adapters(),
         model: model.build(time).map_err(refused)?,
     })
 }
@@ -242,54 +208,6 @@ pub fn trainer_config_of(
 /// Where another model is trained.
 pub fn language(config: &TrainerConfig) -> &nn::LanguageModel {
     config.language().expect("settings describe language models")
-}
-
-/// What the host keeps.
-fn offload(named: &[Offload]) -> nn::Offload {
-    nn::Offload {
-        optimizer: named.contains(&Offload::Optimizer),
-        gradients: named.contains(&Offload::Gradients),
-        activations: named.contains(&Offload::Activations),
-        weights: named.contains(&Offload::Weights),
-    }
-}
-
-/// The adapters that are trained, if any.
-fn lora(settings: &Settings) -> Option<Lora> {
-    let settings::Lora { rank, alpha, targets, dropout, base_bits, init: _ } = &settings.lora;
-    (*rank > 0).then(|| Lora {
-        rank: *rank,
-        alpha: alpha.unwrap_or(2.0 * *rank as f64),
-        targets: targets.clone(),
-        dropout: *dropout,
-        quantized: base_bits.is_some(),
-    })
-}
-
-/// The learning rate of every step.
-pub fn learning_rate(settings: &Settings) -> LearningRate {
-    let train = &settings.train;
-    let lr = train.lr.unwrap_or(1e-3);
-    LearningRate {
-        schedule: match train.schedule {
-            settings::Schedule::Cosine => nn::Schedule::Cosine,
-            settings::Schedule::Linear => nn::Schedule::Linear,
-            settings::Schedule::Constant => nn::Schedule::Constant,
-        },
-        lr,
-        min_lr: train.min_lr.unwrap_or_else(|| defaults::min_lr(lr)),
-        warmup: train.warmup.unwrap_or(0),
-        steps: train.steps.unwrap_or(defaults::STEPS),
-    }
-}
-
-/// Storage of weights and activations.
-pub fn precision(settings: &Settings) -> Precision {
-    match settings.run.precision {
-        settings::Precision::F32 | settings::Precision::Tf32 => Precision::F32,
-        settings::Precision::Bf16 => Precision::BF16,
-        settings::Precision::F16 => Precision::F16,
-    }
 }
 
 /// Threads of the processor that a run uses.

@@ -16,6 +16,20 @@ pub enum Schedule {
     Constant,
 }
 
+impl Schedule {
+    /// Every curve.
+    pub const ALL: &'static [Self] = &[Self::Cosine, Self::Linear, Self::Constant];
+
+    /// Lower-case name, as in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cosine => "cosine",
+            Self::Linear => "linear",
+            Self::Constant => "constant",
+        }
+    }
+}
+
 /// Learning rate of every step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

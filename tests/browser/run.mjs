@@ -80,13 +80,13 @@ function withEngine(page, device, defaultLimits, work, argument = null) {
 const SMALL = {
   model: { family: "gpt2", layers: 2, channels: 64, heads: 4, context: 32, dropout: 0 },
   train: { batch: 8, micro_batch: 4, steps: 120, lr: 0.002, seed: 7 },
-  memory: { checkpoint: "none" },
+  memory: { recompute: "none" },
   data: { kind: "built-in" },
   run: { precision: "f32" },
 };
 const SMALL_FLAGS =
   "--layers 2 --channels 64 --heads 4 --context 32 --set model.dropout=0 --batch 8 --micro-batch 4 " +
-  "--steps 120 --lr 0.002 --seed 7 --checkpoint none --precision f32";
+  "--steps 120 --lr 0.002 --seed 7 --recompute none --precision f32";
 const CURVE = 100;
 const APART = 1e-3;
 

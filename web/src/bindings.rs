@@ -104,7 +104,7 @@ impl Engine {
 
     /// The device and the presets that fit it.
     pub fn info(&self) -> Result<String, JsError> {
-        self.look(|inner| Ok(inner.info().to_string()))
+        self.look(|inner| Ok(inner.info()?.to_string()))
     }
 
     /// What training with this setup would take.

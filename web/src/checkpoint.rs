@@ -22,10 +22,10 @@ pub async fn save<O>(made: &Made<O>, done: Done, trainer: &mut Trainer) -> Resul
         format: checkpoint::FORMAT,
         step: done.steps,
         tokens_seen: done.tokens,
-        seed: made.setup.seed,
+        seed: made.setup.settings.train.seed,
         data: made.data.state(done.samples),
-        schedule: trainer.saved_schedule(&made.setup.rate).await?,
-        settings: made.setup.to_settings(),
+        schedule: trainer.saved_schedule(&made.setup.settings.train.learning_rate()).await?,
+        settings: made.setup.to_settings()?,
         model: serde_json::to_value(&made.setup.model)
             .map_err(|error| Error::Setup(format!("the model can't be written: {error}")))?,
         base: None,
@@ -86,7 +86,7 @@ pub fn with_model(setup: Setup, checkpoint: &Checkpoint) -> Result<Setup> {
             difference(&asked, &model)
         )));
     }
-    Ok(Setup { model: asked, ..setup })
+    Ok(setup.with_model(asked))
 }
 
 /// The first size in which two models differ.

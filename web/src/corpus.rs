@@ -51,10 +51,13 @@ impl Data {
                 "`model.vocab` is {vocab}, and text is read as {bytes} different bytes"
             )));
         }
-        let order =
-            LoaderConfig { batch: setup.batch, context: setup.model.context, seed: setup.seed };
+        let order = LoaderConfig {
+            batch: setup.batch(),
+            context: setup.model.context,
+            seed: setup.settings.train.seed,
+        };
         let data = match setup.kind {
-            Kind::Toy(toy) => Self::Toy(ToyTask::new(toy, order, setup.holdout)?),
+            Kind::Toy(toy) => Self::Toy(ToyTask::new(toy, order, setup.settings.data.holdout)?),
             Kind::BuiltIn => Self::text(setup, order, &Corpus::built_in(&Tokenizer::Byte)?, None)?,
             Kind::Text => {
                 let brought = checkpoint.map(Checkpoint::texts).transpose()?.unwrap_or_default();
@@ -87,13 +90,13 @@ impl Data {
         corpus: &Corpus,
         own: Option<Vec<u8>>,
     ) -> Result<Self> {
-        let (train, held_out) = corpus.split(setup.holdout)?;
+        let (train, held_out) = corpus.split(setup.settings.data.holdout)?;
         let loader = Loader::new(train.clone(), order, 0)?;
         Ok(Self::Text(Box::new(Text {
             train,
             held_out,
             sources: corpus.sources().to_vec(),
-            holdout: setup.holdout,
+            holdout: setup.settings.data.holdout,
             order,
             loader: Some(loader),
             own,
@@ -108,8 +111,9 @@ impl Data {
                  start a new run"
             )))
         };
-        if checkpoint.manifest.seed != setup.seed {
-            let (was, now) = (checkpoint.manifest.seed.to_string(), setup.seed.to_string());
+        if checkpoint.manifest.seed != setup.settings.train.seed {
+            let (was, now) =
+                (checkpoint.manifest.seed.to_string(), setup.settings.train.seed.to_string());
             return changed("`train.seed`", &was, &now);
         }
         if was.tokenizer != now.tokenizer {

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tightrope_core::plan::{self, Target};
+use tightrope::settings::{MicroBatch, Recompute};
+use tightrope_core::plan::Target;
 use tightrope_core::{Backend, DeviceError};
 use tightrope_data::Checkpoint;
 use tightrope_nn::TrainerConfig;
@@ -57,18 +58,21 @@ impl<O: Opener> Engine<O> {
     }
 
     /// The device and the presets, those that fit first.
-    pub fn info(&self) -> Value {
+    ///
+    /// # Errors
+    /// As [`Setup::to_json`].
+    pub fn info(&self) -> Result<Value> {
         let Description { device, name, reason, limits, comfortable, .. } = &self.description;
-        let offers = planning::offers(*comfortable);
+        let offers = planning::offers(*comfortable)?;
         let largest = offers.iter().rfind(|offer| offer.fits).map(|offer| offer.name);
-        json!({
+        Ok(json!({
             "device": device,
             "name": name,
             "reason": reason,
             "limits": limits,
             "presets": offers,
             "largest_fitting_preset": largest,
-        })
+        }))
     }
 
     /// The device's rules for plans.
@@ -97,7 +101,7 @@ impl<O: Opener> Engine<O> {
     /// A damaged checkpoint, and one with settings that the page has no means for.
     pub fn setup_of(&self, archive: Vec<u8>) -> Result<Value> {
         let checkpoint = Checkpoint::from_archive("checkpoint.tar", archive)?;
-        Ok(Setup::of_checkpoint(&checkpoint)?.to_json())
+        Setup::of_checkpoint(&checkpoint)?.to_json()
     }
 
     /// Ends the run there is, and begins or continues another. What can be refused is refused before.
@@ -131,12 +135,9 @@ impl<O: Opener> Engine<O> {
         }
         let asked = setup.clone();
         let TrainerConfig { micro_batch, options, .. } = found.planned.config();
-        setup.micro_batch = Some(*micro_batch);
+        setup.settings.train.micro_batch = MicroBatch::Size(*micro_batch);
         // A choice of single tensors has no short name: the planner makes it again.
-        setup.checkpoint = match &options.checkpoint {
-            plan::Checkpoint::Tensors(_) => None,
-            named => Some(named.clone()),
-        };
+        setup.settings.memory.recompute = Recompute::of(&options.checkpoint).unwrap_or_default();
         if let Some(device) = self.run.take().and_then(Run::into_backend) {
             self.idle = Some(device);
         }
@@ -179,7 +180,7 @@ impl<O: Opener> Engine<O> {
         Ok(Error::DoesNotFit {
             what: error.to_string(),
             smallest_bytes,
-            nearest: smaller.map(|setup| Box::new(setup.to_json())),
+            nearest: smaller.map(|setup| setup.to_json().map(Box::new)).transpose()?,
         })
     }
 

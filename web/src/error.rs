@@ -1,6 +1,7 @@
 //! What the page is told when something can't be done.
 
 use serde_json::{Value, json};
+use tightrope::settings::SettingsError;
 use tightrope_core::{DeviceError, SessionError};
 use tightrope_nn::{SampleError, TrainError};
 
@@ -51,6 +52,12 @@ impl Error {
     /// Whether the device is gone.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Device(DeviceError::Lost { .. }))
+    }
+}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        Self::Setup(format!("{error}; {}", error.help))
     }
 }
 

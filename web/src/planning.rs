@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use serde_json::Value;
+use tightrope::settings::{self, Chunk, MicroBatch, Recompute};
 use tightrope_core::plan::{ByClass, Checkpoint, Options, Target};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Plan, Role, Rule as _, Tensor};
 use tightrope_nn::{Free, ModelConfig, Planned, Precision, Preset, Rates, TrainerConfig, presets};
@@ -31,13 +32,15 @@ pub struct Found {
 /// Settings that make no plan.
 pub fn find(setup: &Setup, device: &Description, target: &dyn Target) -> Result<Found> {
     let start = clock::now();
-    let budget = setup.budget.or(device.budget).unwrap_or(u64::MAX);
+    let budget = setup.budget().or(device.budget).unwrap_or(u64::MAX);
     let config = setup.trainer()?;
-    let free =
-        Free { micro_batch: setup.micro_batch.is_none(), loss_chunk: setup.loss_chunk.is_none() };
+    let free = Free {
+        micro_batch: setup.micro_batch().is_none(),
+        loss_chunk: setup.settings.memory.loss_chunk == Chunk::Auto,
+    };
     let rates = rates(device, config.precision);
     let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
-    let within = |budget| match &setup.checkpoint {
+    let within = |budget| match setup.settings.memory.recompute.choice() {
         None => Ok(Planned::within(&config, budget, free, target, &seconds)?),
         Some(_) => largest_micro_batch(&config, budget, free.micro_batch, target),
     };
@@ -76,11 +79,12 @@ fn largest_micro_batch(
 /// The smallest of the plans that the setup leaves open.
 fn smallest(setup: &Setup, config: &TrainerConfig, target: &dyn Target) -> Result<Planned> {
     let open = [Checkpoint::Block, Checkpoint::Sqrt];
-    let choices = match &setup.checkpoint {
+    let fixed = setup.settings.memory.recompute.choice();
+    let choices = match &fixed {
         Some(fixed) => std::slice::from_ref(fixed),
         None => &open[..],
     };
-    let micro_batch = setup.micro_batch.unwrap_or(1);
+    let micro_batch = setup.micro_batch().unwrap_or(1);
     let mut best: Option<Planned> = None;
     for checkpoint in choices {
         let options = Options { checkpoint: checkpoint.clone(), ..config.options.clone() };
@@ -100,14 +104,18 @@ pub fn nearest(
     available: Option<u64>,
     target: &dyn Target,
 ) -> Result<Option<Setup>> {
-    let Some(budget) = setup.budget.or(available) else { return Ok(None) };
-    let open = Setup { micro_batch: None, checkpoint: None, loss_chunk: None, ..setup.clone() };
+    let Some(budget) = setup.budget().or(available) else { return Ok(None) };
+    let mut open = setup.clone();
+    open.settings.train.micro_batch = MicroBatch::Auto;
+    open.settings.memory.recompute = Recompute::Auto;
+    open.settings.memory.loss_chunk = Chunk::Auto;
     let smaller = |length: usize, depth: usize| {
         let ModelConfig { context, layers, .. } = setup.model;
         let (context, layers) = ((context / length).max(1), (layers / depth).max(1));
-        Setup { model: ModelConfig { context, layers, ..setup.model.clone() }, ..open.clone() }
+        open.with_model(ModelConfig { context, layers, ..setup.model.clone() })
     };
-    let narrow = Setup { precision: Precision::BF16, ..open.clone() };
+    let mut narrow = open.clone();
+    narrow.settings.run.precision = settings::Precision::Bf16;
     let sizes =
         [(2, 1), (4, 1), (1, 2), (2, 2), (4, 4)].map(|(length, depth)| smaller(length, depth));
     for changed in [open.clone(), narrow].into_iter().chain(sizes) {
@@ -129,14 +137,14 @@ pub fn refusal(
     available: Option<u64>,
     target: &dyn Target,
 ) -> Result<Error> {
-    let budget = setup.budget.or(available).unwrap_or(u64::MAX);
+    let budget = setup.budget().or(available).unwrap_or(u64::MAX);
     let nearest = nearest(setup, available, target)?;
     Ok(Error::DoesNotFit {
         what: format!(
             "the training step takes {smallest_bytes} bytes at least, and {budget} are available"
         ),
         smallest_bytes,
-        nearest: nearest.map(|setup| Box::new(setup.to_json())),
+        nearest: nearest.map(|setup| setup.to_json().map(Box::new)).transpose()?,
     })
 }
 
@@ -153,18 +161,18 @@ pub struct Offer {
 }
 
 /// All presets, those that fit first; largest models last within each group.
-pub fn offers(comfortable: u64) -> Vec<Offer> {
-    let mut offers: Vec<(bool, u64, Offer)> = presets()
-        .iter()
-        .map(|preset| {
-            let (fits, parameters) =
-                (least_bytes(preset) <= comfortable, preset.config().parameters());
-            let setup = Setup::of_model(preset.config()).to_json();
-            (fits, parameters, Offer { name: preset.name, setup, fits })
-        })
-        .collect();
+///
+/// # Errors
+/// As [`Setup::to_json`].
+pub fn offers(comfortable: u64) -> Result<Vec<Offer>> {
+    let offer = |preset: &Preset| -> Result<_> {
+        let (fits, parameters) = (least_bytes(preset) <= comfortable, preset.config().parameters());
+        let setup = Setup::of_model(preset.config()).to_json()?;
+        Ok((fits, parameters, Offer { name: preset.name, setup, fits }))
+    };
+    let mut offers = presets().iter().map(offer).collect::<Result<Vec<_>>>()?;
     offers.sort_by_key(|&(fits, parameters, _)| (!fits, parameters));
-    offers.into_iter().map(|(_, _, offer)| offer).collect()
+    Ok(offers.into_iter().map(|(_, _, offer)| offer).collect())
 }
 
 /// What training a preset takes at least, without a plan: weights, gradients and two states of 4 bytes, and
@@ -262,7 +270,7 @@ impl Found {
             lower_bound_bytes: report.lower_bound_bytes,
             persistent_bytes: plan.persistent_bytes,
             fixed_bytes: plan.fixed_bytes,
-            budget_bytes: setup.budget.or(available),
+            budget_bytes: setup.budget().or(available),
             by_class: report.by_class,
             plan_ms: 1000.0 * self.seconds,
             predicted_step_s: slowness * estimate(&self.planned, device),
@@ -275,7 +283,7 @@ impl Found {
             },
             fits: self.fits,
             smallest_seen_bytes: self.smallest_seen_bytes,
-            nearest: nearest.map(|setup| setup.to_json()),
+            nearest: nearest.map(|setup| setup.to_json()).transpose()?,
             program: plan.graph.programs[program].role,
             steps,
             timeline: plan.programs[program].timeline.clone(),

@@ -91,7 +91,8 @@ impl<O: Opener> Origin for Made<O> {
     fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
         let ids = self.data.batch(at.samples)?;
         let batch = Batch::text(&ids.inputs, &ids.targets);
-        Ok(trainer.step(at.steps, self.setup.rate.lr_at(at.steps), &batch)?)
+        let rate = self.setup.settings.train.learning_rate();
+        Ok(trainer.step(at.steps, rate.lr_at(at.steps), &batch)?)
     }
 
     fn recovered(&mut self, _: &DeviceError, _: u64) {}
@@ -132,10 +133,10 @@ impl<O: Opener> Run<O> {
     ) -> Result<Self> {
         let estimate = planning::estimate(&first.1, description);
         let steps = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.manifest.step);
-        if steps > setup.rate.steps {
+        let all = setup.settings.train.learning_rate().steps;
+        if steps > all {
             return Err(Error::Setup(format!(
-                "the run has done {steps} steps, more than `train.steps` = {}",
-                setup.rate.steps
+                "the run has done {steps} steps, more than `train.steps` = {all}",
             )));
         }
         stats.predicted_bytes.set(first.1.plan.peak_bytes());
@@ -199,7 +200,7 @@ impl<O: Opener> Run<O> {
     /// # Errors
     /// Those of the data, and a device that is lost again and again.
     pub async fn step(&mut self, count: u64) -> Result<Vec<Record>> {
-        let rate = self.made().setup.rate;
+        let rate = self.made().setup.settings.train.learning_rate();
         let end = self.done().steps.saturating_add(count).min(rate.steps);
         let mut records = vec![];
         let (mut since, mut queued) = (clock::now(), 0.0);

@@ -114,7 +114,7 @@ fn the_manifest_holds_every_setting_of_the_command_line() {
     let manifest = Checkpoint::from_archive("x.tar", saved).unwrap().manifest;
     assert_eq!((manifest.step, manifest.data.position), (1, 8));
     assert_eq!(manifest.settings["train"]["micro_batch"], 8);
-    assert_eq!(manifest.settings["memory"]["checkpoint"], "none");
+    assert_eq!(manifest.settings["memory"]["recompute"], "none");
     for key in ["kv_heads", "hidden", "context", "vocab"] {
         assert!(manifest.settings["model"][key].is_u64(), "{key}");
     }

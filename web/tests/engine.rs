@@ -10,8 +10,8 @@ use serde_json::json;
 fn what_is_shown_of_a_plan_agrees_with_itself() {
     let engine = engine();
     for (key, value) in [
-        ("/memory/checkpoint", json!("auto")),
-        ("/memory/checkpoint", json!("block")),
+        ("/memory/recompute", json!("auto")),
+        ("/memory/recompute", json!("block")),
         ("/train/micro_batch", json!(2)),
     ] {
         let shown = json(&engine.plan(&setup(&[(key, value)])).unwrap());
@@ -142,15 +142,15 @@ fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
     for (setup, words) in [
         (r#"{"train": {"lerning_rate": 1}}"#, "unknown setting `train.lerning_rate`"),
         (r#"{"model": {"layer": 1}}"#, "did you mean `model.layers`?"),
-        (r#"{"modle": {}}"#, "did you mean `model`?"),
+        (r#"{"modle": {}}"#, "did you mean `[model]`?"),
         (r#"{"model": {"layers": "two"}}"#, "`model.layers`"),
-        (r#"{"train": {"optimizer": "adam"}}"#, "did you mean \"adamw\"?"),
-        (r#"{"data": {"kind": "sorted"}}"#, "did you mean \"sort\"?"),
-        (r#"{"train": {"batch": 6, "micro_batch": 4}}"#, "divide the batch"),
+        (r#"{"train": {"optimizer": "adam"}}"#, "did you mean `adamw`?"),
+        (r#"{"data": {"kind": "sorted"}}"#, "did you mean `sort`?"),
+        (r#"{"train": {"batch": 6, "micro_batch": 4}}"#, "doesn't divide the 6"),
         (r#"{"model": {"heads": 0}}"#, "`heads`"),
         (r#"{"model": {"channels": 0}}"#, "`channels`"),
-        (r#"{"memory": {"checkpoint": "some"}}"#, "checkpoint \"some\""),
-        (r#"{"memory": {"loss_chunk": 0}}"#, "at least 1"),
+        (r#"{"memory": {"checkpoint": "some"}}"#, "`memory.recompute` must be"),
+        (r#"{"memory": {"loss_chunk": 0}}"#, "1 or more"),
         (r#"{"train": {"lr": -1}}"#, "`lr`"),
         ("[]", "object"),
         ("{", "JSON"),
@@ -168,7 +168,7 @@ fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
 #[test]
 fn presets_are_offered_with_setups_that_can_be_planned() {
     let engine = engine();
-    let info = engine.info();
+    let info = engine.info().unwrap();
     assert_eq!(
         (&info["device"], &info["reason"]),
         (&json!("cpu"), &json!("the processor was asked for"))

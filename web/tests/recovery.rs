@@ -39,7 +39,7 @@ fn a_device_lost_at_any_moment_changes_no_number() {
     for changes in [
         vec![],
         vec![("/train/micro_batch", json!(2)), ("/run/precision", json!("bf16"))],
-        vec![("/memory/checkpoint", json!("block")), ("/data/kind", json!("sort"))],
+        vec![("/memory/recompute", json!("block")), ("/data/kind", json!("sort"))],
     ] {
         let setup = setup(&changes);
         let undisturbed = run(&setup, None);

@@ -12,7 +12,7 @@ use crate::{built, object_of, root};
 /// The step that is drawn, and the budget of the second panel.
 const STEP: &str = "plan --json --preset gpt2 --batch 4 --device cpu --threads 2";
 const PANELS: [(&str, &str); 2] = [
-    ("everything kept", "--memory 64GiB --checkpoint none --micro-batch 4"),
+    ("everything kept", "--memory 64GiB --recompute none --micro-batch 4"),
     ("the same step in 2200 MiB", "--memory 2200MiB"),
 ];
 

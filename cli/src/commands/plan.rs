@@ -38,7 +38,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let settings = args.settings.load(None)?;
     let profile = args.measured.as_deref().map(Profile::read).transpose()?;
     let device = devices::device(&settings)?;
-    let (threads, precision) = (setup::threads(&settings), setup::precision(&settings));
+    let (threads, precision) = (setup::threads(&settings), settings.run.precision.storage());
     let swept = || {
         let rates = Store::of_user().known(&*device, precision, threads).rates;
         Sweep::new(&settings, &*device, &rates)

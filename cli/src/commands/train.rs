@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use pollster::block_on;
 use serde_json::{Value, json};
-use tightrope_core::{Backend, plan};
+use tightrope_core::Backend;
 use tightrope_data::checkpoint;
 use tightrope_nn::{ModelConfig, Planned, Precision, Recovering, TrainerConfig};
 
@@ -29,7 +29,7 @@ use crate::run::source::{self, RUN_SETTINGS, Source};
 use crate::run::state::{self, Saved};
 use crate::run::training::{Ended, Outputs, Training};
 use crate::run::{directory, training};
-use crate::settings::{self, MicroBatch, Settings};
+use crate::settings::{MicroBatch, Recompute, Settings};
 use crate::setup::plan_file::{Choices, MadeFor, PlanFile};
 use crate::setup::start;
 use crate::signals::Interrupt;
@@ -339,23 +339,9 @@ fn plan_of(
     let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
     settings.memory.optimizer_bits = *optimizer_bits;
-    settings.run.precision = match precision {
-        Precision::F32 if settings.run.precision == settings::Precision::Tf32 => {
-            settings::Precision::Tf32
-        }
-        Precision::F32 => settings::Precision::F32,
-        Precision::BF16 => settings::Precision::Bf16,
-        Precision::F16 => settings::Precision::F16,
-    };
-    let chosen = match options.checkpoint {
-        plan::Checkpoint::None => Some(settings::Checkpoint::None),
-        plan::Checkpoint::Block => Some(settings::Checkpoint::Block),
-        plan::Checkpoint::Every(blocks) => Some(settings::Checkpoint::Every(blocks)),
-        plan::Checkpoint::Sqrt => Some(settings::Checkpoint::Sqrt),
-        plan::Checkpoint::Tensors(_) => None,
-    };
-    if let Some(chosen) = chosen {
-        settings.memory.checkpoint = chosen;
+    settings.run.precision = settings.run.precision.stored_in(*precision);
+    if let Some(chosen) = Recompute::of(&options.checkpoint) {
+        settings.memory.recompute = chosen;
     }
     Ok((device, planned))
 }

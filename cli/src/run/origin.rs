@@ -115,7 +115,7 @@ pub struct Origin<'a> {
 impl<'a> Origin<'a> {
     /// A run of these settings.
     pub fn new(settings: &Settings, start: Start, data: &'a Data, open: Open<'a>) -> Self {
-        let rate = setup::learning_rate(settings);
+        let rate = settings.train.learning_rate();
         let settings = settings.clone();
         Self { start, data, notes: Vec::new(), settings, rate, open, loader: None }
     }

@@ -10,7 +10,7 @@ use tightrope_nn::{ModelConfig, Trainer};
 use super::adapters;
 use crate::args::SettingArgs;
 use crate::error::{Failure, Help as _};
-use crate::settings::{Merge, Settings};
+use crate::settings::{Origin, Settings};
 use crate::setup;
 
 const CONFIG: &str = "config.json";
@@ -272,12 +272,12 @@ impl Source {
             return Ok(args.load(file.as_deref())?);
         }
         let name = self.dir.join(MANIFEST).display().to_string();
-        let settings: Settings = serde_json::from_value(checkpoint.manifest.settings.clone())
+        let mut settings = Settings::default();
+        settings
+            .read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(name.clone()))
             .with_context(|| format!("the settings in `{name}` can't be read"))
             .help("use the version of tightrope that wrote this checkpoint")?;
-        let mut merge = Merge::default();
-        merge.text(&name, &settings.to_toml()?)?;
-        Ok(args.over(merge)?)
+        Ok(args.over(settings)?)
     }
 
     /// Names and texts of the data that a checkpoint brings along, where the settings name no other.

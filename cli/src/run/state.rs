@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use pollster::block_on;
-use serde_json::Value;
 use tightrope_core::DType;
 use tightrope_data::{Base, Checkpoint, Contents, DataState, Manifest, Tensor, checkpoint};
 use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
@@ -14,8 +13,7 @@ use tightrope_nn::{Done, ModelConfig, SavedTensor, Trainer};
 use super::adapters;
 use super::corpus::Data;
 use crate::error::{Failure, Help as _};
-use crate::settings::Settings;
-use crate::setup;
+use crate::settings::{Origin, Settings};
 
 /// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
 const KEPT: usize = 2;
@@ -65,7 +63,7 @@ impl Saved<'_> {
             )? + "\n";
             extra.push((adapters::CONFIG.to_owned(), config.into_bytes()));
         }
-        let schedule = block_on(trainer.saved_schedule(&setup::learning_rate(self.settings)))?;
+        let schedule = block_on(trainer.saved_schedule(&self.settings.train.learning_rate()))?;
         let manifest = Manifest {
             format: checkpoint::FORMAT,
             step: done.steps,
@@ -73,7 +71,7 @@ impl Saved<'_> {
             seed: self.settings.train.seed,
             data: self.data.state(done.samples),
             schedule,
-            settings: lasting(self.settings)?,
+            settings: self.settings.to_json(|setting| !setting.passing)?,
             model: serde_json::to_value(self.model)?,
             base: self.base.clone(),
             checksums: Default::default(),
@@ -84,27 +82,6 @@ impl Saved<'_> {
         let contents = Contents { model, optimizer, extra };
         Ok(checkpoint::save(self.dir, manifest, contents, KEPT)?)
     }
-}
-
-/// Settings that say where things lie and how often a run reports. The manifest leaves them out, so that
-/// equal runs have equal checkpoints.
-const PASSING: [(&str, &[&str]); 5] = [
-    ("model", &["init"]),
-    ("lora", &["init"]),
-    ("memory", &["plan"]),
-    ("data", &["files", "tokenizer"]),
-    ("run", &["out", "threads", "log_every", "eval_every", "sample_every", "checkpoint_every"]),
-];
-
-/// The settings that decide numbers.
-fn lasting(settings: &Settings) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(settings)?;
-    for (table, keys) in PASSING {
-        if let Some(table) = value.get_mut(table).and_then(Value::as_object_mut) {
-            table.retain(|key, _| !keys.contains(&key.as_str()));
-        }
-    }
-    Ok(value)
 }
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
@@ -176,25 +153,26 @@ pub fn check_continues(
     if was != now {
         return changed("`train.seed`", was.to_string(), now.to_string());
     }
-    let bits = manifest.settings.pointer("/memory/optimizer_bits").and_then(Value::as_u64);
-    let (was, now) = (bits, u64::from(u32::from(settings.memory.optimizer_bits)));
-    if let Some(was) = was.filter(|&was| was != now) {
-        return changed("`memory.optimizer_bits`", was.to_string(), now.to_string());
-    }
-    // What is trained, and beside what. Checkpoints of earlier versions say nothing, and have no adapters.
-    let mine = serde_json::to_value(&settings.lora).context("the settings don't fit JSON")?;
-    let before = manifest.settings.get("lora").cloned();
-    let before = before.unwrap_or_else(|| serde_json::json!({ "rank": 0 }));
-    for (key, name) in [
-        ("rank", "`lora.rank`"),
-        ("alpha", "`lora.alpha`"),
-        ("targets", "`lora.targets`"),
-        ("base_bits", "`lora.base_bits`"),
+    // Checkpoints of earlier versions say nothing of adapters, and have none.
+    let mut before = Settings::default();
+    before.read_json(
+        &manifest.settings,
+        &Origin::Checkpoint(checkpoint.path.display().to_string()),
+    )?;
+    let adapted = settings.lora.rank > 0;
+    for (key, matters) in [
+        ("memory.optimizer_bits", true),
+        ("lora.rank", true),
+        ("lora.alpha", adapted),
+        ("lora.targets", adapted),
+        ("lora.base_bits", adapted),
     ] {
-        let (was, now) = (&before[key], &mine[key]);
-        let adapted = key == "rank" || settings.lora.rank > 0;
-        if adapted && was != now {
-            return changed(name, was.to_string(), now.to_string());
+        let text = |settings: &Settings| -> anyhow::Result<String> {
+            Ok(settings.value(key)?.map_or_else(|| "not set".to_owned(), |value| value.to_string()))
+        };
+        let (was, now) = (text(&before)?, text(settings)?);
+        if matters && was != now {
+            return changed(&format!("`{key}`"), was, now);
         }
     }
     let (was, now) = (&manifest.data, data.state(manifest.data.position));

@@ -20,7 +20,6 @@ use crate::error::{Failure, Help as _};
 use crate::metrics::{Metrics, MetricsFile};
 use crate::progress::{Progress, Readings, StepInfo};
 use crate::settings::{Run, Settings};
-use crate::setup;
 use crate::tensorboard::EventWriter;
 
 /// Held-out tokens that an evaluation during training scores; the one at the end scores all.
@@ -123,7 +122,7 @@ pub struct Training<'a, 'o> {
 impl<'a, 'o> Training<'a, 'o> {
     /// Continues after what is done.
     pub fn new(saved: Saved<'a>, run: &'a mut Recovering<Origin<'o>>) -> Self {
-        let rate = setup::learning_rate(saved.settings);
+        let rate = saved.settings.train.learning_rate();
         let done = run.done();
         let summary = Summary { done, ..Summary::default() };
         // What was resumed from is still there.
@@ -274,10 +273,9 @@ impl<'a, 'o> Training<'a, 'o> {
     fn at_intervals(&mut self, outputs: &mut Outputs) -> Result<(), Failure> {
         let step = self.summary.done.steps;
         let Saved { dir, settings, data, .. } = self.saved;
-        let Run { eval_every, sample_every, checkpoint_every, .. } = settings.run;
+        let Run { eval_every, sample_every, save_every, .. } = settings.run;
         let due = |every: u64| every > 0 && step.is_multiple_of(every) && step < self.rate.steps;
-        let (evaluates, samples, saves) =
-            (due(eval_every), due(sample_every), due(checkpoint_every));
+        let (evaluates, samples, saves) = (due(eval_every), due(sample_every), due(save_every));
         if saves {
             self.checkpoint()?;
         }

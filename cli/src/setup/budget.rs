@@ -8,7 +8,7 @@ use super::{plan_file, refusal, refused, threads, trainer_config};
 use crate::devices::can_be_lost;
 use crate::error::{Failure, Help as _};
 use crate::rates::Store;
-use crate::settings::{Allow, Bytes, Checkpoint, Chunk, MicroBatch, Settings};
+use crate::settings::{Allow, Bytes, Chunk, MicroBatch, Recompute, Settings};
 
 /// Bytes that a plan may take: `memory.budget`, else what the device has free, or the machine where the device says
 /// nothing; `None` where none of them is known.
@@ -125,7 +125,7 @@ pub fn fits<'a>(
     config: &'a TrainerConfig,
     target: &'a dyn Backend,
 ) -> Result<Fits<'a>, Failure> {
-    if settings.memory.checkpoint != Checkpoint::Auto {
+    if settings.memory.recompute != Recompute::Auto {
         return Ok(Box::new(move |budget| fit_as_asked(settings, config, budget, target)));
     }
     let known = Store::of_user().known(target, config.precision, threads(settings));
@@ -158,7 +158,7 @@ fn fit_as_asked(
             continue;
         }
         let mut config = TrainerConfig { micro_batch, ..config.clone() };
-        if let Checkpoint::Keep(names) = &settings.memory.checkpoint {
+        if let Recompute::AllBut(names) = &settings.memory.recompute {
             config.options.checkpoint = all_but(names, &config, target)?;
         }
         for config in config.ways(target) {

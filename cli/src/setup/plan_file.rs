@@ -16,7 +16,7 @@ use tightrope_nn::{
 use super::budget::{all_but, allowed};
 use super::{exact_bytes, language, refused};
 use crate::error::Failure;
-use crate::settings::{Bytes, Checkpoint, Chunk, MicroBatch, Settings};
+use crate::settings::{Bytes, Chunk, MicroBatch, Recompute, Settings};
 
 const NEXT: &str = "give the settings that it was made for, or leave --plan out for a new plan";
 
@@ -233,15 +233,15 @@ impl PlanFile {
         }
         let checkpoint = self.choices.checkpoint().map_err(|error| refused(error.into()))?;
         let mut config = config.clone();
-        let asked = match &memory.checkpoint {
-            Checkpoint::Auto => None,
+        let asked = match &memory.recompute {
+            Recompute::Auto => None,
             // Names are of a model's activations, which another model need not have.
-            Checkpoint::Keep(names) if found.is_empty() => Some(all_but(names, &config, target)?),
-            Checkpoint::Keep(_) => None,
+            Recompute::AllBut(names) if found.is_empty() => Some(all_but(names, &config, target)?),
+            Recompute::AllBut(_) => None,
             _ => Some(config.options.checkpoint.clone()),
         };
         if let Some(asked) = asked.filter(|asked| *asked != checkpoint) {
-            found.push(format!("`memory.checkpoint` is {checkpoint} there and {asked} here"));
+            found.push(format!("`memory.recompute` is {checkpoint} there and {asked} here"));
         }
         if !found.is_empty() {
             return Ok(Err(found));

@@ -10,13 +10,13 @@ use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::human_bytes;
 use crate::rates::Store;
-use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
+use crate::settings::{Bytes, MicroBatch, Recompute, Settings};
 
 /// A budget that every plan exceeds, so that the fewest bytes of all are found.
 const NONE: u64 = 1;
 
 /// What leaves all to the planner that changes no number.
-const OPENING: &str = "--micro-batch auto --checkpoint auto";
+const OPENING: &str = "--micro-batch auto --recompute auto";
 
 /// A change of the settings.
 pub struct Change {
@@ -40,7 +40,7 @@ pub fn does_not_fit(
 ) -> Result<Failure, Failure> {
     let mut open = settings.clone();
     open.train.micro_batch = MicroBatch::Auto;
-    open.memory.checkpoint = Checkpoint::Auto;
+    open.memory.recompute = Recompute::Auto;
     // What else has to be left open for the changes to fit.
     let opening = if open == *settings { "" } else { OPENING };
     let cheapest = match cheapest(&open, config, budget, target)? {

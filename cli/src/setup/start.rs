@@ -9,7 +9,7 @@ use super::{free_memory, planned_of, trainer_config_of};
 use crate::devices::can_be_lost;
 use crate::error::Failure;
 use crate::progress::human_bytes;
-use crate::settings::{Bytes, Checkpoint, MicroBatch, Settings};
+use crate::settings::{Bytes, MicroBatch, Recompute, Settings};
 
 /// Bytes that a run on this device can take now, where that's known: what it says is free, and of the processor what the
 /// system has free.
@@ -57,7 +57,7 @@ pub fn planned_now(
     let mut opened = vec![tighter.clone()];
     if is_own {
         // Its settings are what was chosen when it began. What is recomputed changes no number.
-        tighter.memory.checkpoint = Checkpoint::Auto;
+        tighter.memory.recompute = Recompute::Auto;
         opened.push(tighter.clone());
         tighter.train.micro_batch = MicroBatch::Auto;
         opened.push(tighter);
@@ -146,7 +146,7 @@ mod tests {
         // What the run's settings say after it began.
         let mut settings = settings();
         settings.train.micro_batch = MicroBatch::Size(began.config().micro_batch);
-        settings.memory.checkpoint = Checkpoint::None;
+        settings.memory.recompute = Recompute::None;
         let bytes = began.plan.peak_bytes();
         let (again, notes) = planned(&settings, Some(&own), bytes).unwrap();
         let all = |planned: &Planned| format!("{:?}", planned.config());

@@ -91,7 +91,7 @@ fn the_page_continues_what_the_command_line_began() {
     ok(
         dir.path(),
         &format!(
-            "train --out a {TINY} --set data.holdout={HOLDOUT} --checkpoint-every {HALF} --device cpu \
+            "train --out a {TINY} --set data.holdout={HOLDOUT} --save-every {HALF} --device cpu \
              --precision tf32"
         ),
     );

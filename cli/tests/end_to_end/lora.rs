@@ -7,7 +7,7 @@ use tightrope_data::safetensors::{Tensor, write};
 
 use super::*;
 
-const LORA: &str = "--lora-rank 4 --lr 1e-2 --set run.checkpoint_every=6";
+const LORA: &str = "--lora-rank 4 --lr 1e-2 --set run.save_every=6";
 
 /// A folder with a run `m` to start from.
 fn base() -> TempDir {

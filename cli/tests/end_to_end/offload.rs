@@ -6,7 +6,7 @@ use super::*;
 fn a_gpu_with_its_state_on_the_host_trains_saves_and_continues() {
     let dir = folder();
     let train = |words: &str| {
-        let words = format!("train --data text.txt --set run.checkpoint_every=6 --json {words}");
+        let words = format!("train --data text.txt --set run.save_every=6 --json {words}");
         json(&ok(dir.path(), &words))
     };
     let on_host = train(&format!("{TINY} --device wgpu --offload optimizer --out a"));

@@ -80,7 +80,7 @@ fn a_plan_of_another_step_is_refused_with_what_differs() {
         ("--precision bf16", "`run.precision` is f32 there and bf16 here"),
         ("--optimizer sgd", "`train.optimizer` is adamw there and sgd here"),
         ("--loss-chunk 8", "`memory.loss_chunk` is"),
-        ("--checkpoint block", "`memory.checkpoint` is"),
+        ("--recompute block", "`memory.recompute` is"),
         ("--set memory.optimizer_bits=8", "`memory.optimizer_bits` is 32 there and 8 here"),
     ] {
         let words = format!("train {DEEP} {change} --plan p.json --out a");

@@ -50,7 +50,7 @@ fn settings() {
         ("--set memory.optimizer_bits=4", 2, "memory.optimizer_bits"),
         ("--device cuda", 1, "no device `cuda"),
         ("--device wgpu:99", 1, "none is number 99"),
-        ("--checkpoint [\"h.9.attn\"]", 1, "no tensor `h.9.attn`"),
+        ("--recompute [\"h.9.attn\"]", 1, "no tensor `h.9.attn`"),
     ] {
         let (found, message) =
             refused(dir.path(), &format!("train --data text.txt --out a {TINY} {words}"));

@@ -20,7 +20,7 @@ fn a_run_directory_holds_what_it_should() {
     let dir = folder();
     let words = format!(
         "train --data text.txt --out a {TINY} --log-every 4 --eval-every 6 --sample-every 5 \
-         --checkpoint-every 5"
+         --save-every 5"
     );
     let output = ok(dir.path(), &words);
     let (out, err) = (stdout(&output), stderr(&output));
@@ -88,7 +88,7 @@ fn a_resumed_run_ends_in_the_same_bytes_whatever_bits_its_state_has() {
     for bits in [32, 16, 8] {
         let words = format!(
             "train --data text.txt {TINY} --channels 64 --set memory.optimizer_bits={bits} \
-             --checkpoint-every 10"
+             --save-every 10"
         );
         let run = format!("run-{bits}");
         ok(dir.path(), &format!("{words} --out {run}"));
@@ -151,7 +151,7 @@ fn signals_write_a_checkpoint_and_the_run_goes_on() {
 #[test]
 fn a_damaged_checkpoint_is_passed_over() {
     let dir = folder();
-    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --checkpoint-every 5"));
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --save-every 5"));
     let step = |step: u64| dir.path().join(format!("a/checkpoints/step-{step}"));
     let expected = files(step(12));
     let model = step(12).join("model.safetensors");

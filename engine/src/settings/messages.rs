@@ -1,23 +1,23 @@
 //! The exact text of the messages about wrong settings.
 
-use super::{Merge, Settings, SettingsError, schema};
+use super::{Settings, SettingsError, find};
 
 fn from_text(text: &str) -> Result<Settings, SettingsError> {
-    let mut merge = Merge::default();
-    merge.text("gpt.toml", text)?;
-    merge.finish()
+    let mut settings = Settings::default();
+    settings.read_text("gpt.toml", text)?;
+    settings.check().map(|()| settings)
 }
 
 fn from_set(arguments: &[&str]) -> Result<Settings, SettingsError> {
-    let mut merge = Merge::default();
-    arguments.iter().try_for_each(|argument| merge.set(argument))?;
-    merge.finish()
+    let mut settings = Settings::default();
+    arguments.iter().try_for_each(|argument| settings.read_argument(argument))?;
+    settings.check().map(|()| settings)
 }
 
-fn from_flag(path: &str, value: &str) -> Result<Settings, SettingsError> {
-    let mut merge = Merge::default();
-    merge.flag(schema::find(path).unwrap(), &[value.to_owned()])?;
-    merge.finish()
+fn from_flag(key: &str, value: &str) -> Result<Settings, SettingsError> {
+    let mut settings = Settings::default();
+    settings.read_flag(find(key).unwrap(), &[value.to_owned()])?;
+    settings.check().map(|()| settings)
 }
 
 #[track_caller]
@@ -315,13 +315,13 @@ help: for example `--set train.beta2=0.99`
 #[test]
 fn set_not_toml() {
     expect(
-        from_set(&["memory.checkpoint=[h.0]"]),
+        from_set(&["memory.recompute=[h.0]"]),
         r#"
 error: not TOML: string values must be quoted, expected literal string
  --> command line
  |
- | --set memory.checkpoint=[h.0]
- |                          ^^^
+ | --set memory.recompute=[h.0]
+ |                         ^^^
 help: values are TOML: 3e-4, true, "text", ["a", "b"]
 "#,
     );

@@ -3,40 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use tightrope_nn::{Family, Offload, Schedule, StateBits};
 use toml::Value;
 
-/// A value written in TOML as a word, a number or a list.
-pub trait Written: Sized {
-    /// What is accepted, to follow "must be".
-    const EXPECTED: &'static str;
-
-    /// The value that `value` writes, or `None` when it isn't one.
-    fn from_value(value: &Value) -> Option<Self>;
-}
-
-/// Lets serde read a type through [`Written`].
-macro_rules! read_as_written {
-    ($($name:ident),*) => {$(
-        impl TryFrom<Value> for $name {
-            type Error = String;
-
-            fn try_from(value: Value) -> Result<Self, String> {
-                Self::from_value(&value).ok_or_else(|| format!("must be {}", Self::EXPECTED))
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                Self::try_from(Value::from(text))
-            }
-        }
-    )*};
-}
-
-read_as_written!(Bytes, Checkpoint, Chunk, Device, MicroBatch);
+use super::kind::{Form, Kind, SettingValue, Unwritable};
 
 /// A setting that is one of some words.
 pub trait Word: Copy + 'static {
@@ -47,41 +17,93 @@ pub trait Word: Copy + 'static {
     fn word(self) -> &'static str;
 }
 
-/// The words that write the values of `T`, in order.
-pub fn words<T: Word>() -> Vec<String> {
-    T::ALL.iter().map(|value| value.word().to_owned()).collect()
-}
+/// Reads and writes types as words.
+macro_rules! read_as_words {
+    ($($name:ident),*) => {$(
+        impl SettingValue for $name {
+            const KIND: Kind =
+                Kind::Word(|| Self::ALL.iter().map(|value| value.word()).collect());
 
-/// An enum whose variants are written as words.
-macro_rules! words {
-    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
-        }
+            fn read(value: &Value) -> Option<Self> {
+                let word = value.as_str()?;
+                Self::ALL.iter().copied().find(|value| value.word() == word)
+            }
 
-        impl Word for $name {
-            const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
+            fn write(&self) -> Result<Option<Value>, Unwritable> {
+                Ok(Some(self.word().into()))
             }
         }
+    )*};
+}
+
+/// Enums whose variants are written as words; the first one is the default.
+macro_rules! words {
+    ($(
+        $(#[$doc:meta])*
+        pub enum $name:ident {
+            $(#[$first_doc:meta])*
+            $first:ident = $first_word:literal,
+            $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*
+        }
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            pub enum $name {
+                $(#[$first_doc])*
+                #[default]
+                $first,
+                $($(#[$variant_doc])* $variant,)*
+            }
+
+            impl Word for $name {
+                const ALL: &'static [Self] = &[Self::$first, $(Self::$variant),*];
+
+                fn word(self) -> &'static str {
+                    match self {
+                        Self::$first => $first_word,
+                        $(Self::$variant => $word,)*
+                    }
+                }
+            }
+        )*
+
+        read_as_words!($($name),*);
     };
 }
 
-words! {
-    /// Model architecture.
-    pub enum Family {
-        /// Learned positions, LayerNorm, GELU.
-        Gpt2 = "gpt2",
-        /// Rotary positions, RMSNorm, SwiGLU, grouped key and value heads.
-        Llama = "llama",
+/// Lets a type with a notation of its own be read from the words of a command line.
+macro_rules! read_from_text {
+    ($($name:ident),*) => {$(
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let value = Self::read(&Value::from(text));
+                value.ok_or_else(|| format!("must be {}", Self::FORM.expected))
+            }
+        }
+    )*};
+}
+
+impl Word for Family {
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
     }
 }
+
+impl Word for Schedule {
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+}
+
+read_as_words!(Family, Schedule);
+read_from_text!(Bytes, Device);
 
 words! {
     /// Update rule.
@@ -93,37 +115,21 @@ words! {
         /// Sign of an interpolated momentum: one state per weight.
         Lion = "lion",
     }
-}
 
-words! {
-    /// Learning rate after the warmup.
-    pub enum Schedule {
-        /// Half a cosine from `lr` to `min_lr`.
-        Cosine = "cosine",
-        /// A line from `lr` to `min_lr`.
-        Linear = "linear",
-        /// `lr` throughout.
-        Constant = "constant",
-    }
-}
-
-words! {
     /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
     pub enum Precision {
         /// 4 bytes.
         F32 = "f32",
-        /// 4 bytes; products may round what they multiply to 10 bits after the point, where a GPU is faster so.
+        /// 4 bytes; matmuls may round what they multiply to 10 bits after the point, where a GPU is faster so.
         Tf32 = "tf32",
         /// 2 bytes, the range of f32.
         Bf16 = "bf16",
         /// 2 bytes, with loss scaling.
         F16 = "f16",
     }
-}
 
-words! {
     /// Who multiplies matrices on an NVIDIA GPU.
-    pub enum Products {
+    pub enum Matmul {
         /// The faster one for each shape, where the library is installed.
         Auto = "auto",
         /// The engine's own kernels.
@@ -131,23 +137,7 @@ words! {
         /// NVIDIA's library, wherever it can.
         Cublaslt = "cublaslt",
     }
-}
 
-words! {
-    /// What may wait in host memory.
-    pub enum Offload {
-        /// Optimizer state and masters of weights, which the host then updates.
-        Optimizer = "optimizer",
-        /// Sums of gradients.
-        Gradients = "gradients",
-        /// What blocks begin with, from the forward to the backward pass.
-        Activations = "activations",
-        /// Weights of blocks.
-        Weights = "weights",
-    }
-}
-
-words! {
     /// A change of the numerics that the planner may make to fit the budget.
     pub enum Allow {
         /// Fewer bits than `memory.optimizer_bits`.
@@ -160,8 +150,7 @@ words! {
 }
 
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
 /// Larger units first, so that [`Bytes`] prints in the largest that is exact.
@@ -176,11 +165,28 @@ const UNITS: [(&str, u64); 8] = [
     ("KB", 1_000),
 ];
 
-impl Written for Bytes {
-    const EXPECTED: &'static str =
-        "a size above 0, such as \"2GiB\", \"1.5 GB\", \"512MiB\" or a number of bytes";
+impl Bytes {
+    const FORM: Form = Form {
+        expected: "a size above 0, such as \"2GiB\", \"1.5 GB\", \"512MiB\" or a number of bytes",
+        words: &[],
+        pattern: Some(r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGTkmgt][Ii]?)?[Bb]?\s*$"),
+        whole: true,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    };
 
-    fn from_value(value: &Value) -> Option<Self> {
+    /// At least as many, in a unit that reads well.
+    pub fn rounded_up(self) -> Self {
+        const COARSE: u64 = 16 << 20;
+        let unit = if self.0 < COARSE { 1 << 10 } else { 1 << 20 };
+        Self(self.0.checked_next_multiple_of(unit).unwrap_or(self.0))
+    }
+}
+
+impl SettingValue for Bytes {
+    const KIND: Kind = Kind::Form(&Self::FORM);
+
+    fn read(value: &Value) -> Option<Self> {
         let bytes = match value {
             Value::Integer(bytes) => u64::try_from(*bytes).ok()?,
             Value::String(text) => parse_bytes(text.trim())?,
@@ -189,14 +195,9 @@ impl Written for Bytes {
         // TOML integers are signed, and a size that can't be written back is of no use.
         (1..=i64::MAX as u64).contains(&bytes).then_some(Self(bytes))
     }
-}
 
-impl Bytes {
-    /// At least as many, in a unit that reads well.
-    pub fn rounded_up(self) -> Self {
-        const COARSE: u64 = 16 << 20;
-        let unit = if self.0 < COARSE { 1 << 10 } else { 1 << 20 };
-        Self(self.0.checked_next_multiple_of(unit).unwrap_or(self.0))
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        Ok(Some(self.to_string().into()))
     }
 }
 
@@ -226,47 +227,46 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl From<Bytes> for Value {
-    fn from(bytes: Bytes) -> Self {
-        bytes.to_string().into()
-    }
-}
-
 /// Sequences per forward and backward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MicroBatch {
     /// As many as the planner finds best.
+    #[default]
     Auto,
     /// This many, at least 1.
     Size(usize),
 }
 
-impl Written for MicroBatch {
-    const EXPECTED: &'static str = "a whole number, 1 or more, or \"auto\"";
+impl SettingValue for MicroBatch {
+    const KIND: Kind = Kind::Form(&Form {
+        expected: "a whole number, 1 or more, or \"auto\"",
+        words: &["auto"],
+        pattern: None,
+        whole: true,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    });
 
-    fn from_value(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         match value.as_str() {
             Some("auto") => Some(Self::Auto),
             _ => count(value).map(Self::Size),
         }
     }
-}
 
-impl From<MicroBatch> for Value {
-    fn from(size: MicroBatch) -> Self {
-        match size {
-            MicroBatch::Auto => "auto".into(),
-            MicroBatch::Size(size) => Self::Integer(size as i64),
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        match self {
+            Self::Auto => Ok(Some("auto".into())),
+            Self::Size(size) => size.write(),
         }
     }
 }
 
 /// Rows of a large intermediate that exist at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chunk {
     /// As many as the planner finds best.
+    #[default]
     Auto,
     /// All of them.
     None,
@@ -274,51 +274,62 @@ pub enum Chunk {
     Rows(usize),
 }
 
-impl Written for Chunk {
-    const EXPECTED: &'static str = "a number of rows, 1 or more, \"auto\" or \"none\"";
+impl SettingValue for Chunk {
+    const KIND: Kind = Kind::Form(&Form {
+        expected: "a number of rows, 1 or more, \"auto\" or \"none\"",
+        words: &["auto", "none"],
+        pattern: None,
+        whole: true,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    });
 
-    fn from_value(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         match value.as_str() {
             Some("auto") => Some(Self::Auto),
             Some("none") => Some(Self::None),
             _ => count(value).map(Self::Rows),
         }
     }
-}
 
-impl From<Chunk> for Value {
-    fn from(chunk: Chunk) -> Self {
-        match chunk {
-            Chunk::Auto => "auto".into(),
-            Chunk::None => "none".into(),
-            Chunk::Rows(rows) => Self::Integer(rows as i64),
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        match self {
+            Self::Auto => Ok(Some("auto".into())),
+            Self::None => Ok(Some("none".into())),
+            Self::Rows(rows) => rows.write(),
         }
     }
 }
 
-/// Which activations are kept for the backward pass; the others are computed again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
-pub enum Checkpoint {
+/// Activation checkpointing: which activations are computed again in the backward pass, and not kept for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Recompute {
     /// The planner's choice per tensor.
+    #[default]
     Auto,
-    /// All are kept.
+    /// None.
     None,
-    /// The input of every block.
+    /// All of every block but its input.
     Block,
-    /// The input of every N-th block, N at least 1.
+    /// All of N blocks in a row but the input of the first, N at least 1.
     Every(usize),
-    /// The input of every √L-th of L blocks.
+    /// All of √L of L blocks in a row but the input of the first.
     Sqrt,
-    /// The tensors of these names.
-    Keep(Vec<String>),
+    /// All of every block but the tensors of these names.
+    AllBut(Vec<String>),
 }
 
-impl Written for Checkpoint {
-    const EXPECTED: &'static str =
-        "\"auto\", \"none\", \"block\", \"every:N\", \"sqrt\" or a list of tensor names";
+impl SettingValue for Recompute {
+    const KIND: Kind = Kind::Form(&Form {
+        expected: "\"auto\", \"none\", \"block\", \"every:N\", \"sqrt\" or a list of the tensors to keep",
+        words: &["auto", "none", "block", "sqrt"],
+        pattern: Some("^every:0*[1-9][0-9]*$"),
+        whole: false,
+        list: true,
+        accepts: |value| Self::read(value).is_some(),
+    });
 
-    fn from_value(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         match value {
             Value::String(word) => match word.as_str() {
                 "auto" => Some(Self::Auto),
@@ -327,33 +338,27 @@ impl Written for Checkpoint {
                 "sqrt" => Some(Self::Sqrt),
                 _ => word.strip_prefix("every:")?.parse().ok().filter(|n| *n > 0).map(Self::Every),
             },
-            Value::Array(names) => {
-                let names = names.iter().map(|name| name.as_str().map(str::to_owned));
-                names.collect::<Option<_>>().map(Self::Keep)
-            }
-            _ => None,
+            names => Vec::read(names).map(Self::AllBut),
         }
     }
-}
 
-impl From<Checkpoint> for Value {
-    fn from(checkpoint: Checkpoint) -> Self {
-        match checkpoint {
-            Checkpoint::Auto => "auto".into(),
-            Checkpoint::None => "none".into(),
-            Checkpoint::Block => "block".into(),
-            Checkpoint::Every(blocks) => format!("every:{blocks}").into(),
-            Checkpoint::Sqrt => "sqrt".into(),
-            Checkpoint::Keep(names) => names.into(),
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        match self {
+            Self::Auto => Ok(Some("auto".into())),
+            Self::None => Ok(Some("none".into())),
+            Self::Block => Ok(Some("block".into())),
+            Self::Every(blocks) => Ok(Some(format!("every:{blocks}").into())),
+            Self::Sqrt => Ok(Some("sqrt".into())),
+            Self::AllBut(names) => names.write(),
         }
     }
 }
 
 /// Where a plan runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// The fastest one found.
+    #[default]
     Auto,
     /// The processor.
     Cpu,
@@ -363,11 +368,21 @@ pub enum Device {
     Cuda(usize),
 }
 
-impl Written for Device {
-    const EXPECTED: &'static str =
-        "\"auto\", \"cpu\", \"wgpu\", \"cuda\", or \"wgpu:N\" and \"cuda:N\"";
+impl Device {
+    const FORM: Form = Form {
+        expected: "\"auto\", \"cpu\", \"wgpu\", \"cuda\", or \"wgpu:N\" and \"cuda:N\"",
+        words: &["auto", "cpu", "wgpu", "cuda"],
+        pattern: Some("^(wgpu|cuda):[0-9]+$"),
+        whole: false,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    };
+}
 
-    fn from_value(value: &Value) -> Option<Self> {
+impl SettingValue for Device {
+    const KIND: Kind = Kind::Form(&Self::FORM);
+
+    fn read(value: &Value) -> Option<Self> {
         match value.as_str()? {
             "auto" => Some(Self::Auto),
             "cpu" => Some(Self::Cpu),
@@ -379,6 +394,10 @@ impl Written for Device {
                 _ => None,
             },
         }
+    }
+
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        Ok(Some(self.to_string().into()))
     }
 }
 
@@ -394,9 +413,28 @@ impl fmt::Display for Device {
     }
 }
 
-impl From<Device> for Value {
-    fn from(device: Device) -> Self {
-        device.to_string().into()
+impl SettingValue for Offload {
+    const KIND: Kind =
+        Kind::List(&Kind::Word(|| Self::NONE.named().map(|(name, _)| name).to_vec()));
+
+    fn read(value: &Value) -> Option<Self> {
+        Vec::<String>::read(value)?.try_into().ok()
+    }
+
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        Vec::<String>::from(*self).write()
+    }
+}
+
+impl SettingValue for StateBits {
+    const KIND: Kind = Kind::OneOf(&[32, 16, 8]);
+
+    fn read(value: &Value) -> Option<Self> {
+        u32::try_from(value.as_integer()?).ok()?.try_into().ok()
+    }
+
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        Ok(Some(i64::from(u32::from(*self)).into()))
     }
 }
 
@@ -442,10 +480,10 @@ mod tests {
         assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
         assert!("cuda:".parse::<Device>().is_err());
         assert!("cuda:-1".parse::<Device>().is_err());
-        assert_eq!("every:4".parse(), Ok(Checkpoint::Every(4)));
-        assert!("every:0".parse::<Checkpoint>().is_err());
-        assert_eq!("none".parse(), Ok(Chunk::None));
-        assert_eq!(Chunk::from_value(&Value::Integer(0)), None);
-        assert_eq!(words::<Allow>(), ["optimizer_bits", "precision", "offload"]);
+        assert_eq!(Recompute::read(&"every:4".into()), Some(Recompute::Every(4)));
+        assert_eq!(Recompute::read(&"every:0".into()), None);
+        assert_eq!(Chunk::read(&"none".into()), Some(Chunk::None));
+        assert_eq!(Chunk::read(&Value::Integer(0)), None);
+        assert_eq!(Vec::<Allow>::KIND.words().unwrap(), ["optimizer_bits", "precision", "offload"]);
     }
 }

@@ -15,6 +15,9 @@ pub enum Family {
 }
 
 impl Family {
+    /// Every family.
+    pub const ALL: &'static [Self] = &[Self::Gpt2, Self::Llama];
+
     /// Lower-case name, as in settings and in Hugging Face's `model_type`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -54,9 +54,9 @@ export class Planning {
     const free = await this.#client.call("plan", setup);
     let smallest = free.smallest_seen_bytes;
     const open = setup.train.micro_batch === "auto" ? withValue(setup, "train", "micro_batch", 1) : setup;
-    const choices = setup.memory.checkpoint === "auto" ? SMALLEST : [setup.memory.checkpoint];
-    for (const checkpoint of choices) {
-      const planned = await this.#client.call("plan", withValue(open, "memory", "checkpoint", checkpoint));
+    const choices = setup.memory.recompute === "auto" ? SMALLEST : [setup.memory.recompute];
+    for (const recompute of choices) {
+      const planned = await this.#client.call("plan", withValue(open, "memory", "recompute", recompute));
       smallest = Math.min(smallest, planned.peak_bytes);
     }
     return { free, smallest };

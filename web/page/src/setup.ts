@@ -36,7 +36,7 @@ export interface Setup {
   };
   memory: {
     budget: number | null;
-    checkpoint: string;
+    recompute: string;
     loss_chunk: number | "auto" | "none";
     optimizer_bits: 32 | 16 | 8;
   };
@@ -52,11 +52,13 @@ export type Rule =
   | { type: "number"; min: number; max: number; below?: true; none?: true }
   | { type: "choice"; choices: readonly (string | number)[] }
   | { type: "flag" }
-  | { type: "checkpoint" };
+  | { type: "recompute" };
 
 export interface Field {
   table: Table;
   key: string;
+  /** Its key in links of earlier versions. */
+  old?: string;
   rule: Rule;
 }
 
@@ -95,7 +97,7 @@ export const FIELDS: readonly Field[] = [
   { table: "train", key: "clip", rule: number(0, 1e6) },
   { table: "train", key: "seed", rule: integer(0, MOST_SEED) },
   { table: "memory", key: "budget", rule: { type: "integer", min: 0, max: MOST_BYTES, none: true } },
-  { table: "memory", key: "checkpoint", rule: { type: "checkpoint" } },
+  { table: "memory", key: "recompute", old: "checkpoint", rule: { type: "recompute" } },
   { table: "memory", key: "loss_chunk", rule: { type: "integer", min: 1, max: MOST_BYTES, words: ["auto", "none"] } },
   { table: "memory", key: "optimizer_bits", rule: choice(32, 16, 8) },
   { table: "data", key: "kind", rule: choice("built-in", "text", "sort", "reverse", "add") },
@@ -132,7 +134,7 @@ export const DEFAULTS: Setup = {
     clip: 1,
     seed: 1337,
   },
-  memory: { budget: null, checkpoint: "auto", loss_chunk: "auto", optimizer_bits: 32 },
+  memory: { budget: null, recompute: "auto", loss_chunk: "auto", optimizer_bits: 32 },
   data: { kind: "built-in", holdout: 0.1 },
   run: { precision: "f32" },
 };
@@ -160,7 +162,7 @@ export function problem(rule: Rule, value: unknown): string | null {
       return rule.choices.some((choice) => choice === value)
         ? null
         : `must be one of ${rule.choices.join(", ")}`;
-    case "checkpoint":
+    case "recompute":
       return typeof value === "string" && /^(auto|none|block|sqrt|every:[1-9]\d{0,3})$/.test(value)
         ? null
         : "must be auto, none, block, sqrt or every:N";
@@ -204,7 +206,7 @@ export function readSetup(value: unknown, base: Setup = DEFAULTS, tolerant = fal
     }
     if (!isRecord(entries)) throw new SetupError(`Table “${table}” must be an object.`);
     for (const [key, entry] of Object.entries(entries)) {
-      const field = FIELDS.find((field) => field.table === known && field.key === key);
+      const field = FIELDS.find((field) => field.table === known && [field.key, field.old].includes(key));
       if (field === undefined) {
         if (tolerant) continue;
         throw new SetupError(`Unknown setting “${table}.${key}”.`);
@@ -212,7 +214,7 @@ export function readSetup(value: unknown, base: Setup = DEFAULTS, tolerant = fal
       if (tolerant && entry === null) continue;
       const wrong = problem(field.rule, entry);
       if (wrong !== null) throw new SetupError(`${table}.${key} ${wrong}.`);
-      tree[known][key] = entry;
+      tree[known][field.key] = entry;
     }
   }
   return setup;

@@ -279,7 +279,7 @@ await runner.test("what_does_not_fit_is_refused_with_the_nearest_that_does", asy
   const setup = {
     model: { ...QUICK.model, context: 64 },
     train: { ...QUICK.train, batch: 32, micro_batch: 32 },
-    memory: { budget: 3 << 20, checkpoint: "none" },
+    memory: { budget: 3 << 20, recompute: "none" },
   };
   const { context, page } = await open(`/${fragment(setup)}`);
   const nearest = page.getByRole("button", { name: "Take the nearest that fits" });

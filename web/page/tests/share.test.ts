@@ -9,7 +9,7 @@ function other(setup: Setup): Setup {
   return FIELDS.reduce((changed, { table, key, rule }) => {
     const now = get(setup, table, key);
     if (rule.type === "flag") return withValue(changed, table, key, now !== true);
-    if (rule.type === "checkpoint") return withValue(changed, table, key, "every:3");
+    if (rule.type === "recompute") return withValue(changed, table, key, "every:3");
     if (rule.type === "choice") {
       return withValue(changed, table, key, rule.choices.find((choice) => choice !== now));
     }
@@ -38,6 +38,9 @@ export const tests: Tests = {
     throws(() => decodeShare(link([1])), /object/);
     throws(() => decodeShare(link({ model: 3 })), /object/);
   },
+  links_of_earlier_versions_still_work() {
+    equal(decodeShare(link({ memory: { checkpoint: "block" } }))?.memory.recompute, "block");
+  },
   unknown_keys_are_errors() {
     throws(() => decodeShare(link({ script: {} })), /Unknown table/);
     throws(() => decodeShare(link({ model: { onload: "x" } })), /Unknown setting/);
@@ -54,7 +57,7 @@ export const tests: Tests = {
       { model: { layers: null } },
       { train: { micro_batch: "none" } },
       { train: { lr: -1 } },
-      { memory: { checkpoint: "every:0" } },
+      { memory: { recompute: "every:0" } },
       { memory: { budget: -1 } },
       { run: { precision: "f64" } },
     ];

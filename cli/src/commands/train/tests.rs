@@ -41,7 +41,7 @@ fn run_on(
     let line = format!(
         "tightrope train --layers 1 --channels 16 --heads 2 --context 8 --batch 4 --micro-batch 2 \
          --steps {STEPS} --lr 1e-2 --set model.dropout=0.1 --data {text} --eval-every 7 \
-         --checkpoint-every 6 --json {words} {}",
+         --save-every 6 --json {words} {}",
         out.display()
     );
     let Command::Train(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {

@@ -99,8 +99,8 @@ export const GROUPS: readonly Group[] = [
       },
       {
         table: "memory",
-        key: "checkpoint",
-        label: "Checkpointing",
+        key: "recompute",
+        label: "Recompute",
         options: [
           ["auto", "auto"],
           ["none", "none"],

@@ -1,0 +1,135 @@
+//! Settings as the values that models, plans and optimizers take.
+
+use tightrope_core::plan;
+use tightrope_nn as nn;
+use tightrope_nn::defaults::{self, Sizes};
+use tightrope_nn::{LearningRate, ModelConfig};
+
+use super::{Lora, Model, Optimizer, Precision, Recompute, Train};
+
+impl Model {
+    /// The sizes that are set.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            family: self.family,
+            layers: self.layers,
+            channels: self.channels,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            hidden: self.hidden,
+            context: self.context,
+            vocab: self.vocab,
+            tied: self.tied,
+            dropout: self.dropout,
+        }
+    }
+
+    /// Sets every size to that of `model`.
+    pub fn fill(&mut self, model: &ModelConfig) {
+        self.family = Some(model.family);
+        self.layers = Some(model.layers);
+        self.channels = Some(model.channels);
+        self.heads = Some(model.heads);
+        self.kv_heads = Some(model.kv_heads);
+        self.hidden = Some(model.hidden);
+        self.context = Some(model.context);
+        self.vocab = Some(model.vocab);
+        self.tied = Some(model.tied);
+        self.dropout = Some(model.dropout);
+    }
+}
+
+impl Train {
+    /// Fills what is unset: `batch` in sequences, `steps` and the peak learning rate `lr` from
+    /// the arguments, `min_lr` as a tenth of the learning rate, `warmup` as a twentieth of the
+    /// steps.
+    pub fn fill(&mut self, batch: usize, steps: u64, lr: f64) {
+        self.batch.get_or_insert(batch);
+        let steps = *self.steps.get_or_insert(steps);
+        let lr = *self.lr.get_or_insert(lr);
+        self.min_lr.get_or_insert(defaults::min_lr(lr));
+        self.warmup.get_or_insert(defaults::warmup(steps));
+    }
+
+    /// The learning rate of every step. What is unset is [filled](Train::fill) first.
+    pub fn learning_rate(&self) -> LearningRate {
+        let lr = self.lr.unwrap_or(1e-3);
+        LearningRate {
+            schedule: self.schedule,
+            lr,
+            min_lr: self.min_lr.unwrap_or_else(|| defaults::min_lr(lr)),
+            warmup: self.warmup.unwrap_or(0),
+            steps: self.steps.unwrap_or(defaults::STEPS),
+        }
+    }
+
+    /// The update rule with its coefficients.
+    pub fn rule(&self) -> nn::Optimizer {
+        let Self { beta1, beta2, eps, .. } = *self;
+        match self.optimizer {
+            Optimizer::AdamW => nn::Optimizer::AdamW { beta1, beta2, eps },
+            Optimizer::Sgd => nn::Optimizer::Sgd { momentum: beta1 },
+            Optimizer::Lion => nn::Optimizer::Lion { beta1, beta2 },
+        }
+    }
+}
+
+impl Lora {
+    /// The adapters that are trained, if any.
+    pub fn adapters(&self) -> Option<nn::Lora> {
+        let Self { rank, alpha, targets, dropout, base_bits, init: _ } = self;
+        (*rank > 0).then(|| nn::Lora {
+            rank: *rank,
+            alpha: alpha.unwrap_or(2.0 * *rank as f64),
+            targets: targets.clone(),
+            dropout: *dropout,
+            quantized: base_bits.is_some(),
+        })
+    }
+}
+
+impl Precision {
+    /// Storage of weights and activations.
+    pub fn storage(self) -> nn::Precision {
+        match self {
+            Self::F32 | Self::Tf32 => nn::Precision::F32,
+            Self::Bf16 => nn::Precision::BF16,
+            Self::F16 => nn::Precision::F16,
+        }
+    }
+
+    /// With storage in `storage`, and f32 multiplied as before.
+    #[must_use]
+    pub fn stored_in(self, storage: nn::Precision) -> Self {
+        match storage {
+            nn::Precision::F32 if self == Self::Tf32 => Self::Tf32,
+            nn::Precision::F32 => Self::F32,
+            nn::Precision::BF16 => Self::Bf16,
+            nn::Precision::F16 => Self::F16,
+        }
+    }
+}
+
+impl Recompute {
+    /// The choice that a plan made, unless it is one of single tensors, which has no short name.
+    pub fn of(choice: &plan::Checkpoint) -> Option<Self> {
+        match choice {
+            plan::Checkpoint::None => Some(Self::None),
+            plan::Checkpoint::Block => Some(Self::Block),
+            plan::Checkpoint::Every(blocks) => Some(Self::Every(*blocks)),
+            plan::Checkpoint::Sqrt => Some(Self::Sqrt),
+            plan::Checkpoint::Tensors(_) => None,
+        }
+    }
+
+    /// The choice, where it's neither the planner's nor one of single tensors.
+    pub fn choice(&self) -> Option<plan::Checkpoint> {
+        match self {
+            Self::Auto | Self::AllBut(_) => None,
+            Self::None => Some(plan::Checkpoint::None),
+            Self::Block => Some(plan::Checkpoint::Block),
+            Self::Every(blocks) => Some(plan::Checkpoint::Every(*blocks)),
+            Self::Sqrt => Some(plan::Checkpoint::Sqrt),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One line of the list of settings, as data.
+
+use toml::Value;
+
+use super::kind::{Kind, Range};
+
+/// A setting: all that a front end needs to read, describe and check it.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// `table.name`.
+    pub key: &'static str,
+    /// What it accepts.
+    pub kind: Kind,
+    /// What it does, in a few words.
+    pub help: &'static str,
+    /// What holds when it isn't set, for a setting without a fixed default.
+    pub unset: &'static str,
+    /// Its flag, if it's set often.
+    pub flag: Option<Flag>,
+    /// The commands that it changes something for. The others accept it, so that they can share settings, and
+    /// don't list it.
+    pub commands: &'static [Command],
+    /// Keys that it had in earlier versions. They are read, and never written.
+    pub old_keys: &'static [&'static str],
+    /// Names that other programs give to it, for suggestions.
+    pub elsewhere: &'static [&'static str],
+    /// How the page shows it, if it does.
+    pub page: Option<PageField>,
+    /// Whether it only says where things lie, or how often a run reports: equal runs may differ in it.
+    pub passing: bool,
+    pub(super) default: fn() -> Option<Value>,
+}
+
+/// The flag of a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Name, without the dashes.
+    pub name: &'static str,
+    /// Placeholder of the value in `--help`.
+    pub placeholder: &'static str,
+    /// Names that it had in earlier versions. They are accepted, and not listed.
+    pub old_names: &'static [&'static str],
+}
+
+/// How the page shows a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageField {
+    /// In the form, under this label.
+    Form(&'static str),
+    /// In the part of the form that is folded away, under this label.
+    More(&'static str),
+    /// By a control of its own.
+    Own,
+}
+
+/// A command that takes settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Trains.
+    Train,
+    /// Shows what training would take.
+    Plan,
+    /// Writes text.
+    Generate,
+    /// Measures the loss on held-out data.
+    Eval,
+    /// Measures times.
+    Bench,
+}
+
+impl Command {
+    /// Every command that takes settings.
+    pub const ALL: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench];
+    /// Those that make a training step.
+    pub const STEPS: &'static [Self] = &[Self::Train, Self::Plan, Self::Bench];
+    /// Those that read data.
+    pub const DATA: &'static [Self] = &[Self::Train, Self::Plan, Self::Eval, Self::Bench];
+    /// The one that writes a run.
+    pub const RUN: &'static [Self] = &[Self::Train];
+
+    /// As it's called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Plan => "plan",
+            Self::Generate => "generate",
+            Self::Eval => "eval",
+            Self::Bench => "bench",
+        }
+    }
+}
+
+/// The lines of the list.
+impl Setting {
+    /// A setting that every command takes, without a flag.
+    pub const fn new(
+        key: &'static str,
+        kind: Kind,
+        help: &'static str,
+        default: fn() -> Option<Value>,
+    ) -> Self {
+        Self {
+            key,
+            kind,
+            help,
+            unset: "",
+            flag: None,
+            commands: Command::ALL,
+            old_keys: &[],
+            elsewhere: &[],
+            page: None,
+            passing: false,
+            default,
+        }
+    }
+
+    /// With a flag of this name, and a placeholder for its value.
+    pub const fn flag(self, name: &'static str, placeholder: &'static str) -> Self {
+        Self { flag: Some(Flag { name, placeholder, old_names: &[] }), ..self }
+    }
+
+    /// Whose flag had these names in earlier versions. Goes after [`Setting::flag`].
+    pub const fn old_flags(self, old_names: &'static [&'static str]) -> Self {
+        match self.flag {
+            Some(flag) => Self { flag: Some(Flag { old_names, ..flag }), ..self },
+            None => panic!("only a setting with a flag had other flags"),
+        }
+    }
+
+    /// That had these keys in earlier versions.
+    pub const fn old_keys(self, old_keys: &'static [&'static str]) -> Self {
+        Self { old_keys, ..self }
+    }
+
+    /// That other programs give these names to.
+    pub const fn elsewhere(self, elsewhere: &'static [&'static str]) -> Self {
+        Self { elsewhere, ..self }
+    }
+
+    /// That the page's form shows under this label.
+    pub const fn page(self, label: &'static str) -> Self {
+        Self { page: Some(PageField::Form(label)), ..self }
+    }
+
+    /// That the page's form shows under this label, folded away.
+    pub const fn page_more(self, label: &'static str) -> Self {
+        Self { page: Some(PageField::More(label)), ..self }
+    }
+
+    /// That the page has a control for.
+    pub const fn on_page(self) -> Self {
+        Self { page: Some(PageField::Own), ..self }
+    }
+
+    /// For which this holds when it isn't set.
+    pub const fn unset(self, unset: &'static str) -> Self {
+        Self { unset, ..self }
+    }
+
+    /// That changes something for these commands alone.
+    pub const fn only(self, commands: &'static [Command]) -> Self {
+        Self { commands, ..self }
+    }
+
+    /// In which equal runs may differ.
+    pub const fn passing(self) -> Self {
+        Self { passing: true, ..self }
+    }
+
+    /// That is a whole number, `least` or more.
+    pub const fn at_least(self, least: i64) -> Self {
+        match self.kind {
+            Kind::Whole(_, most) => Self { kind: Kind::Whole(least, most), ..self },
+            _ => panic!("only a whole number has a least one"),
+        }
+    }
+
+    /// That is a whole number, `most` or less.
+    pub const fn at_most(self, most: i64) -> Self {
+        match self.kind {
+            Kind::Whole(least, _) => Self { kind: Kind::Whole(least, most), ..self },
+            _ => panic!("only a whole number has a largest one"),
+        }
+    }
+
+    /// That is one of these whole numbers.
+    pub const fn one_of(self, values: &'static [i64]) -> Self {
+        match self.kind {
+            Kind::Whole(..) | Kind::OneOf(_) => Self { kind: Kind::OneOf(values), ..self },
+            _ => panic!("only a whole number is one of some"),
+        }
+    }
+
+    /// That is a number in this range.
+    pub const fn within(self, range: Range) -> Self {
+        match self.kind {
+            Kind::Number(_) => Self { kind: Kind::Number(range), ..self },
+            _ => panic!("only a number has a range"),
+        }
+    }
+}
+
+impl Setting {
+    /// The table that holds it.
+    pub fn table(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(table, _)| table)
+    }
+
+    /// Its name in the table.
+    pub fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+
+    /// Its fixed default, if it has one.
+    pub fn default(&self) -> Option<Value> {
+        (self.default)()
+    }
+
+    /// The default as one would type it, or what holds when the setting isn't set.
+    pub fn default_text(&self) -> String {
+        match self.default() {
+            Some(Value::String(word)) => word,
+            Some(Value::Array(items)) if items.is_empty() => "none".to_owned(),
+            Some(value) => to_toml(&value),
+            None => self.unset.to_owned(),
+        }
+    }
+
+    /// What it does and its default, in one sentence.
+    pub fn describe(&self) -> String {
+        format!("{} [default: {}]", self.help, self.default_text())
+    }
+
+    /// `value` in the form that settings store, or what is wrong with it as "must be …".
+    ///
+    /// # Errors
+    /// When the type or range is wrong.
+    pub fn accept(&self, value: Value) -> Result<Value, String> {
+        let value = self.kind.normalise(value);
+        if self.kind.accepts(&value) {
+            return Ok(value);
+        }
+        Err(match (self.kind, &value) {
+            (Kind::List(item), Value::Array(items)) => {
+                let wrong = items.iter().find(|value| !item.accepts(value)).unwrap_or(&value);
+                format!("must be a list, each item {}, not {}", item.expected(), describe(wrong))
+            }
+            (Kind::Whole(_, most), Value::Integer(number)) if *number > most => {
+                format!("must be at most {most}, not {number}")
+            }
+            (kind, value) => format!("must be {}, not {}", kind.expected(), describe(value)),
+        })
+    }
+}
+
+/// `value` in TOML, small numbers as `1e-8`.
+pub(super) fn to_toml(value: &Value) -> String {
+    match value {
+        Value::Float(x) if *x != 0.0 && x.abs() < 1e-3 => format!("{x:e}"),
+        value => value.to_string(),
+    }
+}
+
+/// `value`, as a message names it.
+fn describe(value: &Value) -> String {
+    const LONGEST: usize = 40;
+    match value {
+        Value::String(text) if text.is_empty() => "empty text".to_owned(),
+        Value::String(text) if text.chars().count() > LONGEST => {
+            let start: String = text.chars().take(LONGEST).collect();
+            format!("the text {:?}", start + "…")
+        }
+        Value::String(text) => format!("the text {text:?}"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+        Value::Datetime(date) => format!("the date {date}"),
+        number => to_toml(number),
+    }
+}
