@@ -9,6 +9,7 @@
 //! | [`tolerance`] | how far a backend may be from the reference |
 //! | [`conformance`] | every case on a backend |
 //! | [`oracle`] | a backend made of the references |
+//! | [`draw`] | which cases of a test that takes long are tried today |
 //! | [`language`] | steps of language models, changed |
 //! | [`late`] | a backend whose copies take as long as they may |
 
@@ -16,6 +17,7 @@
 
 pub mod cases;
 pub mod conformance;
+pub mod draw;
 pub mod gradcheck;
 pub mod language;
 pub mod late;

@@ -1,14 +1,22 @@
-//! What NVIDIA's compilers make of every kernel, held against the table in `backend-cuda/kernels.tsv`. Needs no GPU:
-//! `cargo xtask kernels` brings the compilers, of the versions that the table was made with.
-//! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo xtask kernels` rewrites the table, and its difference is
+//! What NVIDIA's compilers make of every kernel, held against the tables `kernels.tsv` and `nvcc.tsv` of backend-cuda. Needs
+//! no GPU: `cargo xtask kernels` brings the compilers, of the versions that the tables were made with.
+//! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo xtask kernels` rewrites the tables, and their difference is
 //! reviewed with the change.
+//!
+//! A row of a table ends with a hash of all that its kernels are made of: texts, options and compilers. A row with the hash that is
+//! stored says what it said then, so its kernels are not compiled again, but for a few rows drawn by the date.
+
+#[path = "kernel_table/table.rs"]
+mod table;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use conformance::draw::Draw;
 use conformance::parallel;
+use table::{Stored, hash};
 use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, kernels_of, limits};
@@ -32,7 +40,7 @@ struct Generation {
 }
 
 /// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has.
-const GENERATIONS: [Generation; 3] = [
+static GENERATIONS: [Generation; 3] = [
     Generation {
         architectures: &["sm_75"],
         generate: &["--generate-code=arch=compute_75,code=sm_75"],
@@ -175,72 +183,125 @@ fn before(log: &str, unit: &str) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
+/// The variants of an entry that are compiled with the same options.
+struct Row<'a> {
+    generation: &'static Generation,
+    /// Architectures, as the table names them.
+    architecture: String,
+    label: &'a str,
+    variants: Vec<&'a Tried>,
+    hash: String,
+}
+
+impl Row<'_> {
+    fn key(&self) -> String {
+        format!("{}\t{}", self.architecture, self.label)
+    }
+}
+
+/// The rows of a table, of the kernels of each generation. `targets` gives the architectures that a compiler is run for, and its
+/// options.
+fn rows(
+    of_generations: &[Vec<Tried>],
+    targets: impl Fn(&Generation) -> Vec<(String, String)>,
+) -> Vec<Row<'_>> {
+    let compilers = std::env::var("CUDA_WHEELS").expect("CUDA_WHEELS names the compilers");
+    let mut rows = vec![];
+    for (generation, tried) in GENERATIONS.iter().zip(of_generations) {
+        for (architecture, options) in targets(generation) {
+            // Kernels of an entry are neighbours.
+            for variants in tried.chunk_by(|a, b| a.kernel.label == b.kernel.label) {
+                let origin = |Tried { kernel, hot }: &Tried| {
+                    format!("{hot} {}", source::for_device(&[kernel]))
+                };
+                let mut origins: Vec<String> = variants.iter().map(origin).collect();
+                origins.sort();
+                let hash = hash([&compilers, &options].into_iter().chain(&origins));
+                rows.push(Row {
+                    generation,
+                    architecture: architecture.clone(),
+                    label: &variants[0].kernel.label,
+                    variants: variants.iter().collect(),
+                    hash,
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// Rows that are compiled: those that aren't known, and so many of the others, drawn by the date.
+fn compiled<'a>(stored: &Stored, rows: &'a [Row<'a>], drawn: usize) -> Vec<&'a Row<'a>> {
+    let is_known = |row: &&Row<'_>| stored.row(&row.key(), &row.hash).is_some();
+    let (known, mut compiled): (Vec<_>, Vec<_>) = rows.iter().partition(is_known);
+    println!("{} of {} rows of {stored} are known", known.len(), rows.len());
+    compiled.extend(Draw::of_today().some("known rows", known, drawn));
+    compiled
+}
+
+/// Known rows that are compiled again each day, by NVRTC and by nvcc.
+const DRAWN: [usize; 2] = [6, 3];
+
 #[test]
 #[ignore = "needs NVRTC: `cargo xtask kernels` brings it"]
 fn nvrtc_makes_of_kernels_what_the_table_says() {
     let nvrtc = Nvrtc::open().expect("NVRTC");
-    let kernels = GENERATIONS.map(|generation| {
-        let kernels = kernels(&generation);
-        (generation, kernels)
+    let (major, minor) = nvrtc.version();
+    let stored = Stored::open(
+        "kernels.tsv",
+        format!(
+            "# NVRTC {major}.{minor}; the largest of each entry's variants\n\
+             architecture\tkernel\tvariants\tthreads\tregisters\tshared bytes\tstack bytes\tspilled bytes\thash"
+        ),
+    );
+    let tried = GENERATIONS.each_ref().map(kernels);
+    let rows = rows(&tried, |generation| {
+        let target = |name: &&str| ((*name).to_owned(), Nvrtc::options(name).join(" "));
+        generation.architectures.iter().map(target).collect()
     });
-    let mut jobs: Vec<(&str, &Tried)> = vec![];
-    for (generation, kernels) in &kernels {
-        for architecture in generation.architectures {
-            jobs.extend(kernels.iter().map(|tried| (*architecture, tried)));
-        }
-    }
-    let uses = parallel::map(&jobs, |(architecture, Tried { kernel, .. })| {
+    let of_row = |row| {
+        let Row { variants, .. }: &Row<'_> = row;
+        variants.iter().map(move |tried| (row, *tried))
+    };
+    let jobs: Vec<_> = compiled(&stored, &rows, DRAWN[0]).into_iter().flat_map(of_row).collect();
+    let uses = parallel::map(&jobs, |(Row { architecture, .. }, Tried { kernel, .. })| {
         let compiled = nvrtc.compile(&source::for_device(&[kernel]), architecture);
         compiled.map_err(|log| format!("{} for {architecture}: {log}", kernel.label))
     });
-    let mut rows: BTreeMap<(&str, &str), (usize, u32, Use)> = BTreeMap::new();
+    let mut most_of: BTreeMap<String, (u32, Use)> = BTreeMap::new();
     let mut spilling = String::new();
-    for ((architecture, Tried { kernel, hot }), compiled) in jobs.iter().zip(uses) {
+    for ((row, Tried { kernel, hot }), compiled) in jobs.iter().zip(uses) {
         let log = compiled.unwrap_or_else(|words| panic!("{words}")).log;
         // Of products that wait for each other, or registers that no thread gets.
         assert!(!log.contains("Performance Loss") && !log.contains("setmaxnreg"), "{log}");
         let said = Use::of(&log);
         let of_variant = Use { shared: said.shared + u64::from(kernel.shared_bytes), ..said };
-        let row = rows.entry((architecture, &kernel.label)).or_default();
-        *row = (row.0 + 1, row.1.max(kernel.threads), row.2.most(of_variant));
+        let (threads, most) = most_of.entry(row.key()).or_default();
+        (*threads, *most) = ((*threads).max(kernel.threads), most.most(of_variant));
         if *hot && of_variant.spilled > 0 {
             let Kernel { label, text, .. } = kernel;
             let constants = text.lines().take_while(|line| line.starts_with("constexpr"));
             let constants = constants.collect::<Vec<_>>().join("\n  ");
-            writeln!(spilling, "{label} for {architecture}:\n  {constants}").expect("a String");
+            writeln!(spilling, "{label} for {}:\n  {constants}", row.architecture)
+                .expect("a String");
         }
     }
-    let (major, minor) = nvrtc.version();
-    let mut table = format!(
-        "# NVRTC {major}.{minor}; the largest of each entry's variants\n\
-         architecture\tkernel\tvariants\tthreads\tregisters\tshared bytes\tstack bytes\tspilled bytes\n"
-    );
-    for ((architecture, label), (variants, threads, most)) in &rows {
-        let Use { registers, shared, stack, spilled } = most;
-        writeln!(
-            table,
-            "{architecture}\t{label}\t{variants}\t{threads}\t{registers}\t{shared}\t{stack}\t{spilled}"
-        )
-        .expect("a String");
-    }
-    compare(&table);
     assert!(spilling.is_empty(), "registers spill in\n{spilling}");
-}
-
-fn compare(table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-cuda/kernels.tsv");
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(&path, table).expect("the table");
-    }
-    let stored = std::fs::read_to_string(&path).expect("the table");
-    let stored: HashSet<&str> = stored.lines().collect();
-    let news: Vec<&str> = table.lines().filter(|line| !stored.contains(line)).collect();
-    assert!(news.is_empty(), "kernels.tsv hasn't\n{}", news.join("\n"));
-    assert_eq!(table.lines().count(), stored.len(), "kernels.tsv has kernels that are no more");
+    let line = |row: &Row<'_>| {
+        let (key, count) = (row.key(), row.variants.len());
+        let Some((threads, most)) = most_of.get(&key) else {
+            return stored.row(&key, &row.hash).expect("what isn't compiled is known").to_owned();
+        };
+        let Use { registers, shared, stack, spilled } = most;
+        let hash = &row.hash;
+        format!("{key}\t{count}\t{threads}\t{registers}\t{shared}\t{stack}\t{spilled}\t{hash}")
+    };
+    stored.compare(rows.iter().map(line).collect());
 }
 
 /// Kernels that nvcc compiles together, so that what comes before them is read once.
 const TOGETHER: usize = 32;
+const NVCC_OPTIONS: [&str; 3] = ["--std=c++17", "--fatbin", "--ptxas-options=-v"];
 
 #[test]
 #[ignore = "needs nvcc: `cargo xtask kernels` brings it"]
@@ -249,14 +310,25 @@ fn nvcc_compiles_every_kernel() {
     let nvcc = PathBuf::from(home).join("bin/nvcc");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvcc");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let mut groups: Vec<(&Generation, Vec<Tried>)> = vec![];
+    let stored = Stored::open(
+        "nvcc.tsv",
+        "# What nvcc compiles, and without spilling registers where training runs it\n\
+         architectures\tkernel\tvariants\thash"
+            .to_owned(),
+    );
+    let tried = GENERATIONS.each_ref().map(kernels);
+    let rows = rows(&tried, |generation| {
+        let options = [&NVCC_OPTIONS[..], generation.generate].concat();
+        vec![(generation.architectures.join(","), options.join(" "))]
+    });
+    let mut groups: Vec<(&Generation, Vec<&Tried>)> = vec![];
+    let compiled = compiled(&stored, &rows, DRAWN[1]);
     for generation in &GENERATIONS {
-        let (mut hot, mut cold): (Vec<Tried>, Vec<Tried>) =
-            kernels(generation).into_iter().partition(|tried| tried.hot);
-        for tried in [&mut hot, &mut cold] {
-            while !tried.is_empty() {
-                groups.push((generation, tried.drain(..TOGETHER.min(tried.len())).collect()));
-            }
+        let of_generation = compiled.iter().filter(|row| std::ptr::eq(row.generation, generation));
+        let (hot, cold): (Vec<&Tried>, Vec<&Tried>) =
+            of_generation.flat_map(|row| &row.variants).partition(|tried| tried.hot);
+        for tried in [hot, cold] {
+            groups.extend(tried.chunks(TOGETHER).map(|group| (generation, group.to_vec())));
         }
     }
     let groups: Vec<_> = groups.iter().enumerate().collect();
@@ -265,7 +337,7 @@ fn nvcc_compiles_every_kernel() {
         let text = folder.join(format!("{index}.cu"));
         std::fs::write(&text, source::for_device(&kernels)).expect("a file");
         let output = Command::new(&nvcc)
-            .args(["--std=c++17", "--fatbin", "--ptxas-options=-v"])
+            .args(NVCC_OPTIONS)
             .args(generation.generate)
             .args([Path::new("--output-file"), &text.with_extension("fatbin"), &text])
             .output()
@@ -282,4 +354,6 @@ fn nvcc_compiles_every_kernel() {
         words.map(|words| format!("registers spill in {}:{words}", text.display())).collect()
     });
     assert!(problems.iter().all(String::is_empty), "{}", problems.concat());
+    let line = |row: &Row<'_>| format!("{}\t{}\t{}", row.key(), row.variants.len(), row.hash);
+    stored.compare(rows.iter().map(line).collect());
 }

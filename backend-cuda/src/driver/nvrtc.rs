@@ -83,7 +83,17 @@ impl Nvrtc {
         Ok((major, minor))
     }
 
-    /// Compiles `text` for an architecture, as `sm_80`.
+    /// With which kernels are compiled for an architecture, as `sm_80`.
+    pub fn options(architecture: &str) -> [String; 3] {
+        [
+            format!("--gpu-architecture={architecture}"),
+            "--std=c++17".into(),
+            // Words on registers and memory go to the log.
+            "--ptxas-options=-v".into(),
+        ]
+    }
+
+    /// Compiles `text` for an architecture.
     ///
     /// # Errors
     /// The compiler's words.
@@ -98,13 +108,8 @@ impl Nvrtc {
         ) -> Status;
         type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status;
         let text = CString::new(text).map_err(|error| error.to_string())?;
-        let options = [
-            format!("--gpu-architecture={architecture}"),
-            "--std=c++17".into(),
-            // Words on registers and memory go to the log.
-            "--ptxas-options=-v".into(),
-        ];
-        let options = options.map(|option| CString::new(option).expect("options have no zeros"));
+        let options = Self::options(architecture)
+            .map(|option| CString::new(option).expect("options have no zeros"));
         let pointers = options.each_ref().map(|option| option.as_ptr());
         let mut program: Program = ptr::null_mut();
         let create = self.find::<Create>("nvrtcCreateProgram")?;
