@@ -4,7 +4,7 @@
 
 use anyhow::ensure;
 
-use crate::checks::words;
+use crate::checks::{PACKAGES, words};
 use crate::shell::Shell;
 use crate::wheels;
 
@@ -21,8 +21,9 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         "HiGHS is fetched for x86-64 Linux alone"
     );
     let home = wheels::unpacked(shell, "HiGHS", &WHEELS)?.join("highsbox/highs_dist");
-    let mut command = words(&["test", "--workspace", "--test", "oracle", "--locked"]);
+    let mut command = words(&["test", "--test", "oracle"]);
     command
+        .args(PACKAGES)
         .args(["--", "--ignored", "--nocapture"])
         .env("HIGHS", home.join("bin/highs"))
         .env("LD_LIBRARY_PATH", home.join("lib"));

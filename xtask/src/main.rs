@@ -19,10 +19,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, ensure};
 
+use crate::shell::Draw;
+
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test      format, lints, documentation and every test; the last line counts them
+              --all                    all cases of tests that try a part of them, drawn by the date
   cooperative
             products by cooperative matrices, on a Vulkan driver that has them
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
@@ -43,14 +46,15 @@ usage: cargo xtask TASK
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
-        Some(("test", [])) => checks::run(),
-        Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE]),
-        Some(("kernels", [])) => checks::run_only(&[checks::KERNELS]),
-        Some(("oracle", [])) => checks::run_only(&[checks::ORACLE]),
+        Some(("test", [])) => checks::run_all(Draw::Part),
+        Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
+        Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
+        Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
+        Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
         Some(("picture", [])) => picture::run(),
-        Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB),
+        Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB, Draw::Part),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");

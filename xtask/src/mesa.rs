@@ -9,14 +9,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::checks::words;
+use crate::checks::{PACKAGES, words};
 use crate::root;
 use crate::shell::Shell;
 
 /// The Debian whose Mesa has VK_KHR_cooperative_matrix in lavapipe.
 const SUITE: &str = "forky";
 /// What the test loads besides itself; what these depend on comes along.
-const PACKAGES: [&str; 4] = ["mesa-vulkan-drivers", "libvulkan1", "libc6", "libgcc-s1"];
+const DRIVER: [&str; 4] = ["mesa-vulkan-drivers", "libvulkan1", "libc6", "libgcc-s1"];
 /// Debian's folder of libraries on this kind of machine.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
@@ -36,7 +36,9 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     let runner = runner.map(|word| format!("'{}'", word.display())).join(", ");
     let mut command = words(&["--config", &format!("target.'cfg(unix)'.runner = [{runner}]")]);
     command
-        .args(["test", "--workspace", "--test", "wgpu", "--locked", "--", "--ignored"])
+        .args(["test", "--test", "wgpu"])
+        .args(PACKAGES)
+        .args(["--", "--ignored"])
         .env("VK_DRIVER_FILES", mesa.join("usr/share/vulkan/icd.d/lvp_icd.json"));
     shell.run(&mut command)
 }
@@ -61,7 +63,7 @@ fn unpacked(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     fs::write(folder.join("sources.list"), source)?;
     apt(shell, &folder, &["update"])?;
     let install = ["--yes", "--no-install-recommends", "--download-only", "install"];
-    apt(shell, &folder, &[&install[..], &PACKAGES].concat())?;
+    apt(shell, &folder, &[&install[..], &DRIVER].concat())?;
     let begun = folder.join("begun");
     for package in fs::read_dir(folder.join("archives"))? {
         let package = package?.path();

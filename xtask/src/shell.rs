@@ -12,11 +12,22 @@ use wait4::Wait4 as _;
 
 use crate::checks::Counts;
 
+/// What tests try of long lists of cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// A part, drawn by the date or by what the environment says.
+    Part,
+    /// Everything.
+    All,
+}
+
 /// Runs commands one after the other.
 pub struct Shell {
     output: Box<dyn Write + Send>,
     /// Whether commands leave the processor to others.
     yields: bool,
+    /// What is told to tests that draw.
+    pub draw: Draw,
     /// Tests that the commands reported.
     pub counts: Counts,
     /// Processor time that the commands took, with the processes that they waited for.
@@ -29,6 +40,7 @@ impl Shell {
         Self {
             output: Box::new(io::stdout()),
             yields: false,
+            draw: Draw::Part,
             counts: Counts::default(),
             processor: Duration::ZERO,
         }
@@ -84,6 +96,9 @@ impl Shell {
         let shown = format!("{command:?}");
         let mut command = copy(command, self.yields);
         let (reader, writer) = io::pipe()?;
+        if self.draw == Draw::All {
+            command.env("TIGHTROPE_DRAW", "all");
+        }
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn().with_context(|| format!("can't start {shown}"))?;
         // Its ends of the pipe, without which the last line never comes.

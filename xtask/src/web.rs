@@ -65,15 +65,8 @@ pub fn run(options: &[String]) -> anyhow::Result<bool> {
 /// # Errors
 /// As [`run`].
 pub fn build(shell: &mut Shell) -> anyhow::Result<PathBuf> {
-    let page = page();
-    npm(shell, &page, &["ci", "--no-audit", "--no-fund"])?;
-    let bindings = page.join("src").join("wasm");
-    bind(&compile(shell, PACKAGE, NAME)?, NAME, &bindings)?;
-    let module = bindings.join(format!("{NAME}_bg.wasm"));
-    shrink(shell, &page, &module)?;
-    measure(shell, &module)?;
-    npm(shell, &page, &["run", "build"])?;
-    Ok(page)
+    let modules = compile(shell, &[PACKAGE])?;
+    bundle(shell, &modules)
 }
 
 /// Builds what the tests in a browser load: the page, and the modules of the engine and of the conformance cases.
@@ -81,14 +74,29 @@ pub fn build(shell: &mut Shell) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// As [`run`].
 pub fn build_for_tests(shell: &mut Shell) -> anyhow::Result<()> {
-    let page = build(shell)?;
-    conformance(shell)?;
+    let (package, name) = CONFORMANCE;
+    let compiled = compile(shell, &[PACKAGE, package])?;
+    let page = bundle(shell, &compiled)?;
+    bind(&compiled, name, &modules().join("conformance"))?;
     let engine = modules().join("engine");
     fs::create_dir_all(&engine)?;
     for file in [format!("{NAME}.js"), format!("{NAME}_bg.wasm")] {
         fs::copy(page.join("src").join("wasm").join(&file), engine.join(&file))?;
     }
     Ok(())
+}
+
+/// The page with the engine that was compiled into the folder `modules`; the page's folder.
+fn bundle(shell: &mut Shell, modules: &Path) -> anyhow::Result<PathBuf> {
+    let page = page();
+    npm(shell, &page, &["ci", "--no-audit", "--no-fund"])?;
+    let bindings = page.join("src").join("wasm");
+    bind(modules, NAME, &bindings)?;
+    let module = bindings.join(format!("{NAME}_bg.wasm"));
+    shrink(shell, &page, &module)?;
+    measure(shell, &module)?;
+    npm(shell, &page, &["run", "build"])?;
+    Ok(page)
 }
 
 /// Tests the engine's module in Chromium.
@@ -127,25 +135,28 @@ fn modules() -> PathBuf {
     root().join("target").join("web").join("modules")
 }
 
-/// The module with the conformance cases and its bindings, which tests and measurements load; its folder.
+/// The module with the conformance cases and its bindings, for measurements; its folder.
 ///
 /// # Errors
 /// As [`run`].
 pub fn conformance(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     let (package, name) = CONFORMANCE;
     let folder = modules().join("conformance");
-    bind(&compile(shell, package, name)?, name, &folder)?;
+    bind(&compile(shell, &[package])?, name, &folder)?;
     Ok(folder)
 }
 
-/// Builds a module and gives its path.
-fn compile(shell: &mut Shell, package: &str, name: &str) -> anyhow::Result<PathBuf> {
+/// Builds the modules of these packages and gives their folder.
+fn compile(shell: &mut Shell, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let target_dir = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join(PROFILE);
     let mut command = Command::new(cargo());
+    command.args(["build", "--locked", "--lib", "--profile", PROFILE]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
     command
-        .args(["build", "--locked", "--package", package, "--lib", "--profile", PROFILE])
         .args(["--target", TARGET, "--target-dir"])
         .arg(&target_dir)
         .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Ctarget-feature=+simd128")
@@ -154,7 +165,7 @@ fn compile(shell: &mut Shell, package: &str, name: &str) -> anyhow::Result<PathB
         with_debian_rust(shell, &mut command)?;
     }
     shell.run(&mut command)?;
-    Ok(target_dir.join(TARGET).join(PROFILE).join(format!("{name}.wasm")))
+    Ok(target_dir.join(TARGET).join(PROFILE))
 }
 
 /// Whether the toolchain has the target, after an attempt to add it.
@@ -191,13 +202,14 @@ fn with_debian_rust(shell: &mut Shell, command: &mut Command) -> anyhow::Result<
     Ok(())
 }
 
-/// Makes the bindings. The crate that does it is of the version that the module was made with.
-fn bind(module: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
+/// Makes the bindings of the module `name` in the folder `modules`. The crate that does it is of the version that the module was
+/// made with.
+fn bind(modules: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     Bindgen::new()
-        .input_path(module)
+        .input_path(modules.join(name).with_extension("wasm"))
         .out_name(name)
         .web(true)?
         .typescript(false)

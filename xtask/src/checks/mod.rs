@@ -20,7 +20,7 @@ use anyhow::Context as _;
 pub use counts::Counts;
 use report::Outcome;
 
-use crate::shell::Shell;
+use crate::shell::{Draw, Shell};
 use crate::{cargo, highs, mesa, nvidia, root, system, web};
 
 /// A part of the checks.
@@ -51,6 +51,7 @@ impl Stage {
 
 const SYSTEM: &str = "system packages";
 const BUILD: &str = "build";
+const TESTS: &str = "tests";
 const PAGE: &str = "page and modules";
 const BROWSER: &str = "engine in a browser";
 const END_TO_END: &str = "page in a browser";
@@ -61,38 +62,36 @@ pub const KERNELS: &str = "CUDA kernels compiled";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
-/// Everything that is built for tests. Cargo's runs of parts of it name the workspace too: features are then the same, and
-/// nothing is built twice. Examples are checked by the lints, and built where they run.
-pub const TARGETS: [&str; 3] = ["--workspace", "--locked", "--tests"];
+/// The packages that are built together. Each run of cargo names them, since other sets give third-party crates other features,
+/// and those are compiled again. This one is apart: its tools are its own, and `cargo xtask` has built it.
+pub const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "xtask", "--locked"];
+const OWN: [&str; 5] = ["--package", "xtask", "--profile", "xtask", "--locked"];
 
 /// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
 /// after its build, since cargo does one build at a time.
 const STAGES: &[Stage] = &[
-    Stage::new(
-        "format",
-        &[],
-        Check(|shell| shell.run(&mut words(&["fmt", "--all", "--", "--check"]))),
-    ),
-    Stage::new(BUILD, &[], Check(|shell| shell.run(words(&["test", "--no-run"]).args(TARGETS)))),
+    Stage::new("format", &[], Check(|shell| run(shell, &["fmt"], &["--all", "--", "--check"]))),
+    Stage::new(BUILD, &[], Check(|shell| run(shell, &["test", "--tests", "--no-run"], &PACKAGES))),
     Stage::new(SYSTEM, &[], Check(system::prepare)),
     Stage::new(PAGE, &[SYSTEM], Check(web::build_for_tests)),
     // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
     Stage::new(
-        "tests",
+        TESTS,
         &[BUILD, SYSTEM],
-        Tests(|shell| shell.run(words(&["test", "--no-fail-fast"]).args(TARGETS))),
+        Tests(|shell| run(shell, &["test", "--tests", "--no-fail-fast"], &PACKAGES)),
     ),
     Stage { measures: true, ..Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)) },
-    Stage { measures: true, ..Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)) },
+    Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
+    Stage::new("tests of tasks", &[BUILD], Tests(|shell| run(shell, &["test"], &OWN))),
     Stage::new("lints", &[BUILD], Check(lint)),
     Stage::new("documentation", &[BUILD, "lints"], Check(document)),
     Stage::new(
         "examples in the documentation",
         &[BUILD, "documentation"],
-        Tests(|shell| shell.run(&mut words(&["test", "--workspace", "--doc", "--locked"]))),
+        Tests(|shell| run(shell, &["test", "--doc"], &PACKAGES)),
     ),
 ];
 
@@ -104,16 +103,16 @@ pub const WEB: [&str; 5] = [SYSTEM, BUILD, PAGE, END_TO_END, BROWSER];
 ///
 /// # Errors
 /// Where the folder of logs can't be made.
-pub fn run() -> anyhow::Result<bool> {
+pub fn run_all(draw: Draw) -> anyhow::Result<bool> {
     let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-    run_only(&names)
+    run_only(&names, draw)
 }
 
-/// Runs the stages with these names, as [`run`] does. What a single one prints comes at once.
+/// Runs the stages with these names, as [`run_all`] does. What a single one prints comes at once.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_only(names: &[&str]) -> anyhow::Result<bool> {
+/// As [`run_all`].
+pub fn run_only(names: &[&str], draw: Draw) -> anyhow::Result<bool> {
     let stages: Vec<&Stage> = STAGES.iter().filter(|stage| names.contains(&stage.name)).collect();
     let logs = root().join("target").join("checks");
     fs::create_dir_all(&logs).with_context(|| format!("can't make {}", logs.display()))?;
@@ -123,7 +122,7 @@ pub fn run_only(names: &[&str]) -> anyhow::Result<bool> {
     schedule::run(&stages, places, |stage| {
         let log =
             (stages.len() > 1).then(|| logs.join(format!("{}.log", stage.name.replace(' ', "-"))));
-        let outcome = stage.run(log);
+        let outcome = stage.run(log, draw);
         outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +143,7 @@ impl schedule::Scheduled for &Stage {
 
 impl Stage {
     /// Runs it under a headline, what it prints kept in the file `log` until it ends, where there's one.
-    fn run(&self, log: Option<PathBuf>) -> Outcome {
+    fn run(&self, log: Option<PathBuf>, draw: Draw) -> Outcome {
         let start = Instant::now();
         println!("== {} begins ==", self.name);
         let shell = match &log {
@@ -153,6 +152,7 @@ impl Stage {
         };
         let (counts, processor, problem) = match shell {
             Ok(mut shell) => {
+                shell.draw = draw;
                 let (counts, problem) = self.perform(&mut shell);
                 (counts, shell.processor, problem)
             }
@@ -205,9 +205,9 @@ pub fn words(words: &[&str]) -> Command {
 /// # Errors
 /// Where it doesn't build.
 pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
-    let mut build = words(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    let mut build = words(&["test", "--tests", "--no-run", "--message-format", "json"]);
     // Fresh after the build, of which cargo names every part.
-    let messages = shell.output(build.args(TARGETS))?;
+    let messages = shell.output(build.args(PACKAGES))?;
     let binary = messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let of_tests = message["profile"]["test"].as_bool()?;
@@ -217,14 +217,18 @@ pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     binary.context("cargo names no binary `tightrope`")
 }
 
+/// Runs cargo with these arguments.
+fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
+    shell.run(words(first).args(rest))
+}
+
 fn lint(shell: &mut Shell) -> anyhow::Result<()> {
-    let words_of_lint =
-        ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    shell.run(&mut words(&words_of_lint))
+    let of_all = ["--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
+    run(shell, &["clippy"], &of_all)
 }
 
 fn document(shell: &mut Shell) -> anyhow::Result<()> {
-    let mut command = words(&["doc", "--workspace", "--no-deps", "--locked"]);
+    let mut command = words(&["doc", "--workspace", "--locked", "--no-deps"]);
     shell.run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
