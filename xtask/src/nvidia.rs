@@ -9,16 +9,17 @@ use crate::checks::{PACKAGES, words};
 use crate::shell::Shell;
 use crate::wheels;
 
-/// nvcc with what it's made of, NVRTC, and the library of matmuls, whose calls are described to it.
-const WHEELS: [&str; 7] = [
+/// nvcc with what it's made of, and NVRTC: what compiles kernels.
+const COMPILERS: [&str; 6] = [
     "nvidia-cuda-nvcc==13.0.88",
     "nvidia-nvvm==13.0.88",
     "nvidia-cuda-crt==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
     "nvidia-cuda-nvrtc==13.0.88",
-    "nvidia-cublas==13.0.2.14",
 ];
+/// The library whose calls are described to it.
+const CUBLASLT: &str = "nvidia-cublas==13.0.2.14";
 
 /// Runs the tests, their compilers unpacked.
 ///
@@ -29,14 +30,15 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         cfg!(all(target_arch = "x86_64", target_os = "linux")),
         "NVIDIA's compilers are fetched for x86-64 Linux alone"
     );
-    let home = wheels::unpacked(shell, "NVIDIA", &WHEELS)?.join("nvidia/cu13");
+    let home = wheels::unpacked(shell, "NVIDIA", &[&COMPILERS[..], &[CUBLASLT]].concat())?
+        .join("nvidia/cu13");
     let mut command = words(&["test", "--lib", "--test", "kernel_table"]);
     command
         .args(PACKAGES)
         .args(["--", "--ignored", "--nocapture"])
         .env("CUDA_HOME", &home)
         // What was compiled by others is compiled again.
-        .env("CUDA_WHEELS", WHEELS.join(" "))
+        .env("CUDA_WHEELS", COMPILERS.join(" "))
         .env("LD_LIBRARY_PATH", home.join("lib"));
     shell.run(&mut command)
 }
