@@ -441,6 +441,17 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_the_list_is_a_flag() {
+        let line = Setting::new("train.sharpness", Kind::Switch, "How sharp", || Some(true.into()))
+            .flag("sharpness", "BOOL");
+        let list = [LIST, &[line]].concat();
+        let mut command = ClapCommand::new("train").args(flags(&list, "train"));
+        let help = command.render_long_help().to_string();
+        let (_, help) = help.split_once("--sharpness <BOOL>").unwrap();
+        assert!(help.trim().starts_with("How sharp [default: true]"), "{help}");
+    }
+
+    #[test]
     fn old_flags_are_accepted_and_not_listed() {
         let settings = train("--checkpoint sqrt --checkpoint-every 7").unwrap();
         assert_eq!(settings.memory.recompute, Recompute::Sqrt);

@@ -29,8 +29,10 @@ mod names;
 mod origin;
 mod parts;
 mod read;
+mod schema;
 mod setting;
 mod table;
+mod typescript;
 mod values;
 mod write;
 
@@ -39,8 +41,10 @@ pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
 pub use list::{Data, LIST, Lora, Memory, Model, Run, Settings, TABLES, Train};
 pub use names::find;
 pub use origin::Origin;
+pub use schema::json_schema;
 pub use setting::{Command, Flag, PageField, Setting};
 pub use tightrope_nn::{Family, Offload, Schedule};
+pub use typescript::typescript;
 pub use values::{
     Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Optimizer, Precision, Recompute, Word,
 };

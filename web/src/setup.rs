@@ -5,7 +5,7 @@ use serde_json::Value;
 use tightrope::settings::{Chunk, LIST, MicroBatch, Origin, Precision, Settings};
 use tightrope_core::graph::nearest;
 use tightrope_core::plan::Options;
-use tightrope_data::{Checkpoint, Toy};
+use tightrope_data::{Checkpoint, Corpus, Tokenizer, Toy};
 use tightrope_nn::{BuildOptions, Family, ModelConfig, TrainerConfig, defaults, preset};
 
 use crate::error::{Error, Result};
@@ -209,8 +209,11 @@ impl Setup {
         }
         let kind = match manifest.data.toy() {
             Some(toy) => Kind::Toy(toy),
-            None if manifest.data.files.len() == 1 => Kind::Text,
-            None => Kind::BuiltIn,
+            None => match manifest.data.files.as_slice() {
+                files if files == Corpus::built_in(&Tokenizer::Byte)?.sources() => Kind::BuiltIn,
+                [_] => Kind::Text,
+                _ => Kind::BuiltIn,
+            },
         };
         let mut whole = Settings::default();
         whole.read_json(

@@ -34,10 +34,10 @@ settings! {
         layers: Option<usize>, "Transformer blocks", [unset(OF_MODEL), flag("layers", "N"), only(STEPS), elsewhere(&["n_layer", "num_layers", "num_hidden_layers"]), page("Layers")];
         channels: Option<usize>, "Width of the residual stream", [unset(OF_MODEL), flag("channels", "N"), only(STEPS), elsewhere(&["n_embd", "d_model", "hidden_size"]), page("Channels")];
         heads: Option<usize>, "Attention heads; divides channels", [unset(OF_MODEL), flag("heads", "N"), only(STEPS), elsewhere(&["n_head", "num_attention_heads"]), page("Heads")];
-        kv_heads: Option<usize>, "Key and value heads; divides heads", [unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads")];
-        hidden: Option<usize>, "Inner width of the feed-forward layer", [unset(OF_MODEL), flag("hidden", "N"), only(STEPS), elsewhere(&["intermediate_size"]), page_more("Hidden width")];
+        kv_heads: Option<usize>, "Key and value heads; divides heads", [unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads"), page_empty("as heads")];
+        hidden: Option<usize>, "Inner width of the feed-forward layer", [unset(OF_MODEL), flag("hidden", "N"), only(STEPS), elsewhere(&["intermediate_size"]), page_more("Hidden width"), page_empty("by family")];
         context: Option<usize>, "Longest sequence", [unset(OF_MODEL), flag("context", "TOKENS"), elsewhere(&["block_size", "seq_len"]), page("Context")];
-        vocab: Option<usize>, "Vocabulary", [unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary")];
+        vocab: Option<usize>, "Vocabulary", [unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary"), page_empty("256 bytes")];
         tied: Option<bool>, "Use the embedding as the output layer", [unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
         dropout: Option<f64>, "Probability of dropping an activation", [within(Fraction), unset(PRESET), only(STEPS), page_more("Dropout")];
         init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(STEPS), passing()];
@@ -45,13 +45,13 @@ settings! {
 
     /// The optimization.
     train "Training" => Train {
-        batch: Option<usize>, "Sequences per optimizer step", [unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
-        micro_batch: MicroBatch, "Sequences per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch")];
+        batch: Option<usize>, "Sequences per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
+        micro_batch: MicroBatch, "Sequences per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
         optimizer: Optimizer, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [within(Positive), unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate")];
-        min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate")];
-        warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps")];
+        min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth")];
+        warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps"), page_empty("5 %")];
         schedule: Schedule = Schedule::Cosine, "Learning rate after the warmup", [flag("schedule", "SHAPE"), only(STEPS), elsewhere(&["lr_scheduler", "lr_scheduler_type"]), page_more("Schedule")];
         weight_decay: f64 = defaults::WEIGHT_DECAY, "Decoupled decay of matrices", [flag("weight-decay", "X"), only(STEPS), page_more("Weight decay")];
         beta1: f64 = defaults::BETA1, "Decay of the first moment", [within(Fraction), only(STEPS), page_more("Beta 1")];
@@ -73,10 +73,10 @@ settings! {
 
     /// What the planner may spend and do.
     memory "Memory" => Memory {
-        budget: Option<Bytes>, "Memory that the plan may use, such as 2GiB", [unset("what the device has free"), flag("memory", "BYTES"), only(DATA), on_page()];
+        budget: Option<Bytes>, "Memory that the plan may use, such as 2GiB", [unset("what the device has free"), flag("memory", "BYTES"), only(DATA), page_control()];
         plan: Option<PathBuf>, "Plan to use as it is, such as a run's plan.json", [unset("the fastest that fits"), flag("plan", "FILE"), only(STEPS), passing()];
         recompute: Recompute, "Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors", [flag("recompute", "WHAT"), old_flags(&["checkpoint"]), old_keys(&["memory.checkpoint"]), only(STEPS), elsewhere(&["gradient_checkpointing", "activation_checkpointing"]), page("Recompute")];
-        loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows")];
+        loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows"), page_empty("auto")];
         attention_chunk: Chunk, "Rows of attention scores at once: a number, auto or none", [flag("attention-chunk", "ROWS"), only(DATA)];
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS)];
@@ -95,7 +95,7 @@ settings! {
     run "Run" => Run {
         out: Option<PathBuf>, "Run directory", [unset("a new one under runs/"), flag("out", "DIR"), only(RUN), passing(), elsewhere(&["output_dir", "out_dir"])];
         device: Device, "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", [flag("device", "DEVICE")];
-        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision")];
+        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), flag("threads", "N"), passing()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];

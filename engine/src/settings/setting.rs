@@ -44,13 +44,15 @@ pub struct Flag {
 
 /// How the page shows a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageField {
-    /// In the form, under this label.
-    Form(&'static str),
-    /// In the part of the form that is folded away, under this label.
-    More(&'static str),
-    /// By a control of its own.
-    Own,
+pub struct PageField {
+    /// The form's label of it; `None` for a setting that has a control of its own.
+    pub label: Option<&'static str>,
+    /// Whether the form folds it away.
+    pub more: bool,
+    /// What an empty input means, where it may be empty.
+    pub empty: Option<&'static str>,
+    /// The words that the page offers, where they are not all.
+    pub words: Option<&'static [&'static str]>,
 }
 
 /// A command that takes settings.
@@ -140,17 +142,37 @@ impl Setting {
 
     /// That the page's form shows under this label.
     pub const fn page(self, label: &'static str) -> Self {
-        Self { page: Some(PageField::Form(label)), ..self }
+        self.on_page(PageField { label: Some(label), more: false, empty: None, words: None })
     }
 
     /// That the page's form shows under this label, folded away.
     pub const fn page_more(self, label: &'static str) -> Self {
-        Self { page: Some(PageField::More(label)), ..self }
+        self.on_page(PageField { label: Some(label), more: true, empty: None, words: None })
     }
 
-    /// That the page has a control for.
-    pub const fn on_page(self) -> Self {
-        Self { page: Some(PageField::Own), ..self }
+    /// That the page has a control of its own for.
+    pub const fn page_control(self) -> Self {
+        self.on_page(PageField { label: None, more: false, empty: None, words: None })
+    }
+
+    /// Whose input on the page may be empty, which means this.
+    pub const fn page_empty(self, empty: &'static str) -> Self {
+        match self.page {
+            Some(page) => self.on_page(PageField { empty: Some(empty), ..page }),
+            None => panic!("the page doesn't show this setting"),
+        }
+    }
+
+    /// Of whose words the page offers these.
+    pub const fn page_words(self, words: &'static [&'static str]) -> Self {
+        match self.page {
+            Some(page) => self.on_page(PageField { words: Some(words), ..page }),
+            None => panic!("the page doesn't show this setting"),
+        }
+    }
+
+    const fn on_page(self, page: PageField) -> Self {
+        Self { page: Some(page), ..self }
     }
 
     /// For which this holds when it isn't set.

@@ -36,19 +36,19 @@ macro_rules! settings {
         #[derive(Clone, Debug, Default)]
         pub struct $settings {
             $($(#[$table_doc])* pub $table: $struct,)*
-            pub(super) origins: super::origin::Origins,
+            pub(crate) origins: $crate::settings::origin::Origins,
         }
 
         /// Every setting, in the order of the tables and keys in a settings file.
-        pub static $list: &[super::Setting] = &[
+        pub static $list: &[$crate::settings::Setting] = &[
             $($(
-                super::Setting::new(
+                $crate::settings::Setting::new(
                     concat!(stringify!($table), ".", stringify!($name)),
-                    <$type as super::SettingValue>::KIND,
+                    <$type as $crate::settings::SettingValue>::KIND,
                     $help,
                     || {
                         let default: $type = settings!(@default $($default)?);
-                        super::SettingValue::write(&default).ok().flatten()
+                        $crate::settings::SettingValue::write(&default).ok().flatten()
                     },
                 )
                 $($(.$attribute($($argument),*))*)?,
@@ -64,11 +64,11 @@ macro_rules! settings {
             ///
             /// # Errors
             /// A value that TOML can't hold.
-            pub fn value(&self, key: &str) -> Result<Option<toml::Value>, super::Unwritable> {
+            pub fn value(&self, key: &str) -> Result<Option<toml::Value>, $crate::settings::Unwritable> {
                 match key {
                     $($(
                         concat!(stringify!($table), ".", stringify!($name)) => {
-                            super::SettingValue::write(&self.$table.$name)
+                            $crate::settings::SettingValue::write(&self.$table.$name)
                         }
                     )*)*
                     _ => Ok(None),
@@ -76,11 +76,11 @@ macro_rules! settings {
             }
 
             /// Sets the setting of this key to an accepted value. Returns whether it is one.
-            pub(super) fn assign(&mut self, key: &str, value: &toml::Value) -> bool {
+            pub(crate) fn assign(&mut self, key: &str, value: &toml::Value) -> bool {
                 match key {
                     $($(
                         concat!(stringify!($table), ".", stringify!($name)) => {
-                            super::SettingValue::read(value)
+                            $crate::settings::SettingValue::read(value)
                                 .map(|value| self.$table.$name = value)
                                 .is_some()
                         }
@@ -99,3 +99,40 @@ macro_rules! settings {
 }
 
 pub(super) use settings;
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::{LIST, Range, json_schema, typescript};
+
+    settings! {
+        /// Settings with one line more.
+        pub struct Longer, LONGER, TABLES;
+
+        /// The optimization.
+        train "Training" => Train {
+            sharpness: Option<f64>, "How sharp", [within(Range::Fraction), unset("not sharp"), flag("sharpness", "X"), page("Sharpness"), page_empty("not sharp")];
+        }
+    }
+
+    #[test]
+    fn one_line_is_a_field_a_key_a_schema_and_an_input_of_the_page() {
+        let mut settings = Longer::default();
+        assert_eq!(TABLES, [("train", "Training")]);
+        assert_eq!((settings.train.sharpness, settings.origins.len()), (None, 0));
+        assert!(settings.assign("train.sharpness", &0.5.into()));
+        assert_eq!(settings.train, Train { sharpness: Some(0.5) });
+        assert_eq!(settings.value("train.sharpness"), Ok(Some(0.5.into())));
+
+        let list = [LIST, LONGER].concat();
+        let schema = json_schema(&list);
+        let property = &schema["properties"]["train"]["properties"]["sharpness"];
+        assert_eq!(property["exclusiveMaximum"], 1);
+        assert_eq!(property["description"], "How sharp [default: not sharp]");
+        let page = typescript(&list);
+        for part in
+            ["    /** How sharp */\n    sharpness: number | null;\n", "\"label\":\"Sharpness\""]
+        {
+            assert!(page.contains(part), "{page}");
+        }
+    }
+}

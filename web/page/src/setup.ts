@@ -1,147 +1,53 @@
-// The setup of a run: what the engine is given, what the controls edit, and what a link carries.
-// `FIELDS` is the one list of settings; it validates all three.
+// The setup of a run: what the engine is given, what the controls edit, and what a link carries. Settings come from the
+// engine's list; what to train on, and what a fresh page starts with, is the page's.
 
-export type Family = "gpt2" | "llama";
-export type DataKind = "built-in" | "text" | "sort" | "reverse" | "add";
+import { SETTINGS, type Setting, type Settings, TABLES, type Table } from "./settings";
+
+const KINDS = ["built-in", "text", "sort", "reverse", "add"] as const;
+export type DataKind = (typeof KINDS)[number];
 
 /** `null` leaves a value to the engine. */
-export interface Setup {
-  model: {
-    family: Family;
-    layers: number;
-    channels: number;
-    heads: number;
-    kv_heads: number | null;
-    hidden: number | null;
-    context: number;
-    vocab: number | null;
-    tied: boolean;
-    dropout: number;
-  };
-  train: {
-    batch: number;
-    micro_batch: number | "auto";
-    steps: number;
-    optimizer: "adamw" | "sgd" | "lion";
-    lr: number;
-    min_lr: number | null;
-    warmup: number | null;
-    schedule: "cosine" | "linear" | "constant";
-    weight_decay: number;
-    beta1: number;
-    beta2: number;
-    eps: number;
-    clip: number;
-    seed: number;
-  };
-  memory: {
-    budget: number | null;
-    recompute: string;
-    loss_chunk: number | "auto" | "none";
-    optimizer_bits: 32 | 16 | 8;
-  };
-  data: { kind: DataKind; holdout: number };
-  run: { precision: "f32" | "bf16" };
-}
+export type Setup = Omit<Settings, "data"> & { data: Settings["data"] & { kind: DataKind } };
 
-export const TABLES = ["model", "train", "memory", "data", "run"] as const;
-export type Table = (typeof TABLES)[number];
-
-export type Rule =
-  | { type: "integer"; min: number; max: number; words?: readonly string[]; none?: true }
-  | { type: "number"; min: number; max: number; below?: true; none?: true }
-  | { type: "choice"; choices: readonly (string | number)[] }
-  | { type: "flag" }
-  | { type: "recompute" };
-
-export interface Field {
-  table: Table;
-  key: string;
-  /** Its key in links of earlier versions. */
-  old?: string;
-  rule: Rule;
-}
-
-const integer = (min: number, max: number): Rule => ({ type: "integer", min, max });
-const number = (min: number, max: number): Rule => ({ type: "number", min, max });
-const choice = (...choices: (string | number)[]): Rule => ({ type: "choice", choices });
-
-/** Bytes; far above any device, and exact in a double. */
-const MOST_BYTES = 2 ** 44;
-const MOST_STEPS = 10_000_000;
-const MOST_SEED = 2 ** 32 - 1;
-
-export const FIELDS: readonly Field[] = [
-  { table: "model", key: "family", rule: choice("gpt2", "llama") },
-  { table: "model", key: "layers", rule: integer(1, 128) },
-  { table: "model", key: "channels", rule: integer(8, 16_384) },
-  { table: "model", key: "heads", rule: integer(1, 256) },
-  { table: "model", key: "kv_heads", rule: { type: "integer", min: 1, max: 256, none: true } },
-  { table: "model", key: "hidden", rule: { type: "integer", min: 8, max: 65_536, none: true } },
-  { table: "model", key: "context", rule: integer(4, 32_768) },
-  { table: "model", key: "vocab", rule: { type: "integer", min: 256, max: 1_000_000, none: true } },
-  { table: "model", key: "tied", rule: { type: "flag" } },
-  { table: "model", key: "dropout", rule: { type: "number", min: 0, max: 1, below: true } },
-  { table: "train", key: "batch", rule: integer(1, 4096) },
-  { table: "train", key: "micro_batch", rule: { type: "integer", min: 1, max: 4096, words: ["auto"] } },
-  { table: "train", key: "steps", rule: integer(1, MOST_STEPS) },
-  { table: "train", key: "optimizer", rule: choice("adamw", "sgd", "lion") },
-  { table: "train", key: "lr", rule: number(0, 10) },
-  { table: "train", key: "min_lr", rule: { type: "number", min: 0, max: 10, none: true } },
-  { table: "train", key: "warmup", rule: { type: "integer", min: 0, max: MOST_STEPS, none: true } },
-  { table: "train", key: "schedule", rule: choice("cosine", "linear", "constant") },
-  { table: "train", key: "weight_decay", rule: number(0, 10) },
-  { table: "train", key: "beta1", rule: { type: "number", min: 0, max: 1, below: true } },
-  { table: "train", key: "beta2", rule: { type: "number", min: 0, max: 1, below: true } },
-  { table: "train", key: "eps", rule: number(0, 1) },
-  { table: "train", key: "clip", rule: number(0, 1e6) },
-  { table: "train", key: "seed", rule: integer(0, MOST_SEED) },
-  { table: "memory", key: "budget", rule: { type: "integer", min: 0, max: MOST_BYTES, none: true } },
-  { table: "memory", key: "recompute", old: "checkpoint", rule: { type: "recompute" } },
-  { table: "memory", key: "loss_chunk", rule: { type: "integer", min: 1, max: MOST_BYTES, words: ["auto", "none"] } },
-  { table: "memory", key: "optimizer_bits", rule: choice(32, 16, 8) },
-  { table: "data", key: "kind", rule: choice("built-in", "text", "sort", "reverse", "add") },
-  { table: "data", key: "holdout", rule: { type: "number", min: 0, max: 1, below: true } },
-  { table: "run", key: "precision", rule: choice("f32", "bf16") },
-];
-
-export const DEFAULTS: Setup = {
-  model: {
-    family: "gpt2",
-    layers: 4,
-    channels: 64,
-    heads: 4,
-    kv_heads: null,
-    hidden: null,
-    context: 64,
-    vocab: null,
-    tied: true,
-    dropout: 0,
-  },
-  train: {
-    batch: 16,
-    micro_batch: "auto",
-    steps: 1000,
-    optimizer: "adamw",
-    lr: 2e-3,
-    min_lr: null,
-    warmup: null,
-    schedule: "cosine",
-    weight_decay: 0.1,
-    beta1: 0.9,
-    beta2: 0.95,
-    eps: 1e-8,
-    clip: 1,
-    seed: 1337,
-  },
-  memory: { budget: null, recompute: "auto", loss_chunk: "auto", optimizer_bits: 32 },
-  data: { kind: "built-in", holdout: 0.1 },
-  run: { precision: "f32" },
+const KIND: Setting = {
+  table: "data",
+  key: "kind",
+  old: [],
+  help: "What to train on",
+  rule: { type: "choice", choices: KINDS, expected: `one of ${KINDS.join(", ")}` },
+  default: "built-in",
 };
 
-export class SetupError extends Error {}
+/** Everything that a setup holds. */
+export const FIELDS: readonly Setting[] = [...SETTINGS, KIND];
+
+/** A model and a run that a tab learns in a minute or two. */
+const START: Partial<Record<string, unknown>> = {
+  "model.family": "gpt2",
+  "model.layers": 4,
+  "model.channels": 64,
+  "model.heads": 4,
+  "model.context": 64,
+  "model.tied": true,
+  "model.dropout": 0,
+  "train.batch": 16,
+  "train.steps": 1000,
+  "train.lr": 2e-3,
+};
 
 type Tree = Record<Table, Record<string, unknown>>;
+
+function defaults(): Setup {
+  const tree = Object.fromEntries(TABLES.map((table) => [table, {}])) as Tree;
+  for (const field of FIELDS) {
+    tree[field.table][field.key] = START[`${field.table}.${field.key}`] ?? field.default ?? null;
+  }
+  return tree as unknown as Setup;
+}
+
+export const DEFAULTS: Setup = defaults();
+
+export class SetupError extends Error {}
 
 /** A value of a setting; `undefined` where there is no such setting. */
 export function get(setup: Setup, table: Table, key: string): unknown {
@@ -153,36 +59,36 @@ export function withValue(setup: Setup, table: Table, key: string, value: unknow
   return { ...setup, [table]: { ...setup[table], [key]: value } };
 }
 
-/** Says what is wrong with a value, or `null` where it's right. */
-export function problem(rule: Rule, value: unknown): string | null {
+function accepts({ rule, none }: Setting, value: unknown): boolean {
+  if (value === null) return none === true;
   switch (rule.type) {
-    case "flag":
-      return typeof value === "boolean" ? null : "must be true or false";
+    case "switch":
+      return typeof value === "boolean";
     case "choice":
-      return rule.choices.some((choice) => choice === value)
-        ? null
-        : `must be one of ${rule.choices.join(", ")}`;
-    case "recompute":
-      return typeof value === "string" && /^(auto|none|block|sqrt|every:[1-9]\d{0,3})$/.test(value)
-        ? null
-        : "must be auto, none, block, sqrt or every:N";
+      return rule.choices.some((choice) => choice === value);
     case "integer":
+      return Number.isInteger(value) && (value as number) >= rule.min && (value as number) <= rule.max;
     case "number": {
-      if (value === null && rule.none) return null;
-      const words: readonly unknown[] = rule.type === "integer" ? (rule.words ?? []) : [];
-      if (words.includes(value)) return null;
-      const whole = rule.type === "integer";
-      const isKind = whole ? Number.isInteger(value) : Number.isFinite(value);
-      if (typeof value !== "number" || !isKind) {
-        return whole ? "must be a whole number" : "must be a number";
-      }
-      const open = rule.type === "number" && rule.below === true;
-      if (value < rule.min || value > rule.max || (open && value === rule.max)) {
-        return `must be from ${rule.min} to ${open ? "below " : ""}${rule.max}`;
-      }
-      return null;
+      if (typeof value !== "number" || !Number.isFinite(value)) return false;
+      const reaches = rule.above === true ? value > rule.min : value >= rule.min;
+      return reaches && (rule.below === undefined || value < rule.below);
     }
+    case "form":
+      if (typeof value === "number") return rule.whole === true && Number.isInteger(value) && value > 0;
+      return (
+        typeof value === "string" &&
+        (rule.words.includes(value) || (rule.pattern !== undefined && new RegExp(rule.pattern).test(value)))
+      );
+    case "text":
+      return typeof value === "string" && value !== "";
+    case "list":
+      return Array.isArray(value);
   }
+}
+
+/** Says what is wrong with a value, or `null` where it's right. */
+export function problem(field: Setting, value: unknown): string | null {
+  return accepts(field, value) ? null : `must be ${field.rule.expected}`;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {
@@ -206,13 +112,13 @@ export function readSetup(value: unknown, base: Setup = DEFAULTS, tolerant = fal
     }
     if (!isRecord(entries)) throw new SetupError(`Table “${table}” must be an object.`);
     for (const [key, entry] of Object.entries(entries)) {
-      const field = FIELDS.find((field) => field.table === known && [field.key, field.old].includes(key));
+      const field = FIELDS.find((field) => field.table === known && (field.key === key || field.old.includes(key)));
       if (field === undefined) {
         if (tolerant) continue;
         throw new SetupError(`Unknown setting “${table}.${key}”.`);
       }
       if (tolerant && entry === null) continue;
-      const wrong = problem(field.rule, entry);
+      const wrong = problem(field, entry);
       if (wrong !== null) throw new SetupError(`${table}.${key} ${wrong}.`);
       tree[known][field.key] = entry;
     }

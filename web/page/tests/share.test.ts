@@ -8,12 +8,12 @@ const link = (value: unknown): string => `#setup=${btoa(JSON.stringify(value))}`
 function other(setup: Setup): Setup {
   return FIELDS.reduce((changed, { table, key, rule }) => {
     const now = get(setup, table, key);
-    if (rule.type === "flag") return withValue(changed, table, key, now !== true);
-    if (rule.type === "recompute") return withValue(changed, table, key, "every:3");
+    if (rule.type === "switch") return withValue(changed, table, key, now !== true);
+    if (rule.type === "form") return withValue(changed, table, key, rule.whole ? 2 : "every:3");
     if (rule.type === "choice") {
       return withValue(changed, table, key, rule.choices.find((choice) => choice !== now));
     }
-    return withValue(changed, table, key, rule.type === "integer" ? rule.min + 1 : rule.max / 2);
+    return withValue(changed, table, key, rule.type === "integer" ? rule.min + 2 : 0.5);
   }, setup);
 }
 

@@ -1,28 +1,16 @@
 // The form of settings. It reports a new setup on each valid change, and marks what is wrong.
 
 import type { Info } from "../engine/types";
-import {
-  DEFAULTS,
-  FIELDS,
-  type Rule,
-  type Setup,
-  type Table,
-  get,
-  problem,
-  readSetup,
-  same,
-  simplified,
-  withValue,
-} from "../setup";
+import type { Setting, Table } from "../settings";
+import { DEFAULTS, type Setup, get, problem, readSetup, same, simplified, withValue } from "../setup";
 import { make } from "./dom";
-import { DATA_HINTS, DATA_KINDS, GROUPS, type Shown } from "./fields";
+import { DATA_HINTS, DATA_KINDS, GROUPS, optionsOf } from "./fields";
 import { TextInput } from "./text-input";
 
 type Input = HTMLInputElement | HTMLSelectElement;
 
 interface Row {
-  shown: Shown;
-  rule: Rule;
+  shown: Setting;
   input: Input;
   wrong: HTMLElement;
 }
@@ -112,7 +100,7 @@ export class Controls {
     this.text.element.hidden = this.#setup.data.kind !== "text";
   }
 
-  #group(title: string, fields: readonly Shown[], more: readonly Shown[]): HTMLElement {
+  #group(title: string, fields: readonly Setting[], more: readonly Setting[]): HTMLElement {
     const set = make("fieldset", {}, make("legend", {}, title));
     if (title === "Model") {
       const label = make("label", { for: "preset" }, "Preset");
@@ -128,39 +116,39 @@ export class Controls {
     return set;
   }
 
-  #row(shown: Shown): HTMLElement {
-    const field = FIELDS.find(({ table, key }) => table === shown.table && key === shown.key);
-    if (field === undefined) throw new Error(`no setting ${shown.table}.${shown.key}`);
+  #row(shown: Setting): HTMLElement {
     const id = idOf(shown.table, shown.key);
     const wrong = make("p", { class: "wrong-text", id: `${id}-wrong`, hidden: true });
     const input = this.#input(shown, id);
-    const row: Row = { shown, rule: field.rule, input, wrong };
+    const row: Row = { shown, input, wrong };
     input.addEventListener(input instanceof HTMLSelectElement ? "change" : "input", () => this.#read(row));
     this.#rows.push(row);
-    return make("div", { class: "row" }, make("label", { for: id }, shown.label), input, wrong);
+    return make("div", { class: "row" }, make("label", { for: id, title: shown.help }, shown.label ?? shown.key), input, wrong);
   }
 
-  #input(shown: Shown, id: string): Input {
-    if (shown.options !== undefined) {
-      const options = shown.options.map(([value, text]) => make("option", { value }, text));
+  #input(shown: Setting, id: string): Input {
+    const choices = optionsOf(shown);
+    if (choices !== null) {
+      const options = choices.map(([value, text]) => make("option", { value }, text));
       return make("select", { id }, ...options);
     }
-    if (shown.flag) return make("input", { id, type: "checkbox" });
+    if (shown.rule.type === "switch") return make("input", { id, type: "checkbox" });
     return make("input", { id, type: "text", inputmode: "decimal", placeholder: shown.empty });
   }
 
-  #read({ shown, rule, input, wrong }: Row): void {
+  #read({ shown, input, wrong }: Row): void {
+    const { rule } = shown;
     let value: unknown = input.value;
     if (rule.type === "choice") value = rule.choices.find((choice) => String(choice) === input.value);
     if (input instanceof HTMLInputElement) {
       const text = input.value.trim();
-      const words = rule.type === "integer" ? (rule.words ?? []) : [];
+      const words = rule.type === "form" ? rule.words : [];
       if (input.type === "checkbox") value = input.checked;
       else if (text === "") value = shown.empty === undefined ? Number.NaN : (words[0] ?? null);
       else if (words.includes(text)) value = text;
       else value = Number(text);
     }
-    const message = problem(rule, value);
+    const message = problem(shown, value);
     this.#mark(input, wrong, message);
     if (message === null) this.#change(withValue(this.#setup, shown.table, shown.key, value));
   }

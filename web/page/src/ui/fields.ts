@@ -1,132 +1,55 @@
-// The settings as they're shown: in what order, under which words, and as which kind of input.
+// The settings as they're shown: in what groups, and under which words.
 
-import type { Table } from "../setup";
-
-export interface Shown {
-  table: Table;
-  key: string;
-  label: string;
-  /** Values and their words; without them it's a number. */
-  options?: readonly (readonly [value: string, text: string])[];
-  flag?: true;
-  /** What an empty input means. */
-  empty?: string;
-}
+import { SETTINGS, type Setting, type Table } from "../settings";
 
 export interface Group {
   title: string;
-  fields: readonly Shown[];
-  more: readonly Shown[];
+  fields: readonly Setting[];
+  more: readonly Setting[];
 }
 
+const group = (title: string, ...tables: Table[]): Group => {
+  const shown = tables.flatMap((table) =>
+    SETTINGS.filter((setting) => setting.table === table && setting.label !== undefined),
+  );
+  return {
+    title,
+    fields: shown.filter(({ more }) => more !== true),
+    more: shown.filter(({ more }) => more === true),
+  };
+};
+
 export const GROUPS: readonly Group[] = [
-  {
-    title: "Model",
-    fields: [
-      {
-        table: "model",
-        key: "family",
-        label: "Family",
-        options: [
-          ["gpt2", "GPT-2"],
-          ["llama", "Llama"],
-        ],
-      },
-      { table: "model", key: "layers", label: "Layers" },
-      { table: "model", key: "channels", label: "Channels" },
-      { table: "model", key: "heads", label: "Heads" },
-      { table: "model", key: "context", label: "Context" },
-    ],
-    more: [
-      { table: "model", key: "kv_heads", label: "Key–value heads", empty: "as heads" },
-      { table: "model", key: "hidden", label: "Hidden width", empty: "by family" },
-      { table: "model", key: "vocab", label: "Vocabulary", empty: "256 bytes" },
-      { table: "model", key: "dropout", label: "Dropout" },
-      { table: "model", key: "tied", label: "Output tied to embedding", flag: true },
-    ],
-  },
-  {
-    title: "Training",
-    fields: [
-      { table: "train", key: "steps", label: "Steps" },
-      { table: "train", key: "batch", label: "Batch, sequences" },
-      { table: "train", key: "micro_batch", label: "Micro-batch", empty: "auto" },
-      {
-        table: "train",
-        key: "optimizer",
-        label: "Optimizer",
-        options: [
-          ["adamw", "AdamW"],
-          ["lion", "Lion"],
-          ["sgd", "SGD"],
-        ],
-      },
-      { table: "train", key: "lr", label: "Learning rate" },
-    ],
-    more: [
-      {
-        table: "train",
-        key: "schedule",
-        label: "Schedule",
-        options: [
-          ["cosine", "cosine"],
-          ["linear", "linear"],
-          ["constant", "constant"],
-        ],
-      },
-      { table: "train", key: "warmup", label: "Warmup, steps", empty: "5 %" },
-      { table: "train", key: "min_lr", label: "Final rate", empty: "a tenth" },
-      { table: "train", key: "weight_decay", label: "Weight decay" },
-      { table: "train", key: "beta1", label: "Beta 1" },
-      { table: "train", key: "beta2", label: "Beta 2" },
-      { table: "train", key: "eps", label: "Epsilon" },
-      { table: "train", key: "clip", label: "Clip norm at" },
-      { table: "train", key: "seed", label: "Seed" },
-      { table: "data", key: "holdout", label: "Held-out share" },
-    ],
-  },
-  {
-    title: "Saving memory",
-    fields: [
-      {
-        table: "run",
-        key: "precision",
-        label: "Precision",
-        options: [
-          ["f32", "f32"],
-          ["bf16", "bf16"],
-        ],
-      },
-      {
-        table: "memory",
-        key: "recompute",
-        label: "Recompute",
-        options: [
-          ["auto", "auto"],
-          ["none", "none"],
-          ["block", "every block"],
-          ["sqrt", "√ of the blocks"],
-          ["every:2", "every 2 blocks"],
-          ["every:3", "every 3 blocks"],
-          ["every:4", "every 4 blocks"],
-        ],
-      },
-    ],
-    more: [
-      { table: "memory", key: "loss_chunk", label: "Loss chunk, rows", empty: "auto" },
-      {
-        table: "memory",
-        key: "optimizer_bits",
-        label: "Optimizer state",
-        options: [
-          ["32", "32 bits"],
-          ["16", "16 bits"],
-          ["8", "8 bits"],
-        ],
-      },
-    ],
-  },
+  group("Model", "model"),
+  group("Training", "train", "data"),
+  group("Saving memory", "run", "memory"),
 ];
+
+/** Words of settings, where they aren't shown as they are. */
+const TEXTS: Partial<Record<string, string>> = {
+  gpt2: "GPT-2",
+  llama: "Llama",
+  adamw: "AdamW",
+  lion: "Lion",
+  sgd: "SGD",
+  block: "every block",
+  sqrt: "√ of the blocks",
+  32: "32 bits",
+  16: "16 bits",
+  8: "8 bits",
+};
+
+const RECOMPUTE = ["auto", "none", "block", "sqrt", "every:2", "every:3", "every:4"];
+
+/** What to choose from, each with its words; `null` where a value is typed. */
+export function optionsOf({ key, rule }: Setting): readonly (readonly [string, string])[] | null {
+  const values = key === "recompute" ? RECOMPUTE : rule.type === "choice" ? rule.choices : null;
+  if (values === null) return null;
+  return values.map((value) => {
+    const every = /^every:(\d+)$/.exec(String(value));
+    return [String(value), every === null ? (TEXTS[value] ?? String(value)) : `every ${every[1]} blocks`];
+  });
+}
 
 export const DATA_KINDS = [
   ["built-in", "Built-in text"],
