@@ -54,8 +54,8 @@ pub use model::{Decoder, Model};
 pub use models::{Family, LanguageModel, ModelConfig, Preset, parameters, preset, presets};
 pub use offload::Offload;
 pub use optim::{
-    LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update, UpdateOptions,
-    append_update,
+    AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update,
+    UpdateOptions, append_update,
 };
 pub use params::{Init, Kind, Parameter, Part};
 pub use pass::{BuildOptions, Cache, Pass};

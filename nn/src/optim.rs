@@ -10,9 +10,11 @@
 //! | module | holds |
 //! |---|---|
 //! | this one | the rules, and f16 training's loss scale |
+//! | [`muon`] | the rule of Muon, which is made of matmuls |
 //! | [`state`] | how many bits the state takes, and its tensors |
 //! | [`update`] | the ops of an update |
 
+mod muon;
 mod state;
 mod update;
 
@@ -23,6 +25,7 @@ use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 
 use crate::error::{Result, ensure};
 
+pub use muon::AdjustLr;
 pub use state::{State, StateBits, Stored};
 pub use update::{Scalars, Trained, Update, UpdateOptions, append_update};
 
@@ -50,6 +53,20 @@ pub enum Optimizer {
         beta1: f64,
         /// Decay of the momentum.
         beta2: f64,
+    },
+    /// Orthogonalized momentum for the weights of hidden linear layers, as torch.optim.Muon, and AdamW for everything else
+    /// (see [`muon`]).
+    Muon {
+        /// Decay of the momentum.
+        momentum: f64,
+        /// Factor on the learning rate of a matrix.
+        adjust: AdjustLr,
+        /// AdamW's decay of the first moment.
+        beta1: f64,
+        /// AdamW's decay of the second moment.
+        beta2: f64,
+        /// AdamW's term beside the root of the second moment.
+        eps: f64,
     },
 }
 
@@ -107,12 +124,40 @@ struct Terms<'a> {
 }
 
 impl Optimizer {
-    /// Names of a parameter's state tensors, as in torch.optim.
+    /// Muon as PyTorch has it by default, at rates of AdamW: see [`AdjustLr::MatchRmsAdamw`]. The arguments are AdamW's.
+    pub fn muon(beta1: f64, beta2: f64, eps: f64) -> Self {
+        Self::Muon { momentum: 0.95, adjust: AdjustLr::default(), beta1, beta2, eps }
+    }
+
+    /// Its name in settings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::AdamW { .. } => "adamw",
+            Self::Sgd { .. } => "sgd",
+            Self::Lion { .. } => "lion",
+            Self::Muon { .. } => "muon",
+        }
+    }
+
+    /// Whether matrices have another rule than everything else.
+    pub(crate) fn is_of_matrices(&self) -> bool {
+        matches!(self, Self::Muon { .. })
+    }
+
+    /// The rule for a parameter that isn't a matrix of Muon's.
+    pub(crate) fn elementwise(&self) -> Self {
+        match *self {
+            Self::Muon { beta1, beta2, eps, .. } => Self::AdamW { beta1, beta2, eps },
+            other => other,
+        }
+    }
+
+    /// Names of a parameter's state tensors, as in torch.optim; those of a matrix where it's Muon.
     pub fn slots(&self) -> &'static [&'static str] {
         match *self {
             Self::AdamW { .. } => &["exp_avg", SQUARES],
             Self::Sgd { momentum: 0.0 } => &[],
-            Self::Sgd { .. } => &["momentum_buffer"],
+            Self::Sgd { .. } | Self::Muon { .. } => &["momentum_buffer"],
             Self::Lion { .. } => &["exp_avg"],
         }
     }
@@ -120,7 +165,7 @@ impl Optimizer {
     /// AdamW's bias corrections 1/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of update t, counted from 1; `None` where the
     /// rule has none.
     pub fn corrections(&self, t: u64) -> Option<[f64; 2]> {
-        let Self::AdamW { beta1, beta2, .. } = *self else { return None };
+        let Self::AdamW { beta1, beta2, .. } = self.elementwise() else { return None };
         let t = t as f64;
         Some([1.0 / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt()])
     }
@@ -144,10 +189,14 @@ impl Optimizer {
                 decay("beta1", beta1)?;
                 decay("beta2", beta2)
             }
+            Self::Muon { momentum, .. } => {
+                decay("momentum", momentum)?;
+                self.elementwise().check()
+            }
         }
     }
 
-    /// The rule: new weight and new state.
+    /// The rule: new weight and new state. That of [`Optimizer::elementwise`].
     fn step(&self, terms: Terms<'_>) -> (Expr, Vec<Expr>) {
         let Terms { weight, gradient, state, lr, corrections, weight_decay } = terms;
         let decayed = || {
@@ -158,7 +207,7 @@ impl Optimizer {
             constant(beta) * before.clone() + constant(1.0 - beta) * new
         };
         match *self {
-            Self::AdamW { beta1, beta2, eps } => {
+            Self::AdamW { beta1, beta2, eps } | Self::Muon { beta1, beta2, eps, .. } => {
                 let [first, second] = corrections.expect("AdamW has corrections");
                 let m = mix(&state[0], beta1, gradient.clone());
                 let v = mix(&state[1], beta2, gradient.clone() * gradient);

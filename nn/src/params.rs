@@ -137,6 +137,14 @@ impl Parameter {
         self.name.strip_suffix(".weight").unwrap_or(&self.name)
     }
 
+    /// Rows that are a matrix each, as a checkpoint has them, of the weight of a hidden linear layer; none of anything else.
+    pub fn matrices(&self) -> Vec<Range<usize>> {
+        match self.kind {
+            Kind::Linear => self.parts.iter().map(|part| part.rows.clone()).collect(),
+            _ => vec![],
+        }
+    }
+
     /// Elements in memory, padding included.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()

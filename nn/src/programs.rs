@@ -429,6 +429,7 @@ fn training(
             gradient,
             decay: parameter.decay,
             kind: parameter.kind,
+            matrices: parameter.matrices(),
         });
     }
     if config.offload.gradients {

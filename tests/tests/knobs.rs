@@ -69,11 +69,13 @@ fn run(config: &TrainerConfig, threads: usize) -> Vec<u32> {
 
 #[test]
 fn gradients_that_are_consumed_change_no_bit_and_leave_their_room() {
-    for (family, precision, bits) in [
-        (Family::Gpt2, Precision::F32, StateBits::B32),
-        (Family::Llama, Precision::BF16, StateBits::B8),
+    let adamw = config(Family::Gpt2, Precision::F32).optimizer;
+    for (family, precision, bits, optimizer) in [
+        (Family::Gpt2, Precision::F32, StateBits::B32, adamw),
+        (Family::Llama, Precision::BF16, StateBits::B8, adamw),
+        (Family::Llama, Precision::BF16, StateBits::B8, Optimizer::muon(0.9, 0.95, 1e-8)),
     ] {
-        let mut held = TrainerConfig { clip: None, ..config(family, precision) };
+        let mut held = TrainerConfig { clip: None, optimizer, ..config(family, precision) };
         (held.optimizer_bits, held.batch, held.micro_batch) = (bits, 1, 1);
         let consumed = TrainerConfig { consume_gradients: true, ..held.clone() };
         let gradients = |config: &TrainerConfig| {
@@ -243,9 +245,10 @@ fn every_arena_is_the_predicted_one() {
             2 => Checkpoint::Sqrt,
             _ => Checkpoint::Every(pick(10, &[1, 2, 3])),
         };
-        let optimizer = match pick(11, &[0, 1, 2]) {
+        let optimizer = match pick(11, &[0, 1, 2, 3]) {
             0 => Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 },
             1 => Optimizer::Sgd { momentum: 0.9 },
+            2 => Optimizer::muon(0.9, 0.95, 1e-8),
             _ => Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
         };
         let by_host = pick(19, &[0, 0, 1]) == 1;

@@ -75,6 +75,7 @@ fn forms() -> Vec<TrainerConfig> {
             8,
         ),
         ("llama-tiny", Precision::F16, ADAMW, StateBits::B32, 4),
+        ("llama-tiny", Precision::BF16, Optimizer::muon(0.9, 0.95, 1e-8), StateBits::B8, 4),
         ("llama-tiny", Precision::F32, Optimizer::Sgd { momentum: 0.9 }, StateBits::B32, 8),
     ] {
         forms.push(TrainerConfig {

@@ -142,6 +142,12 @@ impl Draws {
             Optimizer::Sgd { momentum: 0.9 },
             Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
         ];
+        let lora = self.chance(0.4).then(|| self.lora(&model));
+        // Muon is for whole weights.
+        let optimizer = match lora.is_none() && self.chance(0.2) {
+            true => Optimizer::muon(0.9, 0.95, 1e-8),
+            false => self.one_of(&optimizers),
+        };
         let seq_len = self.up_to(model.context);
         TrainerConfig {
             precision: self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]),
@@ -151,7 +157,7 @@ impl Draws {
                 loss_chunk: self.one_of(&[0, 1, 7, 32]),
                 attention_chunk: self.one_of(&[0, 0, 3, 16]),
             },
-            optimizer: self.one_of(&optimizers),
+            optimizer,
             optimizer_bits: self.one_of(&[StateBits::B32, StateBits::B16, StateBits::B8]),
             clip: self.chance(0.7).then_some(1.0),
             options: Options {
@@ -162,7 +168,7 @@ impl Draws {
             },
             seed: self.run,
             decode: if self.chance(0.3) { self.up_to(model.context) } else { 0 },
-            lora: self.chance(0.4).then(|| self.lora(&model)),
+            lora,
             ..TrainerConfig::new(model.build(seq_len).expect("a model"))
         }
     }

@@ -62,9 +62,10 @@ fn fewer_bits_follow_the_losses_of_f32() {
 
 #[test]
 fn a_run_continues_from_what_was_saved_bit_for_bit() {
-    for bits in ALL_BITS {
+    let rules = [ADAMW, Optimizer::muon(0.9, 0.95, 1e-8)];
+    for (rule, bits) in rules.into_iter().flat_map(|rule| ALL_BITS.map(|bits| (rule, bits))) {
         for micro_batch in [8, 4] {
-            let config = TrainerConfig { micro_batch, ..config(ADAMW, bits) };
+            let config = TrainerConfig { micro_batch, ..config(rule, bits) };
             let mut whole = trainer(&config);
             train(&mut whole, 0..5, 1e-3);
             let checkpoint = saved(&mut whole);
@@ -77,8 +78,8 @@ fn a_run_continues_from_what_was_saved_bit_for_bit() {
             resumed.load_weights(weights, &mut { get }).expect("weights");
             resumed.load_states(&states, &mut { get }).expect("state");
             let losses = [&mut whole, &mut resumed].map(|trainer| train(trainer, 5..9, 1e-3));
-            assert_eq!(losses[0], losses[1], "{bits:?}");
-            assert!(saved(&mut whole) == saved(&mut resumed), "{bits:?} {micro_batch}");
+            assert_eq!(losses[0], losses[1], "{rule:?} {bits:?}");
+            assert!(saved(&mut whole) == saved(&mut resumed), "{rule:?} {bits:?} {micro_batch}");
         }
     }
 }
@@ -116,6 +117,21 @@ fn a_skipped_step_leaves_codes_alone() {
         assert!(train(&mut trainer, 2..3, 1e-3)[0].is_nan());
         assert!(before == state(&mut trainer), "{bits:?}");
     }
+}
+
+#[test]
+fn muon_takes_half_of_adams_state() {
+    let state = |optimizer| {
+        let trainer = trainer(&config(optimizer, StateBits::B32));
+        let graph = &trainer.session().plan().graph;
+        let hidden = trainer
+            .states()
+            .iter()
+            .filter(|state| !trainer.parameters()[state.parameter].matrices().is_empty());
+        hidden.map(|state| graph.ty(state.tensor).bytes()).sum::<usize>()
+    };
+    let [muon, adamw] = [Optimizer::muon(0.9, 0.95, 1e-8), ADAMW].map(state);
+    assert!(muon > 0 && 2 * muon == adamw, "{muon} and {adamw} bytes");
 }
 
 #[test]

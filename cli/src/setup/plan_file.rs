@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tightrope_core::{Backend, plan};
 use tightrope_nn::{
-    BuildOptions, Lora, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits,
-    TrainerConfig,
+    BuildOptions, Lora, ModelConfig, Offload, Planned, Precision, StateBits, TrainerConfig,
 };
 
 use super::budget::{all_but, allowed};
@@ -92,17 +91,12 @@ pub struct MadeFor {
 impl MadeFor {
     /// The step of `config` on a device of this name, with this version.
     pub fn of(config: &TrainerConfig, device: &str) -> Self {
-        let optimizer = match config.optimizer {
-            Optimizer::AdamW { .. } => "adamw",
-            Optimizer::Sgd { .. } => "sgd",
-            Optimizer::Lion { .. } => "lion",
-        };
         Self {
             version: VERSION.to_owned(),
             device: device.split(' ').next().unwrap_or(device).to_owned(),
             model: sizes(language(config).config()),
             context: config.model.tokens(),
-            optimizer: optimizer.to_owned(),
+            optimizer: config.optimizer.name().to_owned(),
         }
     }
 

@@ -122,7 +122,7 @@ fn wrong_word() {
     expect(
         from_text("[train]\n\toptimizer = \"adam\"\n"),
         r#"
-error: `train.optimizer` must be adamw, sgd or lion, not the text "adam"
+error: `train.optimizer` must be adamw, sgd, lion or muon, not the text "adam"
   --> gpt.toml:2:14
   |
 2 | 	optimizer = "adam"

@@ -70,6 +70,7 @@ impl Train {
             Optimizer::AdamW => nn::Optimizer::AdamW { beta1, beta2, eps },
             Optimizer::Sgd => nn::Optimizer::Sgd { momentum: beta1 },
             Optimizer::Lion => nn::Optimizer::Lion { beta1, beta2 },
+            Optimizer::Muon => nn::Optimizer::muon(beta1, beta2, eps),
         }
     }
 }

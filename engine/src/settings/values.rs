@@ -114,6 +114,8 @@ words! {
         Sgd = "sgd",
         /// Sign of an interpolated momentum: one state per weight.
         Lion = "lion",
+        /// Orthogonalized momentum for the weights of hidden linear layers, AdamW for everything else.
+        Muon = "muon",
     }
 
     /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.

@@ -144,8 +144,12 @@ impl State {
         trained: &Trained,
     ) -> Vec<Self> {
         let ty = graph.ty(trained.weight).clone();
+        let rule = match trained.matrices.is_empty() {
+            true => optimizer.elementwise(),
+            false => *optimizer,
+        };
         let mut state = vec![];
-        for &slot in optimizer.slots() {
+        for &slot in rule.slots() {
             for &stored in bits.stored(graph, trained) {
                 let ty = match stored {
                     Stored::Single => ty.with_dtype(DType::F32),

@@ -3,11 +3,13 @@
 //! state exists for one parameter at a time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use tightrope_core::expr::{Binary, Unary, constant, input, random};
 use tightrope_core::ops::{Dequantize, Map, Quantize, Reduce, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
 
+use super::muon::Muon;
 use super::state::{BLOCK, State, StateBits, Stored, code};
 use super::{LossScale, Optimizer, SQUARES, Terms, scalar};
 use crate::error::{Error, Result, ensure};
@@ -47,6 +49,8 @@ pub struct Trained {
     pub decay: bool,
     /// What it is: the state of a table isn't stored in 8 bits.
     pub kind: Kind,
+    /// Rows that are a matrix each, where it's the weight of a hidden linear layer; none otherwise. Muon updates them.
+    pub matrices: Vec<Range<usize>>,
 }
 
 /// Persistent f32 (1) tensors that the host writes before each update.
@@ -73,7 +77,7 @@ pub struct Update {
 
 /// Where the f32 value of a weight is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Master {
+pub(super) enum Master {
     /// The weight is f32.
     Weight,
     /// A bf16 weight and its i16 remainder.
@@ -82,8 +86,31 @@ enum Master {
     Beside,
 }
 
+impl Master {
+    /// The f32 value of a weight that is formula input `at`, what belongs to it being the next.
+    pub fn value(self, at: usize) -> Expr {
+        match self {
+            Self::Weight => input(at),
+            Self::Halves => input(at).binary(Binary::JoinHalves, input(at + 1)),
+            Self::Beside => input(at + 1),
+        }
+    }
+
+    /// Formulas of the new tensors, each with the input that it's written over.
+    pub fn written(self, at: usize, after: Expr) -> Vec<(usize, Expr)> {
+        match self {
+            Self::Weight => vec![(at, after)],
+            Self::Halves => vec![
+                (at, after.clone().unary(Unary::HighHalf)),
+                (at + 1, after.unary(Unary::LowHalf)),
+            ],
+            Self::Beside => vec![(at, after.clone()), (at + 1, after)],
+        }
+    }
+}
+
 /// Parameters that one map can update: whether they decay, and where their f32 values are.
-type Rule = (bool, Master);
+pub(super) type Rule = (bool, Master);
 
 impl Trained {
     fn check(&self, graph: &Graph) -> Result<Master> {
@@ -149,6 +176,15 @@ pub fn append_update(
         },
     )?;
     ensure(!trained.is_empty(), "trained", || "names no parameter to update".into())?;
+    ensure(
+        !optimizer.is_of_matrices() || trained.iter().any(|t| !t.matrices.is_empty()),
+        "optimizer",
+        || {
+            "muon updates the weights of hidden linear layers, and none of them is trained (adapters are \
+             factors of such weights): take adamw"
+                .into()
+        },
+    )?;
     let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
 
     let corrections = optimizer
@@ -182,14 +218,16 @@ pub fn append_update(
             (one, one)
         }
     };
-    let shared = Shared { optimizer, options, scalars, ok, factor, key };
+    let shared = Shared { optimizer: optimizer.elementwise(), options, scalars, ok, factor, key };
 
     // Parameters of a kind share a map, but where each has a time of its own.
     let mut groups: BTreeMap<(Rule, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let mut coded = vec![];
+    let (mut coded, mut matrices) = (vec![], vec![]);
     for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
         let kind = (trained.decay && weight_decay > 0.0, master);
-        if state[index].iter().any(|state| state.stored == Stored::Codes) {
+        if optimizer.is_of_matrices() && !trained.matrices.is_empty() {
+            matrices.push((kind, index));
+        } else if state[index].iter().any(|state| state.stored == Stored::Codes) {
             coded.push((kind, index));
         } else {
             groups.entry((kind, options.consume.then_some(index))).or_default().push(index);
@@ -217,6 +255,12 @@ pub fn append_update(
         let first = own(index, &[]).len() - 1;
         for (slot, &after) in blocks.iter().zip(&outputs[first..]) {
             slot.store(graph, after, ok)?;
+        }
+    }
+    if let Optimizer::Muon { momentum, adjust, .. } = *optimizer {
+        let muon = Muon { shared: &shared, momentum, adjust };
+        for (kind, index) in matrices {
+            muon.append(graph, kind, &trained[index], &state[index])?;
         }
     }
     if let Some(loss_scale) = loss_scale {
@@ -291,7 +335,7 @@ fn hoist(graph: &mut Graph, first: usize) {
 }
 
 /// One slot of a parameter's state, in 8 bits.
-struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     parameter: &'a str,
     slot: &'static str,
     codes: Tensor,
@@ -300,7 +344,7 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// The slots of a parameter whose state is in codes and their scales.
-    fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
+    pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
         let pairs = state.as_chunks::<2>().0.iter();
         pairs
             .map(|[codes, scales]| Self {
@@ -313,7 +357,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Appends the state in f32.
-    fn values(&self, graph: &mut Graph) -> Result<Tensor> {
+    pub fn values(&self, graph: &mut Graph) -> Result<Tensor> {
         let op = Dequantize { block: BLOCK, code: code(self.slot), dtype: DType::F32 };
         let name = format!("update.{}.{}", self.parameter, self.slot);
         let values = graph.one(op, &[self.codes, self.scales], &name)?;
@@ -322,7 +366,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Appends the codes of new state over the old ones, where `ok`.
-    fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
+    pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
         let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
         let name = format!("update.{}.{}.codes", self.parameter, self.slot);
         graph.push(op, &[values, self.codes, self.scales, ok], &name)?;
@@ -371,17 +415,26 @@ fn norm(
 }
 
 /// What all groups of parameters read.
-struct Shared<'a> {
-    optimizer: &'a Optimizer,
-    options: &'a UpdateOptions,
-    scalars: Scalars,
-    ok: Tensor,
-    factor: Tensor,
+pub(super) struct Shared<'a> {
+    /// The rule of what is updated by maps.
+    optimizer: Optimizer,
+    pub options: &'a UpdateOptions,
+    pub scalars: Scalars,
+    pub ok: Tensor,
+    pub factor: Tensor,
     /// Key of random numbers, where new state is rounded by them.
-    key: Option<Tensor>,
+    pub key: Option<Tensor>,
 }
 
 impl Shared<'_> {
+    /// New state as it's stored: rounded by random numbers where there's a key for them.
+    pub fn rounded(&self, graph: &mut Graph, new: Expr) -> Expr {
+        match self.key {
+            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
+            None => new,
+        }
+    }
+
     /// Appends one map over parameters of one kind, each given as its weight, what is beside it, its gradient
     /// and its state. Gives the new weight, what is beside it and state of each. With `rooted`, the state holds roots of
     /// squares.
@@ -399,7 +452,7 @@ impl Shared<'_> {
         inputs.extend(own.iter().flatten());
 
         let beside = usize::from(master != Master::Weight);
-        let (weight, low, gradient) = (shared, shared + 1, shared + 1 + beside);
+        let (weight, gradient) = (shared, shared + 1 + beside);
         let slots: Vec<usize> =
             (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
         let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;
@@ -408,13 +461,8 @@ impl Shared<'_> {
             false => input(slot),
         };
         let state: Vec<Expr> = slots.iter().enumerate().map(value).collect();
-        let before = match master {
-            Master::Weight => input(weight),
-            Master::Halves => input(weight).binary(Binary::JoinHalves, input(low)),
-            Master::Beside => input(low),
-        };
         let (after, new_state) = self.optimizer.step(Terms {
-            weight: before,
+            weight: master.value(weight),
             gradient: input(gradient) * input(1),
             state: &state,
             lr: input(2),
@@ -423,22 +471,11 @@ impl Shared<'_> {
         });
 
         // Each formula with the input that its output is written over.
-        let mut written = match master {
-            Master::Weight => vec![(weight, after)],
-            Master::Halves => vec![
-                (weight, after.clone().unary(Unary::HighHalf)),
-                (low, after.unary(Unary::LowHalf)),
-            ],
-            Master::Beside => vec![(weight, after.clone()), (low, after)],
-        };
+        let mut written = master.written(weight, after);
         let new_state = new_state.into_iter().enumerate();
         let new_state = new_state.map(|(at, new)| if is_root(at) { new.sqrt() } else { new });
-        let rounded = |graph: &mut Graph, new: Expr| match self.key {
-            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
-            None => new,
-        };
         written.extend(
-            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, rounded(graph, new))),
+            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, self.rounded(graph, new))),
         );
         let mut formulas: Vec<Expr> =
             written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();

@@ -1,15 +1,26 @@
 //! Updates against plain loops in f64.
 
+use std::ops::Range;
+
 use tightrope_core::expr::{join, split};
 use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type};
 use tightrope_nn::{
-    Kind, LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
+    AdjustLr, Kind, LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
 };
 
 use crate::interpreter::Interpreter;
 
-const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[3, 4]];
+const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[12, 4]];
+/// Rows of their matrices; the last is two of another size, packed.
+const MATRICES: [&[Range<usize>]; 3] = [&[0..5], &[], &[0..8, 8..12]];
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+const MUON: Optimizer = Optimizer::Muon {
+    momentum: 0.95,
+    adjust: AdjustLr::Original,
+    beta1: 0.9,
+    beta2: 0.95,
+    eps: 1e-8,
+};
 const LR: f64 = 0.03;
 
 /// Three parameters, the two-dimensional ones decayed, and a program `update`.
@@ -45,6 +56,7 @@ impl Setup {
                     gradient: tensor("gradient", DType::F32, Class::Gradient),
                     decay: shape.len() > 1,
                     kind: Kind::Other,
+                    matrices: MATRICES[index].to_vec(),
                 }
             })
             .collect();
@@ -144,6 +156,41 @@ const OPTIONS: UpdateOptions = UpdateOptions {
     key: None,
 };
 
+/// To bf16.
+fn rounded(x: f64) -> f64 {
+    half::bf16::from_f64(x).to_f64()
+}
+
+/// The product of an m × k and a k × n matrix.
+fn matmul(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let at = |i: usize, j: usize| (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum::<f64>();
+    (0..m * n).map(|element| f64::from(at(element / n, element % n) as f32)).collect()
+}
+
+fn transposed(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    (0..a.len()).map(|at| a[at % rows * columns + at / rows]).collect()
+}
+
+/// Newton–Schulz as torch.optim.Muon has it, on the wide one of a matrix and its transpose.
+fn orthogonalized(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    if rows > columns {
+        let turned = orthogonalized(&transposed(matrix, rows, columns), columns, rows);
+        return transposed(&turned, columns, rows);
+    }
+    let norm = rounded(matrix.iter().map(|x| x * x).sum::<f64>().sqrt()).max(1e-7);
+    let mut x: Vec<f64> = matrix.iter().map(|x| rounded(x / norm)).collect();
+    for _ in 0..5 {
+        let gram = matmul(&x, &transposed(&x, rows, columns), [rows, columns, rows]);
+        let gram: Vec<f64> = gram.into_iter().map(rounded).collect();
+        let squared = matmul(&gram, &gram, [rows; 3]);
+        let both = gram.iter().zip(squared);
+        let factor: Vec<f64> = both.map(|(g, s)| rounded(-4.775 * g + 2.0315 * s)).collect();
+        let moved = matmul(&factor, &x, [rows, rows, columns]);
+        x = x.iter().zip(moved).map(|(x, moved)| rounded(3.4445 * x + moved)).collect();
+    }
+    x
+}
+
 /// Weights after `steps` updates and the gradient norm of each, written out after the papers.
 fn plain_loops(
     optimizer: Optimizer,
@@ -162,13 +209,34 @@ fn plain_loops(
         norms.push(norm);
         let factor = options.clip.map_or(1.0, |clip| (clip / (norm + 1e-6)).min(1.0));
         for index in 0..3 {
+            if let (Optimizer::Muon { momentum, adjust, .. }, [_, columns]) =
+                (optimizer, SHAPES[index])
+            {
+                let (weight, m) = (&mut weights[index], &mut first[index]);
+                let direction = all[index].iter().zip(m).map(|(g, m)| {
+                    *m += (1.0 - momentum) * (g * factor - *m);
+                    g * factor + momentum * (*m - g * factor)
+                });
+                let direction: Vec<f64> = direction.map(rounded).collect();
+                weight.iter_mut().for_each(|w| *w -= LR * options.weight_decay * *w);
+                for rows in MATRICES[index] {
+                    let elements = rows.start * columns..rows.end * columns;
+                    let moved = orthogonalized(&direction[elements.clone()], rows.len(), *columns);
+                    let lr = LR * adjust.factor(rows.len(), *columns);
+                    for (w, x) in weight[elements].iter_mut().zip(moved) {
+                        *w -= lr * x;
+                    }
+                }
+                continue;
+            }
             let decay = if SHAPES[index].len() > 1 { options.weight_decay } else { 0.0 };
             for element in 0..weights[index].len() {
                 let g = all[index][element] * factor;
                 let p = &mut weights[index][element];
                 let (m, v) = (&mut first[index][element], &mut second[index][element]);
                 match optimizer {
-                    Optimizer::AdamW { beta1, beta2, eps } => {
+                    Optimizer::AdamW { beta1, beta2, eps }
+                    | Optimizer::Muon { beta1, beta2, eps, .. } => {
                         let t = step as i32 + 1;
                         *m = beta1 * *m + (1.0 - beta1) * g;
                         *v = beta2 * *v + (1.0 - beta2) * g * g;
@@ -201,6 +269,7 @@ fn rules_match_plain_loops() {
         Optimizer::Sgd { momentum: 0.9 },
         Optimizer::Sgd { momentum: 0.0 },
         Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
+        MUON,
     ] {
         for options in [OPTIONS, free] {
             let setup = Setup::new(optimizer, options, DType::F32, false);
@@ -229,12 +298,14 @@ fn rules_match_plain_loops() {
 
 #[test]
 fn masters_of_sixteen_bit_weights_follow_f32_bit_for_bit() {
-    let single = Setup::new(ADAMW, OPTIONS, DType::F32, false);
-    let expected = Interpreter::new(&single.graph);
-    single.start(&expected);
-    (0..5).for_each(|step| single.step(&expected, step, 1.0));
-    for dtype in [DType::BF16, DType::F16] {
-        let setup = Setup::new(ADAMW, OPTIONS, dtype, false);
+    for (optimizer, dtype) in
+        [ADAMW, MUON].into_iter().flat_map(|o| [(o, DType::BF16), (o, DType::F16)])
+    {
+        let single = Setup::new(optimizer, OPTIONS, DType::F32, false);
+        let expected = Interpreter::new(&single.graph);
+        single.start(&expected);
+        (0..5).for_each(|step| single.step(&expected, step, 1.0));
+        let setup = Setup::new(optimizer, OPTIONS, dtype, false);
         let run = Interpreter::new(&setup.graph);
         setup.start(&run);
         (0..5).for_each(|step| setup.step(&run, step, 1.0));
@@ -254,14 +325,16 @@ fn masters_of_sixteen_bit_weights_follow_f32_bit_for_bit() {
 
 #[test]
 fn a_step_that_is_not_finite_changes_nothing() {
-    for (dtype, loss, factor) in [
-        (DType::F32, 1.0, f64::INFINITY),
-        (DType::F32, 1.0, f64::NAN),
-        (DType::F32, f64::NAN, 1.0),
-        (DType::BF16, 1.0, f64::INFINITY),
-        (DType::F16, f64::INFINITY, 1.0),
+    for (optimizer, dtype, loss, factor) in [
+        (ADAMW, DType::F32, 1.0, f64::INFINITY),
+        (ADAMW, DType::F32, 1.0, f64::NAN),
+        (ADAMW, DType::F32, f64::NAN, 1.0),
+        (ADAMW, DType::BF16, 1.0, f64::INFINITY),
+        (ADAMW, DType::F16, f64::INFINITY, 1.0),
+        (MUON, DType::F32, 1.0, f64::NAN),
+        (MUON, DType::BF16, f64::INFINITY, 1.0),
     ] {
-        let setup = Setup::new(ADAMW, OPTIONS, dtype, false);
+        let setup = Setup::new(optimizer, OPTIONS, dtype, false);
         let run = Interpreter::new(&setup.graph);
         setup.start(&run);
         setup.step(&run, 0, 1.0);
@@ -325,6 +398,35 @@ fn one_map_for_decayed_parameters_and_one_for_the_rest() {
 }
 
 #[test]
+fn muon_keeps_one_tensor_of_a_matrix_and_two_of_anything_else() {
+    let setup = Setup::new(MUON, OPTIONS, DType::F32, false);
+    let slots: Vec<_> = setup.update.state.iter().map(|s| (s.parameter, s.slot)).collect();
+    let momentum = "momentum_buffer";
+    assert_eq!(slots, [(0, momentum), (1, "exp_avg"), (1, "exp_avg_sq"), (2, momentum)]);
+}
+
+#[test]
+fn muon_moves_every_direction_of_a_matrix_as_far() {
+    let free = UpdateOptions { weight_decay: 0.0, clip: None, ..OPTIONS };
+    let setup = Setup::new(MUON, free, DType::F32, false);
+    let run = Interpreter::new(&setup.graph);
+    setup.start(&run);
+    let before = setup.masters(&run, 0);
+    setup.step(&run, 0, 1.0);
+    let moved = before.iter().zip(setup.masters(&run, 0)).map(|(a, b)| f64::from(a - b) / LR);
+    let moved: Vec<f64> = moved.collect();
+    // An orthonormal matrix times its transpose is the identity; singular values are between 0.68 and 1.21.
+    let gram = matmul(&moved, &transposed(&moved, 5, 7), [5, 7, 5]);
+    for (at, value) in gram.into_iter().enumerate() {
+        let is_diagonal = at % 6 == 0;
+        assert!(
+            if is_diagonal { (0.4..1.6).contains(&value) } else { value.abs() < 0.5 },
+            "{at}: {value}"
+        );
+    }
+}
+
+#[test]
 fn refusals() {
     let mut graph = Graph::new();
     let mut tensor = |name: &str, dtype, shape: &[usize]| {
@@ -337,6 +439,7 @@ fn refusals() {
         gradient: tensor("g", DType::F32, &[4]),
         decay: false,
         kind: Kind::Other,
+        matrices: vec![],
     };
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);
@@ -355,6 +458,7 @@ fn refusals() {
             "`weight_decay`: -1",
         ),
         (Optimizer::Sgd { momentum: 1.0 }, OPTIONS, vec![good.clone()], "`momentum`: 1"),
+        (MUON, OPTIONS, vec![good.clone()], "none of them is trained"),
         (
             ADAMW,
             UpdateOptions { bits: StateBits::B16, ..OPTIONS },

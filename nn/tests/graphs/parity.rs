@@ -7,8 +7,8 @@ use serde_json::Value;
 use tightrope_core::{Class, DType, Graph, Role, Tensor, Type, Wanted, grad};
 use tightrope_nn::inputs::{POSITIONS, START, TARGETS, TOKENS};
 use tightrope_nn::{
-    BuildOptions, Exported, Inputs, ModelConfig, Optimizer, Pass, Precision, StateBits, Trained,
-    Update, UpdateOptions, Weights, append_update, export, import,
+    AdjustLr, BuildOptions, Exported, Inputs, ModelConfig, Optimizer, Pass, Precision, StateBits,
+    Trained, Update, UpdateOptions, Weights, append_update, export, import,
 };
 
 use crate::interpreter::Interpreter;
@@ -148,6 +148,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
             ),
             decay: parameter.decay,
             kind: parameter.kind,
+            matrices: parameter.matrices(),
         })
         .collect();
     graph.begin(Role::Train);
@@ -159,7 +160,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         assert_ne!(sum, Some(trained.gradient), "the loss doesn't depend on `{}`", trained.name);
     }
     graph.begin(Role::Update);
-    let optimizer = adamw(case);
+    let optimizer = optimizer(case);
     let options = UpdateOptions {
         weight_decay: case.setting("weight_decay"),
         clip: Some(case.setting("clip")),
@@ -179,9 +180,18 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
     Built { weights, inputs, seed, loss, gradients, loss_sum, update, logits, decoding, decoded }
 }
 
-fn adamw(case: &Case) -> Optimizer {
+/// The optimizer of the recorded run: AdamW where none is named.
+fn optimizer(case: &Case) -> Optimizer {
     let [beta1, beta2, eps] = ["beta1", "beta2", "eps"].map(|key| case.setting(key));
-    Optimizer::AdamW { beta1, beta2, eps }
+    let word = |key: &str| case.recorded.metadata.get(key).map(|value| value.as_str().unwrap());
+    match word("optimizer") {
+        None | Some("adamw") => Optimizer::AdamW { beta1, beta2, eps },
+        Some("muon") => {
+            let adjust = AdjustLr::named(word("adjust_lr").unwrap()).unwrap();
+            Optimizer::Muon { momentum: case.setting("momentum"), adjust, beta1, beta2, eps }
+        }
+        Some(other) => panic!("{}: {other}", case.name),
+    }
 }
 
 impl Built {
@@ -290,13 +300,13 @@ fn decoding_token_by_token_gives_the_same_logits() {
 }
 
 #[test]
-fn ten_steps_of_adamw() {
+fn ten_steps_of_the_optimizer() {
     for case in cases() {
         let mut graph = Graph::new();
         let built = build(&mut graph, &case, Precision::F32);
         let run = Interpreter::new(&graph);
         built.start(&run, &case);
-        let (optimizer, micro_steps) = (adamw(&case), case.setting("accumulate") as usize);
+        let (optimizer, micro_steps) = (optimizer(&case), case.setting("accumulate") as usize);
         run.write(built.update.scalars.lr, &[case.setting("lr")]);
         for step in 0..case.setting("steps") as usize {
             let mut loss = 0.0;

@@ -32,7 +32,7 @@ export interface Settings {
     /** Optimizer steps */
     steps: number;
     /** Update rule */
-    optimizer: "adamw" | "sgd" | "lion";
+    optimizer: "adamw" | "sgd" | "lion" | "muon";
     /** Peak learning rate */
     lr: number;
     /** Learning rate that the schedule ends at */
@@ -122,7 +122,7 @@ export const SETTINGS: readonly Setting[] = [
   {"help":"Sequences per optimizer step [default: the preset's]","key":"batch","label":"Batch, sequences","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
   {"default":"auto","empty":"auto","help":"Sequences per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
   {"help":"Optimizer steps [default: the preset's]","key":"steps","label":"Steps","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"train"},
-  {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion"],"expected":"adamw, sgd or lion","type":"choice"},"table":"train"},
+  {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon"],"expected":"adamw, sgd, lion or muon","type":"choice"},"table":"train"},
   {"help":"Peak learning rate [default: the preset's]","key":"lr","label":"Learning rate","old":[],"rule":{"above":true,"expected":"a number above 0","min":0,"type":"number"},"table":"train"},
   {"empty":"a tenth","help":"Learning rate that the schedule ends at [default: a tenth of lr]","key":"min_lr","label":"Final rate","more":true,"none":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
   {"empty":"5 %","help":"Steps until the learning rate reaches lr [default: a twentieth of steps]","key":"warmup","label":"Warmup, steps","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 0 or more","max":1000000000,"min":0,"type":"integer"},"table":"train"},

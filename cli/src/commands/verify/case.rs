@@ -14,7 +14,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights};
-use tightrope_nn::{self as nn, Import, Lora, ModelConfig, Optimizer, Trainer};
+use tightrope_nn::{self as nn, AdjustLr, Import, Lora, ModelConfig, Optimizer, Trainer};
 
 use crate::run::adapters::Adapters;
 
@@ -64,11 +64,7 @@ impl Case {
         let settings = Metadata(&record);
         let (batch, time) = (settings.size("batch")?, settings.size("seq")?);
         let (steps, accumulation) = (settings.size("steps")?, settings.size("accumulate")?);
-        let optimizer = Optimizer::AdamW {
-            beta1: settings.number("beta1")?,
-            beta2: settings.number("beta2")?,
-            eps: settings.number("eps")?,
-        };
+        let optimizer = settings.optimizer()?;
         optimizer.check().with_context(|| settings.place())?;
         let clip = settings.number("clip")?;
         let (lr, weight_decay) = (settings.number("lr")?, settings.number("weight_decay")?);
@@ -206,6 +202,25 @@ impl Metadata<'_> {
         Ok(size)
     }
 
+    /// The optimizer of the run: AdamW where none is named, as in cases of before.
+    fn optimizer(&self) -> anyhow::Result<Optimizer> {
+        let [beta1, beta2, eps] = ["beta1", "beta2", "eps"].map(|key| self.number(key));
+        let (beta1, beta2, eps) = (beta1?, beta2?, eps?);
+        match self.0.metadata().get("optimizer").map(String::as_str) {
+            None | Some("adamw") => Ok(Optimizer::AdamW { beta1, beta2, eps }),
+            Some("muon") => {
+                let adjust: String = self.get("adjust_lr", "a word")?;
+                let adjust = AdjustLr::named(&adjust)
+                    .with_context(|| format!("{}: \"adjust_lr\" is {adjust:?}", self.place()))?;
+                let momentum = self.number("momentum")?;
+                Ok(Optimizer::Muon { momentum, adjust, beta1, beta2, eps })
+            }
+            Some(other) => {
+                bail!("{}: \"optimizer\" is {other:?}, not adamw or muon", self.place())
+            }
+        }
+    }
+
     fn number(&self, key: &str) -> anyhow::Result<f64> {
         let number: f64 = self.get(key, "a number")?;
         ensure!(
@@ -217,13 +232,14 @@ impl Metadata<'_> {
     }
 }
 
-/// Folders with the repository's recorded cases, for tests.
+/// Folders with the repository's recorded cases of language models, for tests.
 #[cfg(test)]
 pub fn recorded() -> Vec<std::path::PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
     let entries = std::fs::read_dir(&root).expect("the folder of recorded cases");
     let folders = entries.map(|entry| entry.unwrap().path());
     let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
+    cases.retain(|path| SafeTensors::open(path.join(RECORD)).unwrap().require("tokens").is_ok());
     assert!(!cases.is_empty(), "{} holds no case", root.display());
     cases.sort();
     cases

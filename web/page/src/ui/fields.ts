@@ -31,6 +31,7 @@ const TEXTS: Partial<Record<string, string>> = {
   llama: "Llama",
   adamw: "AdamW",
   lion: "Lion",
+  muon: "Muon",
   sgd: "SGD",
   block: "every block",
   sqrt: "√ of the blocks",
