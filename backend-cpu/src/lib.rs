@@ -13,6 +13,8 @@
 pub mod arena;
 pub mod fast;
 pub mod overrides;
+#[cfg(not(target_family = "wasm"))]
+pub mod peak;
 pub mod tape;
 
 use std::ops::Range;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 
 use tightrope_core::ops::{Array, Indices};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Tensor, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Rule, Tensor, Type};
 
 use arena::{ALIGNMENT, Arena, View};
 use overrides::Scratch;
@@ -107,6 +109,10 @@ impl Target for Cpu {
 }
 
 impl Backend for Cpu {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cpu
+    }
+
     fn name(&self) -> String {
         let isa = fast::vmath::Isa::detect().name();
         format!("cpu ({} threads, {isa})", self.threads())

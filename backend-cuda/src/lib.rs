@@ -20,7 +20,9 @@ use std::sync::Arc;
 use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DType, DeviceError, HostMemory, Op, Plan, Reading, Rule, Type};
+use tightrope_core::{
+    Backend, DType, DeviceError, DeviceKind, HostMemory, Op, Plan, Reading, Rule, Type,
+};
 
 use driver::{Copies, Driver, Staging};
 use products::{Makers, Products};
@@ -165,6 +167,10 @@ impl Target for Cuda {
 }
 
 impl Backend for Cuda {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cuda
+    }
+
     fn name(&self) -> String {
         // What is measured of a device that multiplies in TF32 is kept apart.
         let tf32 = if self.limits.tf32 { " in TF32" } else { "" };

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Phase, Plan, Reading, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -191,6 +191,10 @@ impl Target for Wgpu {
 }
 
 impl Backend for Wgpu {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Wgpu
+    }
+
     fn name(&self) -> String {
         let Description { name, backend, .. } = &self.device.description;
         format!("wgpu ({name}, {backend})")

@@ -3,7 +3,7 @@
 //! The flags that are settings are made from the [list](LIST) of them. They are read like `--set` and a settings
 //! file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{
@@ -244,24 +244,12 @@ pub struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// The settings: defaults, then the file `base` (a run's own settings), `--config`, the
-    /// flags, `--set`; each over the one before.
+    /// What is said: defaults, the file of `--config`, the flags, `--set`; each over the one before.
     ///
     /// # Errors
     /// When a file can't be read, or a setting is unknown, unfit, or at odds with another.
-    pub fn load(&self, base: Option<&Path>) -> Result<Settings, SettingsError> {
+    pub fn said(&self) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
-        if let Some(file) = base {
-            settings.read_file(file)?;
-        }
-        self.over(settings)
-    }
-
-    /// As [`SettingArgs::load`], over what was said already.
-    ///
-    /// # Errors
-    /// As [`SettingArgs::load`].
-    pub fn over(&self, mut settings: Settings) -> Result<Settings, SettingsError> {
         if let Some(file) = &self.config {
             settings.read_file(file)?;
         }
@@ -271,19 +259,16 @@ impl SettingArgs {
         for argument in &self.set {
             settings.read_argument(argument)?;
         }
-        settings.check().map(|()| settings)
+        Ok(settings)
     }
 
-    /// Refuses the setting of this key where a flag or `--set` gives it; a file may be one that the run began with.
+    /// As [`SettingArgs::said`], where that is all there is.
     ///
     /// # Errors
-    /// With `message` and `help` where it's given, and as [`SettingArgs::load`].
-    pub fn refuse(&self, key: &str, message: String, help: &str) -> Result<(), SettingsError> {
-        let settings = self.load(None)?;
-        match settings.on_command_line(key) {
-            true => Err(settings.error(&[key], message, help)),
-            false => Ok(()),
-        }
+    /// As [`SettingArgs::said`], and settings that don't hold together.
+    pub fn load(&self) -> Result<Settings, SettingsError> {
+        let settings = self.said()?;
+        settings.check().map(|()| settings)
     }
 }
 
@@ -394,7 +379,7 @@ mod tests {
 
     fn train(words: &str) -> Result<Settings, SettingsError> {
         let Command::Train(train) = parse(&format!("train {words}")) else { unreachable!() };
-        train.settings.load(None)
+        train.settings.load()
     }
 
     #[test]
@@ -478,7 +463,9 @@ mod tests {
             config.display()
         );
         let Command::Train(args) = parse(&line) else { unreachable!() };
-        let train = args.settings.load(Some(&base)).unwrap().train;
+        let mut before = Settings::default();
+        before.read_file(&base).unwrap();
+        let train = before.over(&args.settings.said().unwrap()).unwrap().train;
         assert_eq!((train.steps, train.lr, train.seed, train.clip), (Some(1), Some(2.0), 4, 4.0));
     }
 
@@ -507,7 +494,7 @@ mod tests {
         assert_eq!(generate.model, Some("runs/a".into()));
         assert_eq!(generate.top_k, 5);
         assert!(generate.json);
-        assert_eq!(generate.settings.load(None).unwrap().train.seed, 3);
+        assert_eq!(generate.settings.load().unwrap().train.seed, 3);
         for wrong in ["--top-p 0", "--top-p 1.1", "--temperature -1", "--temperature nan"] {
             let words = format!("tightrope generate {wrong}");
             assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{wrong}");

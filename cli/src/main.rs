@@ -2,17 +2,10 @@
 
 mod args;
 mod commands;
-mod devices;
-mod error;
-mod metrics;
+mod failure;
 mod output;
-mod profile;
 mod progress;
-mod rates;
-mod run;
-mod setup;
 mod signals;
-mod tensorboard;
 
 use std::process::ExitCode;
 
@@ -22,7 +15,7 @@ use tightrope::settings;
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return error::print_usage(&error),
+        Err(error) => return failure::print_usage(&error),
     };
     match commands::run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,

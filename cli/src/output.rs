@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write as _};
 
 use anyhow::Context as _;
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// Prints a text as it is.
 ///

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tightrope::units::{human_bytes, human_count, human_time};
 
 /// What is known after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -199,51 +200,6 @@ impl Pace {
     }
 }
 
-/// `950`, `12.3k`, `4.56M`: three digits.
-pub fn human_count(count: f64) -> String {
-    const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
-    scaled(count, 1000.0, &UNITS, "")
-}
-
-/// `512 B`, `1.24 GiB`: three digits.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    scaled(bytes as f64, 1024.0, &UNITS, " ")
-}
-
-/// `0.4s`, `12s`, `2m05s`, `3h20m`, `2d04h`.
-pub fn human_time(time: Duration) -> String {
-    if time.as_secs_f64() < 9.95 {
-        return format!("{:.1}s", time.as_secs_f64());
-    }
-    let seconds = time.as_secs_f64().round() as u64;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
-        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
-        _ => format!("{days}d{:02}h", hours % 24),
-    }
-}
-
-/// `value` in the unit that leaves at most three digits before the point.
-fn scaled(value: f64, base: f64, units: &[&str], space: &str) -> String {
-    let mut value = value;
-    let mut unit = 0;
-    // 999.5 would print as 1000.
-    while value.abs() >= 999.5 && unit + 1 < units.len() {
-        value /= base;
-        unit += 1;
-    }
-    let decimals = match value.abs() {
-        _ if unit == 0 => 0,
-        x if x < 9.995 => 2,
-        x if x < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$}{space}{}", units[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -354,20 +310,5 @@ mod tests {
         }
         pace.push(seconds(3.0), 100);
         assert_eq!(pace.tokens_per_s(), None, "no time has passed");
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        let counts = [0.0, 7.0, 999.0, 999.6, 12_345.0, 123_456.0, 999_600.0, 4.56e6, 1e18];
-        let expected = ["0", "7", "999", "1.00k", "12.3k", "123k", "1.00M", "4.56M", "1000000T"];
-        assert_eq!(counts.map(human_count), expected);
-        let bytes = [0, 512, 1023, 1024, 1 << 20, 1_331_439_862, u64::MAX];
-        let expected =
-            ["0 B", "512 B", "1.00 KiB", "1.00 KiB", "1.00 MiB", "1.24 GiB", "16384 PiB"];
-        assert_eq!(bytes.map(human_bytes), expected);
-        let times = [0.0, 0.44, 9.94, 9.96, 59.4, 59.6, 125.0, 3600.0, 12_000.0, 187_200.0];
-        let expected =
-            ["0.0s", "0.4s", "9.9s", "10s", "59s", "1m00s", "2m05s", "1h00m", "3h20m", "2d04h"];
-        assert_eq!(times.map(|time| human_time(seconds(time))), expected);
     }
 }

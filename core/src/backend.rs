@@ -87,6 +87,33 @@ pub(crate) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
     }
 }
 
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// The processor, whose memory is the host's.
+    Cpu,
+    /// A GPU through Vulkan, Metal, DX12 or WebGPU.
+    Wgpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// The word for it: cpu, wgpu or cuda.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+            Self::Cuda => "cuda",
+        }
+    }
+
+    /// Whether it can go away, and its memory with it.
+    pub fn can_be_lost(self) -> bool {
+        self != Self::Cpu
+    }
+}
+
 /// A device with an arena, and a plan that it replays.
 ///
 /// Copies of one direction end in the order in which they begin. Whoever begins one sees to it that until its end nothing reads
@@ -95,6 +122,9 @@ pub(crate) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
 pub trait Backend: Target {
     /// Name of the device, for people.
     fn name(&self) -> String;
+
+    /// What it is.
+    fn kind(&self) -> DeviceKind;
 
     /// Allocates the plan's arena, filled with zeros, and readies every step. Frees what was there before.
     ///

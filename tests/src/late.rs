@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, HostMemory, Op, Plan, Reading, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, HostMemory, Op, Plan, Reading, Type};
 
 /// A byte that makes a NaN of any float, and no token of an id.
 const NOTHING: u8 = 0xff;
@@ -52,6 +52,10 @@ impl<B: Backend> Target for Late<B> {
 }
 
 impl<B: Backend> Backend for Late<B> {
+    fn kind(&self) -> DeviceKind {
+        self.0.kind()
+    }
+
     fn name(&self) -> String {
         self.0.name()
     }

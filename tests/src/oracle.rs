@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tightrope_core::ops::Array;
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Plan, Reading, Rule, Tensor, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Rule, Tensor, Type};
 
 /// References over an arena.
 #[derive(Default)]
@@ -48,6 +48,10 @@ fn unprepared() -> DeviceError {
 }
 
 impl Backend for Oracle {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cpu
+    }
+
     fn name(&self) -> String {
         "references".into()
     }

@@ -8,7 +8,7 @@ use conformance::conformance::{Mode, Outcome, Report, block_on, run, try_case};
 use conformance::oracle::Oracle;
 use tightrope_core::ops::{Case, Embedding, Softmax};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DType, DeviceError, Op, Plan, Reading, Type};
+use tightrope_core::{Backend, DType, DeviceError, DeviceKind, Op, Plan, Reading, Type};
 
 /// References over a planned arena give what the interpreter gives, bit for bit.
 #[test]
@@ -54,6 +54,10 @@ impl Target for Faulty {
 }
 
 impl Backend for Faulty {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cpu
+    }
+
     fn name(&self) -> String {
         "faulty".into()
     }
@@ -126,6 +130,10 @@ fn wrong_numbers_name_the_element() {
         }
     }
     impl Backend for Shifted {
+        fn kind(&self) -> DeviceKind {
+            DeviceKind::Cpu
+        }
+
         fn name(&self) -> String {
             "shifted".into()
         }

@@ -12,7 +12,7 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::launch::Limits;
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, Op, Phase, Plan, Reading, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
 
 /// Which device to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,6 +290,10 @@ impl Target for Losable {
 }
 
 impl Backend for Losable {
+    fn kind(&self) -> DeviceKind {
+        self.inner().kind()
+    }
+
     fn name(&self) -> String {
         self.inner().name()
     }

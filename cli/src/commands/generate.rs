@@ -3,15 +3,12 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use anyhow::anyhow;
 use serde_json::json;
-use tightrope_nn::{Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
+use tightrope::generate::Asked;
 
+use super::load;
 use crate::args::Generate;
-use crate::error::{Failure, Help as _};
-use crate::run::source::Source;
-use crate::run::{directory, sample};
-use crate::{devices, setup};
+use crate::failure::Failure;
 
 /// Prints the prompt and what the model continues it with, as it comes; with `--json`, one object with
 /// `prompt, text, tokens, seconds, tokens_per_s, model`.
@@ -19,67 +16,46 @@ use crate::{devices, setup};
 /// # Errors
 /// A model that can't be read, a prompt that it doesn't know, and those of the device.
 pub fn run(args: &Generate) -> Result<(), Failure> {
-    let path = args.model.clone().map_or_else(directory::newest, Ok)?;
-    let source = Source::open(&path)?;
-    for note in &source.notes {
-        eprintln!("note: {note}");
-    }
-    let settings = source.settings(&args.settings)?;
-    let tokenizer = source.tokenizer(&settings)?;
-    let config = setup::trainer_config_of(&settings, source.config.clone())?;
-    let device = devices::device(&settings)?;
-    // The smallest training step there is, without optimizer state: only `decode` is replayed.
-    let config = TrainerConfig {
-        batch: 1,
-        micro_batch: 1,
-        model: source.config.build(1).map_err(setup::refused)?,
-        optimizer: Optimizer::Sgd { momentum: 0.0 },
-        offload: Offload::NONE,
-        ..config
+    let (loaded, device) = load(args.model.as_deref(), &args.settings)?;
+    let dir = loaded.dir().to_owned();
+    let mut generator = loaded.generator(device)?;
+    let started = Instant::now();
+    let (mut text, mut begun) = (String::new(), false);
+    let mut out = io::stdout().lock();
+    // A reader that has closed the pipe has seen enough.
+    let mut show = |piece: &str| {
+        text.push_str(piece);
+        if args.json {
+            return true;
+        }
+        let prompt = if begun { "" } else { args.prompt.as_str() };
+        begun = true;
+        write!(out, "{prompt}{piece}").and_then(|()| out.flush()).is_ok()
     };
-    let planned = Planned::new(&config, &*device).map_err(setup::refused)?;
-    let mut trainer = Trainer::new(planned, device).map_err(setup::train_failure)?;
-    source.load(&mut trainer, &settings)?;
-    let prompt = tokenizer.encode(&args.prompt).help("give another --prompt")?;
-    if prompt.is_empty() {
-        return Err(Failure::usage(
-            anyhow!("the prompt is empty"),
-            "give --prompt some text to continue, or leave it out",
-        ));
-    }
-    let sampling = Sampling {
+    let asked = Asked {
+        prompt: &args.prompt,
+        max_tokens: args.max_tokens,
         temperature: args.temperature,
         top_k: args.top_k,
         top_p: args.top_p,
-        seed: settings.train.seed,
-        draw: 0,
     };
-    let started = Instant::now();
-    let mut text = String::new();
-    let mut out = io::stdout().lock();
-    // A reader that has closed the pipe has seen enough.
-    let mut write = |piece: &str| {
-        args.json || out.write_all(piece.as_bytes()).and_then(|()| out.flush()).is_ok()
-    };
-    let count = if write(&args.prompt) { args.max_tokens } else { 0 };
-    let mut show = |piece: &str| {
-        text.push_str(piece);
-        write(piece)
-    };
-    let tokens = sample::generate(&mut trainer, &tokenizer, &prompt, count, &sampling, &mut show)?;
-    write("\n");
+    let tokens = generator.generate(&asked, &mut show)?;
     let seconds = started.elapsed().as_secs_f64();
-    if args.json {
-        let object = json!({
-            "prompt": args.prompt,
-            "text": text,
-            "tokens": tokens.len(),
-            "seconds": seconds,
-            "tokens_per_s": tokens.len() as f64 / seconds.max(1e-9),
-            "model": source.dir,
-        });
-        // As above.
-        let _ = writeln!(out, "{object}");
-    }
+    let end = match args.json {
+        false => "\n".to_owned(),
+        true => {
+            let object = json!({
+                "prompt": args.prompt,
+                "text": text,
+                "tokens": tokens.len(),
+                "seconds": seconds,
+                "tokens_per_s": tokens.len() as f64 / seconds.max(1e-9),
+                "model": dir,
+            });
+            format!("{object}\n")
+        }
+    };
+    // As above.
+    let _ = out.write_all(end.as_bytes());
     Ok(())
 }

@@ -1,16 +1,34 @@
 //! The commands, one file each.
 
-pub mod bench;
+mod bench;
 mod completions;
-pub mod doctor;
+mod doctor;
 mod eval;
 mod generate;
-pub mod plan;
+mod plan;
 mod train;
 mod verify;
 
-use crate::args::Command;
-use crate::error::Failure;
+use std::path::Path;
+
+use tightrope::core::Backend;
+use tightrope::devices::Devices;
+use tightrope::generate::Loaded;
+use tightrope::run::directory;
+
+use crate::args::{Command, SettingArgs};
+use crate::failure::Failure;
+
+/// The model in `dir`, or of the newest run, and the device that it's asked to run on.
+fn load(dir: Option<&Path>, settings: &SettingArgs) -> Result<(Loaded, Box<dyn Backend>), Failure> {
+    let path = dir.map_or_else(directory::newest, |dir| Ok(dir.to_owned()))?;
+    let loaded = Loaded::open(&path, &settings.said()?)?;
+    let mut devices = Devices::default();
+    let device = devices.open(loaded.device())?;
+    loaded.notes().iter().for_each(|note| eprintln!("note: {note}"));
+    devices.notes.iter().for_each(|note| eprintln!("{note}"));
+    Ok((loaded, device))
+}
 
 /// Runs one command.
 ///

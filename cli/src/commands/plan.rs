@@ -1,31 +1,22 @@
 //! `tightrope plan`: what training would take, from the plan alone. Nothing runs, and no tensor is
 //! allocated.
 
-mod advice;
-mod alive;
-mod chart;
-mod layers;
-mod page;
-pub mod step;
-mod summary;
-mod sweep;
-mod trace;
-
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use tightrope::devices::Devices;
+use tightrope::plan;
+use tightrope::profile::Profile;
+use tightrope::recipe::Step;
+use tightrope::view::advice::{Advice, Subject};
+use tightrope::view::summary::Summary;
+use tightrope::view::sweep::Sweep;
+use tightrope::view::{page, step, trace};
+
 use crate::args::Plan;
-use crate::error::{Failure, Help as _};
-use crate::profile::Profile;
-use crate::rates::Store;
-use crate::{devices, output, setup};
-use advice::{Advice, Subject};
-use anyhow::Context as _;
-use step::ShownProgram;
-use summary::Summary;
-pub use summary::copied_text;
-use sweep::Sweep;
+use crate::failure::Failure;
+use crate::output;
 
 /// Columns where stdout is no terminal, and at most.
 const WIDTHS: (usize, usize) = (80, 160);
@@ -35,13 +26,15 @@ const WIDTHS: (usize, usize) = (80, 160);
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    let settings = args.settings.load(None)?;
+    let asked = Step::of(&args.settings.load()?)?;
+    let Step { config, scope, .. } = &asked;
     let profile = args.measured.as_deref().map(Profile::read).transpose()?;
-    let device = devices::device(&settings)?;
-    let (threads, precision) = (setup::threads(&settings), settings.run.precision.storage());
+    let mut devices = Devices::default();
+    let device = devices.open(&asked.device)?;
+    devices.notes.iter().for_each(|note| eprintln!("{note}"));
     let swept = || {
-        let rates = Store::of_user().known(&*device, precision, threads).rates;
-        Sweep::new(&settings, &*device, &rates)
+        let rates = scope.rates.known(&*device, config.precision, scope.threads).rates;
+        Sweep::new(scope, config, &*device, &rates)
     };
     if args.sweep {
         let sweep = swept()?;
@@ -52,24 +45,23 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         };
     }
     let start = Instant::now();
-    let planned = setup::planned(&settings, &*device)?;
+    let planned = asked.plan(&*device)?;
     let plan_s = start.elapsed().as_secs_f64();
     if let Some(profile) = &profile {
         profile.check(&planned.plan)?;
     }
-    let known = Store::of_user().known(&*device, planned.config().precision, threads);
-    let summary =
-        Summary::new(&planned, &*device, known, setup::budget(&settings, &*device), plan_s);
+    let known = scope.rates.known(&*device, planned.config().precision, scope.threads);
+    let budget = plan::budget(scope, &*device);
+    let summary = Summary::new(&planned, &*device, known, budget, plan_s);
     let programs = step::programs(&planned.plan, planned.config().accumulation(), &known.rates);
     if let Some(file) = &args.perfetto {
-        write_trace(file, &programs, profile.as_ref())?;
+        write(file, &trace::trace(&programs, profile.as_ref()).to_string())?;
     }
     if let Some(file) = &args.html {
         write(file, &page::page(&summary, &programs, &swept()?, profile.as_ref()))?;
     }
-    let budget = summary.budget;
     let (planned, device, rates) = (&planned, &*device, &known.rates);
-    let subject = Subject { settings: &settings, planned, budget, device, rates };
+    let subject = Subject { config, scope, planned, budget, device, rates };
     if args.json {
         let mut object = summary.json();
         object["advice"] = Advice::new(&subject)?.json();
@@ -85,23 +77,13 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     output::print(&Advice::new(&subject)?.text(planned, summary.estimate.step_s))
 }
 
-/// Writes the trace of a step, measured beside predicted.
+/// Writes a file that a flag names.
 ///
 /// # Errors
-/// When the file can't be written.
-pub fn write_trace(
-    file: &Path,
-    programs: &[ShownProgram],
-    profile: Option<&Profile>,
-) -> Result<(), Failure> {
-    write(file, &trace::trace(programs, profile).to_string())
+/// When it can't be written.
+pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| Failure::Output {
+        error: anyhow::Error::new(error).context(format!("can't write `{}`", file.display())),
+        help: Some("name a file in a folder that can be written"),
+    })
 }
-
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text)
-        .with_context(|| format!("can't write `{}`", file.display()))
-        .help("name a file in a folder that can be written")
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,44 +1,30 @@
 //! `tightrope train`: a run from its settings to its last checkpoint.
 
-mod profiling;
-
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::anyhow;
-use pollster::block_on;
-use serde_json::{Value, json};
-use tightrope_core::Backend;
-use tightrope_data::checkpoint;
-use tightrope_nn::{ModelConfig, Planned, Precision, Recovering, TrainerConfig};
+use serde_json::json;
+use tightrope::core::Backend;
+use tightrope::data::Tokenizer;
+use tightrope::devices::{Devices, Spec};
+use tightrope::machine::{resident, resident_peak};
+use tightrope::model;
+use tightrope::nn::{Precision, Rates};
+use tightrope::profile::{self, Profile};
+use tightrope::rates::{Known, Store};
+use tightrope::recipe::{Planned, Recipe};
+use tightrope::run::{Batches, Ended, Evaluation, Stepped, directory};
+use tightrope::units::human_bytes;
+use tightrope::view::brief::brief;
+use tightrope::view::step::{ShownProgram, programs};
+use tightrope::view::trace::trace;
 
-use super::plan::copied_text;
-use crate::args::{SettingArgs, Train};
-use crate::devices::{Devices, can_be_lost};
-use crate::error::{Failure, Help as _};
-use crate::metrics::MetricsFile;
-use crate::progress::{Progress, human_bytes, human_count, human_time};
-use crate::rates::{Known, Store};
-use crate::run::corpus::{self, Data};
-use crate::run::evaluate::{self, Evaluation};
-use crate::run::figures::{resident, resident_peak};
-use crate::run::origin::{Open, Origin, Start};
-use crate::run::source::{self, RUN_SETTINGS, Source};
-use crate::run::state::{self, Saved};
-use crate::run::training::{Ended, Outputs, Training};
-use crate::run::{directory, training};
-use crate::settings::{MicroBatch, Recompute, Settings};
-use crate::setup::plan_file::{Choices, MadeFor, PlanFile};
-use crate::setup::start;
+use super::plan::write;
+use crate::args::Train;
+use crate::failure::Failure;
+use crate::progress::{Progress, Readings, StepInfo};
 use crate::signals::Interrupt;
-use crate::tensorboard::EventWriter;
-use crate::{profile, setup};
-use profiling::Profiling;
-
-/// The file of a run with its plan.
-const PLAN: &str = "plan.json";
 
 /// Trains, then prints the held-out loss and a sample; with `--json`, one object at the end.
 ///
@@ -49,7 +35,11 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::install()?;
     let progress = |steps, done| Progress::new(steps, done, args.json);
     let mut devices = Devices::default();
-    let mut open = |settings: &Settings| devices.open(settings);
+    let mut open = |spec: &Spec| {
+        let device = devices.open(spec);
+        devices.notes.drain(..).for_each(|note| eprintln!("{note}"));
+        device
+    };
     let store = Store::of_user();
     let world = World {
         open: &mut open,
@@ -60,6 +50,9 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     };
     train(args, world)
 }
+
+/// Opens a device.
+type Open<'a> = &'a mut dyn FnMut(&Spec) -> tightrope::Result<Box<dyn Backend>>;
 
 /// What a run meets.
 struct World<'a> {
@@ -78,57 +71,42 @@ struct World<'a> {
 /// As [`run`], in this world.
 fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let World { open, rates, stop, progress, out } = world;
-    let prepared = prepare(args, open)?;
-    let Prepared { resumed, mut settings, model, data, planned, start, notes, .. } = prepared;
-    let mut device = prepared.device;
-    let threads = setup::threads(&settings);
-    let known = rates(&mut *device, planned.config().precision, threads);
-    let predicted_step_s = planned.estimate(&known.rates).step_s;
-    let predicted = planned.plan.peak_bytes();
-    let table = table(&settings, &model, &data, &planned, &*device);
-    let table = format!("{table}\n{}", estimated(predicted_step_s, steps_of(&settings), &known));
-    let plan = plan_json(&settings, &planned, &device.name())?;
-    let mut profiling = Profiling::asked(args, &planned, &known.rates, &mut *device)?;
-    let resident_start = resident();
-    let origin = Origin::new(&settings, start, &data, open);
-    let copies = can_be_lost(&*device);
-    let mut run = block_on(Recovering::start(origin, (device, planned), copies))?;
-    let (config, done) = (run.config().clone(), run.done());
-    run.origin.seek(&config, done)?;
-    let base = run.origin.start.base(&settings)?;
-    // Only now is nothing left to refuse: a mistake leaves no directory behind, and a run as it was.
-    let dir = match resumed {
-        Some(dir) => dir,
-        None => begin(&mut settings, &run.origin.start)?,
+    let said = args.settings.said()?;
+    let recipe = match &args.resume {
+        None => Recipe::new(&said)?,
+        Some(named) => Recipe::resume(&said, named.as_deref())?,
     };
-    settings.run.out = Some(dir.clone());
-    settings
-        .write(&dir.join(RUN_SETTINGS))
-        .help("free some space, or give --out a directory that can be written")?;
-    directory::write(&dir.join(PLAN), format!("{plan:#}\n").as_bytes())?;
+    let device = open(&recipe.step.device)?;
+    let mut planned = recipe.plan(device)?;
+    let threads = planned.recipe.step.scope.threads;
+    let known = rates(&mut *planned.device, planned.step.config().precision, threads);
+    let predicted_step_s = planned.step.estimate(&known.rates).step_s;
+    let predicted = planned.step.plan.peak_bytes();
+    let table = brief(&planned, &known);
+    let notes = planned.recipe.notes.clone();
+    let steps = planned.recipe.step.rate.steps;
+    let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
+    let resident_start = resident();
+    let (mut run, dir) = planned.start(open)?.begin()?;
     if let Some(profiling) = &mut profiling {
         profiling.write(&dir, None)?;
     }
-    let steps = steps_of(&settings);
-    let metrics = match done.steps {
-        0 => MetricsFile::create(&dir)?,
-        step => MetricsFile::resume(&dir, step)?,
-    };
-    let events = EventWriter::create(&dir)?;
-    let mut progress = progress(steps, done.steps);
+    let config = run.config().clone();
+    let mut progress = progress(steps, run.done().steps);
     for note in &notes {
         progress.note(&format!("note: {note}"));
     }
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
-    let saved = Saved { dir: &dir, settings: &settings, model: &model, data: &data, base };
-    let mut outputs = Outputs { metrics, events, progress };
-    let mut training = Training::new(saved, &mut run);
-    let ended = training.train(&mut outputs, stop)?;
-    let summary = training.summary();
-    outputs.progress.finish();
-    if ended == Ended::Interrupted {
+    run.stop_when(stop);
+    for stepped in &mut run {
+        show(&mut progress, &stepped?);
+    }
+    progress.finish();
+    run.take_notes().iter().for_each(|note| progress.note(note));
+    let summary = run.summary().clone();
+    if run.ended() == Some(Ended::Interrupted) {
         let done = summary.done.steps;
-        outputs.progress.note(&format!(
+        progress.note(&format!(
             "stopped after step {done} of {steps}; its checkpoint is written\n\
              continue with: tightrope train --resume {}",
             dir.display()
@@ -140,31 +118,25 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         }
         return Err(Failure::Interrupted);
     }
-    let (evaluation, sample) = block_on(run.attempt(async |_, trainer| {
-        let evaluation = evaluate::held_out(trainer, &data.held_out, None)?;
-        Ok((evaluation, training::sample(trainer, &data, &settings, steps)?))
-    }))?;
-    for note in run.origin.notes.drain(..) {
-        outputs.progress.note(&note);
-    }
+    let (evaluation, sample) = run.finish()?;
+    run.take_notes().iter().for_each(|note| progress.note(note));
     let step_s = summary.times.median();
     if let Some(step_s) = step_s {
-        outputs.progress.note(&format!(
+        progress.note(&format!(
             "a step took {step_s:.4} s (median), and {predicted_step_s:.4} s were predicted"
         ));
     }
     if let Some(profiling) = &mut profiling {
         profiling.write(&dir, step_s)?;
-        outputs.progress.note(profiling.text().trim_end());
+        progress.note(profiling.profile.text().trim_end());
     }
     let outside = run.backend().and_then(Backend::outside_bytes);
     if let Some(bytes) = outside {
-        outputs.progress.note(&format!(
+        progress.note(&format!(
             "besides the plan, the device takes {} for its context and its kernels' code",
             human_bytes(bytes)
         ));
     }
-    outputs.finish(steps, evaluation.as_ref(), sample.as_deref(), &dir)?;
     if args.json {
         let tokens = config.tokens() as f64;
         let object = json!({
@@ -175,272 +147,73 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "step_s": step_s,
             "predicted_step_s": predicted_step_s,
             "tokens_per_s": step_s.map(|seconds| tokens / seconds),
-            "heldout_loss": evaluation.map(|evaluation| evaluation.loss),
-            "heldout_tokens": evaluation.map(|evaluation| evaluation.tokens),
+            "heldout_loss": evaluation.as_ref().map(|evaluation| evaluation.loss),
+            "heldout_tokens": evaluation.as_ref().map(|evaluation| evaluation.tokens),
             "predicted_peak_bytes": predicted,
             "measured_peak_bytes": run.allocated_bytes(),
             "outside_bytes": outside,
             "resident_start_bytes": resident_start,
             "resident_peak_bytes": resident_peak(),
-            "parameters": model.parameters(),
-            "trained_parameters": trained(&config),
+            "parameters": model::parameters(&config),
+            "trained_parameters": model::trained(&config),
             "skipped_steps": summary.skipped,
             "profile": profiling.map(|_| dir.join(profile::FILE)),
             "run": dir,
         });
         print(out, &format!("{object}\n"));
     } else {
-        print(out, &ending(&dir, evaluation.as_ref(), sample.as_deref(), &data));
+        print(out, &ending(&dir, evaluation.as_ref(), sample.as_deref(), run.data()));
     }
     Ok(())
 }
 
-/// A run that is ready to train, or to go on.
-struct Prepared {
-    /// The directory of a run that goes on.
-    resumed: Option<PathBuf>,
-    settings: Settings,
-    model: ModelConfig,
-    data: Data,
-    planned: Planned,
-    device: Box<dyn Backend>,
-    start: Start,
-    notes: Vec<String>,
+/// Shows a step, and what came of it besides.
+fn show(progress: &mut Progress, stepped: &Stepped) {
+    for note in &stepped.notes {
+        progress.note(note);
+    }
+    let readings = Readings { loss: stepped.loss.into(), grad_norm: stepped.grad_norm.into() };
+    progress.step(&StepInfo {
+        step: stepped.step,
+        readings: stepped.logged.then_some(readings),
+        lr: stepped.lr,
+        tokens: stepped.step_tokens,
+        memory: stepped.allocated_bytes,
+    });
+    if let Some(Evaluation { loss, tokens, .. }) = &stepped.evaluation {
+        let step = stepped.step;
+        progress.note(&format!("step {step}: held-out loss {loss:.4} ({tokens} tokens)"));
+    }
 }
 
-/// Everything up to the first byte of the plan. Writes nothing.
-fn prepare(args: &Train, open: Open<'_>) -> Result<Prepared, Failure> {
-    let Some(named) = &args.resume else {
-        let mut settings = args.settings.load(None)?;
-        if let Some(out) = &settings.run.out {
-            directory::refuse_run(out)?;
+/// `--profile` and `--perfetto`: the ops of the step one by one, before the run.
+struct Profiling {
+    profile: Profile,
+    programs: Vec<ShownProgram>,
+    trace: Option<PathBuf>,
+}
+
+impl Profiling {
+    /// Measures, where the command asks for it. The device's plan is gone after that.
+    fn asked(args: &Train, planned: &mut Planned, rates: &Rates) -> Result<Option<Self>, Failure> {
+        if !args.profile && args.perfetto.is_none() {
+            return Ok(None);
         }
-        let start = match &settings.model.init {
-            Some(init) => Start::Model(Box::new(Source::open_whole(init)?)),
-            None => Start::Seed,
-        };
-        let model = setup::model_config(&settings)?;
-        settings = setup::filled(&settings, &model)?;
-        let tokenizer = corpus::tokenizer(&settings, model.vocab)?;
-        let data = Data::open(&settings, tokenizer, model.vocab, Vec::new())?;
-        let mut notes = match &start {
-            Start::Model(source) => source.notes.clone(),
-            _ => Vec::new(),
-        };
-        let (device, planned) = plan_of(&mut settings, &model, None, &mut notes, open)?;
-        return Ok(Prepared {
-            resumed: None,
-            settings,
-            model,
-            data,
-            planned,
-            device,
-            start,
-            notes,
-        });
-    };
-    if let Some(path) = named.as_deref().filter(|path| source::is_checkpoint(path)) {
-        return prepare_checkpoint(args, path, open);
+        let Planned { step, device, .. } = planned;
+        let profile = Profile::measure(step, rates, &mut **device)?;
+        let programs = programs(&step.plan, step.config().accumulation(), rates);
+        Ok(Some(Self { profile, programs, trace: args.perfetto.clone() }))
     }
-    let out = args.settings.load(None)?.run.out;
-    let dir = directory::existing(named.as_deref(), out.as_deref())?;
-    let mut settings = args.settings.load(Some(&dir.join(RUN_SETTINGS)))?;
-    let mut notes = Vec::new();
-    let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
-        notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
-        let model = setup::model_config(&settings)?;
-        match &settings.model.init {
-            Some(init) => (Start::Model(Box::new(Source::open_whole(init)?)), model),
-            None => (Start::Seed, model),
-        }
-    } else {
-        let source = Source::open(&dir)?;
-        source.keeps_adapters(&args.settings)?;
-        notes.extend(source.notes.iter().cloned());
-        let model = source.config.clone();
-        setup::agrees(&settings, &model, &source.dir)?;
-        (Start::Checkpoint(Box::new(source)), model)
-    };
-    settings = setup::filled(&settings, &model)?;
-    let tokenizer = match &start {
-        Start::Checkpoint(source) => source.own_tokenizer(&settings)?,
-        _ => corpus::tokenizer(&settings, model.vocab)?,
-    };
-    let texts = match &start {
-        Start::Checkpoint(source) => source.own_texts(&settings)?,
-        _ => Vec::new(),
-    };
-    let data = Data::open(&settings, tokenizer, model.vocab, texts)?;
-    if let Start::Checkpoint(source) = &start
-        && let Some(checkpoint) = &source.checkpoint
-    {
-        state::check_continues(checkpoint, &settings, &data)?;
+
+    /// Writes what is known so far: `profile.json` in the run's directory, and the trace. `step_s` is what a step of
+    /// the run took.
+    fn write(&mut self, dir: &Path, step_s: Option<f64>) -> Result<(), Failure> {
+        self.profile.step_s = step_s;
+        directory::write(&dir.join(profile::FILE), json!(self.profile).to_string().as_bytes())?;
+        self.trace.as_deref().map_or(Ok(()), |file| {
+            write(file, &trace(&self.programs, Some(&self.profile)).to_string())
+        })
     }
-    let before = SettingArgs::default().load(Some(&dir.join(RUN_SETTINGS)))?;
-    let unchanged =
-        before.memory == settings.memory && before.train.micro_batch == settings.train.micro_batch;
-    let own = if unchanged { PlanFile::read(&dir.join(PLAN)).ok() } else { None };
-    let (device, planned) = plan_of(&mut settings, &model, own.as_ref(), &mut notes, open)?;
-    Ok(Prepared { resumed: Some(dir), settings, model, data, planned, device, start, notes })
-}
-
-/// As [`prepare`], of a new run that goes on from a checkpoint.
-fn prepare_checkpoint(args: &Train, path: &Path, open: Open<'_>) -> Result<Prepared, Failure> {
-    let source = Source::open(path)?;
-    let mut settings = source.settings(&args.settings)?;
-    if let Some(out) = &settings.run.out {
-        directory::refuse_run(out)?;
-    }
-    let model = source.config.clone();
-    setup::agrees(&settings, &model, &source.dir)?;
-    settings = setup::filled(&settings, &model)?;
-    let tokenizer = source.own_tokenizer(&settings)?;
-    let data = Data::open(&settings, tokenizer, model.vocab, source.own_texts(&settings)?)?;
-    if let Some(checkpoint) = &source.checkpoint {
-        state::check_continues(checkpoint, &settings, &data)?;
-    }
-    let mut notes = Vec::new();
-    let (device, planned) = plan_of(&mut settings, &model, None, &mut notes, open)?;
-    let start = Start::Checkpoint(Box::new(source));
-    Ok(Prepared { resumed: None, settings, model, data, planned, device, start, notes })
-}
-
-/// Makes the directory of a new run. One that goes on from a checkpoint begins with a copy of it, and of the
-/// text it brought along.
-fn begin(settings: &mut Settings, start: &Start) -> Result<PathBuf, Failure> {
-    let dir = directory::create(settings.run.out.as_deref())?;
-    let Start::Checkpoint(source) = start else { return Ok(dir) };
-    let Some(checkpoint) = &source.checkpoint else { return Ok(dir) };
-    for (name, text) in source.own_texts(settings)? {
-        let file = dir.join(directory::DATA).join(name);
-        directory::write(&file, &text)?;
-        settings.data.files.push(file);
-    }
-    checkpoint::unpack(checkpoint, &dir)
-        .help("free some space, or give --out a directory on another disk")?;
-    Ok(dir)
-}
-
-/// Plans the step, and writes the choices into the settings: a run that is repeated or resumed from them
-/// makes the same ones, whatever memory is free then. Those of its `own` plan come first.
-fn plan_of(
-    settings: &mut Settings,
-    model: &ModelConfig,
-    own: Option<&PlanFile>,
-    notes: &mut Vec<String>,
-    open: Open<'_>,
-) -> Result<(Box<dyn Backend>, Planned), Failure> {
-    let device = open(settings)?;
-    let free = start::free(&*device);
-    let (planned, more) = start::planned_now(settings, model, own, free, &*device)?;
-    notes.extend(more);
-    // The run's own plan.json says the same.
-    settings.memory.plan = None;
-    let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = planned.config();
-    settings.train.micro_batch = MicroBatch::Size(*micro_batch);
-    settings.memory.optimizer_bits = *optimizer_bits;
-    settings.run.precision = settings.run.precision.stored_in(*precision);
-    if let Some(chosen) = Recompute::of(&options.checkpoint) {
-        settings.memory.recompute = chosen;
-    }
-    Ok((device, planned))
-}
-
-/// The plan's report, and the choices that made it.
-fn plan_json(settings: &Settings, planned: &Planned, device: &str) -> Result<Value, Failure> {
-    let config = planned.config();
-    let mut value = serde_json::to_value(planned.plan.report())
-        .map_err(|error| Failure::from(anyhow!(error).context("the plan doesn't fit JSON")))?;
-    value["budget_bytes"] = json!(settings.memory.budget.map(|bytes| bytes.0));
-    value["made_for"] = json!(MadeFor::of(config, device));
-    value["choices"] = json!(Choices::of(config));
-    Ok(value)
-}
-
-/// What is about to be trained, a line each.
-fn table(
-    settings: &Settings,
-    model: &ModelConfig,
-    data: &Data,
-    planned: &Planned,
-    device: &dyn Backend,
-) -> String {
-    let config = planned.config();
-    let report = planned.plan.report();
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing to a String can't fail.
-        let _ = writeln!(text, "{name:<11}{value}");
-    };
-    let ModelConfig { layers, channels, heads, vocab, .. } = *model;
-    line(
-        "model",
-        format!(
-            "{}: {layers} layers of {channels} channels, {heads} heads, context {}, vocabulary {vocab}",
-            model.family.name(),
-            config.model.tokens()
-        ),
-    );
-    let parameters = human_count(model.parameters() as f64);
-    match &config.lora {
-        None => line("parameters", parameters),
-        Some(lora) => line(
-            "parameters",
-            format!(
-                "{parameters}, frozen{}; {} trained, in adapters of rank {} on {}",
-                if lora.quantized { ", in 8 bits" } else { "" },
-                human_count(trained(config) as f64),
-                lora.rank,
-                lora.targets.join(", ")
-            ),
-        ),
-    }
-    line("data", data.describe(settings));
-    let steps = steps_of(settings);
-    let tokens = config.tokens();
-    line(
-        "training",
-        format!(
-            "{steps} steps of {tokens} tokens ({} in all), {} sequences in {} of {}, {:?}",
-            human_count(steps as f64 * tokens as f64),
-            config.batch,
-            training::plural(config.accumulation(), "micro-batch", "micro-batches"),
-            config.micro_batch,
-            settings.train.optimizer,
-        ),
-    );
-    let classes: Vec<String> = report
-        .by_class
-        .iter()
-        .filter(|(_, bytes)| **bytes > 0)
-        .map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes)))
-        .collect();
-    line(
-        "memory",
-        format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")),
-    );
-    line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
-    if can_be_lost(device) {
-        line("host", copied_text(planned.snapshot_bytes()));
-    }
-    text.truncate(text.trim_end().len());
-    text
-}
-
-/// Numbers that steps change.
-fn trained(config: &TrainerConfig) -> u64 {
-    let all = || setup::language(config).config().parameters();
-    config.lora.as_ref().map_or_else(all, |lora| lora.trained(&config.model.parameters()))
-}
-
-/// The predicted time of a step and of a run of `steps`.
-fn estimated(step_s: f64, steps: u64, known: &Known) -> String {
-    let run = human_time(Duration::from_secs_f64(step_s * steps as f64));
-    format!("{:<11}{step_s:.3} s a step, {run} in all ({})", "estimate", known.source())
-}
-
-fn steps_of(settings: &Settings) -> u64 {
-    settings.train.steps.unwrap_or_default()
 }
 
 /// What a run ends with on the terminal.
@@ -448,14 +221,14 @@ fn ending(
     dir: &Path,
     evaluation: Option<&Evaluation>,
     sample: Option<&str>,
-    data: &Data,
+    data: &dyn Batches,
 ) -> String {
     let mut text = String::new();
     if let Some(evaluation) = evaluation {
-        let Evaluation { loss, tokens } = *evaluation;
+        let Evaluation { loss, tokens, .. } = evaluation;
         let _ = write!(text, "held-out loss {loss:.4} nats per token over {tokens} tokens");
-        let _ = match data.tokenizer {
-            tightrope_data::Tokenizer::Byte if data.is_text => {
+        let _ = match data.tokenizer() {
+            Some(Tokenizer::Byte) => {
                 writeln!(text, " ({:.3} bits per byte)", evaluation.bits())
             }
             _ => writeln!(text, " (perplexity {:.2})", evaluation.perplexity()),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use pollster::block_on;
 use serde_json::{Value, json};
 use tempfile::tempdir;
-use tightrope_data::Checkpoint;
+use tightrope::block_on;
+use tightrope::data::Checkpoint;
 use tightrope_web::device::{Armed, Choice, Devices};
 use tightrope_web::engine::Engine;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use tightrope_data::SafeTensors;
-use tightrope_data::safetensors::{Tensor, write};
+use tightrope::data::SafeTensors;
+use tightrope::data::safetensors::{Tensor, write};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Model directories: started from, generated from, evaluated; and broken ones.
 
-use tightrope_core::{DType, Type};
-use tightrope_data::{SafeTensors, Tensor, safetensors};
+use tightrope::core::{DType, Type};
+use tightrope::data::{SafeTensors, Tensor, safetensors};
 
 use super::*;
 

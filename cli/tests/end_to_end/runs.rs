@@ -221,7 +221,7 @@ fn a_loss_that_is_not_finite_stops_the_run() {
         refused(dir.path(), &format!("train --data text.txt --out a {TINY} {words}"));
     assert_eq!(code, 1);
     assert!(message.contains("the first output that isn't finite is `"), "{message}");
-    let saved = tightrope_data::checkpoint::latest_complete(dir.path().join("a")).unwrap().0;
+    let saved = tightrope::data::checkpoint::latest_complete(dir.path().join("a")).unwrap().0;
     for tensor in saved.model.tensors() {
         assert!(tensor.to_f32().unwrap().iter().all(|value| value.is_finite()), "{tensor:?}");
     }

@@ -153,10 +153,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::Reading;
     use crate::ops::Op;
     use crate::plan::{Plan, Target};
     use crate::types::Type;
+    use crate::{DeviceKind, Reading};
 
     /// Adds the number of a program to every byte; program 0 fails.
     struct Adder(Vec<u8>);
@@ -174,6 +174,10 @@ mod tests {
     }
 
     impl Backend for Adder {
+        fn kind(&self) -> DeviceKind {
+            DeviceKind::Cpu
+        }
+
         fn name(&self) -> String {
             "adder".into()
         }

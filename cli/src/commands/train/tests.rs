@@ -6,7 +6,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use clap::Parser as _;
-use tightrope_nn::Rates;
+use serde_json::Value;
+use tightrope::block_on;
+use tightrope::data::checkpoint;
 use tightrope_web::device::{Armed, Choice, Devices as Losable, Moment, Opener as _};
 
 use super::*;
@@ -23,7 +25,7 @@ fn run(dir: &Path, words: &str, stop: Option<usize>) -> Result<(), Failure> {
         stop == Some(asked - 1)
     };
     let mut devices = Devices::default();
-    run_on(dir, words, &mut |settings| devices.open(settings), &mut stop)
+    run_on(dir, words, &mut |spec| devices.open(spec), &mut stop)
 }
 
 fn run_on(
@@ -125,14 +127,15 @@ fn what_a_run_cannot_change_on_the_way_is_refused() {
         ("--steps 2 --warmup 1", "more than `train.steps` = 2"),
     ] {
         let failure = run(dir.path(), &format!("{words} --resume"), None).unwrap_err();
-        let (Failure::Usage(report) | Failure::Failed(report)) = failure else { unreachable!() };
-        let message = format!("{:#}", report.error);
+        let Failure::Engine(error) = failure else { unreachable!() };
+        let message = format!("{error}: {}", error.causes().join(": "));
         assert!(message.contains(complaint), "{words}: {message}");
     }
     fs::write(dir.path().join("text.txt"), "something else\n".repeat(99)).unwrap();
     let failure = run(dir.path(), "--resume", None).unwrap_err();
-    let Failure::Usage(report) = failure else { unreachable!() };
-    assert!(report.error.to_string().contains("the data was"), "{}", report.error);
+    assert_eq!(failure.code(), 2);
+    let Failure::Engine(error) = failure else { unreachable!() };
+    assert!(error.message().contains("the data was"), "{error}");
 }
 
 /// A run on a GPU that goes away at `moment`: its losses, its last checkpoint, and how many devices it took.
@@ -142,7 +145,7 @@ fn lost_at(moment: Option<Moment>) -> (Vec<Value>, BTreeMap<String, Vec<u8>>, u3
     let armed = Armed::default();
     let opened = Cell::new(0);
     let gpus = Losable::new(Choice::WebGpu, false, Rc::clone(&armed));
-    let mut open = |_: &Settings| {
+    let mut open = |_: &Spec| {
         opened.set(opened.get() + 1);
         Ok(block_on(gpus.open()).expect("an adapter: install mesa-vulkan-drivers").0)
     };

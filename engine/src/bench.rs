@@ -1,0 +1,201 @@
+//! Every op of a training step and the step as a whole, against what the device was
+//! measured to reach.
+
+mod ops;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use serde::Serialize;
+use serde_json::json;
+use tightrope_backend_cpu::peak::Peaks;
+use tightrope_core::Backend;
+use tightrope_nn::{Batch, Planned, Precision, Rates};
+
+use crate::block_on;
+use crate::devices::Devices;
+use crate::error::{Error, Result};
+use crate::plan::Choices;
+use crate::recipe::{self, trainer};
+use crate::timing::ids;
+use crate::units::{human_bytes, human_count};
+use ops::{Row, profile};
+
+/// Steps before the measured ones.
+const COLD: usize = 2;
+/// Shortest time that steps are measured for, and the fewest.
+const LEAST: (Duration, usize) = (Duration::from_secs(5), 5);
+/// Rows of the table whose shares matter.
+const LEAST_SHARE: f64 = 0.001;
+
+/// Measures the step: its ops, rates for estimates (which are kept), and whole steps on a device of their own. `tell` hears
+/// what is measured next.
+///
+/// # Errors
+/// A step that doesn't fit the memory, and what the device refuses.
+pub fn bench(step: &recipe::Step, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
+    let mut devices = Devices::default();
+    let mut device = devices.open(&step.device)?;
+    devices.notes.iter().for_each(|note| tell(note));
+    let (name, threads) = (device.name(), step.scope.threads);
+    tell(&format!("measuring the peak of {name}"));
+    let peaks = Peaks::measure(threads);
+    let planned = step.plan(&*device)?;
+    tell("measuring each op");
+    let config = planned.config();
+    let plan = planned.plan.clone();
+    let rows = profile(plan, &*config.model, config.accumulation(), &mut *device, &peaks)?;
+    tell("measuring rates for estimates");
+    let known = step.scope.rates.measure(&mut *device, planned.config().precision, threads);
+    drop(device);
+    tell("measuring whole steps");
+    let device = devices.open(&step.device)?;
+    let step = Whole::measure(planned, device, threads, &peaks, &known.rates)?;
+    Ok(Figures { device: name, threads, peaks, rows, step })
+}
+
+/// Whole optimizer steps.
+#[derive(Clone, Debug, Serialize)]
+pub struct Whole {
+    /// Median seconds of a step.
+    step_s: f64,
+    steps: usize,
+    tokens_per_s: f64,
+    /// Model FLOP/s over the measured peak, with the count of [`tightrope_nn::ModelConfig::flops_per_token`].
+    mfu: f64,
+    model_gflop_s: f64,
+    predicted_step_s: f64,
+    peak_bytes: u64,
+    choices: Choices,
+}
+
+impl Whole {
+    fn measure(
+        planned: Planned,
+        device: Box<dyn Backend>,
+        threads: usize,
+        peaks: &Peaks,
+        rates: &Rates,
+    ) -> Result<Self> {
+        let config = planned.config().clone();
+        let estimate = planned.estimate(rates);
+        let mut trainer = trainer(planned, device, threads)?;
+        trainer.initialise()?;
+        let Some(language) = config.language() else {
+            return Err(Error::usage(anyhow!("the model isn't one of language"), "name a preset"));
+        };
+        let mut next = ids(language.config().vocab);
+        let mut times = vec![];
+        let mut start = Instant::now();
+        for step in 0.. {
+            if step == COLD {
+                start = Instant::now();
+            }
+            if times.len() >= LEAST.1 && start.elapsed() >= LEAST.0 {
+                break;
+            }
+            let mut ids = || -> Vec<i32> { (0..config.tokens()).map(|_| next()).collect() };
+            let (tokens, targets) = (ids(), ids());
+            let start = Instant::now();
+            trainer.step(step as u64, 1e-4, &Batch::text(&tokens, &targets))?;
+            block_on(trainer.outcome())?;
+            if step >= COLD {
+                times.push(start.elapsed().as_secs_f64());
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        let step_s = times[times.len() / 2];
+        let tokens_per_s = config.tokens() as f64 / step_s;
+        let model_flops =
+            tokens_per_s * language.config().flops_per_token(language.seq_len()) as f64;
+        Ok(Self {
+            step_s,
+            steps: times.len(),
+            tokens_per_s,
+            mfu: model_flops / peaks.flops(config.precision == Precision::BF16),
+            model_gflop_s: model_flops / 1e9,
+            predicted_step_s: estimate.step_s,
+            peak_bytes: trainer.allocated_bytes(),
+            choices: Choices::of(&config),
+        })
+    }
+}
+
+/// What a benchmark came to.
+pub struct Figures {
+    device: String,
+    threads: usize,
+    peaks: Peaks,
+    rows: Vec<Row>,
+    step: Whole,
+}
+
+impl Figures {
+    /// The figures for machines: `device, threads, peak, ops, step`.
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "device": self.device,
+            "threads": self.threads,
+            "peak": {
+                "flops_f32": self.peaks.flops_f32,
+                "flops_bf16": self.peaks.flops_bf16,
+                "bytes": self.peaks.bytes,
+            },
+            "ops": self.rows,
+            "step": self.step,
+        })
+    }
+
+    /// The figures for people, in tables.
+    pub fn text(&self) -> String {
+        let Self { device, peaks, rows, step, .. } = self;
+        let mut text = String::new();
+        let bf16 = peaks
+            .flops_bf16
+            .map_or_else(|| "none".to_owned(), |flops| format!("{:.0} GFLOP/s", flops / 1e9));
+        // Writing to a String can't fail.
+        let _ = writeln!(
+            text,
+            "{device}\npeak: f32 {:.0} GFLOP/s, bf16 {bf16}, memory {:.1} GB/s\n\n\
+             {:<26}{:<26}{:>6}{:>10}{:>9}{:>7}{:>7}{:>7}",
+            peaks.flops_f32 / 1e9,
+            peaks.bytes / 1e9,
+            "op",
+            "shape",
+            "runs",
+            "ms",
+            "GFLOP/s",
+            "GB/s",
+            "peak",
+            "share"
+        );
+        for row in rows.iter().filter(|row| row.share >= LEAST_SHARE) {
+            let _ = writeln!(
+                text,
+                "{:<26}{:<26}{:>6}{:>10.3}{:>9.1}{:>7.1}{:>6.0}%{:>6.1}%",
+                row.op,
+                row.shape,
+                row.count,
+                row.ms,
+                row.gflop_s,
+                row.gb_s,
+                row.percent_of_peak,
+                100.0 * row.share
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\nstep       {:.4} s (median of {}), estimated {:.4} s\ntokens/s   {}\n\
+             MFU        {:.1}% ({:.0} GFLOP/s)\nmemory     {}",
+            step.step_s,
+            step.steps,
+            step.predicted_step_s,
+            human_count(step.tokens_per_s),
+            100.0 * step.mfu,
+            step.model_gflop_s,
+            human_bytes(step.peak_bytes)
+        );
+        text
+    }
+}

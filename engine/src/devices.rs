@@ -1,0 +1,285 @@
+//! Opening the device that a run is for.
+//!
+//! ```
+//! use tightrope::devices::{Devices, Spec};
+//! use tightrope::settings::Settings;
+//!
+//! let mut settings = Settings::default();
+//! settings.run.device = tightrope::settings::Device::Cpu;
+//! let device = Devices::default().open(&Spec::of(&settings))?;
+//! assert_eq!(device.kind().name(), "cpu");
+//! # Ok::<(), tightrope::Error>(())
+//! ```
+
+#[cfg(feature = "wgpu")]
+use std::path::Path;
+
+use anyhow::anyhow;
+#[cfg(feature = "cpu")]
+use tightrope_backend_cpu::Cpu;
+#[cfg(feature = "cuda")]
+use tightrope_backend_cuda::{Cuda, driver::Gpu, products::Makers};
+#[cfg(feature = "wgpu")]
+use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
+use tightrope_core::Backend;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use tightrope_core::DeviceError;
+#[cfg(feature = "wgpu")]
+use tightrope_core::launch::Limits;
+
+#[cfg(feature = "wgpu")]
+use crate::block_on;
+use crate::error::{Error, Help as _, Result};
+#[cfg(feature = "cuda")]
+use crate::machine;
+use crate::settings::{Device, Matmul, Precision, Settings};
+
+/// Which device, and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The device.
+    pub device: Device,
+    /// Threads of the processor; 0 for all.
+    pub threads: usize,
+    /// Whether matmuls may round what they multiply to 10 bits after the point.
+    pub tf32: bool,
+    /// Who multiplies matrices on an NVIDIA GPU.
+    pub matmul: Matmul,
+}
+
+impl Spec {
+    /// What the settings say of the device.
+    pub fn of(settings: &Settings) -> Self {
+        let run = &settings.run;
+        Self {
+            device: run.device,
+            threads: run.threads.unwrap_or(0),
+            tf32: run.precision == Precision::Tf32,
+            matmul: run.matmul,
+        }
+    }
+}
+
+/// Opens a device, and others in its place.
+#[derive(Debug, Default)]
+pub struct Devices {
+    /// What launches of the first GPU were made for. One that takes its place is used alike, though it may
+    /// measure another speed, so that plans and numbers stay.
+    #[cfg(feature = "wgpu")]
+    limits: Option<Limits>,
+    /// What there is to tell of the devices, each said once.
+    pub notes: Vec<String>,
+}
+
+impl Devices {
+    /// The device that is asked for. Once a GPU was found, a GPU: a run doesn't change over to another
+    /// device.
+    ///
+    /// # Errors
+    /// One that this build or this machine doesn't have.
+    pub fn open(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        match spec.device {
+            Device::Auto => self.fastest(spec),
+            Device::Cpu => cpu(spec.threads),
+            Device::Wgpu(index) => self.wgpu(index),
+            Device::Cuda(ordinal) => self.cuda(ordinal, spec),
+        }
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        let hardware = Adapter { hardware: true, ..Adapter::default() };
+        if self.limits.is_some() {
+            return self.gpu(&hardware).help("resume the run once the GPU answers again");
+        }
+        let found = has_gpu(Path::new(DEVICE_NODES)).then(|| self.gpu(&hardware));
+        found.and_then(std::result::Result::ok).map_or_else(|| cpu(spec.threads), Ok)
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        cpu(spec.threads)
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn wgpu(&mut self, adapter: usize) -> Result<Box<dyn Backend>> {
+        let options = Adapter { adapter, ..Adapter::default() };
+        self.gpu(&options).help("use --device cpu or --device auto")
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    fn wgpu(&mut self, _adapter: usize) -> Result<Box<dyn Backend>> {
+        Err(not_built("wgpu"))
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn gpu(&mut self, options: &Adapter) -> std::result::Result<Box<dyn Backend>, DeviceError> {
+        let mut wgpu = block_on(Wgpu::open(options))?;
+        let first = self.limits.get_or_insert_with(|| wgpu.limits().clone());
+        wgpu.restrict(|limits| limits.clone_from(first));
+        Ok(Box::new(wgpu))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&mut self, ordinal: usize, spec: &Spec) -> Result<Box<dyn Backend>> {
+        let gpu = open_cuda(ordinal).map_err(|problem| {
+            Error::failed(
+                anyhow!("no device `{}`: {problem}", spec.device),
+                format!("found: {}; use --device with one of these, or auto", found()),
+            )
+        })?;
+        Ok(Box::new(self.multiplying(gpu, spec)?))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn cuda(&mut self, _ordinal: usize, _spec: &Spec) -> Result<Box<dyn Backend>> {
+        Err(not_built("cuda"))
+    }
+
+    /// A GPU that multiplies as it is asked to. Where NVIDIA's library is missing, a note says so.
+    #[cfg(feature = "cuda")]
+    fn multiplying(&mut self, mut gpu: Cuda, spec: &Spec) -> Result<Cuda> {
+        if spec.tf32 {
+            let refused =
+                |problem: String| Error::usage(anyhow!(problem), "use --precision f32 or f16");
+            gpu.round_to_tf32().map_err(refused)?;
+        }
+        let makers = match spec.matmul {
+            Matmul::Auto => Makers::Fastest,
+            Matmul::Own => Makers::Kernels,
+            Matmul::Cublaslt => Makers::Library,
+        };
+        match gpu.products_by(makers) {
+            Err(problem) if makers == Makers::Library => Err(Error::failed(
+                anyhow!("`run.matmul` is cublaslt: {problem}"),
+                "install it, or leave run.matmul at auto",
+            )),
+            Err(problem) => {
+                let note =
+                    format!("{problem}; until then, the engine's own kernels multiply matrices");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                Ok(gpu)
+            }
+            Ok(()) => Ok(gpu),
+        }
+    }
+}
+
+/// The processor as a device, with so many threads; 0 for one on every core.
+///
+/// # Errors
+/// When the system refuses its threads, and a build without it.
+#[cfg(feature = "cpu")]
+pub fn cpu(threads: usize) -> Result<Box<dyn Backend>> {
+    let cpu = Cpu::new(threads).help("lower run.threads, or leave it out to use every core")?;
+    Ok(Box::new(cpu))
+}
+
+/// The processor as a device, with so many threads; 0 for one on every core.
+///
+/// # Errors
+/// When the system refuses its threads, and a build without it.
+#[cfg(not(feature = "cpu"))]
+pub fn cpu(_threads: usize) -> Result<Box<dyn Backend>> {
+    Err(not_built("cpu"))
+}
+
+/// The host as a device, for what is offloaded to it.
+///
+/// # Errors
+/// As [`cpu`].
+#[cfg(feature = "cpu")]
+pub fn host(threads: usize) -> Result<Box<dyn Backend + Send>> {
+    Ok(Box::new(Cpu::new(threads).help("ask for fewer --threads")?))
+}
+
+/// The host as a device, for what is offloaded to it.
+///
+/// # Errors
+/// As [`cpu`].
+#[cfg(not(feature = "cpu"))]
+pub fn host(_threads: usize) -> Result<Box<dyn Backend + Send>> {
+    Err(not_built("cpu"))
+}
+
+#[cfg(not(all(feature = "cpu", feature = "wgpu", feature = "cuda")))]
+fn not_built(feature: &str) -> Error {
+    Error::usage(
+        anyhow!("this build has no device `{feature}`"),
+        format!("build with the feature `{feature}`, or choose another device"),
+    )
+}
+
+/// GPU number `ordinal` of NVIDIA's.
+///
+/// # Errors
+/// Why there's none, in words.
+#[cfg(feature = "cuda")]
+pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
+    let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
+    match Gpu::open(ordinal, kernels) {
+        Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
+        Err(DeviceError::Lost { reason, .. }) => Err(reason),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+/// Where Linux shows devices.
+#[cfg(feature = "wgpu")]
+const DEVICE_NODES: &str = "/dev";
+
+/// Whether there can be a GPU. On Linux, all drivers have a node in `nodes`; asking the drivers themselves
+/// loads every one of them, a processor's emulation too, which takes some 50 MiB. Elsewhere, only they know.
+#[cfg(feature = "wgpu")]
+fn has_gpu(nodes: &Path) -> bool {
+    let any = |folder: &Path, known: &dyn Fn(&str) -> bool| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(known))
+    };
+    !cfg!(target_os = "linux")
+        || any(&nodes.join("dri"), &|name| name.starts_with("renderD"))
+        || any(nodes, &|name| name.starts_with("nvidia") || matches!(name, "dxg" | "kfd"))
+}
+
+/// The devices of this machine, for a message.
+#[cfg(feature = "cuda")]
+fn found() -> String {
+    let cpu = cpu(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
+    #[cfg(feature = "wgpu")]
+    let gpus = block_on(adapters()).into_iter().enumerate();
+    #[cfg(feature = "wgpu")]
+    let gpus = gpus.map(|(index, gpu)| format!("wgpu:{index} ({})", gpu.name));
+    #[cfg(not(feature = "wgpu"))]
+    let gpus = std::iter::empty();
+    std::iter::once(cpu).chain(gpus).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn drivers_are_asked_only_where_a_gpu_has_a_node() {
+        for (node, expected) in [
+            ("dri/renderD128", true),
+            ("nvidia0", true),
+            ("nvidiactl", true),
+            ("dxg", true),
+            ("kfd", true),
+            ("dri/card0", false),
+            ("null", false),
+        ] {
+            let nodes = tempfile::tempdir().unwrap();
+            assert!(!has_gpu(nodes.path()));
+            let path = nodes.path().join(node);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+            assert_eq!(has_gpu(nodes.path()), expected, "{node}");
+        }
+    }
+}

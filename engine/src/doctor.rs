@@ -1,0 +1,297 @@
+//! What this machine has, and the largest preset that fits it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::json;
+use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
+use tightrope_backend_cuda::Cuda;
+use tightrope_backend_cuda::products::Makers;
+use tightrope_backend_wgpu::{Description, adapters};
+use tightrope_core::{Backend, Graph, Node};
+use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
+
+use crate::error::Result;
+use crate::machine::Machine;
+use crate::recipe::Step;
+use crate::settings::{MicroBatch, Settings};
+use crate::units::{human_bytes, human_count};
+use crate::{block_on, devices};
+
+/// What to do where there's no GPU.
+const NO_ADAPTER: &str = "no GPU through Vulkan, Metal or DX12; on Debian, mesa-vulkan-drivers and libvulkan1 bring drivers";
+
+impl Findings {
+    /// Looks at the machine, and plans every preset.
+    ///
+    /// # Errors
+    /// When the CPU refuses its threads, or a preset can't be planned.
+    pub fn look() -> Result<Self> {
+        let machine = Machine::look();
+        let device = devices::cpu(0)?;
+        let fits = presets()
+            .iter()
+            .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
+            .collect::<Result<Vec<_>>>()?;
+        let gpus = block_on(adapters());
+        let cuda = devices::open_cuda(0).map(Nvidia::of);
+        Ok(Self { device: device.name(), machine, gpus, cuda, fits })
+    }
+}
+
+/// Whether a preset can be trained, one sequence of its context at a time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Fit {
+    preset: &'static str,
+    parameters: u64,
+    /// Predicted peak with f32 storage: of the fastest plan that fits, else the smallest there is.
+    f32_bytes: u64,
+    /// As `f32_bytes`, with bf16 storage.
+    bf16_bytes: u64,
+    fits_f32: bool,
+    fits_bf16: bool,
+}
+
+impl Fit {
+    fn new(preset: &'static str, device: &dyn Backend, free: Option<u64>) -> Result<Self> {
+        let mut settings = Settings::default();
+        settings.model.preset = Some(preset.to_owned());
+        settings.train.batch = Some(1);
+        settings.train.micro_batch = MicroBatch::Size(1);
+        let Step { config, scope, .. } = Step::of(&settings)?;
+        let peak = |precision: Precision| {
+            let rates = Rates::of(&device.name(), precision, scope.threads);
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+            let config = TrainerConfig { precision, ..config.clone() };
+            let budget = free.unwrap_or(u64::MAX);
+            let free = Free { loss_chunk: true, ..Free::NONE };
+            let (found, smallest) = Planned::within(&config, budget, free, device, &seconds)?;
+            let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
+            Ok::<_, crate::Error>((bytes, found.is_some()))
+        };
+        let (f32_bytes, fits_f32) = peak(Precision::F32)?;
+        let (bf16_bytes, fits_bf16) = peak(Precision::BF16)?;
+        let parameters = crate::model::parameters(&config);
+        Ok(Self { preset, parameters, f32_bytes, bf16_bytes, fits_f32, fits_bf16 })
+    }
+}
+
+/// What a GPU of NVIDIA's says of itself before it has a plan.
+#[derive(Debug, Serialize)]
+struct Nvidia {
+    description: String,
+    memory_free_bytes: Option<u64>,
+    /// What its context takes.
+    outside_bytes: Option<u64>,
+    /// The library of matrix products, or what is missing.
+    products: String,
+}
+
+impl Nvidia {
+    fn of(mut gpu: Cuda) -> Self {
+        let found = gpu.products_by(Makers::Fastest);
+        let version = || gpu.library().unwrap_or_default().to_owned();
+        Self {
+            products: found.map_or_else(|problem| problem, |()| version()),
+            description: gpu.name(),
+            memory_free_bytes: gpu.free_bytes(),
+            outside_bytes: gpu.outside_bytes(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
+        let (free, outside) = (bytes(self.memory_free_bytes), bytes(self.outside_bytes));
+        let Self { description, products, .. } = self;
+        format!("{description}, {free} free for a plan, {outside} taken by its context; {products}")
+    }
+}
+
+/// What a machine has.
+pub struct Findings {
+    device: String,
+    machine: Machine,
+    gpus: Vec<Description>,
+    /// NVIDIA's first, or why there's none.
+    cuda: std::result::Result<Nvidia, String>,
+    fits: Vec<Fit>,
+}
+
+impl Findings {
+    /// The preset with the most parameters of those that fit.
+    fn largest(&self, fits: impl Fn(&Fit) -> bool) -> Option<&Fit> {
+        self.fits.iter().filter(|fit| fits(fit)).max_by_key(|fit| fit.parameters)
+    }
+
+    /// The findings for machines: `version, devices`.
+    pub fn json(&self) -> serde_json::Value {
+        let name = |fit: Option<&Fit>| fit.map(|fit| fit.preset);
+        let mut cpu = json!(self.machine);
+        cpu["name"] = "cpu".into();
+        cpu["available"] = true.into();
+        cpu["description"] = self.device.as_str().into();
+        cpu["gemm_kernels"] = json!({
+            "f32": kernel_name(Element::F32, Element::F32),
+            "bf16": kernel_name(Element::Bf16, Element::Bf16),
+        });
+        cpu["largest_preset"] = json!({
+            "f32": name(self.largest(|fit| fit.fits_f32)),
+            "bf16": name(self.largest(|fit| fit.fits_bf16)),
+        });
+        cpu["presets"] = json!(self.fits);
+        let cuda = match &self.cuda {
+            Ok(gpu) => {
+                let mut device = json!(gpu);
+                device["name"] = "cuda".into();
+                device["available"] = true.into();
+                device
+            }
+            Err(reason) => json!({ "name": "cuda", "available": false, "reason": reason }),
+        };
+        let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain([cuda]).collect();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
+    }
+
+    /// The adapters, or one entry that says what to install.
+    fn gpus_json(&self) -> Vec<serde_json::Value> {
+        if self.gpus.is_empty() {
+            return vec![json!({ "name": "wgpu", "available": false, "reason": NO_ADAPTER })];
+        }
+        let of = |(index, gpu): (usize, &Description)| {
+            let mut device = json!({ "name": format!("wgpu:{index}"), "available": true });
+            device["description"] = gpu.name.as_str().into();
+            device["limits"] = json!(gpu);
+            device
+        };
+        self.gpus.iter().enumerate().map(of).collect()
+    }
+
+    /// The findings for people.
+    pub fn text(&self) -> String {
+        let Machine { model, cores, features, caches, memory_bytes, memory_free_bytes, .. } =
+            &self.machine;
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            // Writing to a String can't fail.
+            let _ = writeln!(text, "{name:<11}{value}");
+        };
+        let bytes = |bytes: &Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
+        line("cpu", &format!("{model}, {cores} cores"));
+        line("", &self.device);
+        line("", &features.join(" "));
+        let shown: Vec<_> = caches
+            .iter()
+            .map(|cache| format!("L{}{} {}", cache.level, cache.kind, human_bytes(cache.bytes)))
+            .collect();
+        if !shown.is_empty() {
+            line("caches", &shown.join(", "));
+        }
+        line("memory", &format!("{}, {} free", bytes(memory_bytes), bytes(memory_free_bytes)));
+        let kernel = |element| kernel_name(element, element);
+        line(
+            "kernels",
+            &format!(
+                "matrix products: f32 {}, bf16 {}",
+                kernel(Element::F32),
+                kernel(Element::Bf16)
+            ),
+        );
+        for (index, gpu) in self.gpus.iter().enumerate() {
+            line(&format!("wgpu:{index}"), &format!("{}, {}, {}", gpu.name, gpu.backend, gpu.kind));
+            let (buffer, binding) = (human_bytes(gpu.buffer_bytes), human_bytes(gpu.binding_bytes));
+            line("", &format!("buffers of {buffer}, bindings of {binding}"));
+        }
+        if self.gpus.is_empty() {
+            line("wgpu", NO_ADAPTER);
+        }
+        line("cuda", &self.cuda.as_ref().map_or_else(String::clone, Nvidia::text));
+        let largest = |fit: Option<&Fit>| fit.map_or("none", |fit| fit.preset);
+        line(
+            "fits",
+            &format!(
+                "{} in f32, {} in bf16: the largest presets for the free memory, at batch 1",
+                largest(self.largest(|fit| fit.fits_f32)),
+                largest(self.largest(|fit| fit.fits_bf16))
+            ),
+        );
+        let _ = writeln!(
+            text,
+            "\n  {:<14}{:>10}  {:>12}  {:>12}",
+            "preset", "parameters", "peak, f32", "peak, bf16"
+        );
+        for fit in &self.fits {
+            let peak = |bytes: u64, fits: bool| {
+                format!("{}{}", human_bytes(bytes), if fits { "  " } else { " ✗" })
+            };
+            let line = format!(
+                "  {:<14}{:>10}  {:>12}  {:>12}",
+                fit.preset,
+                human_count(fit.parameters as f64),
+                peak(fit.f32_bytes, fit.fits_f32),
+                peak(fit.bf16_bytes, fit.fits_bf16)
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_that_fits_has_room() {
+        let device = devices::cpu(0).unwrap();
+        let fit = Fit::new("tiny", &*device, Some(1 << 30)).unwrap();
+        assert!(fit.fits_f32 && fit.fits_bf16 && fit.f32_bytes < 1 << 30);
+        let none = Fit::new("tiny", &*device, Some(1 << 20)).unwrap();
+        assert!(!none.fits_f32 && none.f32_bytes > 1 << 20 && none.f32_bytes <= fit.f32_bytes);
+    }
+
+    #[test]
+    fn the_largest_that_fits_is_named() {
+        let fit = |preset, parameters, fits_f32| Fit {
+            preset,
+            parameters,
+            f32_bytes: 8 * parameters,
+            bf16_bytes: 4 * parameters,
+            fits_f32,
+            fits_bf16: true,
+        };
+        let fits = vec![fit("a", 1, true), fit("c", 3, false), fit("b", 2, true)];
+        let found = Findings {
+            device: "cpu".to_owned(),
+            machine: Machine::look(),
+            gpus: vec![],
+            cuda: Err("no driver".into()),
+            fits,
+        };
+        let object = found.json();
+        let cpu = &object["devices"][0];
+        assert_eq!(
+            (&cpu["largest_preset"]["f32"], &cpu["largest_preset"]["bf16"]),
+            (&"b".into(), &"c".into())
+        );
+        assert_eq!(cpu["available"], true);
+        assert_eq!(object["devices"][2]["available"], false);
+        let text = found.text();
+        assert!(text.contains("b in f32, c in bf16"), "{text}");
+        assert_eq!(text.matches('✗').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_gpus_context_is_told_apart_from_what_is_free() {
+        let (free, outside) = (Some(100 << 30), Some(512 << 20));
+        let gpu = Nvidia {
+            description: "cuda (H200)".to_owned(),
+            memory_free_bytes: free,
+            outside_bytes: outside,
+            products: "cuBLASLt 130002".to_owned(),
+        };
+        assert_eq!(
+            gpu.text(),
+            "cuda (H200), 100 GiB free for a plan, 512 MiB taken by its context; cuBLASLt 130002"
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! What went wrong: what, where, why, and what to do next.
+
+use std::fmt;
+
+use serde_json::Value;
+use tightrope_core::{DeviceError, SessionError};
+use tightrope_nn::{self as nn, SampleError, TrainError};
+
+use crate::settings::{Place, SettingsError};
+
+/// `Result` with the engine's [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A setting or a file that was named is wrong: ask for something else.
+    Usage,
+    /// Something went wrong on the way: a device, a disk, a damaged file.
+    Failed,
+    /// The training step doesn't fit the memory: [`Error::help`] names the cheapest change that would fit.
+    DoesNotFit,
+}
+
+/// An error with its causes and what to do about it.
+///
+/// ```
+/// use tightrope::error::Kind;
+/// use tightrope::settings::Settings;
+///
+/// let wrong = Settings::default().read_argument("train.lrr=1").unwrap_err();
+/// let error = tightrope::Error::from(wrong);
+/// assert_eq!(error.kind(), Kind::Usage);
+/// assert_eq!(error.message(), "unknown setting `train.lrr`");
+/// assert!(error.help().unwrap().starts_with("did you mean `train.lr`?"));
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    error: anyhow::Error,
+    help: Option<String>,
+    details: Option<Value>,
+}
+
+impl Error {
+    fn new(kind: Kind, error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
+        Self { kind, error: error.into(), help: Some(help.into()), details: None }
+    }
+
+    pub(crate) fn usage(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, error, help)
+    }
+
+    pub(crate) fn failed(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, error, help)
+    }
+
+    pub(crate) fn does_not_fit(error: impl Into<anyhow::Error>, help: impl Into<String>) -> Self {
+        Self::new(Kind::DoesNotFit, error, help)
+    }
+
+    /// The same error, whose [`Error::details`] are these: an object.
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// What can be done about it.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What is wrong, without its causes and without the place of a wrong setting.
+    pub fn message(&self) -> String {
+        match self.error.downcast_ref::<SettingsError>() {
+            Some(setting) => setting.message.clone(),
+            None => self.error.to_string(),
+        }
+    }
+
+    /// Why, the nearest cause first.
+    pub fn causes(&self) -> Vec<String> {
+        self.error.chain().skip(1).map(ToString::to_string).collect()
+    }
+
+    /// What to do next.
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Figures that the error comes with, an object: of a step that doesn't fit `smallest_bytes, budget_bytes,
+    /// cheapest_knob, largest_batch, longest_context, largest_preset`; of a verification its report.
+    pub fn details(&self) -> Option<&Value> {
+        self.details.as_ref()
+    }
+
+    /// Where a wrong setting stands.
+    pub fn place(&self) -> Option<&Place> {
+        self.error.downcast_ref::<SettingsError>()?.place.as_deref()
+    }
+
+    /// The device's failure, where that's what it is about.
+    pub fn device(&self) -> Option<&DeviceError> {
+        nn::device_error(&*self.error)
+    }
+
+    /// The error alone, for whoever has help of their own.
+    pub(crate) fn into_cause(self) -> anyhow::Error {
+        self.error
+    }
+}
+
+impl fmt::Display for Error {
+    /// The message, with the lines around a wrong setting.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Self {
+        Self { kind: Kind::Failed, error, help: None, details: None }
+    }
+}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        let help = error.help.clone();
+        Self::usage(error, help)
+    }
+}
+
+impl From<nn::Error> for Error {
+    /// Wrong usage where a setting is, else a failure.
+    fn from(error: nn::Error) -> Self {
+        match error {
+            nn::Error::Setting { key, .. } => {
+                let help = format!(
+                    "change `{key}`; `tightrope train --help` lists what each setting takes"
+                );
+                Self::usage(error, help)
+            }
+            nn::Error::UnknownPreset { .. } => {
+                Self::usage(error, "`model.preset` takes one of these names")
+            }
+            error => Self::failed(error, "check the model's files and settings"),
+        }
+    }
+}
+
+impl From<TrainError> for Error {
+    /// A refusal of the device, or of what it was given.
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Session(SessionError::Device(DeviceError::OutOfMemory { .. })) => {
+                Self::does_not_fit(
+                    error,
+                    "give a smaller --memory, so that the plan leaves room, or end what else holds the \
+                     device's memory",
+                )
+            }
+            error => Self::failed(error, "try again, or choose another device with --device"),
+        }
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        TrainError::from(error).into()
+    }
+}
+
+impl From<SampleError> for Error {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::EmptyPrompt => Self::usage(error, "give --prompt some text to continue"),
+            SampleError::NotANumber(_) => {
+                Self::failed(error, "the weights have diverged: use an earlier checkpoint")
+            }
+            SampleError::Train(_) => {
+                Self::failed(error, "give a --prompt of the model's vocabulary")
+            }
+        }
+    }
+}
+
+/// Adds what to do next to an error.
+pub(crate) trait Help<T> {
+    /// The error as a failure with this help.
+    ///
+    /// # Errors
+    /// When `self` is one.
+    fn help(self, help: impl Into<String>) -> Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Help<T> for std::result::Result<T, E> {
+    fn help(self, help: impl Into<String>) -> Result<T> {
+        self.map_err(|error| Error::failed(error, help))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::{Context as _, anyhow};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_told_apart_from_the_message() {
+        let opened: std::result::Result<(), _> =
+            Err(io::Error::new(io::ErrorKind::NotFound, "no such file")).context("can't open `a`");
+        let error = opened.context("can't load the data").help("check --data").unwrap_err();
+        assert_eq!(error.message(), "can't load the data");
+        assert_eq!(error.causes(), ["can't open `a`", "no such file"]);
+        assert_eq!((error.kind(), error.help()), (Kind::Failed, Some("check --data")));
+    }
+
+    #[test]
+    fn a_wrong_setting_has_its_place() {
+        let place = Place::new(Some("f.toml"), "[train]\nlrr = 1\n", 8..11);
+        let error = Error::from(SettingsError {
+            message: "unknown setting `train.lrr`".to_owned(),
+            place: Some(Box::new(place)),
+            help: "did you mean `train.lr`?".to_owned(),
+        });
+        assert_eq!(error.message(), "unknown setting `train.lrr`");
+        let place = error.place().unwrap();
+        assert_eq!((place.file.as_deref(), place.line, place.column), (Some("f.toml"), 2, 1));
+    }
+
+    #[test]
+    fn memory_that_another_process_holds_is_an_error_of_its_own() {
+        let full = DeviceError::OutOfMemory {
+            need: 8 << 30,
+            have: Some(1 << 30),
+            tensor: None,
+            device: "H200".to_owned(),
+        };
+        let error = Error::from(TrainError::from(full));
+        let said = format!("{error:?}");
+        assert_eq!(error.kind(), Kind::DoesNotFit, "{said}");
+        assert!(said.contains("8589934592") && said.contains("1073741824"), "{said}");
+    }
+
+    #[test]
+    fn figures_stay_with_the_error() {
+        let error = Error::failed(anyhow!("x"), "y").with_details(json!({ "pass": false }));
+        assert_eq!(error.details(), Some(&json!({ "pass": false })));
+    }
+}

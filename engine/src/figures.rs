@@ -1,0 +1,50 @@
+//! Times of steps, and the one in the middle.
+
+/// Times of the steps of a run.
+#[derive(Clone, Debug, Default)]
+pub struct StepTimes(Vec<f64>);
+
+impl StepTimes {
+    /// Steps that touch memory for the first time and fill caches.
+    const COLD: usize = 3;
+
+    /// Adds the seconds of the next step.
+    pub fn push(&mut self, seconds: f64) {
+        self.0.push(seconds);
+    }
+
+    /// Median seconds of a step, the first ones apart where there are others.
+    pub fn median(&self) -> Option<f64> {
+        let warm = self.0.get(Self::COLD..).filter(|warm| !warm.is_empty()).unwrap_or(&self.0);
+        median(warm)
+    }
+}
+
+/// The value in the middle, or between the two there.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_steps_do_not_count() {
+        let mut times = StepTimes::default();
+        assert_eq!(times.median(), None);
+        times.push(9.0);
+        assert_eq!(times.median(), Some(9.0));
+        for seconds in [9.0, 9.0, 1.0, 2.0] {
+            times.push(seconds);
+        }
+        assert_eq!(times.median(), Some(1.5));
+    }
+}

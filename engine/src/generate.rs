@@ -1,0 +1,189 @@
+//! Text from a model on disk, and its loss.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use tightrope_core::Backend;
+use tightrope_data::Tokenizer;
+use tightrope_nn::{Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
+
+use crate::block_on;
+use crate::devices::Spec;
+use crate::error::{Error, Help as _, Result};
+use crate::recipe::{Step, Text, windows};
+use crate::run::{self, Evaluation, evaluate};
+use crate::settings::Settings;
+use crate::weights::{Places, Source};
+
+/// A model on disk, with what was said over the settings that it was trained with.
+///
+/// ```no_run
+/// use tightrope::devices::Devices;
+/// use tightrope::generate::{Asked, Loaded};
+/// use tightrope::settings::Settings;
+///
+/// let loaded = Loaded::open("runs/1".as_ref(), &Settings::default())?;
+/// let device = Devices::default().open(loaded.device())?;
+/// let mut text = String::new();
+/// let asked = Asked { prompt: "To be", max_tokens: 100, temperature: 0.8, top_k: 0, top_p: 1.0 };
+/// loaded.generator(device)?.generate(&asked, &mut |piece| {
+///     text += piece;
+///     true
+/// })?;
+/// # Ok::<(), tightrope::Error>(())
+/// ```
+pub struct Loaded {
+    source: Source,
+    settings: Settings,
+    step: Step,
+    tokenizer: Tokenizer,
+}
+
+impl Loaded {
+    /// Opens a run, a checkpoint, an archive of one or a Hugging Face directory.
+    ///
+    /// # Errors
+    /// A model that can't be read, and settings that don't fit it.
+    pub fn open(path: &Path, said: &Settings) -> Result<Self> {
+        let source = Source::open(path)?;
+        let settings = source.settings(said)?;
+        let tokenizer = source.tokenizer(settings.data.tokenizer.as_deref())?;
+        let step = Step::of_model(&settings, source.config.clone())?;
+        Ok(Self { source, settings, step, tokenizer })
+    }
+
+    /// The directory with the weights, or the archive.
+    pub fn dir(&self) -> &Path {
+        &self.source.dir
+    }
+
+    /// What there is to tell: newer checkpoints that were passed over as damaged.
+    pub fn notes(&self) -> &[String] {
+        &self.source.notes
+    }
+
+    /// The device that is asked for.
+    pub fn device(&self) -> &Spec {
+        &self.step.device
+    }
+
+    /// The model on `device`, to continue text: the smallest training step there is, of which only the decoder is replayed.
+    ///
+    /// # Errors
+    /// Weights that can't be read, and those of the device.
+    pub fn generator(self, device: Box<dyn Backend>) -> Result<Generator> {
+        let config = TrainerConfig {
+            batch: 1,
+            micro_batch: 1,
+            model: self.source.config.build(1)?,
+            optimizer: Optimizer::Sgd { momentum: 0.0 },
+            offload: Offload::NONE,
+            ..self.step.config.clone()
+        };
+        let planned = Planned::new(&config, &*device)?;
+        let trainer = loaded(&self.source, &self.settings, planned, device)?;
+        Ok(Generator { trainer, tokenizer: self.tokenizer, seed: self.step.config.seed })
+    }
+
+    /// The loss on what is held out, or on everything where nothing is, and the sequence length that it was scored with.
+    ///
+    /// # Errors
+    /// Data that can't be read, and those of the device.
+    pub fn evaluate(self, device: Box<dyn Backend>) -> Result<Scored> {
+        let (data, vocab) = (&self.settings.data, self.source.config.vocab);
+        let texts = if data.files.is_empty() { self.source.own_texts()? } else { Vec::new() };
+        let of_bytes = matches!(self.tokenizer, Tokenizer::Byte);
+        let text = Text::open(data, self.tokenizer, vocab, texts)?;
+        // Nothing is trained, so no optimizer state is kept.
+        let optimizer = Optimizer::Sgd { momentum: 0.0 };
+        let step = Step {
+            config: TrainerConfig {
+                optimizer,
+                decode: 0,
+                offload: Offload::NONE,
+                ..self.step.config.clone()
+            },
+            ..self.step.clone()
+        };
+        let planned = step.plan(&*device)?;
+        let mut trainer = loaded(&self.source, &self.settings, planned, device)?;
+        let batches = windows(text.scored(), trainer.config(), None)?;
+        let Some(evaluation) = block_on(evaluate(&mut trainer, batches))? else {
+            let tokens = text.scored().len();
+            return Err(Error::usage(
+                anyhow!("nothing is held out: the held-out part has {tokens} tokens"),
+                "raise data.holdout, or give more --data",
+            ));
+        };
+        Ok(Scored { evaluation, of_bytes, seq_len: trainer.config().model.tokens() })
+    }
+}
+
+/// The model of `source` in a trainer of `planned`.
+fn loaded(
+    source: &Source,
+    settings: &Settings,
+    planned: Planned,
+    device: Box<dyn Backend>,
+) -> Result<Trainer> {
+    let mut trainer = Trainer::new(planned, device)?;
+    source.load(&mut trainer, &Places::of(settings))?;
+    Ok(trainer)
+}
+
+/// What scoring a model came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// The loss.
+    pub evaluation: Evaluation,
+    /// Whether tokens are bytes, so that the loss in bits is bits per byte.
+    pub of_bytes: bool,
+    /// Sequence length.
+    pub seq_len: usize,
+}
+
+/// What is asked of a [`Generator`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked<'a> {
+    /// Text to continue; not empty.
+    pub prompt: &'a str,
+    /// Most tokens to generate.
+    pub max_tokens: usize,
+    /// Randomness; 0 always takes the likeliest token.
+    pub temperature: f64,
+    /// Draw from so many of the likeliest tokens; 0 is all of them.
+    pub top_k: usize,
+    /// Draw from the likeliest tokens that together have this probability.
+    pub top_p: f64,
+}
+
+/// A model that continues text.
+pub struct Generator {
+    trainer: Trainer,
+    tokenizer: Tokenizer,
+    seed: u64,
+}
+
+impl Generator {
+    /// Continues a prompt, and hands each new piece of text to `show`, which says whether to go on. Returns the new tokens.
+    ///
+    /// # Errors
+    /// An empty prompt or one that the model doesn't know, and those of the device.
+    pub fn generate(
+        &mut self,
+        asked: &Asked<'_>,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Vec<u32>> {
+        let Asked { temperature, top_k, top_p, .. } = *asked;
+        let prompt = self.tokenizer.encode(asked.prompt).help("give another --prompt")?;
+        if prompt.is_empty() {
+            return Err(Error::usage(
+                anyhow!("the prompt is empty"),
+                "give --prompt some text to continue, or leave it out",
+            ));
+        }
+        let sampling = Sampling { temperature, top_k, top_p, seed: self.seed, draw: 0 };
+        let (trainer, tokenizer) = (&mut self.trainer, &self.tokenizer);
+        block_on(run::generate(trainer, tokenizer, &prompt, asked.max_tokens, &sampling, show))
+    }
+}

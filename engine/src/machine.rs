@@ -1,0 +1,212 @@
+//! The processor, its memory and this process, as the system describes them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// What is known of the machine. What the system doesn't tell is left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Name of the processor.
+    pub model: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Vector instruction sets.
+    pub features: Vec<&'static str>,
+    /// Caches that the first core sees, the nearest first.
+    pub caches: Vec<Cache>,
+    /// Bytes of memory.
+    pub memory_bytes: Option<u64>,
+    /// Bytes of memory that the system could hand out now.
+    pub memory_free_bytes: Option<u64>,
+}
+
+/// One cache.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cache {
+    /// 1 is the nearest.
+    pub level: u32,
+    /// `d` for data, `i` for instructions, nothing for both.
+    pub kind: &'static str,
+    /// Size.
+    pub bytes: u64,
+}
+
+impl Machine {
+    /// Asks the system.
+    pub fn look() -> Self {
+        Self {
+            model: model(),
+            cores: std::thread::available_parallelism().map_or(1, Into::into),
+            features: features(),
+            caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
+            memory_bytes: memory("MemTotal:"),
+            memory_free_bytes: free_memory(),
+        }
+    }
+}
+
+/// Name of the processor.
+pub fn model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    model_name(&info).unwrap_or(std::env::consts::ARCH).to_owned()
+}
+
+fn model_name(info: &str) -> Option<&str> {
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($($name:tt),+) => {
+            [$(($name, is_x86_feature_detected!($name))),+]
+        };
+    }
+    let known = detected!(
+        "sse4.2",
+        "avx",
+        "f16c",
+        "fma",
+        "avx2",
+        "avx512f",
+        "avx512bw",
+        "avx512cd",
+        "avx512dq",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16",
+        "avx512fp16"
+    );
+    known.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<&'static str> {
+    vec![]
+}
+
+fn caches(folder: &Path) -> Vec<Cache> {
+    let read = |path: &Path, name: &str| {
+        fs::read_to_string(path.join(name)).map(|text| text.trim().to_owned()).ok()
+    };
+    let cache = |path: &Path| {
+        Some(Cache {
+            level: read(path, "level")?.parse().ok()?,
+            kind: match read(path, "type")?.as_str() {
+                "Data" => "d",
+                "Instruction" => "i",
+                _ => "",
+            },
+            bytes: kibibytes(&read(path, "size")?)?,
+        })
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut caches: Vec<Cache> = entries.filter_map(|entry| cache(&entry.path())).collect();
+    caches.sort_by_key(|cache| (cache.level, cache.kind));
+    caches
+}
+
+/// Bytes of `32K`.
+fn kibibytes(text: &str) -> Option<u64> {
+    Some(text.strip_suffix('K')?.parse::<u64>().ok()? * 1024)
+}
+
+fn memory(key: &str) -> Option<u64> {
+    listed("/proc/meminfo", key)
+}
+
+/// Bytes of a line of a file such as `/proc/meminfo`.
+fn listed(file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Bytes of memory that the system could hand out now, as Linux estimates it.
+pub fn free_memory() -> Option<u64> {
+    memory("MemAvailable:")
+}
+
+/// Largest memory of this process so far, bytes: `VmHWM`, where the system tells it.
+pub fn resident_peak() -> Option<u64> {
+    listed("/proc/self/status", "VmHWM:")
+}
+
+/// Memory of this process now, bytes: `VmRSS`, where the system tells it.
+pub fn resident() -> Option<u64> {
+    listed("/proc/self/status", "VmRSS:")
+}
+
+/// Threads that `asked` comes to: one on every core where none or 0 are asked for.
+pub fn threads(asked: usize) -> usize {
+    match asked {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
+/// Where Tightrope keeps what it can make again: rates of devices, compiled kernels.
+#[cfg(not(target_family = "wasm"))]
+pub fn cache_folder() -> Option<PathBuf> {
+    dirs::cache_dir().map(|caches| caches.join("tightrope"))
+}
+
+/// Where Tightrope keeps what it can make again: nowhere in a browser.
+#[cfg(target_family = "wasm")]
+pub fn cache_folder() -> Option<PathBuf> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_by_name() {
+        let info = "processor\t: 0\nvendor_id\t: X\nmodel name\t: Example 9000 @ 3 GHz\n";
+        assert_eq!(model_name(info), Some("Example 9000 @ 3 GHz"));
+        assert_eq!(model_name("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn caches_are_sorted_and_broken_ones_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        for (index, level, kind, size) in [
+            ("index0", "3", "Unified", "32768K"),
+            ("index1", "1", "Data", "48K"),
+            ("index2", "x", "Data", "1K"),
+        ] {
+            let path = dir.path().join(index);
+            fs::create_dir(&path).unwrap();
+            for (name, text) in [("level", level), ("type", kind), ("size", size)] {
+                fs::write(path.join(name), format!("{text}\n")).unwrap();
+            }
+        }
+        assert_eq!(
+            caches(dir.path()),
+            [
+                Cache { level: 1, kind: "d", bytes: 48 << 10 },
+                Cache { level: 3, kind: "", bytes: 32 << 20 }
+            ]
+        );
+        assert_eq!(caches(Path::new("/nowhere")), []);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_of_this_process_is_known() {
+        assert!(resident_peak().unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn this_machine() {
+        let machine = Machine::look();
+        assert!(machine.cores > 0 && !machine.model.is_empty());
+        if let (Some(all), Some(free)) = (machine.memory_bytes, machine.memory_free_bytes) {
+            assert!(free <= all);
+        }
+    }
+}

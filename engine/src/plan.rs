@@ -1,0 +1,31 @@
+//! The plan of a training step: the fastest that fits a budget, over what is open.
+//!
+//! ```
+//! use tightrope::devices::{Devices, Spec};
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//!
+//! let mut said = Settings::default();
+//! said.read_argument("model.preset=tiny")?;
+//! said.read_argument("train.batch=8")?;
+//! said.read_argument("run.device=cpu")?;
+//! let step = Step::of(&said)?;
+//! let device = Devices::default().open(&step.device)?;
+//! let planned = step.plan(&*device)?;
+//! assert_eq!(planned.plan.report().peak_bytes, planned.plan.peak_bytes());
+//! # Ok::<(), tightrope::Error>(())
+//! ```
+
+mod budget;
+mod file;
+mod fit;
+mod fresh;
+pub(crate) mod refusal;
+mod scope;
+
+pub use budget::{budget, planned};
+pub use file::{Choices, MadeFor, PlanFile};
+pub use fit::{Fits, fit, fits};
+pub use fresh::{free, planned_now};
+pub use refusal::Change;
+pub use scope::Scope;

@@ -1,0 +1,44 @@
+//! The plan of a run: the fastest within a budget, over what its scope leaves open.
+
+use anyhow::anyhow;
+use tightrope_core::Backend;
+use tightrope_nn::{Planned, TrainerConfig};
+
+use super::fit::{allowed, fit};
+use super::scope::Scope;
+use super::{file, refusal};
+use crate::error::{Error, Result};
+use crate::machine::free_memory;
+
+/// Bytes that a plan may take: the budget, else what the device has free, or the machine where the device says
+/// nothing; `None` where none of them is known.
+pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
+    scope.budget.or_else(|| device.free_bytes()).or_else(free_memory)
+}
+
+/// The plan of the training step of `config`: the fastest of those that fit the budget, within the choices that are open.
+///
+/// # Errors
+/// A device that can't offload; [`Kind::DoesNotFit`](crate::error::Kind) with the smallest plan found and a change that
+/// fits.
+pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Result<Planned> {
+    if config.offload.any() && !target.kind().can_be_lost() {
+        return Err(Error::usage(
+            anyhow!("`memory.offload` is set, and the device is the cpu"),
+            "the cpu's memory is the host's, so nothing is gained; leave the setting out",
+        ));
+    }
+    let budget = budget(scope, target).unwrap_or(u64::MAX);
+    if let Some(path) = &scope.plan {
+        return file::planned(path, scope, &config, budget, target);
+    }
+    let mut smallest = u64::MAX;
+    for config in allowed(scope, &config, target) {
+        let (found, least) = fit(scope, &config, budget, target)?;
+        if let Some(planned) = found {
+            return Ok(planned);
+        }
+        smallest = smallest.min(least);
+    }
+    Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
+}

@@ -1,0 +1,134 @@
+//! The fastest plan of a step that fits so many bytes.
+
+use tightrope_core::{Backend, Graph, Node, Phase, plan};
+use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
+
+use super::scope::Scope;
+use crate::error::{Error, Help as _, Result};
+use crate::settings::{Allow, Recompute};
+
+/// The configuration, and those with the changes that `memory.allow` names, in the order in
+/// which they are preferred.
+pub(super) fn allowed(
+    scope: &Scope,
+    config: &TrainerConfig,
+    target: &dyn Backend,
+) -> Vec<TrainerConfig> {
+    let allow = |what| scope.allow.contains(&what);
+    let mut precisions = vec![config.precision];
+    precisions.extend(
+        (allow(Allow::Precision) && config.precision == Precision::F32).then_some(Precision::BF16),
+    );
+    let mut bits = vec![config.optimizer_bits];
+    bits.extend([StateBits::B16, StateBits::B8].into_iter().filter(|&fewer| {
+        allow(Allow::OptimizerBits) && u32::from(fewer) < u32::from(config.optimizer_bits)
+    }));
+    let mut offloads = vec![config.offload];
+    if allow(Allow::Offload) && target.kind().can_be_lost() {
+        offloads.extend(config.offload.further());
+    }
+    let mut found = vec![];
+    for &precision in &precisions {
+        for &optimizer_bits in &bits {
+            // What the host keeps changes no number, so it comes before what does.
+            found.extend(offloads.iter().map(|&offload| TrainerConfig {
+                precision,
+                optimizer_bits,
+                offload,
+                ..config.clone()
+            }));
+        }
+    }
+    found
+}
+
+/// The fastest plan within `budget` over what the scope leaves open, if any, and the fewest bytes of those that
+/// were seen.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fit(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<(Option<Planned>, u64)> {
+    fits(scope, config, target)?(budget)
+}
+
+/// What [`fit`] gives, by the budget.
+pub type Fits<'a> = Box<dyn FnMut(u64) -> Result<(Option<Planned>, u64)> + 'a>;
+
+/// As [`fit`], for many budgets: what they share is made once.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fits<'a>(
+    scope: &'a Scope,
+    config: &'a TrainerConfig,
+    target: &'a dyn Backend,
+) -> Result<Fits<'a>> {
+    if scope.recompute != Recompute::Auto {
+        return Ok(Box::new(move |budget| fit_as_asked(scope, config, budget, target)));
+    }
+    let known = scope.rates.known(target, config.precision, scope.threads);
+    let seconds = move |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
+    let planner = Planner::new(config, scope.free(), target, seconds);
+    let mut planner = planner.map_err(Error::from)?;
+    Ok(Box::new(move |budget| planner.within(budget).map_err(Error::from)))
+}
+
+/// As [`fit`], where the scope says what is recomputed: the largest micro-batch is the fastest.
+fn fit_as_asked(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<(Option<Planned>, u64)> {
+    let free_micro_batch = scope.micro_batch;
+    let mut smallest = u64::MAX;
+    for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
+        if !free_micro_batch && micro_batch != config.micro_batch {
+            continue;
+        }
+        let mut config = TrainerConfig { micro_batch, ..config.clone() };
+        if let Recompute::AllBut(names) = &scope.recompute {
+            config.options.checkpoint = all_but(names, &config, target)?;
+        }
+        for config in config.ways(target) {
+            let planned = Planned::new(&config, target).map_err(Error::from)?;
+            smallest = smallest.min(planned.plan.peak_bytes());
+            if planned.plan.peak_bytes() <= budget {
+                return Ok((Some(planned), smallest));
+            }
+        }
+    }
+    Ok((None, smallest))
+}
+
+/// Recomputation of every activation inside a block but those of these names.
+pub(super) fn all_but(
+    names: &[String],
+    config: &TrainerConfig,
+    target: &dyn Backend,
+) -> Result<plan::Checkpoint> {
+    let graph = Planned::new(config, target).map_err(Error::from)?.plan.graph;
+    for name in names {
+        graph.find(name).help("name activations as `tightrope plan` lists them")?;
+    }
+    let mut dropped = Vec::new();
+    for program in &graph.programs {
+        if !program.nodes.iter().any(|node| node.phase == Phase::Backward) {
+            continue;
+        }
+        let forward = program.nodes.iter().filter(|node| node.phase == Phase::Forward);
+        for &tensor in forward.filter(|node| node.block.is_some()).flat_map(|node| &node.outputs) {
+            let info = graph.info(tensor);
+            let kept = names.contains(&info.name) || program.results.contains(&tensor);
+            if !kept && info.replaces.is_none() {
+                dropped.push(info.name.clone());
+            }
+        }
+    }
+    Ok(plan::Checkpoint::Tensors(dropped))
+}

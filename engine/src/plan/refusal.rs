@@ -1,0 +1,231 @@
+//! The failure of a step that doesn't fit: what it takes, and what would fit.
+
+use anyhow::anyhow;
+use serde_json::json;
+use tightrope_core::Backend;
+use tightrope_nn::{Planned, Precision, StateBits, TrainerConfig, presets};
+
+use super::fit::fit;
+use super::scope::Scope;
+use crate::error::{Error, Result};
+use crate::model::{language, parameters};
+use crate::settings::{Bytes, Recompute};
+use crate::units::{exact_bytes, human_bytes};
+
+/// A budget that every plan exceeds, so that the fewest bytes of all are found.
+const NONE: u64 = 1;
+
+/// What leaves all to the planner that changes no number.
+const OPENING: &str = "--micro-batch auto --recompute auto";
+
+/// A change of the settings.
+pub struct Change {
+    /// What to write on the command line.
+    pub words: String,
+    /// What is trained then.
+    pub config: TrainerConfig,
+}
+
+/// The failure, with the cheapest knob that fits `budget` and what it needs then, and the largest batch, the longest
+/// context and the largest preset that fit. `smallest` is what the step takes as asked.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn does_not_fit(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    smallest: u64,
+    target: &dyn Backend,
+) -> Result<Error> {
+    let mut open = scope.clone();
+    open.micro_batch = !config.consume_gradients;
+    open.recompute = Recompute::Auto;
+    // What else has to be left open for the changes to fit.
+    let opening = if open == *scope { "" } else { OPENING };
+    let cheapest = match cheapest(&open, config, budget, target)? {
+        Some((Change { words, config }, planned)) => {
+            let (_, least) = fit(&open, &config, NONE, target)?;
+            let bytes = least.min(planned.plan.peak_bytes());
+            Some((format!("{opening} {words}").trim().to_owned(), bytes))
+        }
+        None => None,
+    };
+    let fits = |config: &TrainerConfig| -> Result<bool> {
+        Ok(fit(&open, config, budget, target)?.0.is_some())
+    };
+    let batch = largest_batch(config, &fits)?;
+    let context = longest_context(config, scope.new_model, &fits)?;
+    // Weights that are given decide the model.
+    let preset = match scope.new_model {
+        false => None,
+        true => largest_preset(config, parameters(config), &fits)?,
+    };
+    let enough = format!("--memory {}", Bytes(smallest).rounded_up());
+    let mut help = match &cheapest {
+        Some((words, bytes)) => {
+            format!("{words} fits, with {}; so does {enough}", human_bytes(*bytes))
+        }
+        None => format!("{enough} fits"),
+    };
+    let smaller: Vec<String> = [
+        batch.map(|batch| format!("--batch {batch} (the largest)")),
+        context.map(|tokens| format!("--context {tokens} (the longest)")),
+        preset.map(|name| format!("--preset {name} (the largest of fewer parameters)")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !smaller.is_empty() {
+        let with = if opening.is_empty() { String::new() } else { format!("with {opening}, ") };
+        let each = if smaller.len() > 1 { "each of " } else { "" };
+        help += &format!("; {with}so does {each}{}", smaller.join(", "));
+    }
+    if cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
+        help += "; no smaller batch, no shorter context and no smaller preset does";
+    }
+    let message = format!(
+        "the training step takes {} at least, and {} are available",
+        exact_bytes(smallest),
+        exact_bytes(budget)
+    );
+    let knob = cheapest.map(|(words, bytes)| json!({ "words": words, "bytes": bytes }));
+    Ok(Error::does_not_fit(anyhow!(message), help).with_details(json!({
+        "smallest_bytes": smallest,
+        "budget_bytes": budget,
+        "cheapest_knob": knob,
+        "largest_batch": batch,
+        "longest_context": context,
+        "largest_preset": preset,
+    })))
+}
+
+/// The change after which the fastest plan within `budget` takes the least time, with that plan. One that changes no
+/// number comes before all others, and one knob before two.
+fn cheapest(
+    open: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<Option<(Change, Planned)>> {
+    for changes in knobs(config, target) {
+        let mut best: Option<(f64, Change, Planned)> = None;
+        for change in changes {
+            let (Some(planned), _) = fit(open, &change.config, budget, target)? else { continue };
+            let precision = planned.config().precision;
+            let rates = open.rates.known(target, precision, open.threads).rates;
+            let step_s = planned.estimate(&rates).step_s;
+            if best.as_ref().is_none_or(|(best_s, ..)| step_s < *best_s) {
+                best = Some((step_s, change, planned));
+            }
+        }
+        if let Some((_, change, planned)) = best {
+            return Ok(Some((change, planned)));
+        }
+    }
+    Ok(None)
+}
+
+/// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; what the host may
+/// keep for a device; one that changes numbers; two.
+pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 4] {
+    let fewer = [StateBits::B16, StateBits::B8].into_iter();
+    let fewer = fewer.filter(|&bits| u32::from(bits) < u32::from(config.optimizer_bits));
+    let with_bits = |bits: StateBits, words: &str, config: &TrainerConfig| Change {
+        words: format!("{words} --set memory.optimizer_bits={}", u32::from(bits)).trim().to_owned(),
+        config: TrainerConfig { optimizer_bits: bits, ..config.clone() },
+    };
+    let mut one: Vec<Change> = fewer.clone().map(|bits| with_bits(bits, "", config)).collect();
+    let mut two = vec![];
+    if config.precision == Precision::F32 {
+        let narrow = TrainerConfig { precision: Precision::BF16, ..config.clone() };
+        const WORDS: &str = "--precision bf16";
+        two.extend(fewer.map(|bits| with_bits(bits, WORDS, &narrow)));
+        one.push(Change { words: WORDS.to_owned(), config: narrow });
+    }
+    let further = if target.kind().can_be_lost() { config.offload.further() } else { vec![] };
+    let offloaded = further.into_iter().map(|offload| Change {
+        words: format!("--offload {}", Vec::from(offload).join(",")),
+        config: TrainerConfig { offload, ..config.clone() },
+    });
+    let as_asked = Change { words: String::new(), config: config.clone() };
+    [vec![as_asked], offloaded.collect(), one, two]
+}
+
+/// The largest batch below that of `config` that fits.
+fn largest_batch(
+    config: &TrainerConfig,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
+) -> Result<Option<usize>> {
+    most_below(config.batch, &|batch| {
+        fits(&TrainerConfig { batch, micro_batch: batch, ..config.clone() })
+    })
+}
+
+/// The largest number below `limit` that fits.
+fn most_below(limit: usize, fits: &dyn Fn(usize) -> Result<bool>) -> Result<Option<usize>> {
+    // Where weights and their states alone are too large, no other number is tried.
+    if limit == 1 || !fits(1)? {
+        return Ok(None);
+    }
+    let (mut below, mut above) = (1, limit);
+    while above > below + 1 {
+        let middle = usize::midpoint(below, above);
+        if fits(middle)? { below = middle } else { above = middle }
+    }
+    Ok(Some(below))
+}
+
+/// The longest context below that of `config` that fits. A `new` model has as many positions; one with weights
+/// keeps its own.
+fn longest_context(
+    config: &TrainerConfig,
+    new: bool,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
+) -> Result<Option<usize>> {
+    if language(config).is_none() {
+        return Ok(None);
+    }
+    most_below(config.model.tokens(), &|seq_len| fits(&with_seq_len(config, seq_len, new)?))
+}
+
+/// The same step on sequences of `seq_len` tokens, where its model is one of language. A `new` model has as many
+/// positions.
+///
+/// # Errors
+/// A sequence longer than the model's context.
+pub fn with_seq_len(config: &TrainerConfig, seq_len: usize, new: bool) -> Result<TrainerConfig> {
+    let Some(mut model) = language(config).cloned() else { return Ok(config.clone()) };
+    if new {
+        model.context = seq_len;
+    }
+    Ok(TrainerConfig { model: model.build(seq_len)?, decode: seq_len, ..config.clone() })
+}
+
+/// The preset with the most parameters of those with fewer than `below` that fit.
+///
+/// # Errors
+/// Those of `fits`.
+pub fn largest_preset(
+    config: &TrainerConfig,
+    below: u64,
+    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
+) -> Result<Option<&'static str>> {
+    if language(config).is_none() {
+        return Ok(None);
+    }
+    let seq_len = config.model.tokens();
+    let mut smaller: Vec<_> = presets()
+        .iter()
+        .map(|preset| (preset.name, preset.config()))
+        .filter(|(_, model)| model.parameters() < below && model.context >= seq_len)
+        .collect();
+    smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
+    for (name, model) in smaller {
+        let model = model.build(seq_len)?;
+        if fits(&TrainerConfig { model, ..config.clone() })? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,205 @@
+//! Everything that is decided of a run before it is planned.
+//!
+//! [`Recipe::new`] takes what was said in [`Settings`] and fills in defaults, refuses contradictions, opens the data and
+//! finds the weights; [`Recipe::resume`] does the same with a checkpoint in its hand, whose own settings lie under what was
+//! said. [`Recipe::plan`] makes the plan. Nobody after a recipe reads a setting.
+//!
+//! ```
+//! use tightrope::devices::Devices;
+//! use tightrope::recipe::Recipe;
+//! use tightrope::settings::Settings;
+//!
+//! let mut said = Settings::default();
+//! for word in ["model.preset=tiny", "train.batch=4", "train.steps=2", "run.device=cpu"] {
+//!     said.read_argument(word)?;
+//! }
+//! let recipe = Recipe::new(&said)?;
+//! assert_eq!(recipe.step.config.batch, 4);
+//! let device = Devices::default().open(&recipe.step.device)?;
+//! let planned = recipe.plan(device)?;
+//! assert!(planned.step.plan.peak_bytes() > 0);
+//! # Ok::<(), tightrope::Error>(())
+//! ```
+
+mod continues;
+mod corpus;
+mod model;
+mod planned;
+mod step;
+
+use std::path::{Path, PathBuf};
+
+use tightrope_core::Backend;
+use tightrope_data::checkpoint;
+use tightrope_nn::{self as nn, ModelConfig, Trainer};
+
+use crate::devices;
+use crate::error::{Help as _, Result};
+use crate::plan::PlanFile;
+use crate::run::{Batches, Every, directory};
+use crate::settings::Settings;
+use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
+use crate::weights::{Places, Source, Start};
+
+pub use corpus::{Text, windows};
+pub use planned::Planned;
+pub use step::Step;
+
+/// A trainer of a plan, on its device and, where something is offloaded, on so many threads of the host.
+///
+/// # Errors
+/// Those of the devices.
+pub fn trainer(planned: nn::Planned, device: Box<dyn Backend>, threads: usize) -> Result<Trainer> {
+    Ok(match planned.config().offload.any() {
+        true => Trainer::offloading(planned, device, devices::host(threads)?)?,
+        false => Trainer::new(planned, device)?,
+    })
+}
+
+/// Everything that is decided of a run before it is planned.
+pub struct Recipe {
+    /// What is trained and how, and what a planner may choose of it.
+    pub step: Step,
+    /// When the run logs, evaluates, samples and saves.
+    pub every: Every,
+    /// What is trained on.
+    pub data: Box<dyn Batches>,
+    /// Where the weights come from.
+    pub start: Start,
+    /// Where weights lie that a checkpoint doesn't hold.
+    pub places: Places,
+    /// Directory of a new run; unset for the next number under `runs/`.
+    pub out: Option<PathBuf>,
+    /// Directory of a run that goes on.
+    pub resumes: Option<PathBuf>,
+    /// What there is to tell.
+    pub notes: Vec<String>,
+    /// The plan of a run that goes on.
+    own: Option<PlanFile>,
+    /// Text that a checkpoint brought along, which a new run keeps.
+    texts: Vec<(String, Vec<u8>)>,
+    /// The settings filled in, for the run's directory and its checkpoints.
+    record: Settings,
+}
+
+impl Recipe {
+    /// The recipe of a new run. Writes nothing.
+    ///
+    /// # Errors
+    /// Settings that are wrong or don't hold together, and files that can't be read.
+    pub fn new(said: &Settings) -> Result<Self> {
+        let settings = said.clone();
+        settings.check()?;
+        if let Some(out) = &settings.run.out {
+            directory::refuse_run(out)?;
+        }
+        let start = Self::fresh(&settings)?;
+        let model = model::model_config(&settings)?;
+        let notes = match &start {
+            Start::Model(source) => source.notes.clone(),
+            _ => Vec::new(),
+        };
+        Self::finished(settings, model, start, notes)
+    }
+
+    /// The recipe of a run that goes on: of `named`, which may be a checkpoint by itself and then goes on as a new run;
+    /// else of `run.out`, else of the newest under `runs/`. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Recipe::new`]; a directory without a run; and settings or data with which the checkpoint doesn't continue.
+    pub fn resume(said: &Settings, named: Option<&Path>) -> Result<Self> {
+        if let Some(path) = named.filter(|path| is_checkpoint(path)) {
+            return Self::from_checkpoint(said, path);
+        }
+        let dir = directory::existing(named, said.run.out.as_deref())?;
+        let mut before = Settings::default();
+        before.read_file(&dir.join(RUN_SETTINGS))?;
+        let settings = before.clone().over(said)?;
+        settings.check()?;
+        let mut notes = Vec::new();
+        let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
+            notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
+            let model = model::model_config(&settings)?;
+            (Self::fresh(&settings)?, model)
+        } else {
+            let source = Source::open(&dir)?;
+            source.keeps_adapters(said)?;
+            notes.extend(source.notes.iter().cloned());
+            let model = source.config.clone();
+            model::agrees(&settings, &model, &source.dir)?;
+            (Start::Checkpoint(Box::new(source)), model)
+        };
+        let unchanged = before.memory == settings.memory
+            && before.train.micro_batch == settings.train.micro_batch;
+        let own = if unchanged { PlanFile::read(&directory::plan_file(&dir)).ok() } else { None };
+        let recipe = Self::finished(settings, model, start, notes)?;
+        Ok(Self { resumes: Some(dir), own, ..recipe })
+    }
+
+    /// The recipe of a new run that goes on from a checkpoint.
+    fn from_checkpoint(said: &Settings, path: &Path) -> Result<Self> {
+        let source = Source::open(path)?;
+        let settings = source.settings(said)?;
+        if let Some(out) = &settings.run.out {
+            directory::refuse_run(out)?;
+        }
+        let model = source.config.clone();
+        model::agrees(&settings, &model, &source.dir)?;
+        Self::finished(settings, model, Start::Checkpoint(Box::new(source)), Vec::new())
+    }
+
+    /// Where a run begins that has no checkpoint.
+    fn fresh(settings: &Settings) -> Result<Start> {
+        Ok(match &settings.model.init {
+            Some(init) => Start::Model(Box::new(Source::open_whole(init)?)),
+            None => Start::Seed,
+        })
+    }
+
+    /// Fills in the settings of a run of `model`, and opens its data.
+    fn finished(
+        settings: Settings,
+        model: ModelConfig,
+        start: Start,
+        notes: Vec<String>,
+    ) -> Result<Self> {
+        let settings = step::filled(&settings, &model)?;
+        let asked = settings.data.tokenizer.as_deref();
+        let (tokenizer, texts) = match &start {
+            Start::Checkpoint(source) => {
+                let named = !settings.data.files.is_empty();
+                let texts = if named { Vec::new() } else { source.own_texts()? };
+                (source.own_tokenizer(asked)?, texts)
+            }
+            _ => (corpus::tokenizer(&settings, model.vocab)?, Vec::new()),
+        };
+        let data = Text::open(&settings.data, tokenizer, model.vocab, texts.clone())?;
+        if let Start::Checkpoint(source) = &start
+            && let Some(checkpoint) = &source.checkpoint
+        {
+            continues::check(checkpoint, &settings, &data)?;
+        }
+        Ok(Self {
+            step: Step::of_filled(&settings, model)?,
+            every: Every::of(&settings.run),
+            data: Box::new(data),
+            start,
+            places: Places::of(&settings),
+            out: settings.run.out.clone(),
+            resumes: None,
+            notes,
+            own: None,
+            texts,
+            record: settings,
+        })
+    }
+
+    /// Plans the step on `device`: the run's own plan comes first, then the one that was named, then the fastest that fits
+    /// the budget and what is free now.
+    ///
+    /// # Errors
+    /// [`Kind::DoesNotFit`](crate::error::Kind) with what would fit, and a plan file of another step.
+    pub fn plan(self, device: Box<dyn Backend>) -> Result<Planned> {
+        Planned::of(self, device)
+    }
+}

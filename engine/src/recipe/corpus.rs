@@ -1,0 +1,174 @@
+//! Tokenizer and text of a run.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use tightrope_data::{Corpus, DataState, Loader, LoaderConfig, Source, Tokenizer, Tokens, Windows};
+use tightrope_nn::{Done, TrainerConfig};
+
+use crate::error::{Error, Help as _, Result};
+use crate::run::{Batches, HeldOut, Samples};
+use crate::settings::{self, Settings};
+use crate::units::human_count;
+use crate::weights::source::Source as Weights;
+use crate::weights::tokenizer as tokenizers;
+
+/// Text or token ids, opened.
+pub struct Text {
+    tokenizer: Tokenizer,
+    train: Tokens,
+    held_out: Tokens,
+    /// Whether its tokens can be shown as text: it isn't shards of ids whose tokenizer isn't known.
+    is_text: bool,
+    origin: String,
+    sources: Vec<Source>,
+    holdout: f64,
+    loader: Option<Loader>,
+}
+
+impl Text {
+    /// Opens the data that the settings name with the tokenizer that belongs to it, for a model of
+    /// `vocab` tokens; where they name none, these `texts` by name, or else the built-in text.
+    ///
+    /// # Errors
+    /// Files that are missing, empty or malformed, and token ids that the model doesn't know.
+    pub fn open(
+        data: &settings::Data,
+        tokenizer: Tokenizer,
+        vocab: usize,
+        texts: Vec<(String, Vec<u8>)>,
+    ) -> Result<Self> {
+        let origin = match data.files.as_slice() {
+            [] if texts.is_empty() => Corpus::BUILT_IN.to_owned(),
+            [] => "the checkpoint's own text".to_owned(),
+            [file] => file.display().to_string(),
+            files => format!("{} files", files.len()),
+        };
+        let corpus = if !data.files.is_empty() {
+            Corpus::open(&data.files, &tokenizer)
+        } else if texts.is_empty() {
+            Corpus::built_in(&tokenizer)
+        } else {
+            Corpus::from_documents(texts, &tokenizer)
+        };
+        let corpus = corpus.help("check --data")?;
+        corpus.check_vocab(vocab).help("check --data and --vocab")?;
+        let holdout = data.holdout;
+        let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
+        let sources = corpus.sources().to_vec();
+        let is_text = !only_shards(data) || tokenizer.vocab_size() == vocab;
+        Ok(Self { tokenizer, train, held_out, is_text, origin, sources, holdout, loader: None })
+    }
+
+    /// What is held out where something is, else everything.
+    pub fn scored(&self) -> &Tokens {
+        if self.holdout > 0.0 { &self.held_out } else { &self.train }
+    }
+}
+
+impl Batches for Text {
+    fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
+        if self.loader.as_ref().is_none_or(|loader| loader.position() != at.samples) {
+            let TrainerConfig { batch, seed, .. } = *config;
+            let order = LoaderConfig { batch, context: config.model.tokens(), seed };
+            // The one before has a thread of its own, which ends first.
+            self.loader = None;
+            let loader = Loader::new(self.train.clone(), order, at.samples)
+                .help("give more --data, a shorter --context or a smaller data.holdout")?;
+            self.loader = Some(loader);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
+        self.seek(config, at)?;
+        let loader = self.loader.as_mut().expect("`seek` leaves one");
+        Ok(loader.next().help("restore the data, then resume the run")?.into())
+    }
+
+    fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        windows(&self.held_out, config, most)
+    }
+
+    fn state(&self, samples: u64) -> DataState {
+        DataState::new(samples, &self.sources, self.tokenizer.name(), self.holdout)
+    }
+
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        self.tokenizer.files()
+    }
+
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.is_text.then_some(&self.tokenizer)
+    }
+
+    fn describe(&self) -> String {
+        let count = |tokens: &Tokens| human_count(tokens.len() as f64);
+        format!(
+            "{}: {} tokens to train on, {} held out, {}",
+            self.origin,
+            count(&self.train),
+            count(&self.held_out),
+            if self.is_text { self.tokenizer.name() } else { "ids" },
+        )
+    }
+}
+
+/// Batches that score `tokens` in order, every one but the first predicted once, or the first windows that hold
+/// `most` of them; none where there is nothing to predict.
+///
+/// # Errors
+/// A broken file.
+pub fn windows(tokens: &Tokens, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+    if tokens.len() < 2 {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    let (batch, time) = (config.micro_batch, config.model.tokens());
+    let batches = most.map(|most| (most / (batch * time)).max(1));
+    let windows = Windows::new(tokens.clone(), batch, time, batches).help("check data.holdout")?;
+    Ok(Box::new(windows.map(|batch| Ok(batch.help("restore the data")?.into()))))
+}
+
+/// The tokenizer of a new run: the settings', else that of the model it starts from, else bytes.
+///
+/// # Errors
+/// A broken tokenizer file, or one with more tokens than the model.
+pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> {
+    let shards = only_shards(&settings.data);
+    let tokenizer = match (&settings.data.tokenizer, &settings.model.init) {
+        (Some(name), _) => tokenizers::named(name)?,
+        (None, Some(init)) if !shards => Weights::open(init)?.tokenizer(None)?,
+        _ => Tokenizer::Byte,
+    };
+    // Shards are of ids already, and those are checked one by one.
+    if tokenizer.vocab_size() > vocab && !shards {
+        return Err(Error::usage(
+            anyhow!(
+                "the tokenizer has {} tokens, and `model.vocab` is {vocab}",
+                tokenizer.vocab_size()
+            ),
+            "leave `model.vocab` out, or give the tokenizer of this vocabulary",
+        ));
+    }
+    Ok(tokenizer)
+}
+
+/// Whether the data is token ids, so that no tokenizer is needed to read it.
+fn only_shards(data: &settings::Data) -> bool {
+    let shard = |file: &Path| file.extension().is_some_and(|extension| extension == "bin");
+    !data.files.is_empty() && data.files.iter().all(|file| shard(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_is_trained_on_or_held_out() {
+        let data = settings::Data::default();
+        let text = Text::open(&data, Tokenizer::Byte, 256, Vec::new()).unwrap();
+        let tokens = Corpus::built_in(&Tokenizer::Byte).unwrap().tokens().len();
+        assert_eq!(text.train.len() + text.held_out.len(), tokens);
+        assert!(text.describe().starts_with(Corpus::BUILT_IN), "{}", text.describe());
+    }
+}

@@ -1,0 +1,153 @@
+//! A recipe with its plan: what a run is started from.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tightrope_core::Backend;
+use tightrope_nn::{self as nn, TrainerConfig};
+
+use super::Recipe;
+use crate::devices::Spec;
+use crate::error::{Help as _, Result};
+use crate::model::language;
+use crate::plan::{Choices, MadeFor, free, planned_now};
+use crate::run::{Described, Parts, Run, directory, json_text};
+use crate::settings::{MicroBatch, Recompute, Settings};
+use crate::weights::source::RUN_SETTINGS;
+
+/// A recipe with its plan, and what it was chosen from.
+pub struct Planned {
+    /// The recipe.
+    pub recipe: Recipe,
+    /// The planned step.
+    pub step: nn::Planned,
+    /// The device that it was planned for.
+    pub device: Box<dyn Backend>,
+}
+
+impl Planned {
+    pub(super) fn of(mut recipe: Recipe, device: Box<dyn Backend>) -> Result<Self> {
+        let (scope, config) = (&recipe.step.scope, &recipe.step.config);
+        let own = recipe.own.as_ref();
+        let (step, notes) = planned_now(scope, config, own, free(&*device), &*device)?;
+        recipe.notes.extend(notes);
+        chosen(&mut recipe.record, step.config());
+        Ok(Self { recipe, step, device })
+    }
+
+    /// The plan's report, and the choices that made it: `plan.json` of a run.
+    ///
+    /// # Errors
+    /// None that is known: a report is numbers and names.
+    pub fn json(&self) -> Result<Value> {
+        let config = self.step.config();
+        let mut value = serde_json::to_value(self.step.plan.report())
+            .help("the plan doesn't fit JSON: report it")?;
+        value["budget_bytes"] = json!(self.recipe.step.scope.budget);
+        value["made_for"] = json!(MadeFor::of(config, self.device.kind()));
+        value["choices"] = json!(Choices::of(config));
+        Ok(value)
+    }
+
+    /// Starts the run: allocates and fills the plan. Where the device is lost, `devices` opens it again. Nothing is written
+    /// before [`Started::begin`].
+    ///
+    /// # Errors
+    /// Weights that don't fit, and those of the device.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn start<'a>(
+        self,
+        mut devices: impl FnMut(&Spec) -> Result<Box<dyn Backend>> + 'a,
+    ) -> Result<Started<'a>> {
+        let plan = self.json()?;
+        let Self { recipe, step, device } = self;
+        let spec = recipe.step.device.clone();
+        let model = language(step.config());
+        let text = model.map(|model| json_text(&model.to_hf())).transpose()?;
+        let files = text.map(|text| ("config.json".to_owned(), text)).into_iter().collect();
+        let described = Described {
+            settings: recipe.record.to_json(|setting| !setting.passing)?,
+            model: serde_json::to_value(model).help("the model doesn't fit JSON: report it")?,
+            files,
+        };
+        let parts = Parts {
+            planned: step,
+            device,
+            reopen: Box::new(move || Box::pin(std::future::ready(devices(&spec)))),
+            threads: recipe.step.scope.threads,
+            start: recipe.start,
+            places: recipe.places,
+            data: recipe.data,
+            rate: recipe.step.rate,
+            every: recipe.every,
+            described,
+        };
+        Ok(Started {
+            run: Run::start(parts)?,
+            record: recipe.record,
+            plan,
+            out: recipe.out,
+            resumes: recipe.resumes,
+            texts: recipe.texts,
+        })
+    }
+}
+
+/// A run that is ready to train, and has no directory yet: nothing is left to refuse, so that a mistake leaves no
+/// directory behind, and a run as it was.
+#[cfg(not(target_family = "wasm"))]
+pub struct Started<'a> {
+    run: Run<'a>,
+    record: Settings,
+    plan: Value,
+    out: Option<PathBuf>,
+    resumes: Option<PathBuf>,
+    texts: Vec<(String, Vec<u8>)>,
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl<'a> Started<'a> {
+    /// Makes the directory of a new run, which begins with a copy of the checkpoint it goes on from and of the text that
+    /// it brought along, or takes up that of a run that goes on. Writes `run.toml` and `plan.json`, and records the run there.
+    ///
+    /// # Errors
+    /// A directory that can't be written.
+    pub fn begin(self) -> Result<(Run<'a>, PathBuf)> {
+        let Self { mut run, mut record, plan, out, resumes, texts } = self;
+        let new = resumes.is_none();
+        let dir = match resumes {
+            Some(dir) => dir,
+            None => directory::create(out.as_deref())?,
+        };
+        if let Some(checkpoint) = run.continues().filter(|_| new) {
+            for (name, text) in texts {
+                let file = dir.join(directory::DATA).join(name);
+                directory::write(&file, &text)?;
+                record.data.files.push(file);
+            }
+            const NEXT: &str = "free some space, or give --out a directory on another disk";
+            tightrope_data::checkpoint::unpack(checkpoint, &dir).help(NEXT)?;
+        }
+        record.run.out = Some(dir.clone());
+        record
+            .write(&dir.join(RUN_SETTINGS))
+            .help("free some space, or give --out a directory that can be written")?;
+        directory::write(&directory::plan_file(&dir), format!("{plan:#}\n").as_bytes())?;
+        run.record_in(dir.clone())?;
+        Ok((run, dir))
+    }
+}
+
+/// Writes the planner's choices into the settings: a run that is repeated or resumed from them makes the same ones,
+/// whatever memory is free then.
+fn chosen(settings: &mut Settings, config: &TrainerConfig) {
+    // The run's own plan.json says the same.
+    settings.memory.plan = None;
+    let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = config;
+    settings.train.micro_batch = MicroBatch::Size(*micro_batch);
+    settings.memory.optimizer_bits = *optimizer_bits;
+    settings.run.precision = settings.run.precision.stored_in(*precision);
+    if let Some(recompute) = Recompute::of(&options.checkpoint) {
+        settings.memory.recompute = recompute;
+    }
+}

@@ -1,0 +1,161 @@
+//! A training step before it is planned: defaults filled in, contradictions refused.
+
+use anyhow::anyhow;
+use tightrope_core::Backend;
+use tightrope_core::plan::Options;
+use tightrope_nn::{
+    self as nn, BuildOptions, LearningRate, ModelConfig, Planned, TrainerConfig, defaults,
+};
+
+use super::model;
+use crate::devices::Spec;
+use crate::error::{Error, Result};
+use crate::plan::{Scope, planned};
+use crate::settings::{self, Chunk, Device, MicroBatch, Settings};
+use crate::weights::adapters;
+
+/// What is trained and how, what a planner may choose of it, and where it runs.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What the trainer is to do, before the planner's choices.
+    pub config: TrainerConfig,
+    /// What a planner may choose.
+    pub scope: Scope,
+    /// Where it runs.
+    pub device: Spec,
+    /// The learning rate of every step, and how many there are.
+    pub rate: LearningRate,
+}
+
+impl Step {
+    /// The step that the settings describe, of the model that they describe.
+    ///
+    /// # Errors
+    /// An unknown preset, a model directory that can't be read, and settings that don't fit each other or the model.
+    pub fn of(settings: &Settings) -> Result<Self> {
+        Self::of_model(settings, model::model_config(settings)?)
+    }
+
+    /// The step that the settings describe, of a model that is known already. Its context is the number of
+    /// positions that it has, of which a step may use fewer.
+    ///
+    /// # Errors
+    /// Settings that don't fit each other or the model.
+    pub fn of_model(settings: &Settings, model: ModelConfig) -> Result<Self> {
+        Self::of_filled(&filled(settings, &model)?, model)
+    }
+
+    pub(crate) fn of_filled(settings: &Settings, model: ModelConfig) -> Result<Self> {
+        Ok(Self {
+            config: trainer_config(settings, model)?,
+            scope: Scope::of(settings),
+            device: Spec::of(settings),
+            rate: settings.train.learning_rate(),
+        })
+    }
+
+    /// The fastest plan of the step that fits its budget on `device`.
+    ///
+    /// # Errors
+    /// [`Kind::DoesNotFit`](crate::error::Kind) with what would fit, and settings that no graph can be built from.
+    pub fn plan(&self, device: &dyn Backend) -> Result<Planned> {
+        planned(&self.scope, self.config.clone(), device)
+    }
+}
+
+/// The settings of a run of `model`, with every size, step count and rate filled in. Filling in twice
+/// changes nothing.
+///
+/// # Errors
+/// Settings that don't fit each other or the model.
+pub(crate) fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings> {
+    let mut settings = settings.clone();
+    let context = settings.model.context.unwrap_or(model.context);
+    if context > model.context {
+        return Err(Error::usage(
+            anyhow!("`model.context` is {context}, and the model has {} positions", model.context),
+            format!("give --context {} or less", model.context),
+        ));
+    }
+    settings.model.fill(model);
+    settings.model.context = Some(context);
+    settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
+    if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
+        let found =
+            adapters::config_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
+        let own = &mut settings.lora;
+        own.rank = found.rank;
+        own.alpha.get_or_insert(found.alpha);
+        if own.targets == settings::Lora::default().targets {
+            own.targets = found.targets;
+        }
+    }
+    if let Some(lora) = settings.lora.adapters() {
+        lora.check(&nn::parameters(model))?;
+        settings.lora.alpha = Some(lora.alpha);
+    }
+    settings.check()?;
+    Ok(settings)
+}
+
+/// What the trainer is to do, before the planner's choices, by settings that are filled in.
+fn trainer_config(settings: &Settings, model: ModelConfig) -> Result<TrainerConfig> {
+    let Settings { train, memory, .. } = settings;
+    let optimizer = train.rule();
+    optimizer.check()?;
+    train.learning_rate().check()?;
+    let seq_len = settings.model.context.unwrap_or(model.context);
+    let batch = train.batch.unwrap_or(defaults::BATCH);
+    let loss_chunk = match memory.loss_chunk {
+        Chunk::Rows(rows) => rows,
+        Chunk::None => 0,
+        Chunk::Auto if matches!(settings.run.device, Device::Cuda(_)) => defaults::CUDA_LOSS_ROWS,
+        Chunk::Auto => defaults::loss_chunk(&model),
+    };
+    let attention_chunk = match memory.attention_chunk {
+        Chunk::Rows(rows) => rows,
+        Chunk::None => seq_len,
+        Chunk::Auto => 0,
+    };
+    Ok(TrainerConfig {
+        precision: settings.run.precision.storage(),
+        batch,
+        micro_batch: match train.micro_batch {
+            MicroBatch::Auto => batch,
+            MicroBatch::Size(size) => size,
+        },
+        build: BuildOptions { loss_chunk, attention_chunk },
+        optimizer,
+        optimizer_bits: memory.optimizer_bits,
+        weight_decay: train.weight_decay,
+        clip: (train.clip > 0.0).then_some(train.clip),
+        options: Options {
+            checkpoint: memory.recompute.choice().unwrap_or_default(),
+            ..Options::default()
+        },
+        seed: train.seed,
+        decode: seq_len,
+        offload: memory.offload,
+        consume_gradients: memory.consume_gradients,
+        frozen: vec![],
+        lora: settings.lora.adapters(),
+        model: model.build(seq_len)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_takes_more_rows_of_logits_at_once() {
+        let mut settings = Settings::default();
+        settings.model.preset = Some("gpt2".to_owned());
+        let rows = |settings: &Settings| Step::of(settings).unwrap().config.build.loss_chunk;
+        let of_cpu = rows(&settings);
+        settings.run.device = Device::Cuda(0);
+        assert!(rows(&settings) > of_cpu);
+        settings.memory.loss_chunk = Chunk::Rows(256);
+        assert_eq!(rows(&settings), 256);
+    }
+}

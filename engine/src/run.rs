@@ -1,0 +1,647 @@
+//! A run: a planned step, its data and its weights on a device, one step after the other.
+//!
+//! [`Run`] is made from [`Parts`]. [`Recipe`](crate::recipe::Recipe) makes those of what settings describe; a library's own
+//! model and [`Batches`] make theirs. Everything that waits for a device is `async`; natively each such function has a
+//! blocking face, and a run is an [`Iterator`] of its steps.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`directory`] | the run directory |
+//! | [`metrics`], [`tensorboard`] | what a run records of its steps |
+//! | `origin` | what a run is made from, on the first device and on another |
+//! | `checkpoint` | a trainer to a checkpoint |
+//! | `evaluate` | loss on held-out data |
+//! | `sample` | text out of a model |
+
+mod batches;
+mod checkpoint;
+mod continues;
+pub mod directory;
+mod evaluate;
+pub mod metrics;
+mod origin;
+mod record;
+mod sample;
+pub mod tensorboard;
+
+#[cfg(not(target_family = "wasm"))]
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use serde::Serialize;
+use tightrope_core::Backend;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::checkpoint::{latest_complete, list as checkpoint_list};
+use tightrope_data::{Base, Checkpoint};
+use tightrope_nn::{
+    Done, LearningRate, Outcome, Planned, Precision, Recovering, Trainer, TrainerConfig,
+};
+use web_time::Instant;
+
+#[cfg(not(target_family = "wasm"))]
+use crate::error::Help as _;
+use crate::error::{Error, Result};
+use crate::figures::StepTimes;
+use crate::settings;
+use crate::weights::Places;
+use crate::weights::Start;
+
+pub use batches::{Batches, HeldOut, Numbers, Samples};
+pub use checkpoint::Described;
+pub use evaluate::{Evaluation, evaluate};
+pub use origin::Reopen;
+pub use record::Recorder;
+pub use sample::{generate, sample};
+
+pub(crate) use checkpoint::json_text;
+pub(crate) use continues::{changed, check as check_continues};
+
+use checkpoint::Saved;
+use origin::Origin;
+
+/// Held-out tokens that an evaluation during training scores; the one at the end scores all.
+const EVALUATED: usize = 1 << 15;
+/// f16 steps in a row that may be skipped: halved that often, the loss scale has gone from its highest value
+/// to its lowest.
+const SKIPS: u64 = 64;
+
+/// Steps between what a run does besides training; 0 for never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Every {
+    /// Logged losses; at least 1.
+    pub log: u64,
+    /// Evaluations.
+    pub evaluate: u64,
+    /// Samples.
+    pub sample: u64,
+    /// Checkpoints.
+    pub save: u64,
+}
+
+impl Every {
+    /// Those of the settings.
+    pub fn of(run: &settings::Run) -> Self {
+        Self {
+            log: run.log_every,
+            evaluate: run.eval_every,
+            sample: run.sample_every,
+            save: run.save_every,
+        }
+    }
+}
+
+/// What a run is made from.
+pub struct Parts<'a> {
+    /// The planned step.
+    pub planned: Planned,
+    /// The device that it was planned for.
+    pub device: Box<dyn Backend>,
+    /// Opens a device in place of one that was lost.
+    pub reopen: Reopen<'a>,
+    /// Threads of the host, for what is offloaded to it.
+    pub threads: usize,
+    /// Where the weights come from.
+    pub start: Start,
+    /// Where weights lie that a checkpoint doesn't hold.
+    pub places: Places,
+    /// What is trained on.
+    pub data: Box<dyn Batches>,
+    /// The learning rate of every step, and how many there are.
+    pub rate: LearningRate,
+    /// When it logs, evaluates, samples and saves.
+    pub every: Every,
+    /// What a checkpoint says of the settings and the model.
+    pub described: Described,
+}
+
+impl<'a> Parts<'a> {
+    /// A run of a model and data of one's own, from the seed on, that saves at its end. Where the device is lost, the run
+    /// ends; [`Parts::reopen`] can open another.
+    pub fn new(
+        planned: Planned,
+        device: Box<dyn Backend>,
+        data: impl Batches + 'static,
+        rate: LearningRate,
+    ) -> Self {
+        let kind = device.kind();
+        let gone = move || -> Result<Box<dyn Backend>> {
+            let message = anyhow!("the {} is gone", kind.name());
+            Err(Error::failed(message, "resume the run once the device answers again"))
+        };
+        Self {
+            planned,
+            device,
+            reopen: Box::new(move || Box::pin(std::future::ready(gone()))),
+            threads: 0,
+            start: Start::Seed,
+            places: Places::default(),
+            data: Box::new(data),
+            rate,
+            every: Every { log: 1, ..Every::default() },
+            described: Described::default(),
+        }
+    }
+
+    /// Goes on from the newest complete checkpoint in the run directory `dir`, where there is one.
+    ///
+    /// # Errors
+    /// Checkpoints of which none can be read, and one of another seed or other data.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn resume(self, dir: &Path) -> Result<Self> {
+        if checkpoint_list(dir).help("check the run directory")?.is_empty() {
+            return Ok(self);
+        }
+        let (found, _) = latest_complete(dir).help("name another run, or start a new one")?;
+        continues::check(&found, self.planned.config().seed, &*self.data)?;
+        Ok(Self { start: Start::Own(Box::new(found)), ..self })
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All steps are done.
+    Complete,
+    /// It was asked to stop, and wrote a checkpoint.
+    Interrupted,
+}
+
+/// What one step came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stepped {
+    /// Optimizer steps done, from 1.
+    pub step: u64,
+    /// Mean loss of the step, in nats a token.
+    pub loss: f32,
+    /// Learning rate of the step.
+    pub lr: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f32,
+    /// Seconds the step took.
+    pub step_s: f64,
+    /// Tokens of the step.
+    pub step_tokens: u64,
+    /// Tokens trained since the start of the run.
+    pub tokens: u64,
+    /// Whether weights changed: loss and norm are finite.
+    pub updated: bool,
+    /// Whether it is one of those that are logged.
+    pub logged: bool,
+    /// Bytes that the device holds for the plan.
+    pub allocated_bytes: u64,
+    /// Loss on held-out data after the step, where that was due.
+    pub evaluation: Option<Evaluation>,
+    /// A sample of the model after the step, where that was due.
+    pub sample: Option<String>,
+    /// What there is to tell of devices that were lost.
+    pub notes: Vec<String>,
+}
+
+impl Stepped {
+    /// Tokens trained per second.
+    pub fn tokens_per_s(&self) -> f64 {
+        // A clock without fine steps may say that no time has passed.
+        self.step_tokens as f64 / self.step_s.max(1e-9)
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// How far it came, earlier sessions included.
+    pub done: Done,
+    /// Loss of the first step of this session.
+    pub first_loss: Option<f32>,
+    /// Loss of the last step of this session.
+    pub last_loss: Option<f32>,
+    /// Times of the steps of this session.
+    pub times: StepTimes,
+    /// f16 steps without an update.
+    pub skipped: u64,
+}
+
+/// Asked before every micro-batch whether to end.
+pub type Stop<'a> = Box<dyn FnMut() -> bool + 'a>;
+
+/// A run between its first and its last step.
+pub struct Run<'a> {
+    inner: Recovering<Origin<'a>>,
+    saved: Saved,
+    every: Every,
+    recorder: Option<Recorder>,
+    stop: Stop<'a>,
+    summary: Summary,
+    /// f16 steps in a row without an update.
+    skips: u64,
+    /// Steps of the newest checkpoint.
+    checkpointed: Option<u64>,
+    ended: Option<Ended>,
+}
+
+impl<'a> Run<'a> {
+    /// Allocates the plan on its device and fills it. Nothing is written to disk before [`Run::record_in`].
+    ///
+    /// # Errors
+    /// Weights and data that don't fit the model, and those of the device.
+    pub async fn start_async(parts: Parts<'a>) -> Result<Self> {
+        let Parts { planned, device, every, rate, mut described, .. } = parts;
+        let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
+        let copies = device.kind().can_be_lost();
+        let origin = Origin {
+            start: parts.start,
+            places: parts.places,
+            data: parts.data,
+            rate: rate.clone(),
+            reopen: parts.reopen,
+            threads: parts.threads,
+            notes: Vec::new(),
+        };
+        let mut inner = Recovering::start(origin, (device, planned), copies).await?;
+        let (config, done) = (inner.config().clone(), inner.done());
+        inner.origin.data.seek(&config, done)?;
+        let base = if lora.is_some() { inner.origin.start.base(seed)? } else { None };
+        if let Some(base) = &base {
+            described.adapters(&config, base)?;
+        }
+        Ok(Self {
+            saved: Saved { dir: None, seed, rate, base, described },
+            inner,
+            every,
+            recorder: None,
+            stop: Box::new(|| false),
+            summary: Summary { done, ..Summary::default() },
+            skips: 0,
+            // What was resumed from is still there.
+            checkpointed: (done.steps > 0).then_some(done.steps),
+            ended: None,
+        })
+    }
+
+    /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there.
+    ///
+    /// # Errors
+    /// Files that can't be written, and metrics that were damaged.
+    pub fn record_in(&mut self, dir: PathBuf) -> Result<()> {
+        self.recorder = Some(Recorder::open(&dir, self.done().steps)?);
+        self.saved.dir = Some(dir);
+        Ok(())
+    }
+
+    /// Asks `stop` before every micro-batch from now on whether to end.
+    pub fn stop_when(&mut self, stop: impl FnMut() -> bool + 'a) {
+        self.stop = Box::new(stop);
+    }
+
+    /// How far it has come.
+    pub fn done(&self) -> Done {
+        self.inner.done()
+    }
+
+    /// How it ended, once it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// What it came to so far.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// What is trained and how.
+    pub fn config(&self) -> &TrainerConfig {
+        self.inner.config()
+    }
+
+    /// What it is trained on.
+    pub fn data(&self) -> &dyn Batches {
+        &*self.inner.origin.data
+    }
+
+    /// Where frozen weights are, of a run that trains adapters.
+    pub fn base(&self) -> Option<&Base> {
+        self.saved.base.as_ref()
+    }
+
+    /// The checkpoint that it goes on from.
+    pub fn continues(&self) -> Option<&Checkpoint> {
+        self.inner.origin.start.checkpoint()
+    }
+
+    /// The device, where it isn't lost.
+    pub fn backend(&self) -> Option<&dyn Backend> {
+        self.inner.backend()
+    }
+
+    /// Bytes that the device holds for the plan, by the account of whoever gave them.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.inner.allocated_bytes()
+    }
+
+    /// Bytes of the host's memory that copies of weights and states take.
+    pub fn copied_bytes(&self) -> u64 {
+        self.inner.copied_bytes()
+    }
+
+    /// Ends the run and gives its device back.
+    pub fn into_backend(self) -> Option<Box<dyn Backend>> {
+        self.inner.into_backend()
+    }
+
+    /// What there is to tell of devices that were lost since the last time.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.inner.origin.notes)
+    }
+
+    /// Does `work` with the trainer, again on a new device where it's lost on the way.
+    ///
+    /// # Errors
+    /// What `work` fails with, and a device that is lost too many times in a row.
+    pub async fn with_trainer<T>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Trainer) -> Result<T>,
+    ) -> Result<T> {
+        self.inner.attempt(async |_, trainer| work(trainer).await).await
+    }
+
+    /// Queues the next step without reading what it comes to: for devices where reading waits.
+    ///
+    /// # Errors
+    /// Those of the data, and a device that is lost again and again.
+    pub async fn queue(&mut self) -> Result<()> {
+        let at = self.done();
+        self.inner
+            .attempt(async |origin, trainer| tightrope_nn::Origin::queue(origin, trainer, at))
+            .await?;
+        self.inner.advance();
+        self.summary.done = self.inner.done();
+        Ok(())
+    }
+
+    /// What the step that was queued last came to.
+    ///
+    /// # Errors
+    /// A device that is lost again and again.
+    pub async fn outcome(&mut self) -> Result<Outcome> {
+        self.with_trainer(async |trainer| Ok(trainer.outcome().await?)).await
+    }
+
+    /// The next step, with the evaluation, the sample and the checkpoint that are due after it. `None` where all are
+    /// done or the run was asked to stop, which [`Run::ended`] tells apart; a checkpoint is written then, where the run has
+    /// a directory.
+    ///
+    /// The outcome of every step is read, so that one that isn't finite is explained with its own data.
+    ///
+    /// # Errors
+    /// A loss that isn't finite, a full disk, and those of data and device.
+    pub async fn step_async(&mut self) -> Result<Option<Stepped>> {
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        if self.done().steps >= self.saved.rate.steps {
+            self.save_async().await?;
+            self.ended = Some(Ended::Complete);
+            return Ok(None);
+        }
+        let Some((outcome, step_s)) = self.train_step().await? else {
+            self.save_async().await?;
+            self.ended = Some(Ended::Interrupted);
+            return Ok(None);
+        };
+        self.skips = if outcome.updated { 0 } else { self.skips + 1 };
+        self.summary.skipped += u64::from(!outcome.updated);
+        if self.skips > SKIPS {
+            let message = format!("{} steps in a row weren't finite at any loss scale", self.skips);
+            return Err(Error::failed(anyhow!(message), DIVERGED));
+        }
+        let mut stepped = self.stepped(&outcome, step_s);
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| stepped.logged) {
+            recorder.log(&stepped)?;
+        }
+        self.inner.copy_if_due(step_s).await?;
+        self.at_intervals(&mut stepped).await?;
+        stepped.notes = self.take_notes();
+        Ok(Some(stepped))
+    }
+
+    /// What the next step came to and its seconds, or `None` where it was abandoned.
+    async fn train_step(&mut self) -> Result<Option<(Outcome, f64)>> {
+        let done = self.done();
+        let skips = self.config().precision == Precision::F16;
+        let lr = self.saved.rate.lr_at(done.steps);
+        let started = Instant::now();
+        let stop = &mut self.stop;
+        let attempt = self.inner.attempt(async |origin, trainer| {
+            let batch = origin.data.batch(trainer.config(), done)?;
+            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), stop)?;
+            Ok(if completed { Some(trainer.outcome().await?) } else { None })
+        });
+        let Some(outcome) = attempt.await? else { return Ok(None) };
+        let seconds = started.elapsed().as_secs_f64();
+        if !outcome.updated && !skips {
+            return Err(self.not_finite(&outcome).await?);
+        }
+        self.inner.advance();
+        self.summary.done = self.done();
+        self.summary.first_loss.get_or_insert(outcome.loss);
+        self.summary.last_loss = Some(outcome.loss);
+        self.summary.times.push(seconds);
+        Ok(Some((outcome, seconds)))
+    }
+
+    fn stepped(&self, outcome: &Outcome, step_s: f64) -> Stepped {
+        let Done { steps: step, tokens, .. } = self.done();
+        let (config, rate) = (self.config(), &self.saved.rate);
+        Stepped {
+            step,
+            loss: outcome.loss,
+            lr: rate.lr_at(step - 1),
+            grad_norm: outcome.grad_norm,
+            step_s,
+            step_tokens: config.tokens() as u64,
+            tokens,
+            updated: outcome.updated,
+            logged: step == 1 || step == rate.steps || step.is_multiple_of(self.every.log.max(1)),
+            allocated_bytes: self.allocated_bytes(),
+            ..Stepped::default()
+        }
+    }
+
+    /// The failure of a step that the device refused to make, with the op that went wrong first. The
+    /// weights are those before it, and are saved.
+    async fn not_finite(&mut self, outcome: &Outcome) -> Result<Error> {
+        let at = self.done();
+        let explain = self.inner.attempt(async |origin, trainer| {
+            let batch = origin.data.batch(trainer.config(), at)?;
+            Ok(trainer.explain(at.steps, &batch.batch()).await?)
+        });
+        let place = match explain.await? {
+            Some(found) => format!(
+                "the first output that isn't finite is `{}`, element {}, of op {}",
+                found.tensor, found.element, found.op
+            ),
+            None => {
+                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
+            }
+        };
+        let Outcome { loss, grad_norm, .. } = *outcome;
+        self.save_async().await?;
+        let done = at.steps;
+        let mut message = format!(
+            "step {} has loss {loss} and gradient norm {grad_norm}, and wasn't made: {place}",
+            done + 1,
+        );
+        if let Some(dir) = &self.saved.dir {
+            message += &format!("; the weights of step {done} are saved in `{}`", dir.display());
+        }
+        Ok(Error::failed(anyhow!(message), DIVERGED))
+    }
+
+    /// Evaluation, sample and checkpoint, where they are due. Those of the last step are for the end.
+    async fn at_intervals(&mut self, stepped: &mut Stepped) -> Result<()> {
+        let (step, steps) = (stepped.step, self.saved.rate.steps);
+        let due = |every: u64| every > 0 && step.is_multiple_of(every) && step < steps;
+        let Every { evaluate, sample, save, .. } = self.every;
+        if due(save) {
+            self.save_async().await?;
+        }
+        if due(evaluate) {
+            stepped.evaluation = self.evaluate_async(Some(EVALUATED)).await?;
+        }
+        if due(sample) {
+            stepped.sample = self.sample_async().await?;
+        }
+        self.record(stepped.evaluation.as_ref(), stepped.sample.as_deref())
+    }
+
+    fn record(&mut self, evaluation: Option<&Evaluation>, sample: Option<&str>) -> Result<()> {
+        let step = self.done().steps;
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        evaluation.map_or(Ok(()), |evaluation| recorder.evaluated(step, evaluation))?;
+        sample.map_or(Ok(()), |text| recorder.sampled(step, text))
+    }
+
+    /// Mean loss on held-out data, or on the first of it that holds `most` tokens; `None` where nothing is held out.
+    ///
+    /// # Errors
+    /// Those of the data and of the device.
+    pub async fn evaluate_async(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
+        let attempt = self.inner.attempt(async |origin, trainer| {
+            let batches = origin.data.held_out(trainer.config(), most)?;
+            evaluate(trainer, batches).await
+        });
+        attempt.await
+    }
+
+    /// A sample of the model as it is; `None` where its data isn't text.
+    ///
+    /// # Errors
+    /// Those of the device and of the tokenizer.
+    pub async fn sample_async(&mut self) -> Result<Option<String>> {
+        let step = self.done().steps;
+        let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
+            Some(tokenizer) => sample(trainer, tokenizer, step).await.map(Some),
+            None => Ok(None),
+        });
+        attempt.await
+    }
+
+    /// The loss on all held-out data and a sample, which the run's directory records.
+    ///
+    /// # Errors
+    /// As [`Run::evaluate_async`] and [`Run::sample_async`].
+    pub async fn finish_async(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
+        let (evaluation, sample) = (self.evaluate_async(None).await?, self.sample_async().await?);
+        self.record(evaluation.as_ref(), sample.as_deref())?;
+        Ok((evaluation, sample))
+    }
+
+    /// Writes a checkpoint, where the run has a directory and none of this step.
+    ///
+    /// # Errors
+    /// Those of the device and of the disk; earlier checkpoints are as they were.
+    pub async fn save_async(&mut self) -> Result<()> {
+        let done = self.done();
+        if self.saved.dir.is_some() && self.checkpointed != Some(done.steps) {
+            let saved = &self.saved;
+            let save = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
+                saved.save(trainer, &*origin.data, done).await
+            };
+            self.inner.attempt(save).await?;
+            self.checkpointed = Some(done.steps);
+        }
+        Ok(())
+    }
+
+    /// The run as one file, for where there are no folders.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn archive_async(&mut self) -> Result<Vec<u8>> {
+        let (done, saved) = (self.done(), &self.saved);
+        let archive = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
+            saved.archive(trainer, &*origin.data, done).await
+        };
+        self.inner.attempt(archive).await
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+mod blocking {
+    use super::*;
+    use crate::block_on;
+
+    impl<'a> Run<'a> {
+        /// [`Run::start_async`], which blocks.
+        ///
+        /// # Errors
+        /// As [`Run::start_async`].
+        pub fn start(parts: Parts<'a>) -> Result<Self> {
+            block_on(Self::start_async(parts))
+        }
+
+        /// [`Run::evaluate_async`], which blocks.
+        ///
+        /// # Errors
+        /// As [`Run::evaluate_async`].
+        pub fn evaluate(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
+            block_on(self.evaluate_async(most))
+        }
+
+        /// [`Run::sample_async`], which blocks.
+        ///
+        /// # Errors
+        /// As [`Run::sample_async`].
+        pub fn sample(&mut self) -> Result<Option<String>> {
+            block_on(self.sample_async())
+        }
+
+        /// [`Run::finish_async`], which blocks.
+        ///
+        /// # Errors
+        /// As [`Run::finish_async`].
+        pub fn finish(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
+            block_on(self.finish_async())
+        }
+
+        /// [`Run::save_async`], which blocks.
+        ///
+        /// # Errors
+        /// As [`Run::save_async`].
+        pub fn save(&mut self) -> Result<()> {
+            block_on(self.save_async())
+        }
+    }
+
+    impl Iterator for Run<'_> {
+        type Item = Result<Stepped>;
+
+        /// [`Run::step_async`], which blocks.
+        fn next(&mut self) -> Option<Self::Item> {
+            block_on(self.step_async()).transpose()
+        }
+    }
+}
+
+const DIVERGED: &str =
+    "resume with a lower --lr or a smaller --clip, or look at the data around this step";

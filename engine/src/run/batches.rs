@@ -1,0 +1,124 @@
+//! What a run is trained on.
+
+use tightrope_data::{self as data, DataState, IGNORED, Tokenizer};
+use tightrope_nn::inputs::{TARGETS, TOKENS};
+use tightrope_nn::{Batch, Done, TrainerConfig, Values};
+
+use crate::error::Result;
+
+/// Numbers of one input.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// Of an F32 input.
+    F32(Vec<f32>),
+    /// Of an I32 input.
+    I32(Vec<i32>),
+}
+
+impl From<Vec<f32>> for Numbers {
+    fn from(numbers: Vec<f32>) -> Self {
+        Self::F32(numbers)
+    }
+}
+
+impl From<Vec<i32>> for Numbers {
+    fn from(numbers: Vec<i32>) -> Self {
+        Self::I32(numbers)
+    }
+}
+
+/// Samples by the names of a model's inputs, one after the other in each.
+///
+/// ```
+/// use tightrope::run::Samples;
+///
+/// let two = Samples::new(2).with("images", vec![0.5; 2 * 64]).with("labels", vec![3, 7]);
+/// assert_eq!(two.counted, 2);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// What counts in the loss: samples, or tokens that are predicted.
+    pub counted: usize,
+    numbers: Vec<(String, Numbers)>,
+}
+
+impl Samples {
+    /// So many samples that give no input yet.
+    pub fn new(counted: usize) -> Self {
+        Self { counted, numbers: Vec::new() }
+    }
+
+    /// With the numbers of the input `name`.
+    pub fn with(mut self, name: &str, numbers: impl Into<Numbers>) -> Self {
+        self.numbers.push((name.to_owned(), numbers.into()));
+        self
+    }
+
+    /// As the trainer takes them.
+    pub fn batch(&self) -> Batch<'_> {
+        let mut batch = Batch::new();
+        for (name, numbers) in &self.numbers {
+            let values = match numbers {
+                Numbers::F32(numbers) => Values::F32(numbers),
+                Numbers::I32(numbers) => Values::I32(numbers),
+            };
+            batch = batch.with(name, values);
+        }
+        batch
+    }
+}
+
+impl From<data::Batch> for Samples {
+    /// The windows of a text.
+    fn from(batch: data::Batch) -> Self {
+        let counted = batch.targets.iter().filter(|&&target| target != IGNORED).count();
+        Self::new(counted).with(TOKENS, batch.inputs).with(TARGETS, batch.targets)
+    }
+}
+
+/// Held-out batches, each of a micro-batch.
+pub type HeldOut = Box<dyn Iterator<Item = Result<Samples>>>;
+
+/// What a run is trained on: batches that follow from how far the run has come, so that a resumed run and one on
+/// another device go on with the same ones.
+pub trait Batches {
+    /// Readies the batches that follow what is done, so that what they lack shows early.
+    ///
+    /// # Errors
+    /// Data that is too short for a batch.
+    fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
+        let _ = (config, at);
+        Ok(())
+    }
+
+    /// The batch that follows what is done: the same one each time it is asked for.
+    ///
+    /// # Errors
+    /// Data that can't be read any more.
+    fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples>;
+
+    /// What is held out, or the first of it that holds `most` tokens.
+    ///
+    /// # Errors
+    /// Data that can't be read.
+    fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        let _ = (config, most);
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    /// What a checkpoint remembers after so many `samples`: a run goes on only where all but the position is the same.
+    fn state(&self, samples: u64) -> DataState;
+
+    /// Files that a checkpoint brings along.
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// How its tokens are read as text, where they are text.
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        None
+    }
+
+    /// What it is, in a few words.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,44 @@
+//! Whether a checkpoint continues with the seed and the data that a run goes on with.
+
+use anyhow::anyhow;
+use tightrope_data::{Checkpoint, DataState};
+
+use super::Batches;
+use crate::error::{Error, Result};
+
+/// Whether a checkpoint continues with this seed and this data.
+///
+/// # Errors
+/// A changed seed, corpus, tokenizer or split.
+pub(crate) fn check(checkpoint: &Checkpoint, seed: u64, data: &dyn Batches) -> Result<()> {
+    let manifest = &checkpoint.manifest;
+    if manifest.seed != seed {
+        return changed("`train.seed`", manifest.seed.to_string(), seed.to_string());
+    }
+    let (was, now) = (&manifest.data, data.state(manifest.data.position));
+    if was.tokenizer != now.tokenizer {
+        return changed("the tokenizer", was.tokenizer.clone(), now.tokenizer);
+    }
+    if was.fingerprint != now.fingerprint {
+        return changed("the data", described(was), described(&now));
+    }
+    if was.holdout != now.holdout {
+        return changed("`data.holdout`", was.holdout.to_string(), now.holdout.to_string());
+    }
+    Ok(())
+}
+
+/// The refusal of a checkpoint that began with something else.
+pub(crate) fn changed(what: &str, was: String, now: String) -> Result<()> {
+    Err(Error::usage(
+        anyhow!("{what} was {was} when the run began, and is {now}"),
+        "resume with what the run began with, or start a new run with --init on this checkpoint",
+    ))
+}
+
+fn described(data: &DataState) -> String {
+    let tokens: u64 = data.files.iter().map(|file| file.tokens).sum();
+    let names: Vec<&str> = data.files.iter().take(3).map(|file| file.name.as_str()).collect();
+    let more = if data.files.len() > names.len() { ", …" } else { "" };
+    format!("{tokens} tokens of {}{more}", names.join(", "))
+}

@@ -1,0 +1,127 @@
+//! The run directory: `run.toml`, `plan.json`, `metrics.jsonl`, `checkpoints/`, `samples/` and
+//! TensorBoard's events.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, anyhow};
+
+use crate::error::{Error, Help as _, Result};
+use crate::weights::source::{RUN_SETTINGS, is_run};
+
+/// Where in its directory a run keeps the text that a checkpoint brought along.
+pub const DATA: &str = "data";
+/// The plan of the run in `dir`.
+pub fn plan_file(dir: &Path) -> PathBuf {
+    dir.join("plan.json")
+}
+
+/// Parent of the directories of runs that name none.
+const RUNS: &str = "runs";
+
+/// Makes the directory of a new run: `out`, or the first free number under `runs/`.
+///
+/// # Errors
+/// One that holds a run already, or can't be made.
+pub fn create(out: Option<&Path>) -> Result<PathBuf> {
+    let cannot = |path: &Path| format!("can't make the run directory `{}`", path.display());
+    const NEXT: &str = "give --out a directory that can be written";
+    if let Some(out) = out {
+        refuse_run(out)?;
+        fs::create_dir_all(out).with_context(|| cannot(out)).help(NEXT)?;
+        return Ok(out.to_owned());
+    }
+    fs::create_dir_all(RUNS).with_context(|| cannot(Path::new(RUNS))).help(NEXT)?;
+    let mut number = 1;
+    loop {
+        let path = Path::new(RUNS).join(number.to_string());
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            made => {
+                made.with_context(|| cannot(&path)).help(NEXT)?;
+                return Ok(path);
+            }
+        }
+    }
+}
+
+/// Refuses a directory that holds a run already.
+///
+/// # Errors
+/// Where it does.
+pub fn refuse_run(out: &Path) -> Result<()> {
+    if !is_run(out) {
+        return Ok(());
+    }
+    let shown = out.display();
+    Err(Error::usage(
+        anyhow!("`{shown}` already holds a run"),
+        format!("continue it with `tightrope train --resume {shown}`, or give another --out"),
+    ))
+}
+
+/// The run to resume: `named`, else `out`, else the newest under `runs/`.
+///
+/// # Errors
+/// A directory that holds no run.
+pub fn existing(named: Option<&Path>, out: Option<&Path>) -> Result<PathBuf> {
+    let path = match named.or(out) {
+        Some(path) => path.to_owned(),
+        None => newest()?,
+    };
+    if path.join(RUN_SETTINGS).is_file() {
+        return Ok(path);
+    }
+    Err(Error::usage(
+        anyhow!("`{}` holds no run to resume: it has no {RUN_SETTINGS}", path.display()),
+        "name the directory of a run, or start one without --resume",
+    ))
+}
+
+/// The run under `runs/` that was started last.
+///
+/// # Errors
+/// Where there is none.
+pub fn newest() -> Result<PathBuf> {
+    let started = |path: &Path| -> Option<SystemTime> {
+        fs::metadata(path.join(RUN_SETTINGS)).ok()?.modified().ok()
+    };
+    let runs = fs::read_dir(RUNS).into_iter().flatten().flatten();
+    let newest = runs.filter_map(|entry| Some((started(&entry.path())?, entry.path()))).max();
+    newest.map(|(_, path)| path).ok_or_else(|| {
+        Error::usage(
+            anyhow!("there is no run under `{RUNS}/`"),
+            "name a run or model directory, or train one with `tightrope train`",
+        )
+    })
+}
+
+/// Writes a small file of the run.
+///
+/// # Errors
+/// When it can't be written.
+pub fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
+    parent
+        .and_then(|()| fs::write(path, text))
+        .with_context(|| format!("can't write `{}`", path.display()))
+        .help("free some space, or give --out a directory on another disk")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_directory_with_a_run_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(create(Some(dir.path())).is_ok());
+        assert_eq!(existing(None, Some(dir.path())).unwrap_err().kind(), Kind::Usage);
+        fs::write(dir.path().join(RUN_SETTINGS), "").unwrap();
+        assert_eq!(create(Some(dir.path())).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(existing(Some(dir.path()), None).unwrap(), dir.path());
+    }
+}

@@ -1,0 +1,72 @@
+//! What a run is made from: its weights, its data, and where it opens a device.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tightrope_core::{Backend, DeviceError};
+use tightrope_nn::{self as nn, Done, LearningRate, Trainer};
+
+use super::Batches;
+use crate::devices;
+use crate::error::{Error, Result};
+use crate::units::plural;
+use crate::weights::source::Places;
+use crate::weights::start::Start;
+
+/// Opens a device in place of one that was lost.
+pub type Reopen<'a> =
+    Box<dyn FnMut() -> Pin<Box<dyn Future<Output = Result<Box<dyn Backend>>> + 'a>> + 'a>;
+
+/// What a run is made from.
+pub(super) struct Origin<'a> {
+    pub(super) start: Start,
+    pub(super) places: Places,
+    pub(super) data: Box<dyn Batches>,
+    pub(super) rate: LearningRate,
+    pub(super) reopen: Reopen<'a>,
+    pub(super) threads: usize,
+    /// What there is to tell of devices that were lost.
+    pub(super) notes: Vec<String>,
+}
+
+impl nn::Origin for Origin<'_> {
+    type Error = Error;
+
+    async fn open(&mut self) -> Result<Box<dyn Backend>> {
+        // A driver that resets doesn't answer for some seconds.
+        #[cfg(not(target_family = "wasm"))]
+        for _ in 1..ASKED.0 {
+            if let Ok(device) = (self.reopen)().await {
+                return Ok(device);
+            }
+            std::thread::sleep(ASKED.1);
+        }
+        (self.reopen)().await
+    }
+
+    fn host(&mut self) -> Result<Option<Box<dyn Backend + Send>>> {
+        devices::host(self.threads).map(Some)
+    }
+
+    fn fill(&mut self, trainer: &mut Trainer) -> Result<Done> {
+        self.start.fill(trainer, &self.places, self.rate.steps)
+    }
+
+    fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
+        let batch = self.data.batch(trainer.config(), at)?;
+        Ok(trainer.step(at.steps, self.rate.lr_at(at.steps), &batch.batch())?)
+    }
+
+    fn recovered(&mut self, lost: &DeviceError, again: u64) {
+        let steps = plural(again as usize, "step", "steps");
+        self.notes.push(format!("note: {lost}; it was opened again and {steps} made again"));
+    }
+
+    fn device_error(error: &Error) -> Option<&DeviceError> {
+        error.device()
+    }
+}
+
+/// How often a device is asked for before it's given up, and the time between.
+#[cfg(not(target_family = "wasm"))]
+const ASKED: (usize, std::time::Duration) = (5, std::time::Duration::from_secs(2));

@@ -1,0 +1,121 @@
+//! Text out of a model, as it comes.
+
+use tightrope_data::Tokenizer;
+use tightrope_nn::{SampleTokens, Sampling, Trainer};
+
+use crate::error::{Error, Help as _, Result};
+
+/// Tokens of a sample.
+const SAMPLED: usize = 400;
+
+/// Continues `prompt` by at most `count` tokens and hands each new piece of text to `show`, which says
+/// whether to go on. The end-of-text token ends it. Returns the new tokens.
+///
+/// # Errors
+/// An empty prompt, one outside the model's vocabulary, and those of the device.
+pub async fn generate(
+    trainer: &mut Trainer,
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    count: usize,
+    sampling: &Sampling,
+    show: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<u32>> {
+    let mut pieces = Pieces::new(tokenizer, prompt);
+    let tokens = SampleTokens { vocab: tokenizer.vocab_size(), end: tokenizer.eos() };
+    let mut piece = |id: u32| Ok::<bool, Error>(show(&pieces.push(id)?));
+    let generated = tightrope_nn::generate(trainer, tokens, prompt, count, sampling, &mut piece);
+    let text = generated.await?;
+    show(&pieces.finish()?);
+    Ok(text)
+}
+
+/// A sample of the model after `step`: a new line, or a new document, continued.
+///
+/// # Errors
+/// Those of the device and the tokenizer.
+pub async fn sample(trainer: &mut Trainer, tokenizer: &Tokenizer, step: u64) -> Result<String> {
+    let prompt = match tokenizer.eos() {
+        Some(end) => vec![end],
+        None => tokenizer.encode("\n").help("give another --tokenizer")?,
+    };
+    let seed = trainer.config().seed;
+    let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed, draw: step };
+    let mut text = String::new();
+    let mut show = |piece: &str| {
+        text.push_str(piece);
+        true
+    };
+    generate(trainer, tokenizer, &prompt, SAMPLED, &sampling, &mut show).await?;
+    Ok(text)
+}
+
+/// Tokens to text as they come. A character of several tokens appears with its last.
+struct Pieces<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: Vec<u32>,
+    /// Decoding starts here, so that the first shown token has its neighbour before it.
+    context: usize,
+    /// Tokens before this have been shown.
+    shown: usize,
+}
+
+/// What a tokenizer shows for bytes that are no character, or not one yet.
+const INCOMPLETE: char = '\u{fffd}';
+
+impl<'a> Pieces<'a> {
+    fn new(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
+        let ids: Vec<u32> = prompt.last().copied().into_iter().collect();
+        let shown = ids.len();
+        Self { tokenizer, ids, context: 0, shown }
+    }
+
+    fn push(&mut self, id: u32) -> Result<String> {
+        self.ids.push(id);
+        let text = self.unseen()?;
+        if text.is_empty() || text.ends_with(INCOMPLETE) {
+            return Ok(String::new());
+        }
+        self.context = self.shown;
+        self.shown = self.ids.len();
+        Ok(text)
+    }
+
+    fn finish(&mut self) -> Result<String> {
+        let text = self.unseen()?;
+        self.shown = self.ids.len();
+        Ok(text)
+    }
+
+    fn unseen(&self) -> Result<String> {
+        let decode = |ids: &[u32]| {
+            self.tokenizer.decode(ids).help("give the tokenizer that the model was trained with")
+        };
+        let before = decode(&self.ids[self.context..self.shown])?;
+        let all = decode(&self.ids[self.context..])?;
+        Ok(all.get(before.len()..).unwrap_or_default().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_of_several_tokens_appears_whole() {
+        let text = "a—é\u{1f600}z";
+        let mut pieces = Pieces::new(&Tokenizer::Byte, b"\n".map(u32::from).as_slice());
+        let mut shown: Vec<String> =
+            text.bytes().map(|byte| pieces.push(byte.into()).unwrap()).collect();
+        shown.push(pieces.finish().unwrap());
+        shown.retain(|piece| !piece.is_empty());
+        assert_eq!(shown, ["a", "—", "é", "\u{1f600}", "z"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_in_the_end() {
+        let mut pieces = Pieces::new(&Tokenizer::Byte, &[]);
+        assert_eq!(pieces.push(0xe6).unwrap(), "");
+        assert_eq!(pieces.finish().unwrap(), "\u{fffd}");
+    }
+}

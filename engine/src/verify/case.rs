@@ -1,0 +1,246 @@
+//! A recorded reference case: a Hugging Face model directory with a `case.safetensors` beside it.
+//!
+//! | tensor | holds |
+//! |---|---|
+//! | `tokens` | ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
+//! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
+//! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
+//!
+//! Where a directory `adapters` of PEFT's is beside it, those are what was trained, and the model was frozen.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use tightrope_core::Tensor;
+use tightrope_data::{SafeTensors, Weights};
+use tightrope_nn::{self as nn, AdjustLr, Import, Lora, ModelConfig, Optimizer, Trainer};
+
+use crate::weights::adapters::Adapters;
+
+/// File with what was recorded.
+const RECORD: &str = "case.safetensors";
+/// Directory with adapters.
+const ADAPTERS: &str = "adapters";
+
+/// A case, read and checked for consistent extents.
+pub struct Case {
+    /// Extents of the model.
+    pub config: ModelConfig,
+    /// B: sequences of a micro-batch.
+    pub batch: usize,
+    /// T: tokens of a sequence.
+    pub time: usize,
+    /// S: optimizer steps of the run.
+    pub steps: usize,
+    /// A: micro-batches of a step.
+    pub accumulation: usize,
+    /// Learning rate of every step.
+    pub lr: f64,
+    /// Decay of tensors of two or more dimensions.
+    pub weight_decay: f64,
+    /// AdamW.
+    pub optimizer: Optimizer,
+    /// Largest gradient norm; `None` where nothing was clipped.
+    pub clip: Option<f64>,
+    weights: Weights,
+    adapters: Option<Adapters>,
+    record: SafeTensors,
+    tokens: Vec<i32>,
+}
+
+impl Case {
+    /// Opens `model.safetensors`, `config.json` and `case.safetensors` in `dir`, and `adapters` where they are.
+    ///
+    /// # Errors
+    /// A missing or broken file, metadata that is missing or isn't a number, and tokens of another
+    /// shape than the metadata says.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        let config = read_config(&dir.join("config.json"))?;
+        let weights = Weights::open(dir)?;
+        let adapters = dir.join(ADAPTERS);
+        let adapters = adapters.exists().then(|| Adapters::open(&adapters)).transpose()?;
+        let record = SafeTensors::open(dir.join(RECORD))?;
+        let settings = Metadata(&record);
+        let (batch, time) = (settings.size("batch")?, settings.size("seq")?);
+        let (steps, accumulation) = (settings.size("steps")?, settings.size("accumulate")?);
+        let optimizer = settings.optimizer()?;
+        optimizer.check().with_context(|| settings.place())?;
+        let clip = settings.number("clip")?;
+        let (lr, weight_decay) = (settings.number("lr")?, settings.number("weight_decay")?);
+        let found = record.require("tokens")?;
+        let extents = steps.checked_mul(accumulation).and_then(|batches| batches.checked_add(1));
+        let expected = [extents.unwrap_or(usize::MAX), batch, time.saturating_add(1)];
+        ensure!(
+            found.shape == expected,
+            "{}, tensor \"tokens\": its shape is {:?} and the metadata makes it {expected:?}; \
+             record the case again",
+            record.path().display(),
+            found.shape
+        );
+        ensure!(
+            time <= config.context,
+            "{}: its sequences of {time} tokens are longer than the context of {} in config.json; \
+             the two files are of different models",
+            record.path().display(),
+            config.context
+        );
+        let tokens = found.to_i32()?;
+        let clip = (clip > 0.0).then_some(clip);
+        Ok(Self {
+            config,
+            batch,
+            time,
+            steps,
+            accumulation,
+            lr,
+            weight_decay,
+            optimizer,
+            clip,
+            weights,
+            adapters,
+            record,
+            tokens,
+        })
+    }
+
+    /// Tokens and targets of batch `index`, B·T ids each; batch 0 is the one of the gradients.
+    pub fn ids(&self, index: usize) -> (Vec<i32>, Vec<i32>) {
+        let row = self.time + 1;
+        let rows = self.tokens[index * self.batch * row..][..self.batch * row].chunks_exact(row);
+        let tokens = rows.clone().flat_map(|row| &row[..self.time]).copied().collect();
+        (tokens, rows.flat_map(|row| &row[1..]).copied().collect())
+    }
+
+    /// What is trained in place of the model, if anything.
+    pub fn lora(&self) -> Option<&Lora> {
+        self.adapters.as_ref().map(|adapters| &adapters.lora)
+    }
+
+    /// The tensors of `weights` and their values before training, adapters included.
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another shape, or holds something infinite.
+    pub fn initial(&self, weights: &nn::Weights) -> anyhow::Result<Vec<(Tensor, Vec<f32>)>> {
+        let place = || self.weights_place();
+        let import =
+            Import::new(&*self.config.build(1)?, self.weights.names()).with_context(place)?;
+        let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
+        let mut initial = vec![];
+        for (parameter, &weight) in weights.parameters().iter().zip(weights.tensors()) {
+            initial.push((weight, import.read(parameter, &mut get).with_context(place)?));
+        }
+        if let Some(adapters) = &self.adapters {
+            let (_, tensors) = weights.trained();
+            initial.extend(tensors.iter().copied().zip(adapters.values(weights)?));
+        }
+        Ok(initial)
+    }
+
+    /// Sets every weight of `trainer` to what it was before training, adapters included.
+    ///
+    /// # Errors
+    /// As [`Case::initial`], and those of the device.
+    pub fn load(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+        let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
+        trainer
+            .load_weights(self.weights.names(), &mut get)
+            .with_context(|| self.weights_place())?;
+        match &self.adapters {
+            Some(adapters) => adapters.load(trainer),
+            None => Ok(()),
+        }
+    }
+
+    /// The recorded elements of `name`, which must be of this shape.
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another shape, or holds no floats.
+    pub fn recorded(&self, name: &str, shape: &[usize]) -> anyhow::Result<Vec<f32>> {
+        let tensor = self.record.require(name)?;
+        ensure!(
+            tensor.shape == shape,
+            "{}, tensor \"{name}\": its shape is {:?} and the model makes it {shape:?}; record the \
+             case again",
+            self.record.path().display(),
+            tensor.shape
+        );
+        Ok(tensor.to_f32()?)
+    }
+
+    fn weights_place(&self) -> String {
+        let file = self.weights.files().first().map(|file| file.path().display().to_string());
+        format!("can't read the model in `{}`", file.unwrap_or_default())
+    }
+}
+
+fn read_config(path: &Path) -> anyhow::Result<ModelConfig> {
+    let place = || format!("can't read `{}`", path.display());
+    let text = std::fs::read_to_string(path).with_context(place)?;
+    let value = serde_json::from_str(&text).with_context(place)?;
+    ModelConfig::from_hf(&value).with_context(place)
+}
+
+/// The settings of the recorded run, which the format keeps as text.
+struct Metadata<'a>(&'a SafeTensors);
+
+impl Metadata<'_> {
+    fn place(&self) -> String {
+        format!("{}, metadata", self.0.path().display())
+    }
+
+    fn get<T: FromStr>(&self, key: &str, kind: &str) -> anyhow::Result<T> {
+        let Some(text) = self.0.metadata().get(key) else {
+            bail!("{}: \"{key}\" is missing; record the case again", self.place());
+        };
+        text.parse().map_err(|_| anyhow!("{}: \"{key}\" is {text:?}, not {kind}", self.place()))
+    }
+
+    fn size(&self, key: &str) -> anyhow::Result<usize> {
+        let size: usize = self.get(key, "a whole number, 1 or more")?;
+        ensure!(size > 0, "{}: \"{key}\" is 0 and must be 1 or more", self.place());
+        Ok(size)
+    }
+
+    /// The optimizer of the run: AdamW where none is named, as in cases of before.
+    fn optimizer(&self) -> anyhow::Result<Optimizer> {
+        let [beta1, beta2, eps] = ["beta1", "beta2", "eps"].map(|key| self.number(key));
+        let (beta1, beta2, eps) = (beta1?, beta2?, eps?);
+        match self.0.metadata().get("optimizer").map(String::as_str) {
+            None | Some("adamw") => Ok(Optimizer::AdamW { beta1, beta2, eps }),
+            Some("muon") => {
+                let adjust: String = self.get("adjust_lr", "a word")?;
+                let adjust = AdjustLr::named(&adjust)
+                    .with_context(|| format!("{}: \"adjust_lr\" is {adjust:?}", self.place()))?;
+                let momentum = self.number("momentum")?;
+                Ok(Optimizer::Muon { momentum, adjust, beta1, beta2, eps })
+            }
+            Some(other) => {
+                bail!("{}: \"optimizer\" is {other:?}, not adamw or muon", self.place())
+            }
+        }
+    }
+
+    fn number(&self, key: &str) -> anyhow::Result<f64> {
+        let number: f64 = self.get(key, "a number")?;
+        ensure!(
+            number.is_finite() && number >= 0.0,
+            "{}: \"{key}\" is {number} and must be 0 or more",
+            self.place()
+        );
+        Ok(number)
+    }
+}
+
+/// Folders with the repository's recorded cases of language models, for tests.
+#[cfg(test)]
+pub fn recorded() -> Vec<std::path::PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    let entries = std::fs::read_dir(&root).expect("the folder of recorded cases");
+    let folders = entries.map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
+    cases.retain(|path| SafeTensors::open(path.join(RECORD)).unwrap().require("tokens").is_ok());
+    assert!(!cases.is_empty(), "{} holds no case", root.display());
+    cases.sort();
+    cases
+}

@@ -1,0 +1,71 @@
+//! What is about to be trained, for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::summary::copied_text;
+use crate::model;
+use crate::rates::Known;
+use crate::recipe::Planned;
+use crate::units::{human_bytes, human_count, human_time, plural};
+
+/// What is about to be trained, a line each: model, data, training, memory, device, time.
+pub fn brief(planned: &Planned, known: &Known) -> String {
+    let Planned { recipe, step: planned, device } = planned;
+    let (rate, data) = (&recipe.step.rate, &recipe.data);
+    let config = planned.config();
+    let report = planned.plan.report();
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{name:<11}{value}");
+    };
+    line("model", model::described(config));
+    let parameters = human_count(model::parameters(config) as f64);
+    match &config.lora {
+        None => line("parameters", parameters),
+        Some(lora) => line(
+            "parameters",
+            format!(
+                "{parameters}, frozen{}; {} trained, in adapters of rank {} on {}",
+                if lora.quantized { ", in 8 bits" } else { "" },
+                human_count(model::trained(config) as f64),
+                lora.rank,
+                lora.targets.join(", ")
+            ),
+        ),
+    }
+    line("data", data.describe());
+    let steps = rate.steps;
+    let tokens = config.tokens();
+    line(
+        "training",
+        format!(
+            "{steps} steps of {tokens} tokens ({} in all), {} sequences in {} of {}, {}",
+            human_count(steps as f64 * tokens as f64),
+            config.batch,
+            plural(config.accumulation(), "micro-batch", "micro-batches"),
+            config.micro_batch,
+            config.optimizer.name(),
+        ),
+    );
+    let classes: Vec<String> = report
+        .by_class
+        .iter()
+        .filter(|(_, bytes)| **bytes > 0)
+        .map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes)))
+        .collect();
+    line(
+        "memory",
+        format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")),
+    );
+    line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
+    if device.kind().can_be_lost() {
+        line("host", copied_text(planned.snapshot_bytes()));
+    }
+    let step_s = planned.estimate(&known.rates).step_s;
+    let run = human_time(Duration::from_secs_f64(step_s * steps as f64));
+    line("estimate", format!("{step_s:.3} s a step, {run} in all ({})", known.source()));
+    text.truncate(text.trim_end().len());
+    text
+}

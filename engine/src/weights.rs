@@ -1,0 +1,9 @@
+//! Where the weights of a run come from: model directories, checkpoints, adapters, tokenizers beside them.
+
+pub mod adapters;
+pub mod source;
+pub mod start;
+pub mod tokenizer;
+
+pub use source::{Places, Source};
+pub use start::Start;

@@ -1,0 +1,351 @@
+//! Models on disk: a directory of Hugging Face's, a checkpoint or an archive of one, or a run, of which the
+//! newest complete checkpoint counts.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use tightrope_data::{Base, Checkpoint, Tokenizer, Weights, checkpoint, weights_fingerprint};
+use tightrope_nn::{ModelConfig, Trainer};
+
+use super::{adapters, tokenizer};
+use crate::error::{Error, Help as _, Result};
+use crate::settings::{Origin, Settings};
+
+const CONFIG: &str = "config.json";
+const MANIFEST: &str = "manifest.json";
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// The settings of a run, in its directory.
+pub const RUN_SETTINGS: &str = "run.toml";
+
+const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), an archive of one (.tar), \
+                     or a Hugging Face directory with config.json and model.safetensors";
+
+/// Where weights lie that a checkpoint doesn't hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The model that adapters are beside.
+    pub model: Option<PathBuf>,
+    /// Adapters to start from.
+    pub adapters: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those that the settings name.
+    pub fn of(settings: &Settings) -> Self {
+        Self { model: settings.model.init.clone(), adapters: settings.lora.init.clone() }
+    }
+}
+
+/// A model on disk.
+pub struct Source {
+    /// The directory with the weights, or the archive.
+    pub dir: PathBuf,
+    /// What the weights are of.
+    pub config: ModelConfig,
+    /// The checkpoint, where it is one.
+    pub checkpoint: Option<Checkpoint>,
+    /// Newer checkpoints that were passed over as damaged, one line each.
+    pub notes: Vec<String>,
+}
+
+impl Source {
+    /// Opens a model directory or an archive; a checkpoint's bytes are verified.
+    ///
+    /// # Errors
+    /// A directory without a model, or with a damaged one.
+    pub fn open(path: &Path) -> Result<Self> {
+        if is_run(path) {
+            let (checkpoint, skipped) = checkpoint::latest_complete(path)
+                .help("name another model, or train the run further first")?;
+            let note = |skipped: &checkpoint::Skipped| {
+                format!(
+                    "{} is damaged and was passed over: {}",
+                    skipped.path.display(),
+                    skipped.reason
+                )
+            };
+            let notes = skipped.iter().map(note).collect();
+            return Self::of_checkpoint(checkpoint, notes);
+        }
+        if is_archive(path) || path.join(MANIFEST).exists() {
+            let checkpoint = Checkpoint::open(path)
+                .help("name the run directory to use its newest complete checkpoint")?;
+            return Self::of_checkpoint(checkpoint, Vec::new());
+        }
+        let config = read_config(path)?;
+        Ok(Self { dir: path.to_owned(), config, checkpoint: None, notes: Vec::new() })
+    }
+
+    fn of_checkpoint(checkpoint: Checkpoint, notes: Vec<String>) -> Result<Self> {
+        let dir = checkpoint.path.clone();
+        let model = checkpoint.manifest.model.clone();
+        let config: ModelConfig = serde_json::from_value(model)
+            .with_context(|| format!("the model in `{}` can't be read", dir.display()))
+            .help("use the version of tightrope that wrote this checkpoint")?;
+        config.check()?;
+        Ok(Self { dir, config, checkpoint: Some(checkpoint), notes })
+    }
+
+    /// Sets every weight of `trainer`, which is one of this model. Frozen weights that adapters are beside come from
+    /// where they were, or else from `places.model`; beside whole weights, adapters come from `places.adapters` if anywhere.
+    ///
+    /// # Errors
+    /// Weights that are missing, of another shape or dtype, not finite, or in a broken file.
+    pub fn load(&self, trainer: &mut Trainer, places: &Places) -> Result<()> {
+        match self.base() {
+            None => {
+                self.load_weights(trainer)?;
+                return match &places.adapters {
+                    Some(dir) => adapters::start_from(dir, trainer),
+                    None => Ok(()),
+                };
+            }
+            Some(_) if trainer.config().lora.is_none() => return Err(self.adapters_alone()),
+            Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
+            Some(Base::Model { path, fingerprint }) => {
+                let init = places.model.as_deref();
+                self.find_base(path, fingerprint, init)?.load_weights(trainer)?;
+            }
+        }
+        self.load_weights(trainer)
+    }
+
+    /// Refuses adapters that nothing would read, as the checkpoint has its own.
+    ///
+    /// # Errors
+    /// `lora.init` in words, beside such a checkpoint; a file may be one that the run began with.
+    pub fn keeps_adapters(&self, said: &Settings) -> Result<()> {
+        if self.base().is_none() || !said.on_command_line("lora.init") {
+            return Ok(());
+        }
+        let message = format!("`{}` has adapters of its own", self.dir.display());
+        let help = "leave `lora.init` out, or name the model that those adapters are beside";
+        Err(said.error(&["lora.init"], message, help).into())
+    }
+
+    /// Where the frozen weights are, of a checkpoint of adapters.
+    pub fn base(&self) -> Option<&Base> {
+        self.checkpoint.as_ref()?.manifest.base.as_ref()
+    }
+
+    /// The refusal of adapters where whole weights are needed.
+    fn adapters_alone(&self) -> Error {
+        Error::usage(
+            anyhow!("`{}` holds adapters, and not the weights they are beside", self.dir.display()),
+            "resume that run with --resume, or give --init the model that it began with",
+        )
+    }
+
+    /// Opens a model that a run starts from.
+    ///
+    /// # Errors
+    /// As [`Source::open`], and a checkpoint of adapters alone.
+    pub fn open_whole(path: &Path) -> Result<Self> {
+        let source = Self::open(path)?;
+        if source.base().is_some() { Err(source.adapters_alone()) } else { Ok(source) }
+    }
+
+    /// The model with these frozen weights.
+    fn find_base(&self, path: &Path, fingerprint: &str, init: Option<&Path>) -> Result<Self> {
+        for place in [Some(path), init].into_iter().flatten().filter(|place| place.exists()) {
+            let source = Self::open_whole(place)?;
+            if source.fingerprint()? == fingerprint {
+                return Ok(source);
+            }
+        }
+        Err(Error::failed(
+            anyhow!(
+                "the weights that the adapters in `{}` are beside were in `{}`, and aren't there",
+                self.dir.display(),
+                path.display()
+            ),
+            "copy that model back, or say with --init where it is",
+        ))
+    }
+
+    /// What tells these weights from others.
+    ///
+    /// # Errors
+    /// Weights that are missing or in a broken file.
+    pub fn fingerprint(&self) -> Result<String> {
+        if let Some(checkpoint) = &self.checkpoint {
+            return Ok(weights_fingerprint(checkpoint.model.tensors()));
+        }
+        let weights = Weights::open(&self.dir).help("fetch or copy the model again")?;
+        Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
+    }
+
+    fn load_weights(&self, trainer: &mut Trainer) -> Result<()> {
+        self.read_weights(trainer)
+            .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
+            .help("fetch or copy the model again, or name another one")
+    }
+
+    fn read_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+        if let Some(checkpoint) = &self.checkpoint {
+            let weights = &checkpoint.model;
+            let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+            if self.base().is_some() {
+                return Ok(trainer.load_adapters(weights.names(), &mut get)?);
+            }
+            return Ok(trainer.load_weights(weights.names(), &mut get)?);
+        }
+        let weights = Weights::open(&self.dir)?;
+        let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+        Ok(trainer.load_weights(weights.names(), &mut get)?)
+    }
+
+    /// The tokenizer: the one `asked` for, else the one beside the weights, else bytes where the vocabulary is
+    /// theirs.
+    ///
+    /// # Errors
+    /// A broken file, and no tokenizer to be found.
+    pub fn tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
+        let tokenizer = match asked {
+            Some(name) => tokenizer::named(name)?,
+            None if self.has_tokenizer() => {
+                self.beside_the_weights().help("name another one with --tokenizer")?
+            }
+            None if self.reads_bytes() => Tokenizer::Byte,
+            None => {
+                return Err(Error::usage(
+                    anyhow!("`{}` has no {TOKENIZER}", self.dir.display()),
+                    "give --tokenizer FILE, or --tokenizer byte for a model of bytes",
+                ));
+            }
+        };
+        let (size, vocab) = (tokenizer.vocab_size(), self.config.vocab);
+        if size > vocab {
+            return Err(Error::usage(
+                anyhow!("the tokenizer has {size} tokens, and the model knows {vocab}"),
+                "give the tokenizer that the model was trained with",
+            ));
+        }
+        Ok(tokenizer)
+    }
+
+    /// The tokenizer that a checkpoint was written with: its own copy, so that the file the run began with
+    /// may have gone.
+    ///
+    /// # Errors
+    /// As [`Source::tokenizer`].
+    pub fn own_tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
+        self.tokenizer(asked.filter(|_| !self.has_tokenizer() && !self.reads_bytes()))
+    }
+
+    fn has_tokenizer(&self) -> bool {
+        match &self.checkpoint {
+            Some(checkpoint) if !checkpoint.is_folder() => checkpoint.has(TOKENIZER),
+            _ => self.dir.join(TOKENIZER).exists(),
+        }
+    }
+
+    fn beside_the_weights(&self) -> tightrope_data::Result<Tokenizer> {
+        match &self.checkpoint {
+            Some(checkpoint) if !checkpoint.is_folder() => {
+                let json = checkpoint.extra(TOKENIZER)?;
+                let config = checkpoint.extra(TOKENIZER_CONFIG).ok();
+                let name = self.dir.join(TOKENIZER).display().to_string();
+                Tokenizer::parse(&name, &json, config.as_deref())
+            }
+            _ => Tokenizer::open(self.dir.join(TOKENIZER)),
+        }
+    }
+
+    fn reads_bytes(&self) -> bool {
+        match &self.checkpoint {
+            Some(checkpoint) => checkpoint.manifest.data.tokenizer == Tokenizer::Byte.name(),
+            None => self.config.vocab == Tokenizer::Byte.vocab_size(),
+        }
+    }
+
+    /// The settings of what was `said` over those of the run that the model belongs to: of its directory, or
+    /// else of the checkpoint.
+    ///
+    /// # Errors
+    /// Settings that can't be read or don't hold together, and as [`Source::keeps_adapters`].
+    pub fn settings(&self, said: &Settings) -> Result<Settings> {
+        self.keeps_adapters(said)?;
+        let settings = self.trained_with()?.over(said)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// The settings of the run that the model belongs to, where it belongs to one.
+    fn trained_with(&self) -> Result<Settings> {
+        let mut settings = Settings::default();
+        let Some(checkpoint) = &self.checkpoint else { return Ok(settings) };
+        let run = checkpoint.path.parent().and_then(Path::parent);
+        let file = run.map(|run| run.join(RUN_SETTINGS)).filter(|file| file.is_file());
+        if let Some(file) = file.filter(|_| checkpoint.is_folder()) {
+            settings.read_file(&file)?;
+            return Ok(settings);
+        }
+        let name = self.dir.join(MANIFEST).display().to_string();
+        settings
+            .read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(name.clone()))
+            .with_context(|| format!("the settings in `{name}` can't be read"))
+            .help("use the version of tightrope that wrote this checkpoint")?;
+        Ok(settings)
+    }
+
+    /// Names and texts of the data that a checkpoint brings along, where no other is named.
+    ///
+    /// # Errors
+    /// A file that can't be read, and a task whose problems only the page makes.
+    pub fn own_texts(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let Some(checkpoint) = &self.checkpoint else { return Ok(Vec::new()) };
+        if let Some(toy) = checkpoint.manifest.data.toy() {
+            let (name, shown) = (toy.name(), self.dir.display());
+            return Err(Error::usage(
+                anyhow!("`{shown}` was trained on the task `{name}`, which only the page has"),
+                "continue it in the page, or name a text with --data: `train --init` starts a run \
+                 from these weights",
+            ));
+        }
+        checkpoint.texts().help("copy the checkpoint again, or name the text with --data")
+    }
+}
+
+/// Whether `path` is a checkpoint by itself: an archive, or a directory that isn't a run's.
+pub fn is_checkpoint(path: &Path) -> bool {
+    is_archive(path) || (path.join(MANIFEST).is_file() && !is_run(path))
+}
+
+/// Whether `path` is a file that may hold a checkpoint.
+fn is_archive(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    path.is_file() && extension.is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
+}
+
+/// Whether `path` is the directory of a run.
+pub fn is_run(path: &Path) -> bool {
+    path.join(RUN_SETTINGS).exists() || path.join("checkpoints").exists()
+}
+
+/// The model that a model directory describes, without its weights.
+///
+/// # Errors
+/// A directory without a readable `config.json`.
+pub fn config_of(path: &Path) -> Result<ModelConfig> {
+    if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
+        return Ok(Source::open(path)?.config);
+    }
+    read_config(path)
+}
+
+fn read_config(dir: &Path) -> Result<ModelConfig> {
+    let file = dir.join(CONFIG);
+    let text = std::fs::read(&file)
+        .with_context(|| {
+            format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
+        })
+        .map_err(|error| Error::usage(error, KINDS))?;
+    let value = serde_json::from_slice(&text)
+        .with_context(|| format!("`{}` is not JSON", file.display()))
+        .help("fetch the file again")?;
+    ModelConfig::from_hf(&value)
+        .with_context(|| format!("the model in `{}` can't be used", dir.display()))
+        .help("name a gpt2 or llama model")
+}

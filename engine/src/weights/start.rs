@@ -1,0 +1,119 @@
+//! Where the weights of a run come from.
+
+use anyhow::{Context as _, anyhow};
+use tightrope_data::{Base, Checkpoint};
+use tightrope_nn::{Done, Trainer};
+
+use super::source::{Places, Source};
+use crate::error::{Error, Help as _, Result};
+
+/// Where the weights come from.
+pub enum Start {
+    /// The seed.
+    Seed,
+    /// A model directory.
+    Model(Box<Source>),
+    /// A checkpoint of the run.
+    Checkpoint(Box<Source>),
+    /// A checkpoint of a run of the program's own model.
+    Own(Box<Checkpoint>),
+}
+
+impl Start {
+    /// Where frozen weights come from, for adapters beside them; `seed` is the run's.
+    ///
+    /// # Errors
+    /// Weights that can't be read.
+    pub(crate) fn base(&self, seed: u64) -> Result<Option<Base>> {
+        Ok(match self {
+            Self::Seed => Some(Base::Seed(seed)),
+            Self::Model(source) => Some(Base::Model {
+                path: source.dir.canonicalize().unwrap_or_else(|_| source.dir.clone()),
+                fingerprint: source.fingerprint()?,
+            }),
+            Self::Checkpoint(source) => source.base().cloned(),
+            Self::Own(checkpoint) => checkpoint.manifest.base.clone(),
+        })
+    }
+
+    /// Sets weights, and optimizer state where there is any. Returns how far the run has come, which `steps` must
+    /// allow.
+    pub(crate) fn fill(&self, trainer: &mut Trainer, places: &Places, steps: u64) -> Result<Done> {
+        match self {
+            Self::Seed => {
+                if let Some(dir) = &places.adapters {
+                    return Err(Error::usage(
+                        anyhow!(
+                            "the adapters in `{}` are beside the weights of a model, and none is \
+                             named",
+                            dir.display()
+                        ),
+                        "say with --init where that model is",
+                    ));
+                }
+                trainer.initialise()?;
+                Ok(Done::default())
+            }
+            Self::Model(source) => {
+                source.load(trainer, places)?;
+                Ok(Done::default())
+            }
+            Self::Checkpoint(source) => {
+                source.load(trainer, places)?;
+                match &source.checkpoint {
+                    Some(checkpoint) => resumed(trainer, checkpoint, steps),
+                    None => Ok(Done::default()),
+                }
+            }
+            Self::Own(checkpoint) => {
+                let weights = &checkpoint.model;
+                let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+                trainer.load_weights(weights.names(), &mut get)?;
+                resumed(trainer, checkpoint, steps)
+            }
+        }
+    }
+
+    /// The checkpoint that a run goes on from.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        match self {
+            Self::Checkpoint(source) => source.checkpoint.as_ref(),
+            Self::Own(checkpoint) => Some(checkpoint),
+            Self::Seed | Self::Model(_) => None,
+        }
+    }
+}
+
+/// Sets what the optimizer keeps, and says how far the run of `checkpoint` had come.
+fn resumed(trainer: &mut Trainer, checkpoint: &Checkpoint, steps: u64) -> Result<Done> {
+    restore_optimizer(trainer, checkpoint)?;
+    let manifest = &checkpoint.manifest;
+    let done = Done {
+        steps: manifest.step,
+        samples: manifest.data.position,
+        tokens: manifest.tokens_seen,
+    };
+    if done.steps > steps {
+        return Err(Error::usage(
+            anyhow!("the run has done {} steps, more than `train.steps` = {steps}", done.steps),
+            format!("give --steps {} or more", done.steps),
+        ));
+    }
+    Ok(done)
+}
+
+/// Sets optimizer state and loss scale to those of a checkpoint.
+///
+/// # Errors
+/// State of another optimizer or model, and those of the device.
+fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()> {
+    restore(trainer, checkpoint)
+        .with_context(|| format!("can't resume from `{}`", checkpoint.path.display()))
+        .help("resume with the optimizer and model that the run began with, or start a new run")
+}
+
+fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()> {
+    let state = &checkpoint.optimizer;
+    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_state()?))?;
+    Ok(trainer.load_schedule(&checkpoint.manifest.schedule)?)
+}
