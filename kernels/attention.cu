@@ -1,4 +1,4 @@
-// Causal attention. Scores are made in tiles of ROWS by ROWS and never stored; see ops/attention.rs for the formulas.
+// Attention. Scores are made in tiles of ROWS by ROWS and never stored; see ops/attention.rs for the formulas.
 //
 // Packed projections (B, T, PACKED): HEADS queries, KV_HEADS keys, KV_HEADS values of HEAD_DIM channels a row.
 // `statistics` holds numbers of all sequences, also where a launch makes `sequences` of them from `first` on: the logs of
@@ -27,12 +27,12 @@ __device__ unsigned value_column(unsigned kv_head) { return (HEADS + KV_HEADS + 
 __device__ Four within_head(Four v, unsigned vector) { return first_of(v, HEAD_DIM - 4 * vector, 0.0f); }
 
 __device__ Four packed_four(const Args &args, unsigned batch, unsigned row, unsigned column, unsigned vector) {
-    const unsigned at = (batch * args.time + row) * PACKED + column + 4 * vector;
+    const unsigned at = (batch * args.seq_len + row) * PACKED + column + 4 * vector;
     return within_head(args.qkv.load4(at), vector);
 }
 
 __device__ unsigned out_index(const Args &args, unsigned batch, unsigned row, unsigned head) {
-    return ((batch * args.time + row) * HEADS + head) * HEAD_DIM;
+    return ((batch * args.seq_len + row) * HEADS + head) * HEAD_DIM;
 }
 
 __device__ Four dout_four(const Args &args, unsigned batch, unsigned row, unsigned head, unsigned vector) {
@@ -41,12 +41,72 @@ __device__ Four dout_four(const Args &args, unsigned batch, unsigned row, unsign
 
 // The log of a query's normaliser.
 __device__ unsigned lse_index(const Args &args, unsigned batch, unsigned head, unsigned row) {
-    return ((args.first + batch) * HEADS + head) * args.time + row;
+    return ((args.first + batch) * HEADS + head) * args.seq_len + row;
 }
 
 // What the gradient of a query's scores subtracts.
 __device__ unsigned delta_index(const Args &args, unsigned batch, unsigned head, unsigned row) {
     return args.deltas + lse_index(args, batch, head, row);
+}
+
+// ---- Which pairs of a query and a key count: ops/attention/mask.rs ----
+
+// Other rows that some of `rows` own rows from `first` on attends to, or is attended to by: from a multiple of `step` on.
+__device__ unsigned first_seen(unsigned first, unsigned step) {
+    return WINDOW == 0 ? 0 : (first - smaller(first, WINDOW - 1)) / step * step;
+}
+
+__device__ unsigned end_seen(const Args &args, unsigned first, unsigned rows) {
+    return WINDOW == 0 ? args.seq_len : smaller(first + rows - 1 + WINDOW, args.seq_len);
+}
+
+__device__ unsigned end_of_keys(const Args &args, unsigned first, unsigned rows) {
+    return CAUSAL ? smaller(first + rows, args.seq_len) : end_seen(args, first, rows);
+}
+
+__device__ unsigned first_query(unsigned first, unsigned step) {
+    return CAUSAL ? first / step * step : first_seen(first, step);
+}
+
+// A word as it is; of a tensor that stands for one that isn't there, and isn't read, anything.
+template <class T> __device__ unsigned word_of(T x) { return unsigned(tr_value(x)); }
+__device__ unsigned word_of(int x) { return unsigned(x); }
+__device__ unsigned word_of(unsigned x) { return x; }
+
+__device__ unsigned document_of(const Args &args, unsigned batch, unsigned row) {
+    return word_of(args.documents.raw((args.first + batch) * args.seq_len + smaller(row, args.seq_len - 1)));
+}
+
+// Whether two rows are within the window and in one document.
+__device__ bool near(const Args &args, unsigned batch, unsigned own, unsigned other) {
+    const bool within = WINDOW == 0 || (other + WINDOW > own && own + WINDOW > other);
+    return within && (!DOCUMENTS || document_of(args, batch, own) == document_of(args, batch, other));
+}
+
+__device__ bool attends(const Args &args, unsigned batch, unsigned query, unsigned key) {
+    return (CAUSAL ? key <= query : key < args.seq_len) && near(args, batch, query, key);
+}
+
+// The same for a query that may lie past the last.
+__device__ bool attended(const Args &args, unsigned batch, unsigned key, unsigned query) {
+    return (!CAUSAL || query >= key) && query < args.seq_len && near(args, batch, key, query);
+}
+
+// What the key of random numbers is where another tensor may stand for it.
+struct Words {
+    unsigned word[4];
+    __device__ unsigned raw(unsigned i) const { return word[i]; }
+};
+
+// What the probability of a pair is multiplied by; `row` counts queries over all heads and sequences, as lse_index does.
+__device__ float kept(const Args &args, unsigned row, unsigned key) {
+    if (!DROPOUT) {
+        return 1.0f;
+    }
+    const auto word = [&](unsigned i) { return word_of(args.key.raw(i)); };
+    const Words words = {{word(0), word(1), word(2), word(3)}};
+    const float draw = tr_uniform_at(words, args.stream, row * ((args.seq_len + 3) / 4) + key / 4, key & 3);
+    return draw < args.dropped ? 0.0f : 1.0f / (1.0f - args.dropped);
 }
 
 // ---- Tiles of rows ----
@@ -97,7 +157,7 @@ template <class Read> __device__ void stage(const Args &args, Rows &tile, unsign
     for (unsigned i = threadIdx.x; i < ROWS * SLICE; i += WORKGROUP) {
         const unsigned row = first + i / SLICE;
         const unsigned vector = slice * SLICE + i % SLICE;
-        const bool exists = row < args.time && vector < FOURS;
+        const bool exists = row < args.seq_len && vector < FOURS;
         tile[i / SLICE * PITCH + i % SLICE] = exists ? row_of(row, vector) : four(0.0f);
     }
 }
@@ -166,7 +226,7 @@ struct Tile {
 
 __device__ Tile tile_of(const Args &args, unsigned heads) {
     const unsigned group = args.first_group + blockIdx.x;
-    const unsigned tiles = (args.time + ROWS - 1) / ROWS;
+    const unsigned tiles = (args.seq_len + ROWS - 1) / ROWS;
     const unsigned of_batch = group / tiles;
     return Tile{of_batch / heads, of_batch % heads, group % tiles * ROWS};
 }
@@ -184,6 +244,14 @@ template <class F> __device__ void each(Products &products, F f) {
     }
 }
 
+// Multiplies products by factors.
+__device__ void scale(Products &products, const Products &by) {
+#pragma unroll
+    for (unsigned r = 0; r < 4; r++) {
+        products.row[r] *= by.row[r];
+    }
+}
+
 __device__ void store_rows(const Args &args, const Tile &at, unsigned column, const Sums &sums, float factor) {
     const unsigned lane = threadIdx.x % LANES;
 #pragma unroll
@@ -192,8 +260,8 @@ __device__ void store_rows(const Args &args, const Tile &at, unsigned column, co
 #pragma unroll
         for (unsigned r = 0; r < 4; r++) {
             const unsigned row = own_row(at) + r;
-            if (row < args.time && lane < SLICE && vector < FOURS) {
-                const unsigned index = (at.batch * args.time + row) * PACKED + column + 4 * vector;
+            if (row < args.seq_len && lane < SLICE && vector < FOURS) {
+                const unsigned index = (at.batch * args.seq_len + row) * PACKED + column + 4 * vector;
                 args.out.store4(index, sums.slice[slice][r] * factor, HEAD_DIM - 4 * vector);
             }
         }
@@ -211,13 +279,14 @@ __device__ void forward(const Args &args) {
     Four total = four(0.0f);
     Sums sums;
     clear(sums);
-    const unsigned end = smaller(at.first + ROWS, args.time);
-    for (unsigned first = 0; first < end; first += ROWS) {
+    const unsigned begin = first_seen(at.first, ROWS);
+    const unsigned end = end_of_keys(args, at.first, ROWS);
+    for (unsigned first = begin; first < end; first += ROWS) {
         Products scores;
         clear(scores);
         for (unsigned slice = 0; slice < SLICES; slice++) {
             __syncthreads();
-            if (SLICES > 1 || first == 0) {
+            if (SLICES > 1 || first == begin) {
                 stage_packed(args, own, at.batch, at.first, query_column(at.head), slice);
             }
             stage_packed(args, other, at.batch, first, key_column(kv_head), slice);
@@ -225,7 +294,7 @@ __device__ void forward(const Args &args) {
             multiply(scores);
         }
         each(scores, [&](float product, unsigned r, unsigned j) {
-            return other_row(first, j) <= query + r ? product * args.scale2 : LOWEST;
+            return attends(args, at.batch, query + r, other_row(first, j)) ? product * args.scale2 : LOWEST;
         });
         partials[threadIdx.x] =
             Four{max_of(scores.row[0]), max_of(scores.row[1]), max_of(scores.row[2]), max_of(scores.row[3])};
@@ -240,6 +309,12 @@ __device__ void forward(const Args &args) {
         each(scores, [&](float score, unsigned r, unsigned) { return exp2f(score - top[r]); });
         total = total * factor + Four{sum_of(scores.row[0]), sum_of(scores.row[1]), sum_of(scores.row[2]),
                                       sum_of(scores.row[3])};
+        if (DROPOUT) {
+            const unsigned row = lse_index(args, at.batch, at.head, query);
+            each(scores, [&](float weight, unsigned r, unsigned j) {
+                return weight * kept(args, row + r, other_row(first, j));
+            });
+        }
         store_weights(scores);
 #pragma unroll
         for (unsigned slice = 0; slice < SLICES; slice++) {
@@ -264,7 +339,7 @@ __device__ void forward(const Args &args) {
 #pragma unroll
     for (unsigned r = 0; r < 4; r++) {
         const unsigned row = query + r;
-        if (row >= args.time) {
+        if (row >= args.seq_len) {
             continue;
         }
         if (lane == 0) {
@@ -284,7 +359,7 @@ __device__ void forward(const Args &args) {
 // Inner product of a row of out with its gradient: what softmax subtracts. One thread a head of a row.
 __device__ void grad_delta(const Args &args) {
     const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
-    if (index >= args.sequences * args.time * HEADS) {
+    if (index >= args.sequences * args.seq_len * HEADS) {
         return;
     }
     const unsigned head = index % HEADS;
@@ -294,12 +369,12 @@ __device__ void grad_delta(const Args &args) {
         const Four channels = within_head(args.out.load4(out_index(args, 0, row, head) + 4 * vector), vector);
         sum += dot(channels, dout_four(args, 0, row, head, vector));
     }
-    args.statistics.store(delta_index(args, row / args.time, head, row % args.time), sum);
+    args.statistics.store(delta_index(args, row / args.seq_len, head, row % args.seq_len), sum);
 }
 
 // Number `row` of a head's statistics; of a row past the last, the last one's.
 __device__ float statistic(const Args &args, unsigned first, unsigned row) {
-    return args.statistics.load(first + smaller(row, args.time - 1));
+    return args.statistics.load(first + smaller(row, args.seq_len - 1));
 }
 
 // Products of the tile's own rows from `own_column` on with those from `first` and `other_column` on.
@@ -338,12 +413,13 @@ __device__ void grad_queries(const Args &args) {
     }
     Sums sums;
     clear(sums);
-    const unsigned end = smaller(at.first + ROWS, args.time);
-    for (unsigned first = 0; first < end; first += ROWS) {
+    const unsigned end = end_of_keys(args, at.first, ROWS);
+    for (unsigned first = first_seen(at.first, ROWS); first < end; first += ROWS) {
         Products probability, slope;
         products(args, at, query_column(at.head), first, key_column(kv_head), probability);
         each(probability, [&](float product, unsigned r, unsigned j) {
-            return other_row(first, j) <= query + r ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
+            const bool seen = attends(args, at.batch, query + r, other_row(first, j));
+            return seen ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
         });
         clear(slope);
         for (unsigned slice = 0; slice < SLICES; slice++) {
@@ -352,6 +428,12 @@ __device__ void grad_queries(const Args &args) {
             stage_packed(args, other, at.batch, first, value_column(kv_head), slice);
             __syncthreads();
             multiply(slope);
+        }
+        if (DROPOUT) {
+            const unsigned row = lse_index(args, at.batch, at.head, query);
+            each(slope, [&](float product, unsigned r, unsigned j) {
+                return product * kept(args, row + r, other_row(first, j));
+            });
         }
 #pragma unroll
         for (unsigned r = 0; r < 4; r++) {
@@ -370,7 +452,8 @@ __device__ void grad_keys(const Args &args) {
     clear(dvalues);
     clear(dkeys);
     for (unsigned head = at.head * GROUP; head < (at.head + 1) * GROUP; head++) {
-        for (unsigned first = at.first; first < args.time; first += ROWS) {
+        const unsigned end = end_seen(args, at.first, ROWS);
+        for (unsigned first = first_query(at.first, ROWS); first < end; first += ROWS) {
             float lse2[4], delta[4];
 #pragma unroll
             for (unsigned j = 0; j < 4; j++) {
@@ -381,9 +464,21 @@ __device__ void grad_keys(const Args &args) {
             products(args, at, key_column(at.head), first, query_column(head), probability);
             each(probability, [&](float product, unsigned r, unsigned j) {
                 const unsigned query = other_row(first, j);
-                return query >= key + r && query < args.time ? exp2f(product * args.scale2 - lse2[j]) : 0.0f;
+                const bool seen = attended(args, at.batch, key + r, query);
+                return seen ? exp2f(product * args.scale2 - lse2[j]) : 0.0f;
             });
-            store_weights(probability);
+            Products factor;
+            if (DROPOUT) {
+                const unsigned row = lse_index(args, at.batch, head, 0);
+                each(factor, [&](float, unsigned r, unsigned j) {
+                    return kept(args, row + other_row(first, j), key + r);
+                });
+                Products dropped = probability;
+                scale(dropped, factor);
+                store_weights(dropped);
+            } else {
+                store_weights(probability);
+            }
             clear(slope);
 #pragma unroll
             for (unsigned slice = 0; slice < SLICES; slice++) {
@@ -395,6 +490,9 @@ __device__ void grad_keys(const Args &args) {
                 accumulate(dvalues.slice[slice]);
             }
             __syncthreads();
+            if (DROPOUT) {
+                scale(slope, factor);
+            }
             each(slope, [&](float product, unsigned, unsigned j) { return product - delta[j]; });
 #pragma unroll
             for (unsigned r = 0; r < 4; r++) {
@@ -420,13 +518,13 @@ __device__ unsigned cache_index(const Args &args, unsigned batch, unsigned row) 
 // Copies the new positions' keys and values to the caches, four of a row a thread.
 __device__ void append(const Args &args) {
     const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
-    if (index >= args.sequences * args.time * CACHE_FOURS) {
+    if (index >= args.sequences * args.seq_len * CACHE_FOURS) {
         return;
     }
     const unsigned row = index / CACHE_FOURS;
     const unsigned column = 4 * (index % CACHE_FOURS);
-    const unsigned position = unsigned(args.position.load(0)) + row % args.time;
-    const unsigned to = cache_index(args, row / args.time, position) + column;
+    const unsigned position = unsigned(args.position.load(0)) + row % args.seq_len;
+    const unsigned to = cache_index(args, row / args.seq_len, position) + column;
     const unsigned from = row * PACKED + key_column(0) + column;
     args.keys.store4(to, args.qkv.load4(from), CACHE_COLUMNS - column);
     args.values.store4(to, args.qkv.load4(from + CACHE_COLUMNS), CACHE_COLUMNS - column);
@@ -444,8 +542,8 @@ __shared__ Shared<Four, WORKGROUP> part_sums;
 __device__ void cached(const Args &args) {
     const unsigned group = args.first_group + blockIdx.x;
     const unsigned head = group % HEADS;
-    const unsigned batch = group / HEADS / args.time;
-    const unsigned row = group / HEADS % args.time;
+    const unsigned batch = group / HEADS / args.seq_len;
+    const unsigned row = group / HEADS % args.seq_len;
     const unsigned column = head / GROUP * HEAD_DIM;
     const unsigned end = unsigned(args.position.load(0)) + row + 1;
     if (threadIdx.x < FOURS) {

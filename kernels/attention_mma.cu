@@ -1,4 +1,4 @@
-// Causal attention of 16-bit projections on tensor cores; comes after attention.cu, which says how tensors are laid out.
+// Attention of 16-bit projections on tensor cores; comes after attention.cu, which says how tensors are laid out.
 //
 // A block makes the ROWS rows of one head that it owns, sixteen a warp, and goes over the other rows that attend or are
 // attended to. Rows pass through shared memory in chunks of eight channels, 16 bytes, swizzled so that the eight that
@@ -41,14 +41,14 @@ __device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsi
     for (unsigned i = threadIdx.x; i < COUNT * CHUNKS_OF_ROW; i += WORKGROUP) {
         const unsigned r = i / CHUNKS_OF_ROW;
         const unsigned chunk = i % CHUNKS_OF_ROW;
-        const bool exists = row + r < args.time;
+        const bool exists = row + r < args.seq_len;
         tr_copy_async(to, place(r, chunk), stored, exists ? first + (row + r) * stride + CHUNK * chunk : 0, exists);
     }
 }
 
 template <unsigned COUNT, class Tile>
 __device__ void copy_packed(const Args &args, Tile &to, unsigned batch, unsigned column, unsigned row) {
-    copy_rows<COUNT>(args, to, args.qkv, batch * args.time * PACKED + column, PACKED, row);
+    copy_rows<COUNT>(args, to, args.qkv, batch * args.seq_len * PACKED + column, PACKED, row);
 }
 
 template <unsigned COUNT, class Tile>
@@ -165,18 +165,19 @@ __device__ void forward_mma(const Args &args) {
     const Tile at = tile_of(args, HEADS);
     const unsigned kv_head = at.head / GROUP;
     const unsigned query = at.first + rows_of_warp() + row_of_lane();
-    const unsigned end = smaller(at.first + ROWS, args.time);
+    const unsigned begin = first_seen(at.first, ROWS);
+    const unsigned end = end_of_keys(args, at.first, ROWS);
     copy_packed<ROWS>(args, own_rows, at.batch, query_column(at.head), at.first);
-    copy_packed<ROWS>(args, key_rows, at.batch, key_column(kv_head), 0);
+    copy_packed<ROWS>(args, key_rows, at.batch, key_column(kv_head), begin);
     tr_commit_copies();
-    copy_packed<ROWS>(args, value_rows, at.batch, value_column(kv_head), 0);
+    copy_packed<ROWS>(args, value_rows, at.batch, value_column(kv_head), begin);
     tr_commit_copies();
     float highest[2] = {LOWEST, LOWEST};
     // Of the lane's own columns; all lanes of a row rescale by the same factors.
     float total[2] = {0.0f, 0.0f};
     Scores<HEAD_DIM> sums;
     clear(sums);
-    for (unsigned first = 0; first < end; first += ROWS) {
+    for (unsigned first = begin; first < end; first += ROWS) {
         // The keys have come; values may be on their way.
         tr_wait_copies<1>();
         __syncthreads();
@@ -189,7 +190,8 @@ __device__ void forward_mma(const Args &args) {
         tr_commit_copies();
         float raised[2] = {highest[0], highest[1]};
         each_score(scores, [&](float product, unsigned r, unsigned column) {
-            const float score = first + column <= query + 8 * r ? product * args.scale2 : LOWEST;
+            const bool seen = attends(args, at.batch, query + 8 * r, first + column);
+            const float score = seen ? product * args.scale2 : LOWEST;
             raised[r] = fmaxf(raised[r], score);
             return score;
         });
@@ -206,6 +208,12 @@ __device__ void forward_mma(const Args &args) {
             total[r] += weight;
             return weight;
         });
+        if (DROPOUT) {
+            const unsigned row = lse_index(args, at.batch, at.head, query);
+            each_score(scores, [&](float weight, unsigned r, unsigned column) {
+                return weight * kept(args, row + 8 * r, first + column);
+            });
+        }
         each_score(sums, [&](float sum, unsigned r, unsigned) { return sum * factor[r]; });
         // The values have come; the next keys may be on their way.
         tr_wait_copies<1>();
@@ -221,7 +229,7 @@ __device__ void forward_mma(const Args &args) {
     for (unsigned r = 0; r < 2; r++) {
         total[r] = fold_row<Sum>(total[r]);
         const unsigned row = query + 8 * r;
-        if (row < args.time) {
+        if (row < args.seq_len) {
             store_row(args, out_index(args, at.batch, row, at.head), sums, r, 1.0f / total[r]);
             if (column_of_lane() == 0) {
                 const float lse = highest[r] * LN_2 + logf(total[r]);
@@ -235,8 +243,8 @@ __device__ void store_own(const Args &args, const Tile &at, unsigned column, con
 #pragma unroll
     for (unsigned r = 0; r < 2; r++) {
         const unsigned row = at.first + rows_of_warp() + row_of_lane() + 8 * r;
-        if (row < args.time) {
-            store_row(args, (at.batch * args.time + row) * PACKED + column, sums, r, factor);
+        if (row < args.seq_len) {
+            store_row(args, (at.batch * args.seq_len + row) * PACKED + column, sums, r, factor);
         }
     }
 }
@@ -255,8 +263,8 @@ __device__ void grad_queries_mma(const Args &args) {
     copy_dout<ROWS>(args, own_partners, at.batch, at.head, at.first);
     Scores<HEAD_DIM> sums;
     clear(sums);
-    const unsigned end = smaller(at.first + ROWS, args.time);
-    for (unsigned first = 0; first < end; first += FEW) {
+    const unsigned end = end_of_keys(args, at.first, ROWS);
+    for (unsigned first = first_seen(at.first, FEW); first < end; first += FEW) {
         copy_packed<FEW>(args, other_rows, at.batch, key_column(kv_head), first);
         copy_packed<FEW>(args, other_partners, at.batch, value_column(kv_head), first);
         tr_commit_copies();
@@ -265,9 +273,16 @@ __device__ void grad_queries_mma(const Args &args) {
         Scores<FEW> probability, slope;
         multiply_rows(probability, own_rows, other_rows);
         each_score(probability, [&](float product, unsigned r, unsigned column) {
-            return first + column <= query + 8 * r ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
+            const bool seen = attends(args, at.batch, query + 8 * r, first + column);
+            return seen ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
         });
         multiply_rows(slope, own_partners, other_partners);
+        if (DROPOUT) {
+            const unsigned row = lse_index(args, at.batch, at.head, query);
+            each_score(slope, [&](float product, unsigned r, unsigned column) {
+                return product * kept(args, row + 8 * r, first + column);
+            });
+        }
         each_score(slope, [&](float product, unsigned r, unsigned) { return product - delta[r]; });
         scale(slope, probability);
         weigh_rows(sums, slope, other_rows);
@@ -287,7 +302,8 @@ __device__ void grad_keys_mma(const Args &args) {
     for (unsigned head = at.head * GROUP; head < (at.head + 1) * GROUP; head++) {
         const unsigned of_lse = lse_index(args, at.batch, head, 0);
         const unsigned of_delta = delta_index(args, at.batch, head, 0);
-        for (unsigned first = at.first; first < args.time; first += FEW) {
+        const unsigned end = end_seen(args, at.first, ROWS);
+        for (unsigned first = first_query(at.first, FEW); first < end; first += FEW) {
             copy_packed<FEW>(args, other_rows, at.batch, query_column(head), first);
             copy_dout<FEW>(args, other_partners, at.batch, head, first);
             tr_commit_copies();
@@ -298,10 +314,25 @@ __device__ void grad_keys_mma(const Args &args) {
             each_score(probability, [&](float product, unsigned r, unsigned column) {
                 const unsigned query = first + column;
                 const float lse2 = statistic(args, of_lse, query) * LOG2_E;
-                return query >= key + 8 * r && query < args.time ? exp2f(product * args.scale2 - lse2) : 0.0f;
+                const bool seen = attended(args, at.batch, key + 8 * r, query);
+                return seen ? exp2f(product * args.scale2 - lse2) : 0.0f;
             });
-            weigh_rows(dvalues, probability, other_partners);
             multiply_rows(slope, own_partners, other_partners);
+            if (DROPOUT) {
+                const unsigned row = lse_index(args, at.batch, head, first);
+                const auto factor = [&](unsigned r, unsigned column) {
+                    return kept(args, row + column, key + 8 * r);
+                };
+                each_score(slope, [&](float product, unsigned r, unsigned column) {
+                    return product * factor(r, column);
+                });
+                Scores<FEW> dropped;
+                each_score(dropped, [&](float, unsigned r, unsigned column) { return factor(r, column); });
+                scale(dropped, probability);
+                weigh_rows(dvalues, dropped, other_partners);
+            } else {
+                weigh_rows(dvalues, probability, other_partners);
+            }
             each_score(slope, [&](float product, unsigned, unsigned column) {
                 return product - statistic(args, of_delta, first + column);
             });

@@ -1,4 +1,4 @@
-// Causal attention. Scores are made in tiles of ROWS by ROWS and never stored. The layout of the tensors and the
+// Attention. Scores are made in tiles of ROWS by ROWS and never stored. The layout of the tensors and the
 // names of their parts are in attention_heads.wgsl.
 //
 // forward, grad_queries, grad_keys: a workgroup makes the ROWS rows of one head that it owns (queries, or keys in
@@ -57,7 +57,7 @@ fn stage_rows(thread: u32, rows: Rows, first: u32, slice: u32, into_own: bool) {
         let row = first + i / SLICE;
         let four = slice * SLICE + i % SLICE;
         var v = vec4<f32>();
-        if (row < params.time && four < FOURS) {
+        if (row < params.seq_len && four < FOURS) {
             let at = rows.at + row * rows.pitch + 4u * four;
             if (rows.of_dout) {
                 v = within_head(load4_dout(at), four);
@@ -178,7 +178,7 @@ fn store_rows(thread: u32, at: Tile, column: u32, from_sum: u32, factor: f32) {
         let four = slice * SLICE + thread % LANES;
         for (var r = 0u; r < 4u; r++) {
             let row = at.first + 4u * (thread / LANES) + r;
-            if (row < params.time && thread % LANES < SLICE && four < FOURS) {
+            if (row < params.seq_len && thread % LANES < SLICE && four < FOURS) {
                 let index = packed_index(at.batch, row, column) + 4u * four;
                 store4_out(index, sums[from_sum + 4u * slice + r] * factor, min(4u, HEAD_DIM - 4u * four));
             }
@@ -204,16 +204,17 @@ fn forward(
     // Of the thread's own columns; all threads of a row rescale by the same factors.
     var total = vec4<f32>();
     clear_sums();
-    let end = min(at.first + ROWS, params.time);
-    for (var first = 0u; first < end; first += ROWS) {
+    let begin = first_seen(at.first, ROWS);
+    let end = end_of_keys(at.first, ROWS);
+    for (var first = begin; first < end; first += ROWS) {
         // One slice of queries stays staged for all keys.
-        multiply_rows(thread, queries, at.first, keys, first, SLICES == 1u && first > 0u);
+        multiply_rows(thread, queries, at.first, keys, first, SLICES == 1u && first > begin);
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
         let low = vec4<f32>(LOWEST);
-        let s0 = select(low, products[0] * params.scale2, key <= vec4<u32>(query));
-        let s1 = select(low, products[1] * params.scale2, key <= vec4<u32>(query + 1u));
-        let s2 = select(low, products[2] * params.scale2, key <= vec4<u32>(query + 2u));
-        let s3 = select(low, products[3] * params.scale2, key <= vec4<u32>(query + 3u));
+        let s0 = select(low, products[0] * params.scale2, attends(at.batch, query, key));
+        let s1 = select(low, products[1] * params.scale2, attends(at.batch, query + 1u, key));
+        let s2 = select(low, products[2] * params.scale2, attends(at.batch, query + 2u, key));
+        let s3 = select(low, products[3] * params.scale2, attends(at.batch, query + 3u, key));
         largest[thread] = vec4<f32>(
             max(max(s0.x, s0.y), max(s0.z, s0.w)),
             max(max(s1.x, s1.y), max(s1.z, s1.w)),
@@ -233,7 +234,14 @@ fn forward(
         let w3 = exp2(s3 - raised.w);
         let one = vec4<f32>(1.0);
         total = total * factor + vec4<f32>(dot(w0, one), dot(w1, one), dot(w2, one), dot(w3, one));
-        store_weights(thread, w0, w1, w2, w3);
+        let row = lse_index(at.batch, at.head, query);
+        store_weights(
+            thread,
+            w0 * kept_keys(row, key),
+            w1 * kept_keys(row + 1u, key),
+            w2 * kept_keys(row + 2u, key),
+            w3 * kept_keys(row + 3u, key),
+        );
         for (var i = 0u; i < 4u * SLICES; i++) {
             sums[i] *= factor[i % 4u];
         }
@@ -248,7 +256,7 @@ fn forward(
     }
     for (var r = 0u; r < 4u; r++) {
         let row = query + r;
-        if (row >= params.time) {
+        if (row >= params.seq_len) {
             break;
         }
         if (thread % LANES == 0u) {
@@ -272,7 +280,7 @@ fn grad_delta(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let index = tr_group(id, grid) * WORKGROUP + thread;
-    if (tr_outside(id, grid) || index >= params.sequences * params.time * HEADS) {
+    if (tr_outside(id, grid) || index >= params.sequences * params.seq_len * HEADS) {
         return;
     }
     let head = index % HEADS;
@@ -282,11 +290,11 @@ fn grad_delta(
         let channels = within_head(load4_out(out_index(0u, row, head) + 4u * four), four);
         sum += dot(channels, dout_four(0u, row, head, four));
     }
-    store_statistics(delta_index(row / params.time, head, row % params.time), sum);
+    store_statistics(delta_index(row / params.seq_len, head, row % params.seq_len), sum);
 }
 
 fn statistics_from(first: u32, row: vec4<u32>) -> vec4<f32> {
-    let i = first + min(row, vec4<u32>(params.time - 1u));
+    let i = first + min(row, vec4<u32>(params.seq_len - 1u));
     return vec4<f32>(load_statistics(i.x), load_statistics(i.y), load_statistics(i.z), load_statistics(i.w));
 }
 
@@ -312,22 +320,23 @@ fn grad_queries(
     let own_queries = query + vec4<u32>(0u, 1u, 2u, 3u);
     let lse2 = statistics_from(lse_index(at.batch, at.head, 0u), own_queries) * LOG2_E;
     let delta = statistics_from(delta_index(at.batch, at.head, 0u), own_queries);
+    let row = lse_index(at.batch, at.head, query);
     clear_sums();
-    let end = min(at.first + ROWS, params.time);
-    for (var first = 0u; first < end; first += ROWS) {
+    let end = end_of_keys(at.first, ROWS);
+    for (var first = first_seen(at.first, ROWS); first < end; first += ROWS) {
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
         multiply_rows(thread, queries, at.first, keys, first, false);
-        let p0 = probability(products[0], vec4<f32>(lse2.x), key <= vec4<u32>(query));
-        let p1 = probability(products[1], vec4<f32>(lse2.y), key <= vec4<u32>(query + 1u));
-        let p2 = probability(products[2], vec4<f32>(lse2.z), key <= vec4<u32>(query + 2u));
-        let p3 = probability(products[3], vec4<f32>(lse2.w), key <= vec4<u32>(query + 3u));
+        let p0 = probability(products[0], vec4<f32>(lse2.x), attends(at.batch, query, key));
+        let p1 = probability(products[1], vec4<f32>(lse2.y), attends(at.batch, query + 1u, key));
+        let p2 = probability(products[2], vec4<f32>(lse2.z), attends(at.batch, query + 2u, key));
+        let p3 = probability(products[3], vec4<f32>(lse2.w), attends(at.batch, query + 3u, key));
         multiply_rows(thread, douts, at.first, values, first, false);
         store_weights(
             thread,
-            p0 * (products[0] - delta.x),
-            p1 * (products[1] - delta.y),
-            p2 * (products[2] - delta.z),
-            p3 * (products[3] - delta.w),
+            p0 * (products[0] * kept_keys(row, key) - delta.x),
+            p1 * (products[1] * kept_keys(row + 1u, key) - delta.y),
+            p2 * (products[2] * kept_keys(row + 2u, key) - delta.z),
+            p3 * (products[3] * kept_keys(row + 3u, key) - delta.w),
         );
         accumulate_rows(thread, keys, first, 0u);
     }
@@ -351,17 +360,22 @@ fn grad_keys(
     for (var head = at.head * GROUP; head < (at.head + 1u) * GROUP; head++) {
         let queries = packed_rows(at.batch, query_column(head));
         let douts = dout_rows(at.batch, head);
-        for (var first = at.first; first < params.time; first += ROWS) {
+        let end = end_seen(at.first, ROWS);
+        for (var first = first_query(at.first, ROWS); first < end; first += ROWS) {
             let query = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
             let lse2 = statistics_from(lse_index(at.batch, head, 0u), query) * LOG2_E;
             let delta = statistics_from(delta_index(at.batch, head, 0u), query);
             multiply_rows(thread, keys, at.first, queries, first, false);
-            let exists = query < vec4<u32>(params.time);
-            let p0 = probability(products[0], lse2, (query >= vec4<u32>(key)) & exists);
-            let p1 = probability(products[1], lse2, (query >= vec4<u32>(key + 1u)) & exists);
-            let p2 = probability(products[2], lse2, (query >= vec4<u32>(key + 2u)) & exists);
-            let p3 = probability(products[3], lse2, (query >= vec4<u32>(key + 3u)) & exists);
-            store_weights(thread, p0, p1, p2, p3);
+            let p0 = probability(products[0], lse2, attended(at.batch, key, query));
+            let p1 = probability(products[1], lse2, attended(at.batch, key + 1u, query));
+            let p2 = probability(products[2], lse2, attended(at.batch, key + 2u, query));
+            let p3 = probability(products[3], lse2, attended(at.batch, key + 3u, query));
+            let row = lse_index(at.batch, head, 0u) + query;
+            let k0 = kept_queries(row, key);
+            let k1 = kept_queries(row, key + 1u);
+            let k2 = kept_queries(row, key + 2u);
+            let k3 = kept_queries(row, key + 3u);
+            store_weights(thread, p0 * k0, p1 * k1, p2 * k2, p3 * k3);
             clear_products();
             for (var slice = 0u; slice < SLICES; slice++) {
                 workgroupBarrier();
@@ -374,10 +388,10 @@ fn grad_keys(
             workgroupBarrier();
             store_weights(
                 thread,
-                p0 * (products[0] - delta),
-                p1 * (products[1] - delta),
-                p2 * (products[2] - delta),
-                p3 * (products[3] - delta),
+                p0 * (products[0] * k0 - delta),
+                p1 * (products[1] * k1 - delta),
+                p2 * (products[2] * k2 - delta),
+                p3 * (products[3] * k3 - delta),
             );
             accumulate_rows(thread, queries, first, 4u * SLICES);
         }

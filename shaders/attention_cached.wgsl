@@ -15,12 +15,12 @@ fn append(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let index = tr_group(id, grid) * WORKGROUP + thread;
-    if (tr_outside(id, grid) || index >= params.sequences * params.time * CACHE_FOURS) {
+    if (tr_outside(id, grid) || index >= params.sequences * params.seq_len * CACHE_FOURS) {
         return;
     }
     let row = index / CACHE_FOURS;
     let column = 4u * (index % CACHE_FOURS);
-    let to = cache_index(row / params.time, u32(load_position(0u)) + row % params.time) + column;
+    let to = cache_index(row / params.seq_len, u32(load_position(0u)) + row % params.seq_len) + column;
     let key = row * PACKED + key_column(0u) + column;
     let count = min(4u, CACHE_COLUMNS - column);
     store4_keys(to, load4_qkv(key), count);
@@ -48,8 +48,8 @@ fn cached(
     }
     let group = tr_group(id, grid);
     let head = group % HEADS;
-    let batch = group / HEADS / params.time;
-    let row = (group / HEADS) % params.time;
+    let batch = group / HEADS / params.seq_len;
+    let row = (group / HEADS) % params.seq_len;
     let column = (head / GROUP) * HEAD_DIM;
     if (thread == 0u) {
         cached_end = u32(load_position(0u)) + row + 1u;

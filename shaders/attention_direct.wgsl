@@ -1,4 +1,4 @@
-// Causal attention, two rows a thread; what it shares with the tiles of attention.wgsl is in attention_heads.wgsl.
+// Attention, two rows a thread; what it shares with the tiles of attention.wgsl is in attention_heads.wgsl.
 //
 // forward_direct, grad_queries_direct, grad_keys_direct: for processors that emulate a GPU. Barriers and workgroup
 // memory are slow there, a value that all threads read from one place costs some ten multiply-adds, and registers are
@@ -151,7 +151,7 @@ fn weigh(
 }
 
 fn store_query(at: Tile, row: u32, state: Normaliser, sum: ptr<function, Head>) {
-    if (row < params.time) {
+    if (row < params.seq_len) {
         store_statistics(lse_index(at.batch, at.head, row), state.highest * LN_2 + log(state.total));
         scale_head(sum, 1.0 / state.total);
         store_head(out_index(at.batch, row, at.head), sum);
@@ -171,7 +171,7 @@ fn forward_direct(
     let kv_head = at.head / GROUP;
     let row = at.first + thread;
     let below = row + WORKGROUP;
-    let last = params.time - 1u;
+    let last = params.seq_len - 1u;
     var query = head_of_qkv(at.batch, min(row, last), query_column(at.head));
     scale_head(&query, params.scale2);
     var query_below = head_of_qkv(at.batch, min(below, last), query_column(at.head));
@@ -180,8 +180,8 @@ fn forward_direct(
     var sum_below: Head;
     var state = Normaliser(LOWEST, 0.0);
     var state_below = Normaliser(LOWEST, 0.0);
-    let end = min(at.first + STRIP, params.time);
-    for (var first = 0u; first < end; first += 4u) {
+    let end = end_of_keys(at.first, STRIP);
+    for (var first = first_seen(at.first, 4u); first < end; first += 4u) {
         let keys = min(first + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
         var other = head_of_qkv(at.batch, keys.x, key_column(kv_head));
         var score = vec4<f32>(dot_heads(&query, &other), 0.0, 0.0, 0.0);
@@ -196,8 +196,10 @@ fn forward_direct(
         score.w = dot_heads(&query, &other);
         score_below.w = dot_heads(&query_below, &other);
         let key = first + vec4<u32>(0u, 1u, 2u, 3u);
-        let weight = weigh(&state, &sum, score, key <= vec4<u32>(row));
-        let weight_below = weigh(&state_below, &sum_below, score_below, key <= vec4<u32>(below));
+        let number = lse_index(at.batch, at.head, 0u);
+        let weight = weigh(&state, &sum, score, attends(at.batch, row, key)) * kept_keys(number + row, key);
+        let weight_below =
+            weigh(&state_below, &sum_below, score_below, attends(at.batch, below, key)) * kept_keys(number + below, key);
         other = head_of_qkv(at.batch, keys.x, value_column(kv_head));
         add_head(&sum, weight.x, &other);
         add_head(&sum_below, weight_below.x, &other);
@@ -227,7 +229,7 @@ fn grad_queries_direct(
     let at = tile_of(tr_group(id, grid), HEADS, STRIP);
     let kv_head = at.head / GROUP;
     let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
-    let read = min(rows, vec2<u32>(params.time - 1u));
+    let read = min(rows, vec2<u32>(params.seq_len - 1u));
     var query = head_of_qkv(at.batch, read.x, query_column(at.head));
     scale_head(&query, params.scale2);
     var query_below = head_of_qkv(at.batch, read.y, query_column(at.head));
@@ -240,23 +242,26 @@ fn grad_queries_direct(
     let delta = vec2<f32>(load_statistics(of_delta.x), load_statistics(of_delta.y));
     var sum: Head;
     var sum_below: Head;
-    let end = min(at.first + STRIP, params.time);
-    for (var j = 0u; j < end; j++) {
+    let end = end_of_keys(at.first, STRIP);
+    for (var j = first_seen(at.first, 1u); j < end; j++) {
         var other = head_of_qkv(at.batch, j, value_column(kv_head));
         let dp = vec2<f32>(dot_heads(&dout, &other), dot_heads(&dout_below, &other));
         other = head_of_qkv(at.batch, j, key_column(kv_head));
         let score = vec2<f32>(dot_heads(&query, &other), dot_heads(&query_below, &other));
-        let p = select(vec2<f32>(), exp2(score - lse2), vec2<u32>(j) <= rows);
-        let dscore = p * (dp - delta);
+        let keys = vec4<u32>(j);
+        let seen = vec2<bool>(attends(at.batch, rows.x, keys).x, attends(at.batch, rows.y, keys).x);
+        let p = select(vec2<f32>(), exp2(score - lse2), seen);
+        let number = lse_index(at.batch, at.head, 0u) + rows;
+        let dscore = p * (dp * vec2<f32>(kept(number.x, j), kept(number.y, j)) - delta);
         add_head(&sum, dscore.x, &other);
         add_head(&sum_below, dscore.y, &other);
     }
     scale_head(&sum, params.scale);
     scale_head(&sum_below, params.scale);
-    if (rows.x < params.time) {
+    if (rows.x < params.seq_len) {
         store_head(packed_index(at.batch, rows.x, query_column(at.head)), &sum);
     }
-    if (rows.y < params.time) {
+    if (rows.y < params.seq_len) {
         store_head(packed_index(at.batch, rows.y, query_column(at.head)), &sum_below);
     }
 }
@@ -272,7 +277,7 @@ fn grad_keys_direct(
     }
     let at = tile_of(tr_group(id, grid), KV_HEADS, STRIP);
     let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
-    let read = min(rows, vec2<u32>(params.time - 1u));
+    let read = min(rows, vec2<u32>(params.seq_len - 1u));
     var key = head_of_qkv(at.batch, read.x, key_column(at.head));
     scale_head(&key, params.scale2);
     var key_below = head_of_qkv(at.batch, read.y, key_column(at.head));
@@ -284,28 +289,33 @@ fn grad_keys_direct(
     var dvalue: Head;
     var dvalue_below: Head;
     for (var head = at.head * GROUP; head < (at.head + 1u) * GROUP; head++) {
-        for (var i = at.first; i < params.time; i++) {
+        let end = end_seen(at.first, STRIP);
+        for (var i = first_query(at.first, 1u); i < end; i++) {
             let lse2 = load_statistics(lse_index(at.batch, head, i)) * LOG2_E;
             let delta = load_statistics(delta_index(at.batch, head, i));
             var query = head_of_qkv(at.batch, i, query_column(head));
             let score = vec2<f32>(dot_heads(&key, &query), dot_heads(&key_below, &query));
-            let p = select(vec2<f32>(), exp2(score - lse2), vec2<u32>(i) >= rows);
+            let queries = vec4<u32>(i);
+            let seen = vec2<bool>(attended(at.batch, rows.x, queries).x, attended(at.batch, rows.y, queries).x);
+            let p = select(vec2<f32>(), exp2(score - lse2), seen);
+            let number = lse_index(at.batch, head, i);
+            let k = vec2<f32>(kept(number, rows.x), kept(number, rows.y));
             var dout = head_of_dout(at.batch, i, head);
             let dp = vec2<f32>(dot_heads(&value, &dout), dot_heads(&value_below, &dout));
-            let dscore = p * (dp - delta);
-            add_head(&dvalue, p.x, &dout);
-            add_head(&dvalue_below, p.y, &dout);
+            let dscore = p * (dp * k - delta);
+            add_head(&dvalue, p.x * k.x, &dout);
+            add_head(&dvalue_below, p.y * k.y, &dout);
             add_head(&dkey, dscore.x, &query);
             add_head(&dkey_below, dscore.y, &query);
         }
     }
     scale_head(&dkey, params.scale);
     scale_head(&dkey_below, params.scale);
-    if (rows.x < params.time) {
+    if (rows.x < params.seq_len) {
         store_head(packed_index(at.batch, rows.x, key_column(at.head)), &dkey);
         store_head(packed_index(at.batch, rows.x, value_column(at.head)), &dvalue);
     }
-    if (rows.y < params.time) {
+    if (rows.y < params.seq_len) {
         store_head(packed_index(at.batch, rows.y, key_column(at.head)), &dkey_below);
         store_head(packed_index(at.batch, rows.y, value_column(at.head)), &dvalue_below);
     }

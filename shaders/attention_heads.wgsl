@@ -37,7 +37,7 @@ fn packed_four(batch: u32, row: u32, column: u32, four: u32) -> vec4<f32> {
 }
 
 fn out_index(batch: u32, row: u32, head: u32) -> u32 {
-    return ((batch * params.time + row) * HEADS + head) * HEAD_DIM;
+    return ((batch * params.seq_len + row) * HEADS + head) * HEAD_DIM;
 }
 
 fn dout_four(batch: u32, row: u32, head: u32, four: u32) -> vec4<f32> {
@@ -46,7 +46,7 @@ fn dout_four(batch: u32, row: u32, head: u32, four: u32) -> vec4<f32> {
 
 // The log of a query's normaliser.
 fn lse_index(batch: u32, head: u32, row: u32) -> u32 {
-    return ((params.first + batch) * HEADS + head) * params.time + row;
+    return ((params.first + batch) * HEADS + head) * params.seq_len + row;
 }
 
 // What the gradient of a query's scores subtracts.
@@ -55,7 +55,7 @@ fn delta_index(batch: u32, head: u32, row: u32) -> u32 {
 }
 
 fn packed_index(batch: u32, row: u32, column: u32) -> u32 {
-    return (batch * params.time + row) * PACKED + column;
+    return (batch * params.seq_len + row) * PACKED + column;
 }
 
 // The workgroup's sequence, head of `heads`, and first of its `rows` own rows.
@@ -66,7 +66,101 @@ struct Tile {
 }
 
 fn tile_of(group: u32, heads: u32, rows: u32) -> Tile {
-    let tiles = (params.time + rows - 1u) / rows;
+    let tiles = (params.seq_len + rows - 1u) / rows;
     let of_batch = group / tiles;
     return Tile(of_batch / heads, of_batch % heads, (group % tiles) * rows);
+}
+
+// ---- Which pairs of a query and a key count: ops/attention/mask.rs ----
+
+// Other rows that some of the `rows` own rows from `first` on attends to, or is attended to by: from a multiple of `step` on.
+fn first_seen(first: u32, step: u32) -> u32 {
+    if (WINDOW == 0u) {
+        return 0u;
+    }
+    return (first - min(first, WINDOW - 1u)) / step * step;
+}
+
+fn end_seen(first: u32, rows: u32) -> u32 {
+    if (WINDOW == 0u) {
+        return params.seq_len;
+    }
+    return min(first + rows - 1u + WINDOW, params.seq_len);
+}
+
+fn end_of_keys(first: u32, rows: u32) -> u32 {
+    if (CAUSAL == 1u) {
+        return min(first + rows, params.seq_len);
+    }
+    return end_seen(first, rows);
+}
+
+fn first_query(first: u32, step: u32) -> u32 {
+    if (CAUSAL == 1u) {
+        return first / step * step;
+    }
+    return first_seen(first, step);
+}
+
+fn document_of(batch: u32, row: u32) -> i32 {
+    return index_documents((params.first + batch) * params.seq_len + min(row, params.seq_len - 1u));
+}
+
+// Whether two rows are within the window and in one document.
+fn near(batch: u32, own: u32, other: vec4<u32>) -> vec4<bool> {
+    var seen = vec4<bool>(true);
+    if (WINDOW > 0u) {
+        seen = (other + WINDOW > vec4<u32>(own)) & (vec4<u32>(own + WINDOW) > other);
+    }
+    if (DOCUMENTS == 1u) {
+        let documents = vec4<i32>(
+            document_of(batch, other.x),
+            document_of(batch, other.y),
+            document_of(batch, other.z),
+            document_of(batch, other.w),
+        );
+        seen &= documents == vec4<i32>(document_of(batch, own));
+    }
+    return seen;
+}
+
+// Which of four keys a query attends to.
+fn attends(batch: u32, query: u32, key: vec4<u32>) -> vec4<bool> {
+    if (CAUSAL == 1u) {
+        return (key <= vec4<u32>(query)) & near(batch, query, key);
+    }
+    return (key < vec4<u32>(params.seq_len)) & near(batch, query, key);
+}
+
+// Which of four queries attend to a key.
+fn attended(batch: u32, key: u32, query: vec4<u32>) -> vec4<bool> {
+    let exists = query < vec4<u32>(params.seq_len);
+    if (CAUSAL == 1u) {
+        return (query >= vec4<u32>(key)) & exists & near(batch, key, query);
+    }
+    return exists & near(batch, key, query);
+}
+
+// What the probability of a pair is multiplied by; `row` counts queries over all heads and sequences, as lse_index does.
+fn kept(row: u32, key: u32) -> f32 {
+    if (DROPOUT == 0u) {
+        return 1.0;
+    }
+    let words = tr_random_words(row * ((params.seq_len + 3u) / 4u) + key / 4u, params.stream);
+    let draw = f32(words[key & 3u] >> 8u) / 16777216.0;
+    return select(1.0 / (1.0 - params.dropped), 0.0, draw < params.dropped);
+}
+
+fn kept_keys(row: u32, key: vec4<u32>) -> vec4<f32> {
+    if (DROPOUT == 0u) {
+        return vec4<f32>(1.0);
+    }
+    return vec4<f32>(kept(row, key.x), kept(row, key.y), kept(row, key.z), kept(row, key.w));
+}
+
+fn kept_queries(row: vec4<u32>, key: u32) -> vec4<f32> {
+    if (DROPOUT == 0u) {
+        return vec4<f32>(1.0);
+    }
+    return vec4<f32>(kept(row.x, key), kept(row.y, key), kept(row.z, key), kept(row.w, key));
 }

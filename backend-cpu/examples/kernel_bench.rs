@@ -5,10 +5,11 @@
 
 use half::bf16;
 use std::time::Instant;
-use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Saved};
+use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Masked, Saved};
 use tightrope_backend_cpu::fast::norm::{self, ParameterGrads};
 use tightrope_backend_cpu::fast::rows::{self, Rotary};
 use tightrope_backend_cpu::fast::vmath::{self, Isa, Storage};
+use tightrope_core::ops::Mask;
 
 /// What one call does, for the last column.
 enum Work {
@@ -57,23 +58,23 @@ fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
         let qkv = values::<T>(dims.qkv_len(), 1.0);
         let mut out = values::<T>(dims.out_len(), 1.0);
         let mut lse = vec![0.0; dims.lse_len()];
-        // Products up to the diagonal: two of them forward, five backward.
-        let product = (batch * heads * positions * (positions + 1) * head_dim) as f64;
-        for chunk in [0, 32, 128] {
-            let mut scratch = vec![0.0; attention::forward_scratch(&dims, chunk, threads)];
-            let op = format!("attention {name} chunk {chunk}");
-            bench.line(&op, &shape, Work::Flop(2.0 * product), || {
-                attention::forward(&dims, scale, chunk, &qkv, &mut out, &mut lse, &mut scratch);
-            });
-        }
         let dout = values::<T>(dims.out_len(), 0.5);
         let mut dqkv = qkv.clone();
-        for chunk in [0, 32, 128] {
-            let mut scratch = vec![0.0; attention::backward_scratch(&dims, chunk, threads)];
-            let op = format!("attention grad {name} chunk {chunk}");
-            bench.line(&op, &shape, Work::Flop(5.0 * product), || {
+        for (mask, which) in [(Mask::CAUSAL, "causal"), (Mask::NONE, "full")] {
+            let masked = Masked { mask, ..Masked::CAUSAL };
+            let pairs: usize = (0..positions).map(|query| mask.keys(query, positions).len()).sum();
+            // Two matmuls forward, five backward.
+            let matmul = (2 * batch * heads * pairs * head_dim) as f64;
+            let mut scratch = vec![0.0; attention::forward_scratch(&dims, threads)];
+            let op = format!("attention {name} {which}");
+            bench.line(&op, &shape, Work::Flop(2.0 * matmul), || {
+                attention::forward(&dims, scale, &masked, &qkv, &mut out, &mut lse, &mut scratch);
+            });
+            let mut scratch = vec![0.0; attention::backward_scratch(&dims, threads)];
+            let op = format!("attention grad {name} {which}");
+            bench.line(&op, &shape, Work::Flop(5.0 * matmul), || {
                 let saved = Saved { qkv: &qkv, out: &out, lse: &lse };
-                attention::backward(&dims, scale, chunk, saved, &dout, &mut dqkv, &mut scratch);
+                attention::backward(&dims, scale, &masked, saved, &dout, &mut dqkv, &mut scratch);
             });
         }
     }

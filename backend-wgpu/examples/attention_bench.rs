@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (batch, time, heads, kv_heads, head_dim) in
         [(4, 256, 6, 6, 64), (1, 1024, 12, 12, 64), (2, 256, 8, 2, 128), (8, 64, 4, 4, 32)]
     {
-        let op = Attention { heads, kv_heads, head_dim, chunk: 0 };
+        let op = Attention::causal(heads, kv_heads, head_dim);
         for dtype in [DType::F32, DType::BF16] {
             let ty = |dtype, shape: &[usize]| Type::new(dtype, shape);
             let packed = ty(dtype, &[batch, time, op.packed()]);

@@ -296,6 +296,13 @@ impl Launch {
         self
     }
 
+    /// Tensors, or ranges of one, that it binds: operands that are the same share a binding.
+    pub fn bound(&self) -> usize {
+        let places = self.operands.iter().map(|operand| operand.place).enumerate();
+        let before = |index: usize, place| self.operands[..index].iter().any(|o| o.place == place);
+        places.filter(|&(index, place)| !before(index, place)).count()
+    }
+
     /// The numbers that it reads when it runs: the range of its workgroups, then its parameters, four bytes each.
     pub fn words(&self) -> Vec<u8> {
         let groups = [self.groups.start, self.groups.end].map(|group| Word::U32(group as u32));
@@ -378,10 +385,10 @@ impl Launches {
         let mut list = Vec::with_capacity(self.list.len());
         for launch in self.list {
             let entry = format!("{}.{}", launch.kernel, launch.entry);
-            if launch.operands.len() > limits.bindings {
+            let bound = launch.bound();
+            if bound > limits.bindings {
                 return Err(format!(
-                    "{entry} binds {} tensors, the device takes {}",
-                    launch.operands.len(),
+                    "{entry} binds {bound} tensors, the device takes {}",
                     limits.bindings
                 ));
             }

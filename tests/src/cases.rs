@@ -216,10 +216,7 @@ fn rows() -> Vec<Case> {
             Rope { rotated: 3, head_dim: 6, theta: 5e5, inverse: false },
             vec![unit(&[2, 5, 18]), whole(&[1], 4000, 4001)],
         ),
-        Case::new(
-            Attention { heads: 5, kv_heads: 1, head_dim: 3, chunk: 2 },
-            vec![unit(&[3, 7, 21])],
-        ),
+        Case::new(Attention::causal(5, 1, 3), vec![unit(&[3, 7, 21])]),
         // About half of the rows ignored; a padded vocabulary.
         Case::new(
             LinearCrossEntropy { vocab: 13, chunk: 3 },

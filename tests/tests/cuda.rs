@@ -125,7 +125,7 @@ fn attention_cases() -> Vec<Case> {
         [(2, 5, 2, 1, 16), (1, 65, 2, 2, 32), (1, 130, 4, 2, 64), (1, 193, 1, 1, 128)]
     {
         for dtype in [DType::BF16, DType::F16] {
-            let op = Attention { heads, kv_heads, head_dim, chunk: 0 };
+            let op = Attention::causal(heads, kv_heads, head_dim);
             let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
             let (qkv, out) = ([b, t, (heads + 2 * kv_heads) * head_dim], [b, t, heads * head_dim]);
             cases.push(Case::new(op.clone(), vec![of(&qkv)]));

@@ -48,7 +48,7 @@ impl Builder {
 /// One step of a transformer with dropout: loss, gradients added to what was there, weights updated in place.
 fn training() -> Result<Training> {
     let f32 = DType::F32;
-    let attention = Attention { heads: 2, kv_heads: 1, head_dim: CHANNELS / 2, chunk: 0 };
+    let attention = Attention::causal(2, 1, CHANNELS / 2);
     let mut b = Builder::default();
     let tokens = b.persistent("tokens", &whole(&[2, 5], 0, 11), Class::Input);
     let targets = b.persistent("targets", &whole(&[2, 5], -1, 11), Class::Input);

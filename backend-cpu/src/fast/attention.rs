@@ -1,4 +1,4 @@
-//! Causal self-attention with grouped-query heads, in tiles: no tensor of T × T exists.
+//! Self-attention with grouped-query heads, in tiles: no tensor of T × T exists.
 //!
 //! Forward keeps a running maximum and sum per query while it walks over the keys (online softmax);
 //! backward recomputes the probabilities from the saved log-sum-exp. Dao et al., *FlashAttention*
@@ -10,11 +10,12 @@
 //!
 //! Packed qkv is (B, T, (H + 2·KV)·D): queries of head h at columns h·D.., keys of key-value head j
 //! at (H + j)·D.., its values at (H + KV + j)·D... Arithmetic is in f32 whatever the storage.
-//! Results depend neither on the number of threads nor on `chunk`, bit for bit.
+//! Results don't depend on the number of threads, bit for bit. Tiles that a mask leaves empty are skipped.
 
 mod backward;
 mod decode;
 mod forward;
+mod mask;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -22,6 +23,7 @@ mod tile;
 pub use backward::{Saved, backward, backward_scratch};
 pub use decode::{Cache, decode, decode_scratch};
 pub use forward::{forward, forward_scratch};
+pub use mask::Masked;
 
 use crate::fast::vmath::LANES;
 
@@ -85,7 +87,10 @@ impl Dims {
     }
 }
 
-/// Queries per tile: `chunk`, 0 standing for `default`, at most the sequence.
-fn tile_rows(chunk: usize, default: usize, positions: usize) -> usize {
-    (if chunk == 0 { default } else { chunk }).min(positions).max(1)
+/// Queries of a tile, at most.
+const QUERIES: usize = 64;
+
+/// Queries of a tile of a sequence.
+fn tile_rows(positions: usize) -> usize {
+    QUERIES.min(positions).max(1)
 }

@@ -5,7 +5,7 @@ use tightrope_core::ops::{Attention, Rope};
 
 use super::Scratch;
 use crate::arena::View;
-use crate::fast::attention::{self, Cache, Dims};
+use crate::fast::attention::{self, Cache, Dims, Masked};
 use crate::fast::rows::{self, Rotary};
 use crate::fast::vmath::Storage;
 
@@ -17,6 +17,27 @@ pub fn dims(op: &Attention, qkv: &Type) -> Dims {
         heads: op.heads,
         kv_heads: op.kv_heads,
         head_dim: op.head_dim,
+    }
+}
+
+/// The mask of `op` with what it reads, of which the first is input `own`.
+///
+/// # Safety
+/// As [`super::run`].
+unsafe fn masked<'a>(op: &Attention, own: usize, inputs: &[View<'a>]) -> Masked<'a> {
+    let mut extra = inputs[own..].iter();
+    // SAFETY: passed on.
+    unsafe {
+        let documents = if op.mask.documents { extra.next() } else { None };
+        let key = op.dropout.and_then(|dropout| Some((dropout, extra.next()?)));
+        Masked {
+            mask: op.mask,
+            documents: documents.map(|view| view.slice::<i32>()),
+            dropout: key.map(|(dropout, key)| {
+                let words = key.slice::<u32>();
+                (dropout, std::array::from_fn(|word| words[word]))
+            }),
+        }
     }
 }
 
@@ -32,7 +53,9 @@ pub unsafe fn attend<T: Storage>(
     // SAFETY: passed on.
     let (qkv, out, lse) =
         unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<T>(), outputs[1].slice_mut()) };
-    attention::forward(&dims, op.scale() as f32, op.chunk, qkv, out, lse, scratch.floats());
+    // SAFETY: passed on.
+    let masked = unsafe { masked(op, 1, inputs) };
+    attention::forward(&dims, op.scale() as f32, &masked, qkv, out, lse, scratch.floats());
     true
 }
 
@@ -52,7 +75,9 @@ pub unsafe fn attend_back<T: Storage>(
             attention::Saved { qkv: qkv.slice::<T>(), out: out.slice::<T>(), lse: lse.slice() };
         (saved, inputs[3].slice::<T>(), outputs[0].slice_mut::<T>())
     };
-    attention::backward(&dims, op.scale() as f32, op.chunk, saved, dout, dqkv, scratch.floats());
+    // SAFETY: passed on.
+    let masked = unsafe { masked(op, 4, inputs) };
+    attention::backward(&dims, op.scale() as f32, &masked, saved, dout, dqkv, scratch.floats());
     true
 }
 

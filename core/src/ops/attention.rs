@@ -1,31 +1,36 @@
-//! Causal self-attention with grouped-query heads.   B sequences, T positions, H query heads, G key-value
-//! heads, D channels a head
+//! Self-attention with grouped-query heads.   B sequences, T positions, H query heads, G key-value heads, D channels a head
 //!
-//!   score[i,j] = scale · query[i] · key[j],  j ≤ i
-//!   out[i]     = Σⱼ exp(score[i,j] − lse[i]) · value[j],  lse[i] = log Σⱼ exp(score[i,j])
+//!   score[i,j] = scale · query[i] · key[j],  for the j that i attends to
+//!   p[i,j]     = exp(score[i,j] − lse[i]),  lse[i] = log Σⱼ exp(score[i,j])
+//!   out[i]     = Σⱼ kept[i,j] · p[i,j] · value[j],  kept[i,j] = 0 where dropped, else 1/(1 − rate); 1 without dropout
 //!
 //! Queries, keys and values come packed in one tensor (B, T, (H + 2·G)·D), as the projection leaves them:
 //! H queries, then G keys, then G values. Query head h reads key-value head ⌊h·G/H⌋. No backend may store
-//! more scores than one tile of queries against its keys (Dao et al. 2022).
+//! more scores than one tile of queries against its keys (Dao et al. 2022). Tiles that the mask leaves empty are skipped.
 
 mod cached;
-
-use std::ops::Range;
+mod launches;
+mod mask;
 
 use super::windows::row_windows;
 use super::{
-    Array, Case, Cost, Inferred, Rule, arity, convert, ensure, float, traffic, typed, unit,
+    Array, Case, Cost, Inferred, Rule, convert, ensure, float, traffic, typed, unit, whole,
 };
 use crate::error::Result;
-use crate::launch::{Launch, Launched, Launches, Limits, Operand, Place};
+use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::{Node, Tape};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 pub use cached::CachedAttention;
+pub use mask::{Dropout, Mask};
 
-/// Attention over whole sequences. Input: packed projections. Outputs: values (B, T, H·D) and the log of
-/// each query's normaliser (B, H, T).
+use launches::{Extents, THREADS};
+use mask::Extra;
+
+/// Attention over whole sequences. Inputs: packed projections, where the mask is of documents the document of each position
+/// (I32, (B, T)), and with dropout a key of four u32. Outputs: values (B, T, H·D) and the log of each query's normaliser
+/// (B, H, T).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     /// Query heads, H.
@@ -34,16 +39,23 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Channels of a head, D.
     pub head_dim: usize,
-    /// Queries in one tile; 0 leaves the choice to the backend.
-    pub chunk: usize,
+    /// Which keys a query attends to.
+    pub mask: Mask,
+    /// Dropout of probabilities.
+    pub dropout: Option<Dropout>,
 }
 
-/// Gradient of [`Attention`]. Inputs: packed projections, out, lse, gradient of out. Output: gradient of
-/// the packed projections. Probabilities are recomputed tile by tile.
+/// Gradient of [`Attention`]. Inputs: packed projections, out, lse, gradient of out, then what the mask and dropout read as in
+/// [`Attention`]. Output: gradient of the packed projections. Probabilities are recomputed tile by tile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionGrad(pub Attention);
 
 impl Attention {
+    /// Attention to all keys up to the query's own.
+    pub fn causal(heads: usize, kv_heads: usize, head_dim: usize) -> Self {
+        Self { heads, kv_heads, head_dim, mask: Mask::CAUSAL, dropout: None }
+    }
+
     /// Factor on the scores: 1/√D.
     pub fn scale(&self) -> f64 {
         1.0 / (self.head_dim as f64).sqrt()
@@ -66,27 +78,79 @@ impl Attention {
                 self.packed()
             )
         })?;
+        ensure(self.mask.window != Some(0), || "a window of 0 keys leaves nothing".into())?;
         Ok((qkv.shape[0], qkv.shape[1]))
     }
 
+    /// Checks the inputs of which the first `own` are the op's own, the packed projections before all.
+    fn check_all(
+        &self,
+        inputs: &[&Type],
+        own: usize,
+    ) -> std::result::Result<(usize, usize), String> {
+        let expected = own + Extra::<()>::count(self.mask, self.dropout);
+        ensure(inputs.len() == expected, || {
+            format!("takes {expected} inputs, got {}", inputs.len())
+        })?;
+        let (batch, seq_len) = self.check(inputs[0])?;
+        Extra::of(self.mask, self.dropout, own, inputs).check(batch, seq_len)?;
+        let rows = (batch * self.heads * seq_len) as u64;
+        self.dropout.map_or(Ok(()), |dropout| dropout.check(rows, seq_len as u64))?;
+        Ok((batch, seq_len))
+    }
+
     fn cost(&self, qkv: &Type, products: u64) -> u64 {
-        let (batch, time) = (qkv.shape[0] as u64, qkv.shape[1] as u64);
-        let pairs = time * (time + 1) / 2;
+        let (batch, seq_len) = (qkv.shape[0] as u64, qkv.shape[1] as u64);
+        let pairs = self.mask.pairs(seq_len);
         2 * products * batch * self.heads as u64 * pairs * self.head_dim as u64
     }
 
+    /// Ops to try, each with its batch and sequence length.
     fn sizes() -> Vec<(usize, usize, Self)> {
-        let size = |b, t, heads, kv_heads, head_dim, chunk| {
-            (b, t, Self { heads, kv_heads, head_dim, chunk })
+        let size =
+            |b, t, heads, kv_heads, head_dim| (b, t, Self::causal(heads, kv_heads, head_dim));
+        let mut sizes = vec![
+            size(1, 1, 1, 1, 1),
+            size(2, 5, 3, 3, 4),
+            size(1, 37, 4, 2, 8),
+            size(2, 65, 2, 1, 16),
+            size(1, 130, 1, 1, 64),
+            size(1, 19, 6, 3, 5),
+        ];
+        let masked = |b, t, (heads, kv_heads, head_dim), causal, window, documents| {
+            let mask = Mask { causal, window, documents };
+            (b, t, Self { mask, ..Self::causal(heads, kv_heads, head_dim) })
         };
-        vec![
-            size(1, 1, 1, 1, 1, 0),
-            size(2, 5, 3, 3, 4, 0),
-            size(1, 37, 4, 2, 8, 0),
-            size(2, 65, 2, 1, 16, 16),
-            size(1, 130, 1, 1, 64, 0),
-            size(1, 19, 6, 3, 5, 7),
-        ]
+        sizes.extend([
+            masked(2, 5, (3, 3, 4), false, None, false),
+            masked(1, 97, (2, 1, 16), false, None, false),
+            masked(2, 37, (4, 2, 8), true, Some(5), false),
+            masked(1, 131, (1, 1, 16), true, Some(40), false),
+            masked(1, 150, (2, 2, 5), false, Some(1), false),
+            masked(1, 131, (2, 1, 16), false, Some(33), false),
+            masked(2, 37, (2, 1, 8), true, None, true),
+            masked(2, 70, (2, 2, 16), false, Some(20), true),
+        ]);
+        let dropout = Some(Dropout { p: 0.25, stream: 7 });
+        let dropped: Vec<_> = [1, 7, 9, 12]
+            .into_iter()
+            .map(|index| {
+                let (b, t, op): (usize, usize, Self) = sizes[index].clone();
+                (b, t, Self { dropout, ..op })
+            })
+            .collect();
+        sizes.extend(dropped);
+        sizes
+    }
+
+    /// What the mask and dropout read, in a case.
+    fn extra_samples(&self, b: usize, t: usize) -> Vec<super::Sample> {
+        let mut samples = vec![];
+        if self.mask.documents {
+            samples.push(whole(DType::I32, &[b, t], 0, 3));
+        }
+        samples.extend(self.dropout.map(|_| whole(DType::U32, &[4], 0, 1 << 31)));
+        samples
     }
 
     /// Cases of this family.
@@ -94,10 +158,12 @@ impl Attention {
         let mut cases = vec![];
         for (b, t, op) in Self::sizes() {
             for dtype in [DType::F32, DType::BF16, DType::F16] {
-                cases.push(Case::new(op.clone(), vec![unit(dtype, &[b, t, op.packed()])]));
+                let mut inputs = vec![unit(dtype, &[b, t, op.packed()])];
+                inputs.extend(op.extra_samples(b, t));
+                cases.push(Case::new(op.clone(), inputs));
             }
         }
-        let op = Self { heads: 2, kv_heads: 2, head_dim: 8, chunk: 0 };
+        let op = Self::causal(2, 2, 8);
         cases.push(Case::new(
             op.clone(),
             vec![super::range(DType::F32, &[1, 33, op.packed()], -60.0, 60.0)],
@@ -106,121 +172,25 @@ impl Attention {
     }
 }
 
-/// Rows of a tile of scores, as many columns, and products of a thread along each.
-const TILE: u32 = 32;
-const PER_THREAD: u32 = 4;
-/// Threads of a workgroup where each makes rows of its own, on a processor that emulates a GPU: few, because all
-/// go on until the last has met the diagonal. And the rows that each makes.
-const STRIP: u32 = 8;
-const ROWS_PER_THREAD: u32 = 2;
-/// Most channels of a head that such a thread's registers hold.
-const MOST_IN_REGISTERS: usize = 128;
-/// Rows of a tile on tensor cores, its threads, and channels of heads whose vectors suit them.
-const TENSOR_TILE: u32 = 64;
-const TENSOR_THREADS: u32 = 128;
-const TENSOR_HEADS: [usize; 4] = [16, 32, 64, 128];
-/// Threads of a workgroup of any other entry.
-const THREADS: u32 = 64;
-
-/// Names that the kernel file has for tensors.
-const OPERANDS: [&str; 7] = ["qkv", "out", "dout", "statistics", "keys", "values", "position"];
-
-/// Sequences of one launch, the first of them, their positions, and those that a cache has room for.
-#[derive(Clone, Copy)]
-struct Extents {
-    first: u64,
-    sequences: u64,
-    time: u64,
-    capacity: u64,
-    /// Where the second kind of statistics begins.
-    deltas: u64,
-}
-
-impl Extents {
-    fn new(range: &Range<u64>, time: u64) -> Self {
-        let sequences = range.end - range.start;
-        Self { first: range.start, sequences, time, capacity: 0, deltas: 0 }
-    }
-}
-
 impl Attention {
-    /// A launch of `entry` that binds `operands`.
-    fn kernel(
-        &self,
-        (entry, threads, groups): (&'static str, u32, u64),
-        extents: Extents,
-        operands: &[(&'static str, Place)],
-        flops: u64,
-    ) -> Launch {
-        let (kernel, tile) = if entry.ends_with("_mma") {
-            ("attention_mma", TENSOR_TILE)
-        } else {
-            ("attention", TILE)
-        };
-        let mut launch = Launch::new(kernel, entry, threads, groups)
-            .constant("HEADS", self.heads as u64)
-            .constant("KV_HEADS", self.kv_heads as u64)
-            .constant("HEAD_DIM", self.head_dim as u64)
-            .constant("ROWS", tile)
-            .param("first", extents.first)
-            .param("sequences", extents.sequences)
-            .param("time", extents.time)
-            .param("capacity", extents.capacity)
-            .param("deltas", extents.deltas)
-            .real("scale", self.scale())
-            .real("scale2", self.scale() * std::f64::consts::LOG2_E);
-        let numbers = |name: &str| matches!(name, "statistics" | "position");
-        for &(name, place) in operands {
-            let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
-            launch = launch.bind_four(name, place, aligned);
-        }
-        launch = launch.costing(flops);
-        // What an entry doesn't name is bound as something it does, which takes no further binding.
-        for name in OPERANDS {
-            let bound = |wanted: &dyn Fn(&str) -> bool| {
-                launch.operands.iter().find(|operand| wanted(&operand.name)).cloned()
-            };
-            if bound(&|other| other == name).is_none() {
-                let like = bound(&|other| name != "statistics" || numbers(other));
-                launch.operands.extend(like.map(|like| Operand { name: name.into(), ..like }));
-            }
-        }
-        launch
-    }
-
-    /// Entry, threads and workgroups that make the rows of `heads` heads: in tiles, or where processors emulate a
-    /// GPU, in registers of one thread.
-    fn rows_of(
-        &self,
-        limits: &Limits,
-        [tiled, direct, tensor]: [&'static str; 3],
-        heads: usize,
-        extents: Extents,
-        dtype: DType,
-    ) -> (&'static str, u32, u64) {
-        let direct_pays = !limits.tile.shares();
-        let (entry, threads, rows) =
-            if limits.tensor_cores.contains(&dtype) && TENSOR_HEADS.contains(&self.head_dim) {
-                (tensor, TENSOR_THREADS, TENSOR_TILE)
-            } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
-                (direct, STRIP, STRIP * ROWS_PER_THREAD)
-            } else {
-                (tiled, (TILE / PER_THREAD).pow(2), TILE)
-            };
-        let groups = extents.sequences * heads as u64 * extents.time.div_ceil(rows.into());
-        (entry, threads, groups)
+    /// What the probability of a pair is multiplied by: of query `row`, counted over all heads and sequences.
+    fn kept(&self, extra: &Extra<Array<'_>>, row: usize, key: usize, seq_len: usize) -> f64 {
+        self.dropout.map_or(1.0, |dropout| {
+            let element = Dropout::element(row as u64, key as u64, seq_len as u64);
+            dropout.factor(extra.words(), element)
+        })
     }
 }
 
 /// Where a head's vectors start in the packed projections.
 struct Packed<'a> {
     op: &'a Attention,
-    time: usize,
+    seq_len: usize,
 }
 
 impl Packed<'_> {
     fn row(&self, b: usize, t: usize) -> usize {
-        (b * self.time + t) * self.op.packed()
+        (b * self.seq_len + t) * self.op.packed()
     }
     fn query(&self, b: usize, t: usize, head: usize) -> usize {
         self.row(b, t) + head * self.op.head_dim
@@ -252,10 +222,10 @@ impl Rule for Attention {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [qkv] = arity(inputs)?;
-        let (batch, time) = self.check(qkv)?;
-        let out = Type::new(qkv.dtype, [batch, time, self.heads * self.head_dim]);
-        Ok(vec![out, Type::new(qkv.dtype.statistics(), [batch, self.heads, time])])
+        let (batch, seq_len) = self.check_all(inputs, 1)?;
+        let qkv = inputs[0];
+        let out = Type::new(qkv.dtype, [batch, seq_len, self.heads * self.head_dim]);
+        Ok(vec![out, Type::new(qkv.dtype.statistics(), [batch, self.heads, seq_len])])
     }
 
     fn differentiable(&self) -> usize {
@@ -269,11 +239,13 @@ impl Rule for Attention {
         outputs: &[Option<Tensor>],
         wanted: &[bool],
     ) -> Result<Vec<Option<Tensor>>> {
-        let (Some(dout), true) = (outputs[0], wanted[0]) else { return Ok(vec![None]) };
-        let qkv = node.inputs[0];
+        let mut gradients = vec![None; node.inputs.len()];
+        let (Some(dout), true) = (outputs[0], wanted[0]) else { return Ok(gradients) };
+        let (qkv, extra) = (node.inputs[0], &node.inputs[1..]);
         let name = format!("grad.{}", graph.info(qkv).name);
-        let inputs = [qkv, node.outputs[0], node.outputs[1], dout];
-        Ok(vec![Some(graph.one(AttentionGrad(self.clone()), &inputs, &name)?)])
+        let inputs = [&[qkv, node.outputs[0], node.outputs[1], dout], extra].concat();
+        gradients[0] = Some(graph.one(AttentionGrad(self.clone()), &inputs, &name)?);
+        Ok(gradients)
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
@@ -282,9 +254,9 @@ impl Rule for Attention {
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let [qkv, lse] = [Place::input(0, inputs[0]), Place::output(1, outputs[1])];
-        let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
+        let (batch, seq_len) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
         let [packed, columns] =
-            [self.packed(), self.heads * self.head_dim].map(|n| n as u64 * time);
+            [self.packed(), self.heads * self.head_dim].map(|n| n as u64 * seq_len);
         let flops = Attention::cost(self, inputs[0], 2) / batch.max(1);
         let mut launches = Launches::new();
         let out = Place::output(0, outputs[0]);
@@ -292,16 +264,20 @@ impl Rule for Attention {
             let tensors = [(qkv.dtype, packed), (out.dtype, columns)];
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
-                let extents = Extents::new(&range, time);
+                let extents = Extents::new(&range, seq_len);
                 let entries = ["forward", "forward_direct", "forward_mma"];
-                launches.push(self.kernel(
-                    self.rows_of(limits, entries, self.heads, extents, qkv.dtype),
-                    extents,
+                let operands = [
                     &[
                         ("qkv", window(qkv, packed)),
                         ("out", window(out, columns)),
                         ("statistics", lse),
                     ],
+                    &self.extra_operands(1, inputs)[..],
+                ];
+                launches.push(self.kernel(
+                    self.rows_of(limits, entries, self.heads, extents, qkv.dtype),
+                    extents,
+                    &operands.concat(),
                     flops * extents.sequences,
                 ));
             }
@@ -311,22 +287,29 @@ impl Rule for Attention {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (qkv, out, lse) = (inputs[0], outputs[0], outputs[1]);
-        let (batch, time, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], self.head_dim);
-        let at = Packed { op: self, time };
+        let (batch, seq_len, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], self.head_dim);
+        let at = Packed { op: self, seq_len };
+        let extra = Extra::of(self.mask, self.dropout, 1, inputs);
         for b in 0..batch {
             for head in 0..self.heads {
-                for i in 0..time {
+                for i in 0..seq_len {
                     let query = at.query(b, i, head);
-                    let scores: Vec<f64> = (0..=i)
-                        .map(|j| self.scale() * dot(&qkv, query, &qkv, at.key(b, j, head), dim))
+                    let row = (b * self.heads + head) * seq_len + i;
+                    let keys = self.mask.keys(i, seq_len);
+                    let keys: Vec<usize> =
+                        keys.filter(|&j| extra.together(b, seq_len, i, j)).collect();
+                    let scores: Vec<f64> = keys
+                        .iter()
+                        .map(|&j| self.scale() * dot(&qkv, query, &qkv, at.key(b, j, head), dim))
                         .collect();
                     let normaliser = log_sum_exp(&scores);
-                    lse.set((b * self.heads + head) * time + i, normaliser);
+                    lse.set(row, normaliser);
                     for d in 0..dim {
-                        let sum = scores.iter().enumerate().map(|(j, score)| {
-                            (score - normaliser).exp() * qkv.get(at.value(b, j, head) + d)
+                        let sum = keys.iter().zip(&scores).map(|(&j, score)| {
+                            let p = (score - normaliser).exp() * self.kept(&extra, row, j, seq_len);
+                            p * qkv.get(at.value(b, j, head) + d)
                         });
-                        out.set(((b * time + i) * self.heads + head) * dim + d, sum.sum());
+                        out.set(((b * seq_len + i) * self.heads + head) * dim + d, sum.sum());
                     }
                 }
             }
@@ -343,12 +326,13 @@ impl AttentionGrad {
             let out = [b, t, op.heads * op.head_dim];
             for dtype in [DType::F32, DType::BF16] {
                 let lse = super::range(DType::F32, &[b, op.heads, t], 2.0, 4.0);
-                let inputs = vec![
+                let mut inputs = vec![
                     unit(dtype, &[b, t, op.packed()]),
                     unit(dtype, &out),
                     lse,
                     unit(dtype, &out),
                 ];
+                inputs.extend(op.extra_samples(b, t));
                 cases.push(Case::new(Self(op.clone()), inputs));
             }
         }
@@ -362,12 +346,12 @@ impl Rule for AttentionGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [qkv, out, lse, dout] = arity(inputs)?;
-        let (batch, time) = self.0.check(qkv)?;
-        let of_out = Type::new(qkv.dtype, [batch, time, self.0.heads * self.0.head_dim]);
+        let (batch, seq_len) = self.0.check_all(inputs, 4)?;
+        let [qkv, out, lse, dout] = [inputs[0], inputs[1], inputs[2], inputs[3]];
+        let of_out = Type::new(qkv.dtype, [batch, seq_len, self.0.heads * self.0.head_dim]);
         typed("out", out, &of_out)?;
         typed("the gradient of out", dout, &of_out)?;
-        typed("lse", lse, &Type::new(qkv.dtype.statistics(), [batch, self.0.heads, time]))?;
+        typed("lse", lse, &Type::new(qkv.dtype.statistics(), [batch, self.0.heads, seq_len]))?;
         Ok(vec![qkv.clone()])
     }
 
@@ -378,8 +362,8 @@ impl Rule for AttentionGrad {
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let op = &self.0;
         let [qkv, out, lse, dout] = [0, 1, 2, 3].map(|index| Place::input(index, inputs[index]));
-        let (batch, time) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
-        let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * time);
+        let (batch, seq_len) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
+        let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * seq_len);
         let flops = |products| op.cost(inputs[0], products) / batch.max(1);
         let dtype = qkv.dtype;
         let mut launches = Launches::new();
@@ -394,12 +378,12 @@ impl Rule for AttentionGrad {
             let tensors = [(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
             for range in row_windows(limits, batch, &tensors) {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
-                let extents = Extents { deltas, ..Extents::new(&range, time) };
+                let extents = Extents { deltas, ..Extents::new(&range, seq_len) };
                 let statistics = ("statistics", statistics);
                 let [qkv, out] = [("qkv", window(qkv, packed)), ("out", window(out, columns))];
                 let [dout, dqkv] = [("dout", window(dout, columns)), ("out", window(dqkv, packed))];
                 let threads = THREADS.min(limits.workgroup);
-                let rows = extents.sequences * op.heads as u64 * time;
+                let rows = extents.sequences * op.heads as u64 * seq_len;
                 launches.push(op.kernel(
                     ("grad_delta", threads, rows.div_ceil(threads.into())),
                     extents,
@@ -410,10 +394,11 @@ impl Rule for AttentionGrad {
                     (["grad_queries", "grad_queries_direct", "grad_queries_mma"], op.heads, 3),
                     (["grad_keys", "grad_keys_direct", "grad_keys_mma"], op.kv_heads, 4),
                 ] {
+                    let own = [qkv, dout, statistics, dqkv];
                     launches.push(op.kernel(
                         op.rows_of(limits, entries, heads, extents, dtype),
                         extents,
-                        &[qkv, dout, statistics, dqkv],
+                        &[&own, &op.extra_operands(4, inputs)[..]].concat(),
                         flops(products) * extents.sequences,
                     ));
                 }
@@ -425,27 +410,31 @@ impl Rule for AttentionGrad {
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let op = &self.0;
         let [qkv, out, lse, dout] = [inputs[0], inputs[1], inputs[2], inputs[3]];
-        let (batch, time, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
-        let at = Packed { op, time };
+        let (batch, seq_len, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
+        let at = Packed { op, seq_len };
+        let extra = Extra::of(op.mask, op.dropout, 4, inputs);
         // Contributions meet in f64 before the one rounding of the store.
         let mut dqkv = vec![0.0; outputs[0].len()];
         for b in 0..batch {
             for head in 0..op.heads {
-                for i in 0..time {
-                    let row = ((b * time + i) * op.heads + head) * dim;
+                for i in 0..seq_len {
+                    let row = ((b * seq_len + i) * op.heads + head) * dim;
                     let delta = dot(&out, row, &dout, row, dim);
-                    let normaliser = lse.get((b * op.heads + head) * time + i);
+                    let of_query = (b * op.heads + head) * seq_len + i;
+                    let normaliser = lse.get(of_query);
                     let query = at.query(b, i, head);
-                    for j in 0..=i {
+                    let keys = op.mask.keys(i, seq_len);
+                    for j in keys.filter(|&j| extra.together(b, seq_len, i, j)) {
+                        let kept = op.kept(&extra, of_query, j, seq_len);
                         let (key, value) = (at.key(b, j, head), at.value(b, j, head));
                         let score = op.scale() * dot(&qkv, query, &qkv, key, dim);
                         let p = (score - normaliser).exp();
-                        let dp = dot(&dout, row, &qkv, value, dim);
+                        let dp = kept * dot(&dout, row, &qkv, value, dim);
                         let dscore = op.scale() * p * (dp - delta);
                         for d in 0..dim {
                             dqkv[query + d] += dscore * qkv.get(key + d);
                             dqkv[key + d] += dscore * qkv.get(query + d);
-                            dqkv[value + d] += p * dout.get(row + d);
+                            dqkv[value + d] += kept * p * dout.get(row + d);
                         }
                     }
                 }

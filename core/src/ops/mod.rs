@@ -26,7 +26,7 @@ mod unfold;
 mod windows;
 
 pub use crate::cost::Cost;
-pub use attention::{Attention, AttentionGrad, CachedAttention};
+pub use attention::{Attention, AttentionGrad, CachedAttention, Dropout, Mask};
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Expand, Permute, Reshape, Slice, SliceGrad};

@@ -8,7 +8,7 @@ use crate::inputs::START;
 use crate::params::Parameter;
 use crate::pass::{Cache, Pass};
 
-/// Causal self-attention with its projections (Vaswani et al. 2017), with grouped key-value heads (Ainslie et al. 2023)
+/// Self-attention with its projections (Vaswani et al. 2017), causal unless another mask is given, with grouped key-value heads (Ainslie et al. 2023)
 /// and rotary positions (Su et al. 2021) where asked for.   x (B, T, C) → the same shape
 ///
 /// In a decoding pass keys and values join a cache, and queries attend to all that is in it.
@@ -21,6 +21,7 @@ pub struct Attention {
     kv_heads: usize,
     head_dim: usize,
     rope: Option<f64>,
+    mask: ops::Mask,
 }
 
 impl Attention {
@@ -40,13 +41,28 @@ impl Attention {
         [heads, kv_heads]: [usize; 2],
         head_dim: usize,
     ) -> Self {
-        Self { name: name.into(), qkv, proj, heads, kv_heads, head_dim, rope: None }
+        Self {
+            name: name.into(),
+            qkv,
+            proj,
+            heads,
+            kv_heads,
+            head_dim,
+            rope: None,
+            mask: ops::Mask::CAUSAL,
+        }
     }
 
     /// With queries and keys that are rotated by their positions, at angles of this base. The pass needs the input
     /// [`START`].
     pub fn with_rope(self, theta: f64) -> Self {
         Self { rope: Some(theta), ..self }
+    }
+
+    /// With another mask: [`ops::Mask::NONE`] lets every position attend to every other. A decoding pass takes the causal one
+    /// alone.
+    pub fn with_mask(self, mask: ops::Mask) -> Self {
+        Self { mask, ..self }
     }
 
     /// The caches of its keys and values for `batch` sequences, in a pass that appends to them.
@@ -70,8 +86,7 @@ impl Layer for Attention {
             let start = pass.input(START)?;
             qkv = pass.one(rope, &[qkv, start], &named("rope"))?;
         }
-        let chunk = pass.options().attention_chunk;
-        let op = ops::Attention { heads, kv_heads, head_dim, chunk };
+        let op = ops::Attention { heads, kv_heads, head_dim, mask: self.mask, dropout: None };
         let batch = pass.shape(x)[0];
         let outputs = match self.cache(pass, batch) {
             None => pass.push(op, &[qkv], &named("out"))?,

@@ -11,38 +11,35 @@
 //! One task is a key-value head of one sequence and owns its dk and dv, which collect the query heads
 //! of the group in order. Queries go in the outer loop, so that dq is complete after each of its tiles.
 
-use super::forward::{causal_multiply, score_tile};
+use super::forward::{score_tile, weigh};
+use super::mask::{KEYS, Tile};
 use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, tile_rows};
+use super::{Dims, Masked, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
 
-/// Queries per tile by default.
-const QUERIES: usize = 64;
-/// Keys per tile.
-const KEYS: usize = 128;
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
 
 /// f32 of scratch of the buffers of a worker: one array over the keys (keys and values transposed,
 /// keys, dk and dv have one each), one over the queries of a tile (q, dout and dq), one tile of scores
 /// (p and ds), and the two statistics of the queries.
-fn sizes(dims: &Dims, chunk: usize) -> [usize; 4] {
+fn sizes(dims: &Dims) -> [usize; 4] {
     let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
-    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    let rows = tile_rows(dims.positions);
     // Values are converted in a panel's worth of rows, in the space of q and dout.
     [keys * width, (rows * width).max(PANEL * width / 2), rows * SCORES_ROW, rows]
 }
 
-fn worker_scratch(dims: &Dims, chunk: usize) -> usize {
-    let [keys, queries, scores, rows] = sizes(dims, chunk);
+fn worker_scratch(dims: &Dims) -> usize {
+    let [keys, queries, scores, rows] = sizes(dims);
     5 * keys + 3 * queries + 2 * scores + 2 * rows
 }
 
 /// f32 of scratch that [`backward`] needs on `threads` threads.
-pub fn backward_scratch(dims: &Dims, chunk: usize, threads: usize) -> usize {
-    threads.max(1) * worker_scratch(dims, chunk)
+pub fn backward_scratch(dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * worker_scratch(dims)
 }
 
 /// What [`backward`] reads; see there for the shapes.
@@ -57,8 +54,7 @@ pub struct Saved<'a, T> {
 }
 
 /// dqkv, packed as qkv, from what forward read and wrote and `dout` (B, T, H·D), with forward's
-/// `scale`. `chunk` is the queries per tile, 0 for the default of 64; it changes memory and speed, not
-/// the result.
+/// `scale` and mask.
 ///
 /// # Panics
 /// If the lengths do not agree with `dims`, or `scratch` is shorter than [`backward_scratch`] for one
@@ -66,13 +62,13 @@ pub struct Saved<'a, T> {
 pub fn backward<T: Storage>(
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     saved: Saved<T>,
     dout: &[T],
     dqkv: &mut [T],
     scratch: &mut [f32],
 ) {
-    backward_on(Isa::detect(), dims, scale, chunk, saved, dout, dqkv, scratch);
+    backward_on(Isa::detect(), dims, scale, masked, saved, dout, dqkv, scratch);
 }
 
 #[expect(clippy::too_many_arguments, reason = "`backward` and the instruction set")]
@@ -80,7 +76,7 @@ pub(super) fn backward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     saved: Saved<T>,
     dout: &[T],
     dqkv: &mut [T],
@@ -97,13 +93,13 @@ pub(super) fn backward_on<T: Storage>(
     }
     let units = dims.batch * dims.kv_heads;
     let dqkv = Disjoint::new(dqkv);
-    for_each_task(units, scratch, worker_scratch(dims, chunk), |unit, scratch| {
-        task_on(isa, dims, scale, chunk, unit, saved, dout, &dqkv, scratch);
+    for_each_task(units, scratch, worker_scratch(dims), |unit, scratch| {
+        task_on(isa, dims, scale, masked, unit, saved, dout, &dqkv, scratch);
     });
 }
 
 dispatched!(fn task_on<T>(
-    dims: &Dims, scale: f32, chunk: usize, unit: usize, saved: Saved<'_, T>, dout: &[T],
+    dims: &Dims, scale: f32, masked: &Masked<'_>, unit: usize, saved: Saved<'_, T>, dout: &[T],
     dqkv: &Disjoint<'_, T>, scratch: &mut [f32],
 ) = task_body);
 
@@ -112,7 +108,7 @@ dispatched!(fn task_on<T>(
 fn task_body<S: Simd, T: Storage>(
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     unit: usize,
     saved: Saved<T>,
     dout: &[T],
@@ -122,8 +118,8 @@ fn task_body<S: Simd, T: Storage>(
     let (d, width, packed, channels) =
         (dims.head_dim, dims.width(), dims.packed(), dims.channels());
     let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
-    let rows = tile_rows(chunk, QUERIES, dims.positions);
-    let [keys_len, queries_len, scores_len, _] = sizes(dims, chunk);
+    let rows = tile_rows(dims.positions);
+    let [keys_len, queries_len, scores_len, _] = sizes(dims);
     let (keys_t, rest) = scratch.split_at_mut(keys_len);
     let (values_t, rest) = rest.split_at_mut(keys_len);
     let (keys, rest) = rest.split_at_mut(keys_len);
@@ -169,18 +165,22 @@ fn task_body<S: Simd, T: Storage>(
             lse[..count].copy_from_slice(
                 &saved.lse[(b * dims.heads + head) * dims.positions + first..][..count],
             );
-            for start in (0..first + count).step_by(KEYS) {
-                let end = (start + KEYS).min(first + count);
-                let (tile, span) = ((first, count), (start, end));
-                score_tile::<S>(tile, span, (d, width), queries, keys_t, p, SCORES_ROW);
-                score_tile::<S>(tile, span, (d, width), douts, values_t, ds, SCORES_ROW);
-                let columns = (end - start).next_multiple_of(LANES);
+            for (index, tile) in masked.tiles(first, count, dims).enumerate() {
+                score_tile::<S>(tile, (d, width), queries, keys_t, p, SCORES_ROW);
+                score_tile::<S>(tile, (d, width), douts, values_t, ds, SCORES_ROW);
+                let columns = (tile.end - tile.start).next_multiple_of(LANES);
                 for r in 0..count {
-                    let valid = (first + r + 1).min(end).saturating_sub(start);
                     let p = &mut p[r * SCORES_ROW..][..columns];
                     let ds = &mut ds[r * SCORES_ROW..][..columns];
+                    let valid = masked.hide(dims, b, r, &tile, p);
                     p[valid..].fill(f32::NEG_INFINITY);
                     ds[valid..].fill(0.0);
+                    let query = (b * dims.heads + head) * dims.positions + first + r;
+                    let mut factors = [0.0; KEYS];
+                    let kept = masked.kept(dims, query, &tile, &mut factors);
+                    if let Some(kept) = kept {
+                        ds.iter_mut().zip(kept).for_each(|(dp, kept)| *dp *= kept);
+                    }
                     let pairs = ds.as_chunks_mut::<LANES>().0.iter_mut();
                     for (ds, p) in pairs.zip(p.as_chunks_mut::<LANES>().0) {
                         for (ds, p) in ds.iter_mut().zip(p) {
@@ -188,11 +188,13 @@ fn task_body<S: Simd, T: Storage>(
                             *ds = *p * (*ds - delta[r]);
                         }
                     }
+                    if let Some(kept) = kept {
+                        p.iter_mut().zip(kept).for_each(|(p, kept)| *p *= kept);
+                    }
                 }
-                collect::<S>(tile, span, p, douts, dv, width);
-                collect::<S>(tile, span, ds, queries, dk, width);
-                let place = (first, count, start, end);
-                causal_multiply::<S>(place, ds, SCORES_ROW, keys, dq, width, start > 0);
+                collect::<S>(tile, p, douts, dv, width);
+                collect::<S>(tile, ds, queries, dk, width);
+                weigh::<S>(tile, (ds, SCORES_ROW), keys, dq, width, index > 0);
             }
             for r in 0..count {
                 let row = &mut dq[r * width..][..d];
@@ -215,22 +217,15 @@ fn task_body<S: Simd, T: Storage>(
     }
 }
 
-/// out[start .. end] += weightsᵀ · rows: what the queries of a tile add to each key, strip by strip
+/// out[start .. end] += weightsᵀ · rows: what the queries of a tile add to each key. Where the tile is causal, strip by strip
 /// of keys, leaving out the queries before a strip.
 #[inline(always)]
-fn collect<S: Simd>(
-    (first, count): (usize, usize),
-    (start, end): (usize, usize),
-    weights: &[f32],
-    rows: &[f32],
-    out: &mut [f32],
-    width: usize,
-) {
-    // A tile that the diagonal does not cross is one strip.
-    let strip = if end <= first + 1 { end - start } else { 8 };
+fn collect<S: Simd>(tile: Tile, weights: &[f32], rows: &[f32], out: &mut [f32], width: usize) {
+    let Tile { count, start, end, .. } = tile;
+    let strip = tile.strip(end - start);
     for key in (start..end).step_by(strip) {
         let height = strip.min(end - key);
-        let skip = key.saturating_sub(first);
+        let skip = tile.before(key);
         multiply::<S>(
             (height, width, count - skip),
             Left { data: &weights[skip * SCORES_ROW + key - start..], row: 1, step: SCORES_ROW },

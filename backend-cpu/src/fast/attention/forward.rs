@@ -4,37 +4,33 @@
 //! and then takes the tiles of queries of its group one by one. With few heads the tiles of a head
 //! are dealt to several tasks, each of which packs the keys it needs.
 
+use super::mask::{KEYS, Tile};
 use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, tile_rows};
+use super::{Dims, Masked, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
 
-/// Queries per tile by default.
-const QUERIES: usize = 64;
-/// Keys per tile: fixed, since it decides where the running maximum is updated.
-const KEYS: usize = 128;
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
 
 /// f32 of scratch of each of the four buffers of a worker: keys, values, queries with output and
 /// scores, per-query sums and maxima.
-fn sizes(dims: &Dims, chunk: usize) -> [usize; 4] {
+fn sizes(dims: &Dims) -> [usize; 4] {
     let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
-    let rows = tile_rows(chunk, QUERIES, dims.positions);
+    let rows = tile_rows(dims.positions);
     // Keys are converted in a panel's worth of rows, which the tiles of queries have no use for yet.
     let tiles = (rows * (2 * width + SCORES_ROW)).max(PANEL * width);
     [keys * width, keys * width, tiles, 2 * rows]
 }
 
 /// f32 of scratch that [`forward`] needs on `threads` threads.
-pub fn forward_scratch(dims: &Dims, chunk: usize, threads: usize) -> usize {
-    threads.max(1) * sizes(dims, chunk).iter().sum::<usize>()
+pub fn forward_scratch(dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * sizes(dims).iter().sum::<usize>()
 }
 
 /// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(scale·q·k) over the
-/// keys up to each query's own position, from packed qkv (B, T, (H + 2·KV)·D). `chunk` is the queries
-/// per tile, 0 for the default of 64; it changes memory and speed, not the result.
+/// keys that each query attends to, from packed qkv (B, T, (H + 2·KV)·D).
 ///
 /// # Panics
 /// If the lengths do not agree with `dims`, or `scratch` is shorter than [`forward_scratch`] for one
@@ -42,13 +38,13 @@ pub fn forward_scratch(dims: &Dims, chunk: usize, threads: usize) -> usize {
 pub fn forward<T: Storage>(
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     qkv: &[T],
     out: &mut [T],
     lse: &mut [f32],
     scratch: &mut [f32],
 ) {
-    forward_on(Isa::detect(), dims, scale, chunk, qkv, out, lse, scratch);
+    forward_on(Isa::detect(), dims, scale, masked, qkv, out, lse, scratch);
 }
 
 #[expect(clippy::too_many_arguments, reason = "`forward` and the instruction set")]
@@ -56,7 +52,7 @@ pub(super) fn forward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     qkv: &[T],
     out: &mut [T],
     lse: &mut [f32],
@@ -70,19 +66,19 @@ pub(super) fn forward_on<T: Storage>(
         return;
     }
     let units = dims.batch * dims.kv_heads;
-    let tiles = dims.positions.div_ceil(tile_rows(chunk, QUERIES, dims.positions));
+    let tiles = dims.positions.div_ceil(tile_rows(dims.positions));
     let wanted = 2 * rayon::current_num_threads();
     let pieces = wanted.div_ceil(units).min(tiles);
     let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
-    let per_worker = sizes(dims, chunk).iter().sum();
+    let per_worker = sizes(dims).iter().sum();
     for_each_task(units * pieces, scratch, per_worker, |task, scratch| {
         let piece = (task % pieces, pieces);
-        task_on(isa, dims, scale, chunk, (task / pieces, piece), qkv, &out, &lse, scratch);
+        task_on(isa, dims, scale, masked, (task / pieces, piece), qkv, &out, &lse, scratch);
     });
 }
 
 dispatched!(fn task_on<T>(
-    dims: &Dims, scale: f32, chunk: usize, task: (usize, (usize, usize)), qkv: &[T],
+    dims: &Dims, scale: f32, masked: &Masked<'_>, task: (usize, (usize, usize)), qkv: &[T],
     out: &Disjoint<'_, T>, lse: &Disjoint<'_, f32>, scratch: &mut [f32],
 ) = task_body);
 
@@ -92,7 +88,7 @@ dispatched!(fn task_on<T>(
 fn task_body<S: Simd, T: Storage>(
     dims: &Dims,
     scale: f32,
-    chunk: usize,
+    masked: &Masked<'_>,
     (unit, (piece, pieces)): (usize, (usize, usize)),
     qkv: &[T],
     out: &Disjoint<'_, T>,
@@ -101,8 +97,8 @@ fn task_body<S: Simd, T: Storage>(
 ) {
     let (d, width, packed) = (dims.head_dim, dims.width(), dims.packed());
     let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
-    let rows = tile_rows(chunk, QUERIES, dims.positions);
-    let [keys_len, values_len, tiles_len, _] = sizes(dims, chunk);
+    let rows = tile_rows(dims.positions);
+    let [keys_len, values_len, tiles_len, _] = sizes(dims);
     let (keys, rest) = scratch.split_at_mut(keys_len);
     let (values, rest) = rest.split_at_mut(values_len);
     let (tiles, statistics) = rest.split_at_mut(tiles_len);
@@ -111,7 +107,8 @@ fn task_body<S: Simd, T: Storage>(
     let key_columns = &sequence[(dims.heads + kv) * d..];
     let value_columns = &sequence[(dims.heads + dims.kv_heads + kv) * d..];
     let last_tile = (dims.positions.div_ceil(rows) - 1 - piece) / pieces * pieces + piece;
-    let needed = ((last_tile + 1) * rows).min(dims.positions);
+    let count = rows.min(dims.positions - last_tile * rows);
+    let needed = masked.keys(last_tile * rows, count, dims).end;
     for start in (0..needed).step_by(PANEL) {
         let count = PANEL.min(needed - start);
         load_rows(&key_columns[start * packed..], packed, (count, d), 1.0, tiles, width);
@@ -135,38 +132,34 @@ fn task_body<S: Simd, T: Storage>(
             );
             maxima.fill(f32::NEG_INFINITY);
             sums.fill(0.0);
-            for start in (0..first + count).step_by(KEYS) {
-                let end = (start + KEYS).min(first + count);
-                score_tile::<S>(
-                    (first, count),
-                    (start, end),
-                    (d, width),
-                    queries,
-                    keys,
-                    scores,
-                    SCORES_ROW,
-                );
+            for (index, tile) in masked.tiles(first, count, dims).enumerate() {
+                score_tile::<S>(tile, (d, width), queries, keys, scores, SCORES_ROW);
                 for r in 0..count {
-                    let valid = (first + r + 1).min(end).saturating_sub(start);
                     let row = &mut scores[r * SCORES_ROW..][..KEYS];
+                    let valid = masked.hide(dims, b, r, &tile, row);
+                    let row = &mut row[..(tile.end - tile.start).next_multiple_of(LANES)];
                     let max = maximum(&row[..valid]);
                     let max = if max > maxima[r] { max } else { maxima[r] };
-                    let sum = exponentiate::<S>(
-                        &mut row[..(end - start).next_multiple_of(LANES)],
-                        valid,
-                        max,
-                    );
+                    if max == f32::NEG_INFINITY {
+                        // No key that counts has come yet.
+                        row.fill(0.0);
+                        continue;
+                    }
+                    let sum = exponentiate::<S>(row, valid, max);
                     let decay = exp::<S>(maxima[r] - max);
-                    if start > 0 && decay != 1.0 {
+                    if index > 0 && decay != 1.0 {
                         for x in &mut output[r * width..][..width] {
                             *x *= decay;
                         }
                     }
                     sums[r] = sums[r] * decay + sum;
                     maxima[r] = max;
+                    let query = (b * dims.heads + head) * dims.positions + first + r;
+                    if let Some(kept) = masked.kept(dims, query, &tile, &mut [0.0; KEYS]) {
+                        row.iter_mut().zip(kept).for_each(|(weight, kept)| *weight *= kept);
+                    }
                 }
-                let span = (first, count, start, end);
-                causal_multiply::<S>(span, scores, SCORES_ROW, values, output, width, start > 0);
+                weigh::<S>(tile, (scores, SCORES_ROW), values, output, width, index > 0);
             }
             // SAFETY: this head and these positions belong to this task alone.
             let lse = unsafe { lse.part((b * dims.heads + head) * dims.positions + first, count) };
@@ -189,48 +182,46 @@ fn task_body<S: Simd, T: Storage>(
 /// `keys` is all panels of the head.
 #[inline(always)]
 pub(super) fn score_tile<S: Simd>(
-    (first, count): (usize, usize),
-    (start, end): (usize, usize),
+    tile: Tile,
     (d, width): (usize, usize),
     queries: &[f32],
     keys: &[f32],
     scores: &mut [f32],
     scores_row: usize,
 ) {
-    for panel in (start..end).step_by(PANEL) {
+    for panel in (tile.start..tile.end).step_by(PANEL) {
         // The first query that sees a key of this panel.
-        let skip = panel.saturating_sub(first);
+        let skip = tile.before(panel);
         multiply::<S>(
-            (count - skip, PANEL, d),
+            (tile.count - skip, PANEL, d),
             Left { data: &queries[skip * width..], row: width, step: 1 },
             &keys[panel * width..],
             PANEL,
-            &mut scores[skip * scores_row + panel - start..],
+            &mut scores[skip * scores_row + panel - tile.start..],
             scores_row,
             false,
         );
     }
 }
 
-/// out (count, width) (+)= weights · rows[start .. end], each query reading the keys up to its own
+/// out (count, width) (+)= weights · rows[start .. end]. Where the tile is causal, each query reads the keys up to its own
 /// position only, rounded up to a strip: the weights beyond are 0.
 #[inline(always)]
-pub(super) fn causal_multiply<S: Simd>(
-    (first, count, start, end): (usize, usize, usize, usize),
-    weights: &[f32],
-    weights_row: usize,
+pub(super) fn weigh<S: Simd>(
+    tile: Tile,
+    (weights, weights_row): (&[f32], usize),
     rows: &[f32],
     out: &mut [f32],
     width: usize,
     accumulate: bool,
 ) {
-    // A tile that the diagonal does not cross is one strip.
-    let strip = if end <= first + 1 { count } else { 8 };
+    let Tile { first, count, start, end, causal } = tile;
+    let strip = tile.strip(count);
     for r in (0..count).step_by(strip) {
         let height = strip.min(count - r);
-        let seen = (first + r + height).min(end).saturating_sub(start);
+        let last = if causal { (first + r + height).min(end) } else { end };
         multiply::<S>(
-            (height, width, seen),
+            (height, width, last.saturating_sub(start)),
             Left { data: &weights[r * weights_row..], row: weights_row, step: 1 },
             &rows[start * width..],
             width,

@@ -3,6 +3,7 @@ use super::forward::forward_on;
 use super::*;
 use crate::fast::vmath::{Isa, Storage};
 use half::{bf16, f16};
+use tightrope_core::ops::{Dropout, Mask};
 
 fn dims(batch: usize, positions: usize, heads: usize, kv_heads: usize, head_dim: usize) -> Dims {
     Dims { batch, positions, heads, kv_heads, head_dim }
@@ -97,17 +98,24 @@ struct Run<T> {
     dqkv: Vec<T>,
 }
 
-fn run<T: Storage>(isa: Isa, d: &Dims, scale: f32, chunk: usize, qkv: &[T], dout: &[T]) -> Run<T> {
+fn run<T: Storage>(
+    isa: Isa,
+    d: &Dims,
+    scale: f32,
+    masked: &Masked<'_>,
+    qkv: &[T],
+    dout: &[T],
+) -> Run<T> {
     let threads = rayon::current_num_threads();
     // What was in the buffers before must not show.
     let garbage = T::from_f32(f32::NAN);
     let (mut out, mut lse) = (vec![garbage; d.out_len()], vec![f32::NAN; d.lse_len()]);
-    let mut scratch = vec![f32::NAN; forward_scratch(d, chunk, threads)];
-    forward_on(isa, d, scale, chunk, qkv, &mut out, &mut lse, &mut scratch);
+    let mut scratch = vec![f32::NAN; forward_scratch(d, threads)];
+    forward_on(isa, d, scale, masked, qkv, &mut out, &mut lse, &mut scratch);
     let mut dqkv = vec![garbage; d.qkv_len()];
-    let mut scratch = vec![f32::NAN; backward_scratch(d, chunk, threads)];
+    let mut scratch = vec![f32::NAN; backward_scratch(d, threads)];
     let saved = Saved { qkv, out: &out, lse: &lse };
-    backward_on(isa, d, scale, chunk, saved, dout, &mut dqkv, &mut scratch);
+    backward_on(isa, d, scale, masked, saved, dout, &mut dqkv, &mut scratch);
     Run { out, lse, dqkv }
 }
 
@@ -117,7 +125,7 @@ fn check<T: Storage>(d: &Dims, size: f32, forward_tolerance: f64, backward_toler
     let (out, lse) = reference(d, f64::from(scale), &wide(&qkv));
     let dqkv = reference_backward(d, f64::from(scale), &wide(&qkv), &wide(&dout));
     for isa in Isa::available() {
-        let run = run(isa, d, scale, 0, &qkv, &dout);
+        let run = run(isa, d, scale, &Masked::CAUSAL, &qkv, &dout);
         let what = |name: &str| format!("{name} of {d:?} on {}", isa.name());
         assert_close(&what("out"), &wide(&run.out), &out, forward_tolerance);
         assert_close(&what("lse"), &wide(&run.lse), &lse, 1e-5);
@@ -169,7 +177,7 @@ fn gradient_agrees_with_central_differences() {
             (up - down) / (2.0 * step)
         })
         .collect();
-    let run = run(Isa::detect(), &d, scale, 0, &qkv, &dout);
+    let run = run(Isa::detect(), &d, scale, &Masked::CAUSAL, &qkv, &dout);
     assert_close("dqkv", &wide(&run.dqkv), &differences, 1e-5);
 }
 
@@ -181,7 +189,7 @@ fn large_scores_stay_finite() {
     let (out, lse) = reference(&d, 1.0, &wide(&qkv));
     assert!(lse.iter().any(|x| x.abs() > 1e4));
     for isa in Isa::available() {
-        let run = run(isa, &d, 1.0, 0, &qkv, &dout);
+        let run = run(isa, &d, 1.0, &Masked::CAUSAL, &qkv, &dout);
         assert_close("out", &wide(&run.out), &out, 1e-2);
         assert_close("lse", &wide(&run.lse), &lse, 1e-5);
         assert!(run.dqkv.iter().all(|x| x.is_finite()));
@@ -189,21 +197,37 @@ fn large_scores_stay_finite() {
 }
 
 #[test]
-fn threads_and_chunks_change_no_bit() {
-    for (b, t, h, kv, head) in [(2, 150, 4, 2, 40), (1, 333, 1, 1, 16)] {
-        let d = dims(b, t, h, kv, head);
-        let (qkv, dout) = (random::<f32>(d.qkv_len(), 1.0, 7), random::<f32>(d.out_len(), 1.0, 8));
-        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let results: Vec<_> = [(1, 0), (2, 0), (3, 0), (2, 1), (2, 8), (1, 50), (2, 1000)]
-            .map(|(threads, chunk)| {
-                let run = pool(threads).install(|| run(Isa::detect(), &d, 0.3, chunk, &qkv, &dout));
-                ((threads, chunk), bits(&run.out), bits(&run.lse), bits(&run.dqkv))
-            })
-            .into();
-        for other in &results[1..] {
-            assert!(results[0].1 == other.1, "out differs for (threads, chunk) {:?}", other.0);
-            assert!(results[0].2 == other.2, "lse differs for (threads, chunk) {:?}", other.0);
-            assert!(results[0].3 == other.3, "dqkv differs for (threads, chunk) {:?}", other.0);
+fn threads_change_no_bit() {
+    let documents: Vec<i32> = (0..333).map(|position| position / 100).collect();
+    let window = Mask { causal: false, window: Some(70), documents: true };
+    let key = [1, 2, 3, 4];
+    let masks = [
+        Masked::CAUSAL,
+        Masked { mask: Mask::NONE, ..Masked::CAUSAL },
+        Masked {
+            mask: window,
+            documents: Some(&documents),
+            dropout: Some((Dropout { p: 0.1, stream: 5 }, key)),
+        },
+    ];
+    for masked in masks {
+        for (b, t, h, kv, head) in [(2, 150, 4, 2, 40), (1, 333, 1, 1, 16)] {
+            let d = dims(b, t, h, kv, head);
+            let (qkv, dout) =
+                (random::<f32>(d.qkv_len(), 1.0, 7), random::<f32>(d.out_len(), 1.0, 8));
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let results: Vec<_> = [1, 2, 3]
+                .map(|threads| {
+                    let run = || run(Isa::detect(), &d, 0.3, &masked, &qkv, &dout);
+                    let run = pool(threads).install(run);
+                    (threads, bits(&run.out), bits(&run.lse), bits(&run.dqkv))
+                })
+                .into();
+            for other in &results[1..] {
+                assert!(results[0].1 == other.1, "out differs for {} threads", other.0);
+                assert!(results[0].2 == other.2, "lse differs for {} threads", other.0);
+                assert!(results[0].3 == other.3, "dqkv differs for {} threads", other.0);
+            }
         }
     }
 }
@@ -215,9 +239,9 @@ fn decode_continues_forward() {
         let qkv = random::<f32>(d.qkv_len(), 1.0, 9);
         let scale = 0.25;
         let mut forward_out = vec![0.0; d.out_len()];
-        let mut scratch = vec![f32::NAN; forward_scratch(&d, 0, 2)];
+        let mut scratch = vec![f32::NAN; forward_scratch(&d, 2)];
         let mut lse = vec![0.0; d.lse_len()];
-        forward(&d, scale, 0, &qkv, &mut forward_out, &mut lse, &mut scratch);
+        forward(&d, scale, &Masked::CAUSAL, &qkv, &mut forward_out, &mut lse, &mut scratch);
 
         // The cache is longer than what is in it, and its tail must not be read.
         let capacity = Dims { positions: t + 5, ..d };

@@ -4,7 +4,7 @@ use super::super::windows::row_windows;
 use super::super::{
     Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, traffic, typed, unit, whole,
 };
-use super::{Attention, Extents, Packed, THREADS, dot, log_sum_exp};
+use super::{Attention, Extents, Mask, Packed, THREADS, dot, log_sum_exp};
 use crate::launch::{Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
@@ -19,9 +19,9 @@ impl CachedAttention {
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
         for (b, s, past, op) in [
-            (1, 1, 0, Attention { heads: 2, kv_heads: 1, head_dim: 4, chunk: 0 }),
-            (2, 3, 5, Attention { heads: 4, kv_heads: 2, head_dim: 8, chunk: 0 }),
-            (1, 1, 36, Attention { heads: 3, kv_heads: 3, head_dim: 16, chunk: 0 }),
+            (1, 1, 0, Attention::causal(2, 1, 4)),
+            (2, 3, 5, Attention::causal(4, 2, 8)),
+            (1, 1, 36, Attention::causal(3, 3, 16)),
         ] {
             for dtype in [DType::F32, DType::BF16] {
                 let cache = unit(dtype, &[b, 40, op.kv_heads * op.head_dim]);
@@ -43,6 +43,9 @@ impl Rule for CachedAttention {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [qkv, keys, values, position] = arity(inputs)?;
         let (batch, new) = self.0.check(qkv)?;
+        ensure(self.0.mask == Mask::CAUSAL && self.0.dropout.is_none(), || {
+            "decodes by causal attention alone: no other mask, no dropout".into()
+        })?;
         let columns = self.0.kv_heads * self.0.head_dim;
         ensure(keys.shape.len() == 3 && keys.shape[1] >= new, || {
             format!("the cache {keys} doesn't hold {new} positions")
@@ -67,8 +70,8 @@ impl Rule for CachedAttention {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        let (batch, new, time) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
-        let flops = 4 * (batch * new * time * self.0.heads * self.0.head_dim) as u64;
+        let (batch, new, seq_len) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
+        let flops = 4 * (batch * new * seq_len * self.0.heads * self.0.head_dim) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
 
@@ -125,12 +128,12 @@ impl Rule for CachedAttention {
         let (qkv, past) = (inputs[0], inputs[3].index(0) as usize);
         let (out, keys, values) = (outputs[0], outputs[1], outputs[2]);
         let (batch, new, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
-        let (columns, time) = (op.kv_heads * dim, keys.ty().shape[1]);
-        let at = Packed { op, time: new };
+        let (columns, seq_len) = (op.kv_heads * dim, keys.ty().shape[1]);
+        let at = Packed { op, seq_len: new };
         for b in 0..batch {
             for s in 0..new {
                 let packed = at.row(b, s) + op.heads * dim;
-                let row = (b * time + past + s) * columns;
+                let row = (b * seq_len + past + s) * columns;
                 for c in 0..columns {
                     keys.set(row + c, qkv.get(packed + c));
                     values.set(row + c, qkv.get(packed + columns + c));
@@ -139,7 +142,7 @@ impl Rule for CachedAttention {
             for s in 0..new {
                 for head in 0..op.heads {
                     let query = at.query(b, s, head);
-                    let cached = |j: usize| (b * time + j) * columns + at.kv(head) * dim;
+                    let cached = |j: usize| (b * seq_len + j) * columns + at.kv(head) * dim;
                     let scores: Vec<f64> = (0..=past + s)
                         .map(|j| op.scale() * dot(&qkv, query, &keys, cached(j), dim))
                         .collect();

@@ -1,0 +1,134 @@
+//! Launches of attention: how it's cut into tiles, and what each launch is told.
+
+use std::ops::Range;
+
+use super::Attention;
+use super::mask::Extra;
+use crate::launch::{Launch, Limits, Operand, Place};
+use crate::types::{DType, Type};
+
+/// Rows of a tile of scores, as many columns, and products of a thread along each.
+const TILE: u32 = 32;
+const PER_THREAD: u32 = 4;
+/// Threads of a workgroup where each makes rows of its own, on a processor that emulates a GPU: few, because all
+/// go on until the last has met the diagonal. And the rows that each makes.
+const STRIP: u32 = 8;
+const ROWS_PER_THREAD: u32 = 2;
+/// Most channels of a head that such a thread's registers hold.
+const MOST_IN_REGISTERS: usize = 128;
+/// Rows of a tile on tensor cores, its threads, and channels of heads whose vectors suit them.
+const TENSOR_TILE: u32 = 64;
+const TENSOR_THREADS: u32 = 128;
+const TENSOR_HEADS: [usize; 4] = [16, 32, 64, 128];
+/// Threads of a workgroup of any other entry.
+pub(super) const THREADS: u32 = 64;
+
+/// Names that the kernel file has for tensors.
+const OPERANDS: [&str; 9] =
+    ["qkv", "out", "dout", "statistics", "keys", "values", "position", "documents", "key"];
+
+/// Sequences of one launch, the first of them, their positions, and those that a cache has room for.
+#[derive(Clone, Copy)]
+pub(super) struct Extents {
+    pub first: u64,
+    pub sequences: u64,
+    pub seq_len: u64,
+    pub capacity: u64,
+    /// Where the second kind of statistics begins.
+    pub deltas: u64,
+}
+
+impl Extents {
+    pub fn new(range: &Range<u64>, seq_len: u64) -> Self {
+        let sequences = range.end - range.start;
+        Self { first: range.start, sequences, seq_len, capacity: 0, deltas: 0 }
+    }
+}
+
+impl Attention {
+    /// What the mask and dropout read, of which the first is input `own`.
+    pub(super) fn extra_operands(
+        &self,
+        own: usize,
+        inputs: &[&Type],
+    ) -> Vec<(&'static str, Place)> {
+        let places: Vec<Place> =
+            inputs.iter().enumerate().map(|(index, ty)| Place::input(index, ty)).collect();
+        let extra = Extra::of(self.mask, self.dropout, own, &places);
+        let named = [("documents", extra.documents), ("key", extra.key)];
+        named.into_iter().filter_map(|(name, place)| Some((name, place?))).collect()
+    }
+
+    /// A launch of `entry` that binds `operands`.
+    pub(super) fn kernel(
+        &self,
+        (entry, threads, groups): (&'static str, u32, u64),
+        extents: Extents,
+        operands: &[(&'static str, Place)],
+        flops: u64,
+    ) -> Launch {
+        let (kernel, tile) = if entry.ends_with("_mma") {
+            ("attention_mma", TENSOR_TILE)
+        } else {
+            ("attention", TILE)
+        };
+        let mut launch = Launch::new(kernel, entry, threads, groups)
+            .constant("HEADS", self.heads as u64)
+            .constant("KV_HEADS", self.kv_heads as u64)
+            .constant("HEAD_DIM", self.head_dim as u64)
+            .constant("ROWS", tile)
+            .constant("CAUSAL", u64::from(self.mask.causal))
+            .constant("WINDOW", self.mask.width(extents.seq_len))
+            .constant("DOCUMENTS", u64::from(self.mask.documents))
+            .constant("DROPOUT", u64::from(self.dropout.is_some()))
+            .param("first", extents.first)
+            .param("sequences", extents.sequences)
+            .param("seq_len", extents.seq_len)
+            .param("capacity", extents.capacity)
+            .param("deltas", extents.deltas)
+            .param("stream", self.dropout.map_or(0, |dropout| dropout.stream))
+            .real("dropped", self.dropout.map_or(0.0, |dropout| dropout.p))
+            .real("scale", self.scale())
+            .real("scale2", self.scale() * std::f64::consts::LOG2_E);
+        let numbers = |name: &str| matches!(name, "statistics" | "position" | "documents" | "key");
+        for &(name, place) in operands {
+            let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
+            launch = launch.bind_four(name, place, aligned);
+        }
+        launch = launch.costing(flops);
+        // What an entry doesn't name is bound as something it does, which takes no further binding.
+        for name in OPERANDS {
+            let bound = |wanted: &dyn Fn(&str) -> bool| {
+                launch.operands.iter().find(|operand| wanted(&operand.name)).cloned()
+            };
+            if bound(&|other| other == name).is_none() {
+                let like = bound(&|other| name != "statistics" || numbers(other));
+                launch.operands.extend(like.map(|like| Operand { name: name.into(), ..like }));
+            }
+        }
+        launch
+    }
+
+    /// Entry, threads and workgroups that make the rows of `heads` heads: in tiles, or where processors emulate a
+    /// GPU, in registers of one thread.
+    pub(super) fn rows_of(
+        &self,
+        limits: &Limits,
+        [tiled, direct, tensor]: [&'static str; 3],
+        heads: usize,
+        extents: Extents,
+        dtype: DType,
+    ) -> (&'static str, u32, u64) {
+        let direct_pays = !limits.tile.shares();
+        let (entry, threads, rows) =
+            if limits.tensor_cores.contains(&dtype) && TENSOR_HEADS.contains(&self.head_dim) {
+                (tensor, TENSOR_THREADS, TENSOR_TILE)
+            } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
+                (direct, STRIP, STRIP * ROWS_PER_THREAD)
+            } else {
+                (tiled, (TILE / PER_THREAD).pow(2), TILE)
+            };
+        let groups = extents.sequences * heads as u64 * extents.seq_len.div_ceil(rows.into());
+        (entry, threads, groups)
+    }
+}
