@@ -53,13 +53,13 @@ pub struct Manifest {
     pub seed: u64,
     /// Where the data stands.
     pub data: DataState,
-    /// Learning-rate schedule, and whatever else the optimizer keeps beside tensors.
+    /// Learning-rate schedule, and whatever else the optimizer keeps besides tensors.
     pub schedule: Value,
     /// The run's settings, merged.
     pub settings: Value,
     /// The model's description.
     pub model: Value,
-    /// Where the frozen weights are that adapters are beside; a checkpoint of adapters holds nothing else of the model.
+    /// Where the frozen weights of adapters are; a checkpoint of adapters holds nothing else of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
     /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
@@ -68,7 +68,7 @@ pub struct Manifest {
     pub checksums: BTreeMap<String, String>,
 }
 
-/// The frozen weights that adapters are beside.
+/// The frozen weights of adapters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
@@ -127,7 +127,7 @@ impl DataState {
 /// What a checkpoint holds besides its manifest.
 #[derive(Debug, Default)]
 pub struct Contents<'a> {
-    /// Weights under their Hugging Face names: `model.safetensors`, or `adapter_model.safetensors` beside a
+    /// Weights under their Hugging Face names: `model.safetensors`, or `adapter_model.safetensors` with a
     /// [`Manifest::base`].
     pub model: Vec<Tensor<'a>>,
     /// Optimizer state: `optimizer.safetensors`.

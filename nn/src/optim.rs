@@ -65,7 +65,7 @@ pub enum Optimizer {
         beta1: f64,
         /// AdamW's decay of the second moment.
         beta2: f64,
-        /// AdamW's term beside the root of the second moment.
+        /// Added by AdamW to the root of the second moment.
         eps: f64,
     },
 }

@@ -425,7 +425,7 @@ fn training(
         trained.push(Trained {
             name: parameter.name.clone(),
             weight: tensors[index],
-            low: remainders.get(index).copied(),
+            remainder: remainders.get(index).copied(),
             gradient,
             decay: parameter.decay,
             kind: parameter.kind,

@@ -102,7 +102,7 @@ fn state_of_other_bits_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_skipped_step_leaves_codes_alone() {
+fn a_skipped_step_leaves_quantized_state_alone() {
     for bits in ALL_BITS {
         let mut trainer = trainer(&config(ADAMW, bits));
         train(&mut trainer, 0..2, 1e-3);
@@ -145,7 +145,7 @@ fn eight_bits_take_a_quarter() {
             let kept = parameter.kind == Kind::Table || parameter.elements() < 4096;
             assert_eq!(
                 kept || bits != StateBits::B8,
-                !is_coded(state.stored),
+                !is_quantized(state.stored),
                 "{}",
                 parameter.name
             );
@@ -161,6 +161,6 @@ fn eight_bits_take_a_quarter() {
     assert_eq!(codes[1], single[1]);
 }
 
-fn is_coded(stored: Stored) -> bool {
-    matches!(stored, Stored::Codes | Stored::Scales)
+fn is_quantized(stored: Stored) -> bool {
+    matches!(stored, Stored::Quantized | Stored::Scales)
 }

@@ -15,7 +15,7 @@ use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken, list, none_
 use crate::bytes::Bytes;
 use crate::{Error, Result};
 
-/// Folder of the images to train on, beside one of [`TEST`].
+/// Folder of the images to train on, where there is one of [`TEST`] too.
 const TRAIN: &str = "train";
 /// Folders of a test set.
 const TEST: [&str; 3] = ["test", "val", "validation"];
@@ -24,7 +24,7 @@ const MOST_CLASSES: usize = 256;
 /// Most pixels of an image, all channels counted: what it becomes is far smaller.
 const MOST_PIXELS: usize = 1 << 28;
 
-/// A decoded image: rows of pixels, all channels of one beside each other.
+/// A decoded image: rows of pixels, the channels of each in a row.
 pub(super) struct Decoded {
     pub shape: ImageShape,
     pub pixels: Vec<u8>,
@@ -72,7 +72,7 @@ fn classes(root: &Path, entries: &[Entry]) -> Result<Vec<Class>> {
         return Err(none_found(root));
     }
     if let Some(file) = entries.iter().find(|entry| !entry.is_dir) {
-        let problem = "it lies beside the folders of the classes: move it away";
+        let problem = "it lies among the folders of the classes: move it away";
         return Err(broken(&file.path.display().to_string(), problem.to_owned()));
     }
     if !(2..=MOST_CLASSES).contains(&entries.len()) {

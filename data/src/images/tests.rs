@@ -198,7 +198,7 @@ fn folders_without_images_are_refused_with_the_reason() {
     fs::write(text.path().join("b/notes.txt"), "x").unwrap();
     assert!(refused(&text).contains("notes.txt: it is no .png"), "{}", refused(&text));
     fs::write(text.path().join("notes.txt"), "x").unwrap();
-    assert!(refused(&text).contains("beside the folders"), "{}", refused(&text));
+    assert!(refused(&text).contains("among the folders"), "{}", refused(&text));
     assert!(message(ImageDataset::open("/nowhere", None)).contains("/nowhere"));
     let shape = ImageShape { channels: 2, height: 1, width: 1 };
     assert!(message(ImageDataset::open(one.path(), Some(shape))).contains("1 (grey) or 3"));

@@ -157,7 +157,7 @@ impl Muon<'_> {
         factor: f64,
     ) -> Result<()> {
         let Shared { ok, scalars, options, .. } = *self.shared;
-        let own = [trained.weight].into_iter().chain(trained.low);
+        let own = [trained.weight].into_iter().chain(trained.remainder);
         let inputs: Vec<Tensor> = [ok, scalars.lr, direction].into_iter().chain(own).collect();
         let lr = input(1);
         let kept = constant(1.0) - lr.clone() * constant(options.weight_decay);

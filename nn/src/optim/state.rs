@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 32 | f32 |
 //! | 16 | bf16, rounded stochastically: a moment that decays by less than half a unit in the last place a step would otherwise stand still (Zamirai et al. 2020, "Revisiting BFloat16 Training") |
-//! | 8 | codes in blocks of [`BLOCK`] with an f32 scale each (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), 8.125 bits in all |
+//! | 8 | quantized in blocks of [`BLOCK`] with an f32 scale each (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), 8.125 bits in all |
 //!
 //! Codes of second moments are of their roots, which span half as many decades: those of squares lie below the smallest
 //! code of their block more often, and an update is divided by what is 0 then.
@@ -34,7 +34,7 @@ pub enum StateBits {
     B32,
     /// bf16, rounded stochastically.
     B16,
-    /// Block-wise codes; f32 for tables and small tensors.
+    /// Quantized in blocks; f32 for tables and small tensors.
     B8,
 }
 
@@ -71,7 +71,9 @@ impl StateBits {
     fn stored(self, graph: &Graph, trained: &Trained) -> &'static [Stored] {
         let small = graph.ty(trained.weight).elements() < SMALLEST;
         match self {
-            Self::B8 if !small && trained.kind != Kind::Table => &[Stored::Codes, Stored::Scales],
+            Self::B8 if !small && trained.kind != Kind::Table => {
+                &[Stored::Quantized, Stored::Scales]
+            }
             Self::B16 => &[Stored::Half],
             Self::B32 | Self::B8 => &[Stored::Single],
         }
@@ -84,7 +86,7 @@ impl StateBits {
             if name.ends_with(Stored::Half.suffix()) {
                 return Self::B16;
             }
-            if name.ends_with(Stored::Codes.suffix()) {
+            if name.ends_with(Stored::Quantized.suffix()) {
                 found = Self::B8;
             }
         }
@@ -99,8 +101,8 @@ pub enum Stored {
     Single,
     /// bf16 numbers.
     Half,
-    /// u8 codes.
-    Codes,
+    /// u8 codes of quantized numbers.
+    Quantized,
     /// Scales of blocks of codes, f32.
     Scales,
 }
@@ -110,7 +112,7 @@ impl Stored {
         match self {
             Self::Single => "",
             Self::Half => ".bf16",
-            Self::Codes => ".codes",
+            Self::Quantized => ".codes",
             Self::Scales => ".scales",
         }
     }
@@ -154,7 +156,7 @@ impl State {
                 let ty = match stored {
                     Stored::Single => ty.with_dtype(DType::F32),
                     Stored::Half => ty.with_dtype(DType::BF16),
-                    Stored::Codes => ty.with_dtype(code(slot).dtype()),
+                    Stored::Quantized => ty.with_dtype(code(slot).dtype()),
                     Stored::Scales => Type::new(DType::F32, [ty.elements().div_ceil(BLOCK)]),
                 };
                 let name = format!("optim.{}.{slot}{}", trained.name, stored.suffix());

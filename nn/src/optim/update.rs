@@ -1,5 +1,5 @@
 //! The ops of an update: the gradient norm, and one map over all parameters of a kind. A parameter whose state is
-//! in 8 bits has ops of its own: its state becomes f32, goes through the map, and becomes codes again, so that f32
+//! in 8 bits has ops of its own: its state becomes f32, goes through the map, and is quantized again, so that f32
 //! state exists for one parameter at a time.
 
 use std::collections::{BTreeMap, HashMap};
@@ -42,7 +42,7 @@ pub struct Trained {
     pub weight: Tensor,
     /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
     /// [`crate::Precision::remainder`]).
-    pub low: Option<Tensor>,
+    pub remainder: Option<Tensor>,
     /// Gradient, f32, of the weight's shape.
     pub gradient: Tensor,
     /// Weight decay applies.
@@ -82,8 +82,8 @@ pub(super) enum Master {
     Weight,
     /// A bf16 weight and its i16 remainder.
     Halves,
-    /// An f32 tensor beside an f16 weight.
-    Beside,
+    /// A tensor of its own, with an f16 weight.
+    Separate,
 }
 
 impl Master {
@@ -92,7 +92,7 @@ impl Master {
         match self {
             Self::Weight => input(at),
             Self::Halves => input(at).binary(Binary::JoinHalves, input(at + 1)),
-            Self::Beside => input(at + 1),
+            Self::Separate => input(at + 1),
         }
     }
 
@@ -104,7 +104,7 @@ impl Master {
                 (at, after.clone().unary(Unary::HighHalf)),
                 (at + 1, after.unary(Unary::LowHalf)),
             ],
-            Self::Beside => vec![(at, after.clone()), (at + 1, after)],
+            Self::Separate => vec![(at, after.clone()), (at + 1, after)],
         }
     }
 }
@@ -119,22 +119,22 @@ impl Trained {
         ensure(*gradient == expected, "gradient", || {
             format!("of `{}` is {gradient}, must be {expected}", self.name)
         })?;
-        let low = self.low.map(|low| graph.ty(low));
-        ensure(low.is_none_or(|low| low.shape == weight.shape), "low", || {
+        let remainder = self.remainder.map(|tensor| graph.ty(tensor));
+        ensure(remainder.is_none_or(|ty| ty.shape == weight.shape), "remainder", || {
             format!("of `{}` has another shape than the weight {weight}", self.name)
         })?;
-        match (weight.dtype, low.map(|low| low.dtype)) {
+        match (weight.dtype, remainder.map(|ty| ty.dtype)) {
             (DType::F32, None) => Ok(Master::Weight),
             (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
-            (DType::F16, Some(DType::F32)) => Ok(Master::Beside),
-            (dtype, low) => {
-                let low = low.map_or("nothing".into(), |dtype| dtype.to_string());
+            (DType::F16, Some(DType::F32)) => Ok(Master::Separate),
+            (dtype, remainder) => {
+                let remainder = remainder.map_or("nothing".into(), |dtype| dtype.to_string());
                 let problem = format!(
-                    "`{}` is {dtype} with {low} beside it; supported: f32 with nothing, bf16 with i16, \
+                    "`{}` is {dtype} with a remainder in {remainder}; supported: f32 with nothing, bf16 with i16, \
                      f16 with f32",
                     self.name
                 );
-                Err(Error::Setting { key: "low", problem })
+                Err(Error::Setting { key: "remainder", problem })
             }
         }
     }
@@ -222,20 +222,25 @@ pub fn append_update(
 
     // Parameters of a kind share a map, but where each has a time of its own.
     let mut groups: BTreeMap<(Rule, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let (mut coded, mut matrices) = (vec![], vec![]);
+    let (mut quantized, mut matrices) = (vec![], vec![]);
     for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
         let kind = (trained.decay && weight_decay > 0.0, master);
         if optimizer.is_of_matrices() && !trained.matrices.is_empty() {
             matrices.push((kind, index));
-        } else if state[index].iter().any(|state| state.stored == Stored::Codes) {
-            coded.push((kind, index));
+        } else if state[index].iter().any(|state| state.stored == Stored::Quantized) {
+            quantized.push((kind, index));
         } else {
             groups.entry((kind, options.consume.then_some(index))).or_default().push(index);
         }
     }
     let own = |index: usize, state: &[Tensor]| -> Vec<Tensor> {
-        let Trained { weight, low, gradient, .. } = trained[index];
-        [weight].into_iter().chain(low).chain([gradient]).chain(state.iter().copied()).collect()
+        let Trained { weight, remainder, gradient, .. } = trained[index];
+        [weight]
+            .into_iter()
+            .chain(remainder)
+            .chain([gradient])
+            .chain(state.iter().copied())
+            .collect()
     };
     for ((kind, _), members) in groups {
         let tensors = |&index: &usize| {
@@ -245,7 +250,7 @@ pub fn append_update(
         let own: Vec<_> = members.iter().map(tensors).collect();
         shared.append(graph, kind, &own, false, name)?;
     }
-    for (kind, index) in coded {
+    for (kind, index) in quantized {
         let name = &trained[index].name;
         let blocks = Blocks::of(name, &state[index]);
         let before = blocks.iter().map(|slot| slot.values(graph)).collect::<Result<Vec<_>>>()?;
@@ -343,7 +348,7 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The slots of a parameter whose state is in codes and their scales.
+    /// The slots of a parameter whose state is quantized, in codes and their scales.
     pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
         let pairs = state.as_chunks::<2>().0.iter();
         pairs
@@ -365,7 +370,7 @@ impl<'a> Blocks<'a> {
         Ok(values)
     }
 
-    /// Appends the codes of new state over the old ones, where `ok`.
+    /// Appends the quantized new state over the old one, where `ok`.
     pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
         let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
         let name = format!("update.{}.{}.codes", self.parameter, self.slot);
@@ -435,8 +440,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Appends one map over parameters of one kind, each given as its weight, what is beside it, its gradient
-    /// and its state. Gives the new weight, what is beside it and state of each. With `rooted`, the state holds roots of
+    /// Appends one map over parameters of one kind, each given as its weight, its remainder, its gradient
+    /// and its state. Gives the new weight, remainder and state of each. With `rooted`, the state holds roots of
     /// squares.
     fn append(
         &self,
@@ -451,8 +456,8 @@ impl Shared<'_> {
         let shared = inputs.len();
         inputs.extend(own.iter().flatten());
 
-        let beside = usize::from(master != Master::Weight);
-        let (weight, gradient) = (shared, shared + 1 + beside);
+        let remainders = usize::from(master != Master::Weight);
+        let (weight, gradient) = (shared, shared + 1 + remainders);
         let slots: Vec<usize> =
             (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
         let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;

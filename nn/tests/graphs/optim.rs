@@ -36,7 +36,7 @@ struct Setup {
 impl Setup {
     fn new(optimizer: Optimizer, options: UpdateOptions, dtype: DType, scaled: bool) -> Self {
         let mut graph = Graph::new();
-        let low = match dtype {
+        let remainder = match dtype {
             DType::BF16 => Some(DType::I16),
             DType::F16 => Some(DType::F32),
             _ => None,
@@ -52,7 +52,7 @@ impl Setup {
                 Trained {
                     name: index.to_string(),
                     weight: tensor("weight", dtype, Class::Weight),
-                    low: low.map(|low| tensor("low", low, Class::Weight)),
+                    remainder: remainder.map(|dtype| tensor("remainder", dtype, Class::Weight)),
                     gradient: tensor("gradient", DType::F32, Class::Gradient),
                     decay: shape.len() > 1,
                     kind: Kind::Other,
@@ -73,7 +73,7 @@ impl Setup {
     fn start(&self, run: &Interpreter<'_>) {
         for (index, trained) in self.trained.iter().enumerate() {
             let masters = masters(index);
-            match (self.graph.dtype(trained.weight), trained.low) {
+            match (self.graph.dtype(trained.weight), trained.remainder) {
                 (DType::BF16, Some(low)) => {
                     let (high, rest): (Vec<_>, Vec<_>) = masters.into_iter().map(split).unzip();
                     run.write(trained.weight, &high);
@@ -108,9 +108,9 @@ impl Setup {
 
     /// The f32 masters of parameter `index`.
     fn masters(&self, run: &Interpreter<'_>, index: usize) -> Vec<f32> {
-        let Trained { weight, low, .. } = self.trained[index];
+        let Trained { weight, remainder, .. } = self.trained[index];
         let single = |tensor| run.read(tensor).into_iter().map(|x| x as f32).collect();
-        match (self.graph.dtype(weight), low) {
+        match (self.graph.dtype(weight), remainder) {
             (DType::BF16, Some(low)) => {
                 let halves = run.read(weight).into_iter().zip(run.read(low));
                 halves.map(|(high, low)| join(half::bf16::from_f64(high), low as i16)).collect()
@@ -122,7 +122,8 @@ impl Setup {
 
     /// Everything a skipped step must leave alone.
     fn kept(&self, run: &Interpreter<'_>) -> Vec<Vec<f64>> {
-        let weights = self.trained.iter().flat_map(|trained| [Some(trained.weight), trained.low]);
+        let weights =
+            self.trained.iter().flat_map(|trained| [Some(trained.weight), trained.remainder]);
         let state = self.update.state.iter().map(|state| Some(state.tensor));
         weights.chain(state).flatten().map(|tensor| run.read(tensor)).collect()
     }
@@ -435,7 +436,7 @@ fn refusals() {
     let good = Trained {
         name: "w".into(),
         weight: tensor("w", DType::F32, &[4]),
-        low: None,
+        remainder: None,
         gradient: tensor("g", DType::F32, &[4]),
         decay: false,
         kind: Kind::Other,
@@ -447,8 +448,18 @@ fn refusals() {
     graph.begin(Role::Update);
     for (optimizer, options, trained, words) in [
         (ADAMW, OPTIONS, vec![], "no parameter"),
-        (ADAMW, OPTIONS, vec![Trained { weight: half, ..good.clone() }], "bf16 with nothing"),
-        (ADAMW, OPTIONS, vec![Trained { low: Some(half), ..good.clone() }], "f32 with bf16"),
+        (
+            ADAMW,
+            OPTIONS,
+            vec![Trained { weight: half, ..good.clone() }],
+            "bf16 with a remainder in nothing",
+        ),
+        (
+            ADAMW,
+            OPTIONS,
+            vec![Trained { remainder: Some(half), ..good.clone() }],
+            "f32 with a remainder in bf16",
+        ),
         (ADAMW, OPTIONS, vec![Trained { gradient: short, ..good.clone() }], "of `w` is f32[3]"),
         (ADAMW, UpdateOptions { clip: Some(0.0), ..OPTIONS }, vec![good.clone()], "`clip`"),
         (

@@ -140,7 +140,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         .map(|(index, (parameter, &weight))| Trained {
             name: parameter.name.clone(),
             weight,
-            low: remainders.get(index).copied(),
+            remainder: remainders.get(index).copied(),
             gradient: graph.persistent(
                 &format!("grad.{}", parameter.name),
                 Type::new(DType::F32, parameter.shape.clone()),
