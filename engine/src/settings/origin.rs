@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Place, Settings, SettingsError, find};
+use super::{LIST, Place, Settings, SettingsError, find};
 
 /// Who said a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,26 @@ impl Settings {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
 
+    /// Whether somebody says the setting of this key: here or in code, which has assigned another value than the
+    /// default.
+    pub fn is_said(&self, key: &str) -> bool {
+        let default = || find(key).and_then(|setting| setting.default());
+        self.origins.contains_key(key) || self.value(key).map_or(true, |value| value != default())
+    }
+
+    /// These settings, such as a checkpoint's, with what `said` says over them.
+    #[must_use]
+    pub fn over(mut self, said: &Self) -> Self {
+        for setting in LIST.iter().filter(|setting| said.is_said(setting.key)) {
+            self.copy(setting.key, said);
+            match said.origins.get(setting.key) {
+                Some(origin) => self.origins.insert(setting.key, origin.clone()),
+                None => self.origins.remove(setting.key),
+            };
+        }
+        self
+    }
+
     /// Whether the command line says the setting of this key.
     pub fn on_command_line(&self, key: &str) -> bool {
         matches!(self.origin(key), Origin::Text(Place { file: None, .. }))
@@ -67,5 +87,37 @@ impl PartialEq for Settings {
             && *memory == other.memory
             && *data == other.data
             && *run == other.run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_goes_over_what_a_checkpoint_says() {
+        let mut own = Settings::default();
+        let json = serde_json::json!({ "train": { "lr": 1.0, "steps": 5, "clip": 2.0 }, "memory": { "checkpoint": "block" } });
+        own.read_json(&json, &Origin::Checkpoint("a.tar".to_owned())).unwrap();
+        let mut said = Settings::default();
+        said.read_argument("train.lr=2").unwrap();
+        // The default, but said.
+        said.read_argument("train.clip=1").unwrap();
+        said.run.out = Some("b".into());
+        let settings = own.over(&said);
+        assert_eq!((settings.train.lr, settings.train.clip), (Some(2.0), 1.0));
+        assert_eq!(settings.train.steps, Some(5));
+        assert_eq!(settings.memory.recompute, crate::settings::Recompute::Block);
+        assert_eq!(settings.run.out, Some("b".into()));
+        for (key, origin) in [
+            ("train.lr", "the command line"),
+            ("train.clip", "the command line"),
+            ("train.steps", "the checkpoint `a.tar`"),
+            ("memory.recompute", "the checkpoint `a.tar`"),
+            ("run.out", "the default"),
+        ] {
+            assert_eq!(settings.origin(key).to_string(), origin, "{key}");
+        }
+        assert!(settings.is_said("run.out") && !settings.is_said("run.device"));
     }
 }

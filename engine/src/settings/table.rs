@@ -75,6 +75,18 @@ macro_rules! settings {
                 }
             }
 
+            /// Sets the setting of this key to its value in `other`.
+            pub(crate) fn copy(&mut self, key: &str, other: &Self) {
+                match key {
+                    $($(
+                        concat!(stringify!($table), ".", stringify!($name)) => {
+                            self.$table.$name.clone_from(&other.$table.$name);
+                        }
+                    )*)*
+                    _ => {}
+                }
+            }
+
             /// Sets the setting of this key to an accepted value. Returns whether it is one.
             pub(crate) fn assign(&mut self, key: &str, value: &toml::Value) -> bool {
                 match key {
@@ -122,6 +134,9 @@ mod tests {
         assert!(settings.assign("train.sharpness", &0.5.into()));
         assert_eq!(settings.train, Train { sharpness: Some(0.5) });
         assert_eq!(settings.value("train.sharpness"), Ok(Some(0.5.into())));
+        let mut copied = Longer::default();
+        copied.copy("train.sharpness", &settings);
+        assert_eq!(copied.train, settings.train);
 
         let list = [LIST, LONGER].concat();
         let schema = json_schema(&list);
