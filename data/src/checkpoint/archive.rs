@@ -1,4 +1,7 @@
 //! A checkpoint as one file: a tar archive (POSIX ustar) of its folder, for where there are no folders.
+//!
+//! The fields are written here and not by the crate `tar`, which would add 39 kB to the page's WebAssembly (15 kB with gzip), most of it for
+//! links, extended headers and files on disk. A test holds that the system's `tar` reads what is written, and the other way round.
 
 use std::collections::BTreeMap;
 use std::io::Write;
