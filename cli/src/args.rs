@@ -465,7 +465,7 @@ mod tests {
         let Command::Train(args) = parse(&line) else { unreachable!() };
         let mut before = Settings::default();
         before.read_file(&base).unwrap();
-        let train = before.over(&args.settings.said().unwrap()).unwrap().train;
+        let train = before.over(&args.settings.said().unwrap()).train;
         assert_eq!((train.steps, train.lr, train.seed, train.clip), (Some(1), Some(2.0), 4, 4.0));
     }
 

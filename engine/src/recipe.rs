@@ -114,7 +114,7 @@ impl Recipe {
         let dir = directory::existing(named, said.run.out.as_deref())?;
         let mut before = Settings::default();
         before.read_file(&dir.join(RUN_SETTINGS))?;
-        let settings = before.clone().over(said)?;
+        let settings = before.clone().over(said);
         settings.check()?;
         let mut notes = Vec::new();
         let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {

@@ -191,27 +191,6 @@ impl Settings {
         Ok(())
     }
 
-    /// These settings with what was `said` over them.
-    ///
-    /// # Errors
-    /// When a path that was said isn't valid Unicode.
-    pub fn over(mut self, said: &Self) -> Result<Self, SettingsError> {
-        for (&key, origin) in &said.origins {
-            if let (Some(setting), Some(value)) = (find(key), said.said(key)?) {
-                self.accept(setting, value).map_err(|wrong| unfit(setting, None, wrong))?;
-                self.origins.insert(key, origin.clone());
-            }
-        }
-        Ok(self)
-    }
-
-    /// The value of the setting of this key, to be said again.
-    fn said(&self, key: &str) -> Result<Option<Value>, SettingsError> {
-        self.value(key).map_err(|error| {
-            SettingsError::new(format!("`{key}`: {error}"), "give a path in Unicode")
-        })
-    }
-
     fn add(
         &mut self,
         source: Source<'_>,
