@@ -13,6 +13,11 @@ impl StepTimes {
         self.0.push(seconds);
     }
 
+    /// How many steps there were.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Median seconds of a step, the first ones apart where there are others.
     pub fn median(&self) -> Option<f64> {
         let warm = self.0.get(Self::COLD..).filter(|warm| !warm.is_empty()).unwrap_or(&self.0);

@@ -14,45 +14,38 @@
 //! | `sample` | text out of a model |
 
 mod batches;
+#[cfg(not(target_family = "wasm"))]
+mod blocking;
 mod checkpoint;
 mod continues;
 pub mod directory;
 mod evaluate;
 pub mod metrics;
 mod origin;
+mod parts;
 mod record;
 mod sample;
+mod stepped;
 pub mod tensorboard;
 
-#[cfg(not(target_family = "wasm"))]
-use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use serde::Serialize;
 use tightrope_core::Backend;
-#[cfg(not(target_family = "wasm"))]
-use tightrope_data::checkpoint::{latest_complete, list as checkpoint_list};
 use tightrope_data::{Base, Checkpoint};
-use tightrope_nn::{
-    Done, LearningRate, Outcome, Planned, Precision, Recovering, Trainer, TrainerConfig,
-};
+use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig};
 use web_time::Instant;
 
-#[cfg(not(target_family = "wasm"))]
-use crate::error::Help as _;
 use crate::error::{Error, Result};
-use crate::figures::StepTimes;
-use crate::settings;
-use crate::weights::Places;
-use crate::weights::Start;
 
 pub use batches::{Batches, HeldOut, Numbers, Samples};
 pub use checkpoint::Described;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::Reopen;
+pub use parts::{Every, Parts};
 pub use record::Recorder;
 pub use sample::{generate, sample};
+pub use stepped::{Stepped, Summary};
 
 pub(crate) use checkpoint::json_text;
 pub(crate) use continues::{changed, check as check_continues};
@@ -66,98 +59,6 @@ const EVALUATED: usize = 1 << 15;
 /// to its lowest.
 const SKIPS: u64 = 64;
 
-/// Steps between what a run does besides training; 0 for never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Every {
-    /// Logged losses; at least 1.
-    pub log: u64,
-    /// Evaluations.
-    pub evaluate: u64,
-    /// Samples.
-    pub sample: u64,
-    /// Checkpoints.
-    pub save: u64,
-}
-
-impl Every {
-    /// Those of the settings.
-    pub fn of(run: &settings::Run) -> Self {
-        Self {
-            log: run.log_every,
-            evaluate: run.eval_every,
-            sample: run.sample_every,
-            save: run.save_every,
-        }
-    }
-}
-
-/// What a run is made from.
-pub struct Parts<'a> {
-    /// The planned step.
-    pub planned: Planned,
-    /// The device that it was planned for.
-    pub device: Box<dyn Backend>,
-    /// Opens a device in place of one that was lost.
-    pub reopen: Reopen<'a>,
-    /// Threads of the host, for what is offloaded to it.
-    pub threads: usize,
-    /// Where the weights come from.
-    pub start: Start,
-    /// Where weights lie that a checkpoint doesn't hold.
-    pub places: Places,
-    /// What is trained on.
-    pub data: Box<dyn Batches>,
-    /// The learning rate of every step, and how many there are.
-    pub rate: LearningRate,
-    /// When it logs, evaluates, samples and saves.
-    pub every: Every,
-    /// What a checkpoint says of the settings and the model.
-    pub described: Described,
-}
-
-impl<'a> Parts<'a> {
-    /// A run of a model and data of one's own, from the seed on, that saves at its end. Where the device is lost, the run
-    /// ends; [`Parts::reopen`] can open another.
-    pub fn new(
-        planned: Planned,
-        device: Box<dyn Backend>,
-        data: impl Batches + 'static,
-        rate: LearningRate,
-    ) -> Self {
-        let kind = device.kind();
-        let gone = move || -> Result<Box<dyn Backend>> {
-            let message = anyhow!("the {} is gone", kind.name());
-            Err(Error::failed(message, "resume the run once the device answers again"))
-        };
-        Self {
-            planned,
-            device,
-            reopen: Box::new(move || Box::pin(std::future::ready(gone()))),
-            threads: 0,
-            start: Start::Seed,
-            places: Places::default(),
-            data: Box::new(data),
-            rate,
-            every: Every { log: 1, ..Every::default() },
-            described: Described::default(),
-        }
-    }
-
-    /// Goes on from the newest complete checkpoint in the run directory `dir`, where there is one.
-    ///
-    /// # Errors
-    /// Checkpoints of which none can be read, and one of another seed or other data.
-    #[cfg(not(target_family = "wasm"))]
-    pub fn resume(self, dir: &Path) -> Result<Self> {
-        if checkpoint_list(dir).help("check the run directory")?.is_empty() {
-            return Ok(self);
-        }
-        let (found, _) = latest_complete(dir).help("name another run, or start a new one")?;
-        continues::check(&found, self.planned.config().seed, &*self.data)?;
-        Ok(Self { start: Start::Own(Box::new(found)), ..self })
-    }
-}
-
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -165,60 +66,6 @@ pub enum Ended {
     Complete,
     /// It was asked to stop, and wrote a checkpoint.
     Interrupted,
-}
-
-/// What one step came to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Stepped {
-    /// Optimizer steps done, from 1.
-    pub step: u64,
-    /// Mean loss of the step, in nats a token.
-    pub loss: f32,
-    /// Learning rate of the step.
-    pub lr: f64,
-    /// Global gradient norm before clipping.
-    pub grad_norm: f32,
-    /// Seconds the step took.
-    pub step_s: f64,
-    /// Tokens of the step.
-    pub step_tokens: u64,
-    /// Tokens trained since the start of the run.
-    pub tokens: u64,
-    /// Whether weights changed: loss and norm are finite.
-    pub updated: bool,
-    /// Whether it is one of those that are logged.
-    pub logged: bool,
-    /// Bytes that the device holds for the plan.
-    pub allocated_bytes: u64,
-    /// Loss on held-out data after the step, where that was due.
-    pub evaluation: Option<Evaluation>,
-    /// A sample of the model after the step, where that was due.
-    pub sample: Option<String>,
-    /// What there is to tell of devices that were lost.
-    pub notes: Vec<String>,
-}
-
-impl Stepped {
-    /// Tokens trained per second.
-    pub fn tokens_per_s(&self) -> f64 {
-        // A clock without fine steps may say that no time has passed.
-        self.step_tokens as f64 / self.step_s.max(1e-9)
-    }
-}
-
-/// What a run came to.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// How far it came, earlier sessions included.
-    pub done: Done,
-    /// Loss of the first step of this session.
-    pub first_loss: Option<f32>,
-    /// Loss of the last step of this session.
-    pub last_loss: Option<f32>,
-    /// Times of the steps of this session.
-    pub times: StepTimes,
-    /// f16 steps without an update.
-    pub skipped: u64,
 }
 
 /// Asked before every micro-batch whether to end.
@@ -583,63 +430,6 @@ impl<'a> Run<'a> {
             saved.archive(trainer, &*origin.data, done).await
         };
         self.inner.attempt(archive).await
-    }
-}
-
-#[cfg(not(target_family = "wasm"))]
-mod blocking {
-    use super::*;
-    use crate::block_on;
-
-    impl<'a> Run<'a> {
-        /// [`Run::start_async`], which blocks.
-        ///
-        /// # Errors
-        /// As [`Run::start_async`].
-        pub fn start(parts: Parts<'a>) -> Result<Self> {
-            block_on(Self::start_async(parts))
-        }
-
-        /// [`Run::evaluate_async`], which blocks.
-        ///
-        /// # Errors
-        /// As [`Run::evaluate_async`].
-        pub fn evaluate(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
-            block_on(self.evaluate_async(most))
-        }
-
-        /// [`Run::sample_async`], which blocks.
-        ///
-        /// # Errors
-        /// As [`Run::sample_async`].
-        pub fn sample(&mut self) -> Result<Option<String>> {
-            block_on(self.sample_async())
-        }
-
-        /// [`Run::finish_async`], which blocks.
-        ///
-        /// # Errors
-        /// As [`Run::finish_async`].
-        pub fn finish(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
-            block_on(self.finish_async())
-        }
-
-        /// [`Run::save_async`], which blocks.
-        ///
-        /// # Errors
-        /// As [`Run::save_async`].
-        pub fn save(&mut self) -> Result<()> {
-            block_on(self.save_async())
-        }
-    }
-
-    impl Iterator for Run<'_> {
-        type Item = Result<Stepped>;
-
-        /// [`Run::step_async`], which blocks.
-        fn next(&mut self) -> Option<Self::Item> {
-            block_on(self.step_async()).transpose()
-        }
     }
 }
 

@@ -1,0 +1,56 @@
+//! The blocking face of a run, for native programs.
+
+use super::{Evaluation, Parts, Run, Stepped};
+use crate::block_on;
+use crate::error::Result;
+
+impl<'a> Run<'a> {
+    /// [`Run::start_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::start_async`].
+    pub fn start(parts: Parts<'a>) -> Result<Self> {
+        block_on(Self::start_async(parts))
+    }
+
+    /// [`Run::evaluate_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::evaluate_async`].
+    pub fn evaluate(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
+        block_on(self.evaluate_async(most))
+    }
+
+    /// [`Run::sample_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::sample_async`].
+    pub fn sample(&mut self) -> Result<Option<String>> {
+        block_on(self.sample_async())
+    }
+
+    /// [`Run::finish_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::finish_async`].
+    pub fn finish(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
+        block_on(self.finish_async())
+    }
+
+    /// [`Run::save_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::save_async`].
+    pub fn save(&mut self) -> Result<()> {
+        block_on(self.save_async())
+    }
+}
+
+impl Iterator for Run<'_> {
+    type Item = Result<Stepped>;
+
+    /// [`Run::step_async`], which blocks.
+    fn next(&mut self) -> Option<Self::Item> {
+        block_on(self.step_async()).transpose()
+    }
+}

@@ -1,0 +1,61 @@
+//! What steps come to.
+
+use serde::Serialize;
+use tightrope_nn::Done;
+
+use super::evaluate::Evaluation;
+use crate::figures::StepTimes;
+
+/// What one step came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stepped {
+    /// Optimizer steps done, from 1.
+    pub step: u64,
+    /// Mean loss of the step, in nats a token.
+    pub loss: f32,
+    /// Learning rate of the step.
+    pub lr: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f32,
+    /// Seconds the step took.
+    pub step_s: f64,
+    /// Tokens of the step.
+    pub step_tokens: u64,
+    /// Tokens trained since the start of the run.
+    pub tokens: u64,
+    /// Whether weights changed: loss and norm are finite.
+    pub updated: bool,
+    /// Whether it is one of those that are logged.
+    pub logged: bool,
+    /// Bytes that the device holds for the plan.
+    pub allocated_bytes: u64,
+    /// Loss on held-out data after the step, where that was due.
+    pub evaluation: Option<Evaluation>,
+    /// A sample of the model after the step, where that was due.
+    pub sample: Option<String>,
+    /// What there is to tell of devices that were lost.
+    pub notes: Vec<String>,
+}
+
+impl Stepped {
+    /// Tokens trained per second.
+    pub fn tokens_per_s(&self) -> f64 {
+        // A clock without fine steps may say that no time has passed.
+        self.step_tokens as f64 / self.step_s.max(1e-9)
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// How far it came, earlier sessions included.
+    pub done: Done,
+    /// Loss of the first step of this session.
+    pub first_loss: Option<f32>,
+    /// Loss of the last step of this session.
+    pub last_loss: Option<f32>,
+    /// Times of the steps of this session.
+    pub times: StepTimes,
+    /// f16 steps without an update.
+    pub skipped: u64,
+}
