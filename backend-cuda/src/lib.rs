@@ -17,8 +17,7 @@ pub mod source;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::dialect::Dialect;
-use tightrope_core::launch::{BINDING_ALIGNMENT, Launch, Limits, Tile};
+use tightrope_core::launch::{Api, BINDING_ALIGNMENT, CudaLimits, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
 use tightrope_core::{
     Backend, DType, DeviceError, DeviceKind, HostMemory, Op, Plan, Reading, Rule, Type,
@@ -33,21 +32,18 @@ use source::Kernel;
 /// Programming Guide, compute capabilities); arguments of 4 KiB have room for more tensors than any op has.
 pub fn limits() -> Limits {
     Limits {
-        dialect: Dialect::Cuda,
         workgroup: 1024,
         shared_bytes: 48 << 10,
         bindings: 64,
         binding_bytes: u64::MAX,
         work: u64::MAX,
         tile: Tile { entry: "tiled", m: 64, n: 64, k: 16, thread_m: 8, thread_n: 4 },
-        // Names of the other language: kernels here have shuffles, f16 and tensor cores of their own.
-        cooperative: None,
-        subgroup: None,
-        native_f16: false,
-        epilogues: true,
-        tensor_cores: &[DType::BF16, DType::F16],
-        wgmma: None,
-        tf32: false,
+        api: Api::Cuda(CudaLimits {
+            epilogues: true,
+            tensor_cores: &[DType::BF16, DType::F16],
+            wgmma: None,
+            tf32: false,
+        }),
     }
 }
 
@@ -79,7 +75,8 @@ impl Cuda {
     pub fn new(driver: Box<dyn Driver>) -> Self {
         let (staging, copies) = (Staging::default(), Copies::default());
         let (tensor_cores, wgmma) = (driver.tensor_cores(), driver.wgmma());
-        let limits = Limits { tensor_cores, wgmma, ..limits() };
+        let limits =
+            limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (tensor_cores, wgmma));
         Self { driver, limits, staging, copies, products: None, loaded: None }
     }
 
@@ -114,11 +111,11 @@ impl Cuda {
     /// In words, where the GPU's tensor cores don't multiply it.
     pub fn round_to_tf32(&mut self) -> Result<(), String> {
         // They came with Ampere's, as bf16 did.
-        if !self.limits.tensor_cores.contains(&DType::BF16) {
+        if !self.limits.cuda().tensor_cores.contains(&DType::BF16) {
             let name = self.driver.name();
             return Err(format!("the tensor cores of {name} multiply neither TF32 nor bf16"));
         }
-        self.limits.tf32 = true;
+        self.restrict(|own| own.tf32 = true);
         Ok(())
     }
 
@@ -128,8 +125,8 @@ impl Cuda {
     }
 
     /// Pretends that the device can do less, to try what other devices need.
-    pub fn restrict(&mut self, restrict: impl FnOnce(&mut Limits)) {
-        restrict(&mut self.limits);
+    pub fn restrict(&mut self, restrict: impl FnOnce(&mut CudaLimits)) {
+        self.limits = self.limits.clone().with_cuda(restrict);
     }
 }
 
@@ -158,7 +155,7 @@ impl Target for Cuda {
     }
 
     fn epilogues(&self) -> bool {
-        self.limits.epilogues
+        self.limits.cuda().epilogues
     }
 
     fn copy_queues(&self) -> bool {
@@ -173,7 +170,7 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         // What is measured of a device that multiplies in TF32 is kept apart.
-        let tf32 = if self.limits.tf32 { " in TF32" } else { "" };
+        let tf32 = if self.limits.cuda().tf32 { " in TF32" } else { "" };
         format!("cuda ({}{tf32})", self.driver.name())
     }
 

@@ -208,7 +208,7 @@ pub fn kernel(launch: &Launch) -> Result<Kernel, DeviceError> {
 
 /// The launches of an op that does something with its product, one part after the other.
 pub fn apart(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Option<Launches> {
-    let alone = Limits { epilogues: false, ..limits.clone() };
+    let alone = limits.clone().with_cuda(|own| own.epilogues = false);
     let fused = matches!(op, Op::FusedMatMul(_));
     fused.then(|| op.launch(&alone, inputs, outputs).ok()).flatten()
 }
@@ -250,7 +250,7 @@ impl<'a> Bound<'a> {
                 return Ok(None);
             };
             let address = |place: &Place| self.address(place);
-            let Some((problem, at)) = Problem::of(product, limits.tf32, address) else {
+            let Some((problem, at)) = Problem::of(product, limits.cuda().tf32, address) else {
                 return Ok(None);
             };
             let after = list.iter().position(|launch| !same_product(launch, &list[0]));

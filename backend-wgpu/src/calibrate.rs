@@ -59,14 +59,14 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
 /// # Errors
 /// The device's failure.
 pub async fn cooperative(device: &mut Wgpu) -> Result<Option<Tile>, DeviceError> {
-    let limits = &device.device.limits;
+    let limits = device.device.limits.webgpu();
     let usable = limits.native_f16 && limits.subgroup.is_some();
     let Some(edge) = device.describe().cooperative.filter(|_| usable) else { return Ok(None) };
     let tile = tiles::cooperative(edge);
     let plain = halves(device).await?;
-    device.device.limits.cooperative = Some(tile);
+    device.device.offer(|own| own.cooperative = Some(tile));
     let together = halves(device).await;
-    device.device.limits.cooperative = None;
+    device.device.offer(|own| own.cooperative = None);
     device.loaded = None;
     match together {
         Ok((rate, product)) => Ok((rate > plain.0 && product == plain.1).then_some(tile)),

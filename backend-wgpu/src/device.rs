@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use tightrope_core::DeviceError;
-use tightrope_core::dialect::Dialect;
-use tightrope_core::launch::Limits;
+use tightrope_core::launch::{Api, Limits, WebGpuLimits};
 
 use crate::tiles;
 
@@ -190,22 +189,23 @@ impl Device {
         listen(&device, &info.name, &failure);
         let description = Description::new(&adapter, &limits, features);
         let limits = Limits {
-            dialect: Dialect::Wgsl,
             workgroup: description.workgroup.min(limits.max_compute_workgroup_size_x),
             shared_bytes: description.shared_bytes.into(),
             bindings: description.bindings as usize,
             binding_bytes: description.binding_bytes,
             work: u64::MAX,
             tile: tiles::CANDIDATES[0],
-            cooperative: None,
-            subgroup: None,
-            native_f16: description.native_f16,
-            epilogues: false,
-            tensor_cores: &[],
-            wgmma: None,
-            tf32: false,
+            api: Api::WebGpu(WebGpuLimits {
+                native_f16: description.native_f16,
+                ..WebGpuLimits::default()
+            }),
         };
         Ok(Self { device, queue, description, limits, failure })
+    }
+
+    /// Changes what launches are made for.
+    pub fn offer(&mut self, change: impl FnOnce(&mut WebGpuLimits)) {
+        self.limits = self.limits.clone().with_webgpu(change);
     }
 
     /// `Err` with the first failure, where there was one.

@@ -62,7 +62,8 @@ impl Wgpu {
     /// [`DeviceError::Lost`] where there's none, or it refuses.
     pub async fn open(options: &Options) -> Result<Self, DeviceError> {
         let mut device = Device::open(options).await?;
-        device.limits.subgroup = subgroups::threads(&device).await?;
+        let threads = subgroups::threads(&device).await?;
+        device.offer(|own| own.subgroup = threads);
         let (compiled, pace) = (Compiled::default(), Pace::default());
         let mut opened = Self { device, compiled, pace, timer: None, loaded: None };
         let (tile, rate) = calibrate::fastest(&mut opened).await?;
@@ -70,7 +71,8 @@ impl Wgpu {
         // A power of two, so that a small change of the measurement doesn't change plans.
         opened.device.limits.work = 1 << (rate * pace::LAUNCH_S).max(1.0).log2() as u32;
         opened.pace.set_rate(rate);
-        opened.device.limits.cooperative = calibrate::cooperative(&mut opened).await?;
+        let cooperative = calibrate::cooperative(&mut opened).await?;
+        opened.device.offer(|own| own.cooperative = cooperative);
         Ok(opened)
     }
 

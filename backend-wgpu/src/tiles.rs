@@ -1,7 +1,6 @@
 //! Shapes of matrix-product tiles that a device chooses from, and the least that a device offers.
 
-use tightrope_core::dialect::Dialect;
-use tightrope_core::launch::{Limits, Tile};
+use tightrope_core::launch::{Api, Limits, Tile, WebGpuLimits};
 
 /// Tiles to try on a device, all within the default limits of WebGPU.
 pub const CANDIDATES: &[Tile] = &[
@@ -23,38 +22,34 @@ pub const fn cooperative(edge: u32) -> Tile {
 
 /// Limits between them that make every kind of launch: with each tile, with all that only some adapters offer, and
 /// with cooperative matrices and what stands in for them.
-pub fn kinds_of_limits(dialect: Dialect) -> Vec<Limits> {
-    let smallest = smallest_limits(dialect);
+pub fn kinds_of_limits() -> Vec<Limits> {
+    let smallest = smallest_limits();
     let with_tile = |&tile| Limits { tile, ..smallest.clone() };
     let mut kinds: Vec<Limits> = CANDIDATES.iter().map(with_tile).collect();
-    let native = Limits { native_f16: true, ..smallest };
+    let with = |cooperative: Option<Tile>, subgroup: Option<u32>| Limits {
+        api: Api::WebGpu(WebGpuLimits { cooperative, subgroup, native_f16: true }),
+        ..smallest.clone()
+    };
     for tile in SQUARE_EDGES.map(cooperative) {
-        kinds.push(Limits { cooperative: Some(tile), ..native.clone() });
-        kinds.push(Limits { subgroup: Some(32), cooperative: Some(tile), ..native.clone() });
+        kinds.push(with(Some(tile), None));
+        kinds.push(with(Some(tile), Some(32)));
     }
     for threads in [4, 32, 128] {
-        kinds.push(Limits { subgroup: Some(threads), ..native.clone() });
+        kinds.push(with(None, Some(threads)));
     }
     kinds
 }
 
 /// What every WebGPU adapter offers (gpuweb specification, section 3.6.2), with a storage binding less for
 /// Metal, where wgpu needs one itself.
-pub fn smallest_limits(dialect: Dialect) -> Limits {
+pub fn smallest_limits() -> Limits {
     Limits {
-        dialect,
         workgroup: 256,
         shared_bytes: 16 << 10,
         bindings: 7,
         binding_bytes: 128 << 20,
         work: u64::MAX,
         tile: CANDIDATES[0],
-        cooperative: None,
-        subgroup: None,
-        native_f16: false,
-        epilogues: false,
-        tensor_cores: &[],
-        wgmma: None,
-        tf32: false,
+        api: Api::WebGpu(WebGpuLimits::default()),
     }
 }

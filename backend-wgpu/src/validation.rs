@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use tightrope_core::dialect::Dialect;
 use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
 use tightrope_core::{Op, Rule, Type};
@@ -14,12 +13,12 @@ use crate::{source, tiles};
 #[test]
 fn every_kernel_is_valid_and_binds_what_its_launch_says() {
     let mut seen = HashSet::new();
-    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
+    for limits in tiles::kinds_of_limits() {
         for case in Op::all_cases() {
             for launch in launches(&case, &limits) {
                 // In the worst case every operand has a binding of its own.
                 let bindings: Vec<usize> = (0..launch.operands.len()).collect();
-                let text = source::assemble(&launch, &bindings, limits.native_f16)
+                let text = source::assemble(&launch, &bindings, limits.webgpu().native_f16)
                     .unwrap_or_else(|e| panic!("{e}"));
                 if seen.insert((launch.entry, text.clone())) {
                     validate(&launch, &text, &limits);
@@ -42,9 +41,9 @@ fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
 /// some of naga's other targets lack them.
 fn capabilities(limits: &Limits) -> Capabilities {
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-    capabilities.set(Capabilities::SUBGROUP, limits.subgroup.is_some());
-    capabilities.set(Capabilities::SHADER_FLOAT16, limits.native_f16);
-    capabilities.set(Capabilities::COOPERATIVE_MATRIX, limits.cooperative.is_some());
+    capabilities.set(Capabilities::SUBGROUP, limits.webgpu().subgroup.is_some());
+    capabilities.set(Capabilities::SHADER_FLOAT16, limits.webgpu().native_f16);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, limits.webgpu().cooperative.is_some());
     capabilities
 }
 

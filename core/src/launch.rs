@@ -10,84 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cost::Cost;
-use crate::dialect::Dialect;
 use crate::types::{DType, Type};
 
+mod limits;
 mod matmul;
 
+pub use limits::{Api, CudaLimits, Limits, Tile, WebGpuLimits};
 pub use matmul::{Epilogue, Matrices, Product, Stored};
-
-/// What a device can do: launches are made for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// Language of the kernels.
-    pub dialect: Dialect,
-    /// Most threads of a workgroup; a power of two.
-    pub workgroup: u32,
-    /// Bytes of memory that a workgroup shares.
-    pub shared_bytes: u64,
-    /// Most tensors that a launch binds.
-    pub bindings: usize,
-    /// Most bytes of one binding.
-    pub binding_bytes: u64,
-    /// Most operations of one launch, so that none runs too long; see [`operations`].
-    pub work: u64,
-    /// Shape of a matrix product's tiles.
-    pub tile: Tile,
-    /// Shape of tiles for products of f16 by matrices that a subgroup holds together, where they pay. `thread_m` and
-    /// `thread_n` are what a subgroup makes.
-    pub cooperative: Option<Tile>,
-    /// Threads of a subgroup, where they reduce through its registers: neighbouring threads, in their order.
-    pub subgroup: Option<u32>,
-    /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
-    pub native_f16: bool,
-    /// Whether kernels of products apply a formula to what they store, and sum their left operand: those of CUDA, where a
-    /// binding holds every tensor.
-    pub epilogues: bool,
-    /// What tensor cores multiply as it's stored.
-    pub tensor_cores: &'static [DType],
-    /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for groups of warps (Hopper's `wgmma`), where
-    /// they do.
-    pub wgmma: Option<u32>,
-    /// Whether products of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
-    pub tf32: bool,
-}
-
-impl Limits {
-    /// The constant of launches that reduce through subgroups: their threads, and 1 where they don't.
-    pub fn subgroup_threads(&self) -> u32 {
-        self.subgroup.unwrap_or(1)
-    }
-}
-
-/// How a matrix product is cut up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
-    /// Entry of the kernel.
-    pub entry: &'static str,
-    /// Rows of the output that a workgroup makes.
-    pub m: u32,
-    /// Columns of the output that a workgroup makes.
-    pub n: u32,
-    /// Summed extent that a workgroup holds at a time.
-    pub k: u32,
-    /// Rows that a thread makes; divides `m`.
-    pub thread_m: u32,
-    /// Columns that a thread makes; divides `n`.
-    pub thread_n: u32,
-}
-
-impl Tile {
-    /// Whether the threads of a workgroup share what they load.
-    pub fn shares(&self) -> bool {
-        self.entry == "tiled"
-    }
-
-    /// Threads of a workgroup, or subgroups where those make what a thread does.
-    pub fn threads(&self) -> u32 {
-        (self.m / self.thread_m) * (self.n / self.thread_n)
-    }
-}
 
 /// Which tensor of the op an operand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -174,7 +174,7 @@ fn tensor_cores_match_the_references_emulated() {
 #[test]
 fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 4)));
-    backend.restrict(|limits| limits.tensor_cores = &[DType::F16]);
+    backend.restrict(|own| own.tensor_cores = &[DType::F16]);
     let in_bf16 = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::BF16);
     let cases = [product_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
     let cases: Vec<Case> = cases.into_iter().filter(in_bf16).collect();
@@ -221,7 +221,7 @@ fn deviation(backend: &mut Cuda, case: &Case) -> Deviation {
 
 #[test]
 fn products_in_tf32_are_off_by_its_rounding_alone() {
-    let in_tf32 = |backend: &mut Cuda| backend.restrict(|limits| limits.tf32 = true);
+    let in_tf32 = |backend: &mut Cuda| backend.restrict(|own| own.tf32 = true);
     let mut kernels = Cuda::new(Box::new(Emulated::new(cache(), 9)));
     let mut library = Cuda::new(Box::new(Emulated::new(cache(), 9)));
     library.products_by(Makers::Library).expect("what stands for the library");
@@ -255,7 +255,7 @@ fn products_in_tf32_are_off_by_its_rounding_alone() {
 #[test]
 fn products_in_tf32_of_what_it_holds_are_those_of_f32() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 13)));
-    backend.restrict(|limits| limits.tf32 = true);
+    backend.restrict(|own| own.tf32 = true);
     for case in tf32_cases() {
         // Whole numbers of at most ten bits.
         let round = |sample: &Sample| Sample { fill: Fill::Whole(-512, 512), ..sample.clone() };

@@ -66,7 +66,7 @@ static GENERATIONS: [Generation; 3] = [
 
 impl Generation {
     fn limits(&self) -> Limits {
-        Limits { tensor_cores: self.tensor_cores, wgmma: self.wgmma, ..limits() }
+        limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (self.tensor_cores, self.wgmma))
     }
 
     fn multiplies_tf32(&self) -> bool {
@@ -112,7 +112,8 @@ fn of_models(generation: &Generation) -> Vec<Launch> {
     let llama = tightrope_nn::preset("llama-1.1b").expect("a preset");
     let llama = ModelConfig { heads: llama.channels / 128, ..llama };
     let exact = generation.limits();
-    let rounded = generation.multiplies_tf32().then(|| Limits { tf32: true, ..exact.clone() });
+    let rounded =
+        generation.multiplies_tf32().then(|| exact.clone().with_cuda(|own| own.tf32 = true));
     [
         of_model(&exact, gpt2(), Precision::F32),
         rounded.map_or(vec![], |limits| of_model(&limits, gpt2(), Precision::F32)),

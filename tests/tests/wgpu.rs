@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use conformance::cases;
 use conformance::conformance::{Line, Mode, Report, block_on, outputs, run, unsupported};
 use tightrope_backend_wgpu::{Options, Wgpu, source, tiles};
-use tightrope_core::dialect::Dialect;
 use tightrope_core::expr::{constant, input};
-use tightrope_core::launch::Limits;
+use tightrope_core::launch::{Api, Limits, WebGpuLimits};
 use tightrope_core::ops::{
     Case, Embedding, EmbeddingGrad, Fill, LinearCrossEntropy, LinearCrossEntropyGrad, Map, MatMul,
     Sample, SquareSum,
@@ -54,7 +53,7 @@ fn kernels_match_the_references_with_default_limits() {
 #[test]
 fn every_kernel_file_is_reached_by_a_case() {
     let mut reached = BTreeSet::new();
-    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
+    for limits in tiles::kinds_of_limits() {
         for case in cases::all() {
             let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
             let outputs = case.op.infer(&inputs).unwrap();
@@ -88,7 +87,7 @@ fn same_bits(cases: &[Case], change: impl FnOnce(&mut Limits)) {
 
 #[test]
 fn what_launches_need_is_known_without_cutting_them() {
-    for limits in tiles::kinds_of_limits(Dialect::Wgsl) {
+    for limits in tiles::kinds_of_limits() {
         // So little that large launches are cut.
         let limits = Limits { work: 1 << 10, ..limits };
         for case in Op::all_cases() {
@@ -106,8 +105,7 @@ fn what_launches_need_is_known_without_cutting_them() {
 fn default_limits_use_no_optional_feature() {
     let options = Options { default_limits: true, ..Options::default() };
     let backend = open(&options);
-    let Limits { subgroup, native_f16, cooperative, .. } = backend.limits();
-    assert_eq!((*subgroup, *native_f16, *cooperative), (None, false, None));
+    assert_eq!(backend.limits().webgpu(), WebGpuLimits::default());
 }
 
 /// Lavapipe has subgroups, of neighbouring threads.
@@ -125,7 +123,9 @@ fn subgroups_change_no_bit() {
         "LinearCrossEntropy",
         "LinearCrossEntropyGrad",
     ];
-    same_bits(&of_families(&families), |limits| limits.subgroup = None);
+    same_bits(&of_families(&families), |limits| {
+        *limits = limits.clone().with_webgpu(|own| own.subgroup = None)
+    });
 }
 
 /// Products of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.
@@ -144,7 +144,7 @@ fn products_of_halves() -> Vec<Case> {
 fn native_and_packed_f16_give_the_same_bits() {
     let halves = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::F16);
     let cases: Vec<Case> = cases::all().into_iter().filter(halves).collect();
-    same_bits(&cases, |limits| limits.native_f16 = false);
+    same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.native_f16 = false));
 }
 
 /// A tile in workgroup memory takes half the room where it is of f16.
@@ -153,7 +153,7 @@ fn products_staged_as_f16_match_the_references() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| {
         limits.tile = tiles::CANDIDATES[0];
-        limits.native_f16 = true;
+        *limits = limits.clone().with_webgpu(|own| own.native_f16 = true);
     });
     check(backend, &products_of_halves(), failed);
 }
@@ -167,8 +167,8 @@ fn what_stands_in_for_cooperative_matrices_matches_the_references() {
     assert!(cases.len() > 2, "no products of these shapes");
     let mut backend = open(&Options::default());
     backend.restrict(|limits| {
-        (limits.subgroup, limits.native_f16) = (None, true);
-        limits.cooperative = Some(tiles::cooperative(tiles::SQUARE_EDGES[0]));
+        let cooperative = Some(tiles::cooperative(tiles::SQUARE_EDGES[0]));
+        limits.api = Api::WebGpu(WebGpuLimits { cooperative, subgroup: None, native_f16: true });
     });
     check(backend, &cases, failed);
 }
@@ -180,8 +180,10 @@ fn cooperative_products_match_the_references() {
     let mut backend = open(&Options::default());
     let edge = backend.describe().cooperative;
     assert!(edge.is_some(), "{} has no cooperative matrices", backend.name());
-    assert!(backend.limits().subgroup.is_some() && backend.limits().native_f16);
-    backend.restrict(|limits| limits.cooperative = edge.map(tiles::cooperative));
+    let own = backend.limits().webgpu();
+    assert!(own.subgroup.is_some() && own.native_f16);
+    let cooperative = edge.map(tiles::cooperative);
+    backend.restrict(|limits| limits.api = Api::WebGpu(WebGpuLimits { cooperative, ..own }));
     check(backend, &products_of_halves(), failed);
 }
 

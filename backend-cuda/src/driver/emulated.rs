@@ -346,7 +346,7 @@ impl Driver for Emulated {
     }
 
     fn tensor_cores(&self) -> &'static [DType] {
-        limits().tensor_cores
+        limits().cuda().tensor_cores
     }
 
     fn wgmma(&self) -> Option<u32> {

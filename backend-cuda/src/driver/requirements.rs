@@ -36,7 +36,7 @@ pub fn workspace_bytes(capability: Version) -> u64 {
 
 /// What tensor cores of this compute capability multiply as it's stored.
 pub fn tensor_cores(capability: Version) -> &'static [DType] {
-    if capability >= BF16_PRODUCTS { limits().tensor_cores } else { &[DType::F16] }
+    if capability >= BF16_PRODUCTS { limits().cuda().tensor_cores } else { &[DType::F16] }
 }
 
 /// Whether code for this compute capability alone has `wgmma`.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn tensor_cores_multiply_bf16_from_ampere_on() {
         assert_eq!(tensor_cores((7, 5)), [DType::F16]);
-        assert_eq!(tensor_cores((8, 6)), limits().tensor_cores);
+        assert_eq!(tensor_cores((8, 6)), limits().cuda().tensor_cores);
         assert!(has_wgmma((9, 0)) && !has_wgmma((8, 9)) && !has_wgmma((10, 0)));
     }
 }

@@ -88,7 +88,7 @@ impl Rows {
         };
         let mut launch = Launch::new("classes", entry, workgroup, groups)
             .constant("LANES", lanes)
-            .constant("SUBGROUP", limits.subgroup_threads())
+            .constant("SUBGROUP", limits.webgpu().subgroup_threads())
             .param("rows", count)
             .param("columns", self.columns)
             .param("first", first)

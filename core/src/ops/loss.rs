@@ -181,7 +181,7 @@ impl<'a> Chunks<'a> {
         let (x, w) = (inputs[0], inputs[1]);
         let padded = w.shape[0] as u64;
         let held = limits.binding_bytes / (padded * DType::F32.size() as u64);
-        let cuda = limits.dialect == Dialect::Cuda;
+        let cuda = limits.dialect() == Dialect::Cuda;
         let granule = if cuda { TENSOR_GRANULE } else { CHUNK_GRANULE };
         let whole = held / granule * granule;
         let most = if whole > 0 { whole } else { held.max(1) };
@@ -219,7 +219,7 @@ impl<'a> Chunks<'a> {
             let launch = Launch::new("cross_entropy", entry, threads, groups)
                 .constant("GRADIENT", self.grad.is_some())
                 .constant("LANES", threads)
-                .constant("SUBGROUP", self.limits.subgroup_threads())
+                .constant("SUBGROUP", self.limits.webgpu().subgroup_threads())
                 .param("vocab", self.vocab)
                 .param("padded", self.padded)
                 .bind("targets", self.targets)
@@ -229,7 +229,7 @@ impl<'a> Chunks<'a> {
                 .bind("dloss", dloss)
                 .bind("loss", self.loss)
                 .costing(flops);
-            match self.limits.dialect {
+            match self.limits.dialect() {
                 Dialect::Cuda => {
                     launch.bind_four("gradient", gradient, self.padded.is_multiple_of(4))
                 }
@@ -255,7 +255,7 @@ impl<'a> Chunks<'a> {
     /// each row where the row of logits begins.
     fn gradient(&self, logits: Place) -> Place {
         let dtype = self.x.dtype;
-        let narrow = self.limits.tensor_cores.contains(&dtype) && self.w.dtype == dtype;
+        let narrow = self.limits.cuda().tensor_cores.contains(&dtype) && self.w.dtype == dtype;
         if !narrow {
             return logits;
         }

@@ -531,7 +531,7 @@ impl Frame<'_> {
         }
         let steps: u64 = map.formulas.iter().map(|formula| formula.steps() as u64).sum();
         let mut launch = launch.costing(steps * count);
-        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, limits.dialect);
+        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, limits.dialect());
         launch
     }
 }

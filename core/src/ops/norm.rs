@@ -150,7 +150,7 @@ impl<'a> Rows<'a> {
             .param("first_row", first_row);
         let residual = rows(operands.residual.unwrap_or(operands.x));
         let launch =
-            match self.limits.dialect {
+            match self.limits.dialect() {
                 Dialect::Wgsl => launch,
                 Dialect::Cuda => launch
                     .constant("RESIDUAL", operands.residual.is_some())
@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
                 let launch = Launch::new("norm", entry, workgroup, groups)
                     .constant("COLUMNS", self.columns)
                     .constant("LANES", lanes)
-                    .constant("SUBGROUP", self.limits.subgroup_threads())
+                    .constant("SUBGROUP", self.limits.webgpu().subgroup_threads())
                     .constant("STRIP", UNUSED)
                     .constant("QUADS", UNUSED)
                     .param("first_bias", UNUSED)
@@ -195,7 +195,7 @@ impl<'a> Rows<'a> {
         operands: &Operands,
         dx: Place,
     ) {
-        if self.limits.epilogues {
+        if self.limits.cuda().epilogues {
             return self.push(launches, entry, 0.0, operands, dx);
         }
         self.push(launches, entry, 0.0, &Operands { residual: None, ..*operands }, dx);

@@ -178,7 +178,7 @@ pub(super) fn sum_rows(
         let row = if rows == 1 { elements } else { columns };
         let launch = Launch::new("reduce", "sum_rows", workgroup, count.div_ceil(teams))
             .constant("LANES", lanes)
-            .constant("SUBGROUP", limits.subgroup_threads())
+            .constant("SUBGROUP", limits.webgpu().subgroup_threads())
             .constant("SEGMENT", segment)
             .constant("SQUARE", u64::from(squares))
             .constant("QUADS", UNUSED)

@@ -18,7 +18,7 @@ impl Launches {
         make: impl FnOnce(&mut Self, Place),
     ) {
         let whole_words = (columns * place.dtype.size() as u64).is_multiple_of(4);
-        if limits.dialect == Dialect::Cuda || whole_words {
+        if limits.dialect() == Dialect::Cuda || whole_words {
             return make(self, place);
         }
         let wide = self.scratch(DType::F32, place.elements);

@@ -46,7 +46,7 @@ fn by_row(
             let threads = THREADS.min(limits.workgroup);
             let launch = Launch::new("softmax", entry, threads, count)
                 .constant("LANES", threads)
-                .constant("SUBGROUP", limits.subgroup_threads())
+                .constant("SUBGROUP", limits.webgpu().subgroup_threads())
                 .param("columns", columns)
                 .bind_four("x", window(x), aligned)
                 .bind_four("dy", window(dy), aligned)

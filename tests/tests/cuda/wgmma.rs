@@ -19,7 +19,7 @@ use super::{cache, check, launches};
 
 /// Limits of a GPU with so many multiprocessors.
 fn hopper(multiprocessors: u32) -> Limits {
-    Limits { wgmma: Some(multiprocessors), ..limits() }
+    limits().with_cuda(|own| own.wgmma = Some(multiprocessors))
 }
 
 /// Products in all orders of storage, in tiles that lie across every edge, narrow and wide; with what is added to them.
@@ -89,7 +89,7 @@ fn loss_cases() -> Vec<Case> {
 pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
     let with = |multiprocessors: u32, cases: &[Case]| {
         let mut backend = Cuda::new(open());
-        backend.restrict(|limits| limits.wgmma = Some(multiprocessors));
+        backend.restrict(|own| own.wgmma = Some(multiprocessors));
         let launched = |case: &Case| launches(case, backend.limits());
         let all: Vec<Vec<Launch>> = cases.iter().map(launched).collect();
         let by_groups = |launch: &Launch| launch.kernel == "matmul_wgmma";
@@ -139,7 +139,7 @@ fn products_of_training_run_on_groups_of_warps() {
         ..TrainerConfig::new(ModelConfig { layers: 1, ..model }.build(1024).expect("a model"))
     };
     let mut device = Cuda::new(Box::new(Emulated::new(cache(), 1)));
-    device.restrict(|limits| limits.wgmma = Some(132));
+    device.restrict(|own| own.wgmma = Some(132));
     let plan = Planned::new(&config, &device).expect("a plan").plan;
     let programs = plan.graph.programs.iter().filter(|program| program.role != Role::Eval);
     let mut kernels = BTreeMap::new();

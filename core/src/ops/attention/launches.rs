@@ -120,14 +120,15 @@ impl Attention {
         dtype: DType,
     ) -> (&'static str, u32, u64) {
         let direct_pays = !limits.tile.shares();
-        let (entry, threads, rows) =
-            if limits.tensor_cores.contains(&dtype) && TENSOR_HEADS.contains(&self.head_dim) {
-                (tensor, TENSOR_THREADS, TENSOR_TILE)
-            } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
-                (direct, STRIP, STRIP * ROWS_PER_THREAD)
-            } else {
-                (tiled, (TILE / PER_THREAD).pow(2), TILE)
-            };
+        let (entry, threads, rows) = if limits.cuda().tensor_cores.contains(&dtype)
+            && TENSOR_HEADS.contains(&self.head_dim)
+        {
+            (tensor, TENSOR_THREADS, TENSOR_TILE)
+        } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
+            (direct, STRIP, STRIP * ROWS_PER_THREAD)
+        } else {
+            (tiled, (TILE / PER_THREAD).pow(2), TILE)
+        };
         let groups = extents.sequences * heads as u64 * extents.seq_len.div_ceil(rows.into());
         (entry, threads, groups)
     }

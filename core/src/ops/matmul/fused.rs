@@ -145,7 +145,7 @@ impl Rule for FusedMatMul {
             Place::input(index, inputs[index])
         });
         let sums = self.lhs_sums.map(|_| output(outputs.len() - 1));
-        if limits.epilogues {
+        if limits.cuda().epilogues {
             let whole = self.product.product(inputs, mapped);
             let like_out = |place| Stored { place, ..whole.out };
             let epilogue = self.formula.clone().map(|formula| Epilogue {

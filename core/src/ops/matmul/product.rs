@@ -128,7 +128,7 @@ impl Product {
             [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
         let dtype = self.lhs.place.dtype;
         let chunk = TENSOR_CHUNK_BYTES / dtype.size() as u64;
-        (limits.tensor_cores.contains(&dtype) || limits.tf32 && dtype == DType::F32)
+        (limits.cuda().tensor_cores.contains(&dtype) || limits.cuda().tf32 && dtype == DType::F32)
             && self.rhs.place.dtype == dtype
             && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(chunk))
             && inner.iter().all(|&extent| (extent as u64).is_multiple_of(chunk))
@@ -244,7 +244,7 @@ impl Shape {
         }
         if product.suits_tensor_cores(limits) {
             let cut = |all| Some((wgmma::cut(product, all, product.most_slices(limits))?, all));
-            if let Some((cut, all)) = limits.wgmma.and_then(cut) {
+            if let Some((cut, all)) = limits.cuda().wgmma.and_then(cut) {
                 return Self {
                     kernel: wgmma::KERNEL,
                     entry: wgmma::ENTRY,
@@ -269,10 +269,10 @@ impl Shape {
             };
         }
         let halves = [lhs, rhs].iter().all(|stored| stored.place.dtype == DType::F16);
-        let subgroup = limits.subgroup_threads();
-        let together = limits.cooperative.filter(|tile| {
+        let subgroup = limits.webgpu().subgroup_threads();
+        let together = limits.webgpu().cooperative.filter(|tile| {
             halves
-                && limits.native_f16
+                && limits.webgpu().native_f16
                 && !in_order
                 && tile.threads() * subgroup <= limits.workgroup
         });
@@ -406,7 +406,7 @@ impl Part {
             .bind_four("rhs", rhs.place, rhs.in_fours())
             .bind_four("bias", bias_place, bias_fours)
             .bind_four("out", out.place, out.in_fours() && whole_columns);
-        match limits.dialect {
+        match limits.dialect() {
             Dialect::Wgsl => launch,
             Dialect::Cuda => self.with_epilogue(launch, out.in_fours() && whole_columns),
         }

@@ -1,0 +1,134 @@
+//! `Limits`: what a device can do, in common and by the API that reaches it.
+
+use crate::dialect::Dialect;
+use crate::types::DType;
+
+/// What a device can do: launches are made for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Most threads of a workgroup; a power of two.
+    pub workgroup: u32,
+    /// Bytes of memory that a workgroup shares.
+    pub shared_bytes: u64,
+    /// Most tensors that a launch binds.
+    pub bindings: usize,
+    /// Most bytes of one binding.
+    pub binding_bytes: u64,
+    /// Most operations of one launch, so that none runs too long; see [`operations`](super::operations).
+    pub work: u64,
+    /// Shape of a matmul's tiles.
+    pub tile: Tile,
+    /// What only devices of one API have.
+    pub api: Api,
+}
+
+/// The API that a device is reached by, with what only its devices have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Api {
+    /// WebGPU, native or in a browser.
+    WebGpu(WebGpuLimits),
+    /// CUDA.
+    Cuda(CudaLimits),
+}
+
+/// What a WebGPU device may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WebGpuLimits {
+    /// Shape of tiles for matmuls of f16 by matrices that a subgroup holds together, where they pay. `thread_m` and
+    /// `thread_n` are what a subgroup makes.
+    pub cooperative: Option<Tile>,
+    /// Threads of a subgroup, where they reduce through its registers: neighbouring threads, in their order.
+    pub subgroup: Option<u32>,
+    /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
+    pub native_f16: bool,
+}
+
+/// What a CUDA device may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CudaLimits {
+    /// Whether kernels of matmuls apply a formula to what they store, and sum their left operand.
+    pub epilogues: bool,
+    /// What tensor cores multiply as it's stored.
+    pub tensor_cores: &'static [DType],
+    /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for a warpgroup (Hopper's `wgmma`),
+    /// where they do.
+    pub wgmma: Option<u32>,
+    /// Whether matmuls of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
+    pub tf32: bool,
+}
+
+impl Limits {
+    /// Language of the kernels.
+    pub fn dialect(&self) -> Dialect {
+        match self.api {
+            Api::WebGpu(_) => Dialect::Wgsl,
+            Api::Cuda(_) => Dialect::Cuda,
+        }
+    }
+
+    /// What the device has of WebGPU; nothing where it's reached by another API.
+    pub fn webgpu(&self) -> WebGpuLimits {
+        match self.api {
+            Api::WebGpu(own) => own,
+            Api::Cuda(_) => WebGpuLimits::default(),
+        }
+    }
+
+    /// What the device has of CUDA; nothing where it's reached by another API.
+    pub fn cuda(&self) -> CudaLimits {
+        match self.api {
+            Api::Cuda(own) => own,
+            Api::WebGpu(_) => CudaLimits::default(),
+        }
+    }
+
+    /// The same for a WebGPU device with these changes to what it has.
+    pub fn with_webgpu(self, change: impl FnOnce(&mut WebGpuLimits)) -> Self {
+        let mut own = self.webgpu();
+        change(&mut own);
+        Self { api: Api::WebGpu(own), ..self }
+    }
+
+    /// The same for a CUDA device with these changes to what it has.
+    pub fn with_cuda(self, change: impl FnOnce(&mut CudaLimits)) -> Self {
+        let mut own = self.cuda();
+        change(&mut own);
+        Self { api: Api::Cuda(own), ..self }
+    }
+}
+
+impl WebGpuLimits {
+    /// The constant of launches that reduce through subgroups: their threads, and 1 where they don't.
+    pub fn subgroup_threads(&self) -> u32 {
+        self.subgroup.unwrap_or(1)
+    }
+}
+
+/// How a matrix product is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Entry of the kernel.
+    pub entry: &'static str,
+    /// Rows of the output that a workgroup makes.
+    pub m: u32,
+    /// Columns of the output that a workgroup makes.
+    pub n: u32,
+    /// Summed extent that a workgroup holds at a time.
+    pub k: u32,
+    /// Rows that a thread makes; divides `m`.
+    pub thread_m: u32,
+    /// Columns that a thread makes; divides `n`.
+    pub thread_n: u32,
+}
+
+impl Tile {
+    /// Whether the threads of a workgroup share what they load.
+    pub fn shares(&self) -> bool {
+        self.entry == "tiled"
+    }
+
+    /// Threads of a workgroup, or subgroups where those make what a thread does.
+    pub fn threads(&self) -> u32 {
+        (self.m / self.thread_m) * (self.n / self.thread_n)
+    }
+}
