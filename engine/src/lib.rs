@@ -46,6 +46,8 @@
 //! | [`plan`] | the fastest plan within a budget, and what is said where none fits |
 //! | [`view`] | what is said of a plan |
 //! | [`run`] | steps, evaluation, samples, checkpoints |
+//! | [`checkpoint`] | checkpoints of a trainer of any model |
+//! | [`backends`] | the devices themselves |
 //! | [`weights`] | where weights come from: model directories, checkpoints, adapters |
 //! | [`devices`], [`rates`], [`machine`] | what there is to run on, and how fast it is |
 //! | [`profile`], [`mod@bench`], [`timing`] | what ops take |
@@ -62,6 +64,8 @@
 
 #[cfg(all(feature = "cpu", not(target_family = "wasm")))]
 pub mod bench;
+#[cfg(not(target_family = "wasm"))]
+pub mod checkpoint;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]
 pub mod doctor;
@@ -92,3 +96,13 @@ pub use pollster::block_on;
 pub use tightrope_core as core;
 pub use tightrope_data as data;
 pub use tightrope_nn as nn;
+
+/// The devices that a program was built for, by features.
+pub mod backends {
+    #[cfg(feature = "cpu")]
+    pub use tightrope_backend_cpu::Cpu;
+    #[cfg(feature = "cuda")]
+    pub use tightrope_backend_cuda::Cuda;
+    #[cfg(feature = "wgpu")]
+    pub use tightrope_backend_wgpu::Wgpu;
+}

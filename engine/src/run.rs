@@ -16,7 +16,7 @@
 mod batches;
 #[cfg(not(target_family = "wasm"))]
 mod blocking;
-mod checkpoint;
+pub(crate) mod checkpoint;
 mod continues;
 pub mod directory;
 mod evaluate;

@@ -15,11 +15,11 @@ use crate::Precision;
 /// What a device reaches with one storage type, FLOP/s and B/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Matrix products.
+    /// Matmuls.
     matmul: f64,
-    /// The loss: products and what becomes of the logits.
+    /// The loss: matmuls with the head, and what is computed from the logits.
     loss: f64,
-    /// Attention, whose products are small.
+    /// Attention, whose matmuls are small.
     attention: f64,
     /// Formulas, norms and sums, where they compute more than they move.
     elementwise: f64,
@@ -184,8 +184,8 @@ impl Rates {
                 Family::Transfer => continue,
             };
             sums[index].0 += amount;
-            let beside = again(graph, node) / self.bytes;
-            sums[index].1 += (seconds - self.launch_s - beside).max(0.0);
+            let again_s = again(graph, node) / self.bytes;
+            sums[index].1 += (seconds - self.launch_s - again_s).max(0.0);
         }
         let rate = |(amount, seconds): (f64, f64), default: f64| {
             if amount > 0.0 && seconds > 0.0 { amount / seconds } else { default }
@@ -212,9 +212,9 @@ impl Rates {
             Family::Elementwise => self.elementwise,
             Family::Transfer => return bytes / self.link + self.launch_s,
         };
-        // What chunks move once more delays their products.
-        let beside = again(graph, node) / self.bytes;
-        (flops / rate).max(bytes / self.bytes) + beside + self.launch_s
+        // What chunks read again delays their matmuls.
+        let again_s = again(graph, node) / self.bytes;
+        (flops / rate).max(bytes / self.bytes) + again_s + self.launch_s
     }
 }
 
@@ -229,7 +229,7 @@ pub struct Estimate {
     pub flops: f64,
 }
 
-/// Seconds of what goes on side by side where copies have queues of their own.
+/// Seconds of the work that overlaps where copies have queues of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Lanes {
     /// Ops of the device.

@@ -42,7 +42,7 @@ pub const HOLDOUT: f64 = 0.1;
 /// Bytes of logits that exist at once; rows come in multiples of [`LOSS_ROWS`].
 const LOGITS_BYTES: usize = 64 << 20;
 
-/// Rows of logits that exist at once on a GPU of the size that CUDA runs on, whose products take thousands to fill it.
+/// Rows of logits that exist at once on an NVIDIA GPU, whose matmuls need thousands of rows to fill it.
 pub const CUDA_LOSS_ROWS: usize = 8192;
 
 /// Learning rate of a model: narrow ones bear higher rates. 1e-3 for 384 channels, as nanoGPT's, and inversely

@@ -50,6 +50,21 @@ impl<'a> Keys<'a> {
         size.ok_or_else(|| self.wrong(key, "is missing; it must be a whole number".into()))
     }
 
+    /// One whole number for both axes, or a list of two.
+    pub fn extents(&self, key: &str) -> Result<[usize; 2]> {
+        let size = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+        let read = |value: &Value| match value.as_array() {
+            None => size(value).map(|size| [size; 2]),
+            Some(list) => match list[..] {
+                [ref height, ref width] => Some([size(height)?, size(width)?]),
+                _ => None,
+            },
+        };
+        let kind = "a whole number or a list of two";
+        let extents = self.typed(key, kind, read)?;
+        extents.ok_or_else(|| self.wrong(key, format!("is missing; it must be {kind}")))
+    }
+
     pub fn number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a number", Value::as_f64)
     }

@@ -51,7 +51,10 @@ pub use init::{fill_initial, initial_values};
 pub use inputs::{Batch, Input, Inputs, Values};
 pub use lora::Lora;
 pub use model::{Decoder, Model};
-pub use models::{Family, LanguageModel, ModelConfig, Preset, parameters, preset, presets};
+pub use models::{
+    Architecture, Family, IMAGES, LABELS, LanguageModel, ModelConfig, Pooling, Preset, Vit,
+    VitConfig, parameters, preset, presets, vit_presets,
+};
 pub use offload::Offload;
 pub use optim::{
     AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update,

@@ -4,7 +4,7 @@
 //!
 //! A and B are trained, and everything else is frozen: no gradient, no master remainder, no optimizer state. Names
 //! are those of PEFT, the library whose files these adapters are. Frozen weights of linear layers may be stored in
-//! 8 bits and dequantized before each product (as in QLoRA: Dettmers et al. 2023).
+//! 8 bits and dequantized before each matmul (as in QLoRA: Dettmers et al. 2023).
 
 use std::ops::Range;
 
@@ -21,17 +21,17 @@ pub const ALL_LINEAR: &str = "all-linear";
 const PEFT: &str = "base_model.model.";
 /// Elements of a frozen weight that share a scale.
 pub(crate) const BLOCK: usize = 256;
-/// The code of frozen weights. They are spread about evenly within a block, where the linear code is off by less than
-/// the dynamic ones, whose many decades serve moments.
+/// How frozen weights are quantized. Their values are spread about evenly within a block, where the linear code has a smaller
+/// error than the dynamic ones, whose many decades serve moments.
 pub(crate) const CODE: Code = Code::Linear;
 
-/// Low-rank adapters beside frozen weights.
+/// Low-rank adapters of frozen weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lora {
     /// Rank of the adapters, r.
     pub rank: usize,
-    /// The adapters' products count alpha/r times.
+    /// What adapters add counts alpha/r times.
     pub alpha: f64,
     /// Ends of the Hugging Face names of the linear layers that get adapters, or [`ALL_LINEAR`].
     pub targets: Vec<String>,
@@ -131,7 +131,7 @@ impl Lora {
         Ok(())
     }
 
-    /// What the adapters' product is multiplied by.
+    /// Factor on what adapters add.
     pub fn scale(&self) -> f64 {
         self.alpha / self.rank as f64
     }
@@ -165,8 +165,8 @@ impl Lora {
     }
 }
 
-/// Codes of a weight, and the scale of each block.
-pub(crate) fn encode(code: Code, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
+/// The quantized values of a weight, and the scale of each block.
+pub(crate) fn quantize(code: Code, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let (mut codes, mut scales) = (Vec::with_capacity(values.len()), vec![]);
     for block in values.chunks(BLOCK) {
         let largest = block.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
@@ -251,7 +251,7 @@ mod tests {
         let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 });
         let values = initial_values(&parameter, 3);
         let error = |code: Code| {
-            let (codes, scales) = encode(code, &values);
+            let (codes, scales) = quantize(code, &values);
             let off = values.iter().zip(&codes).enumerate().map(|(i, (&x, &c))| {
                 (f64::from(x) - code.value(c.into()) * f64::from(scales[i / BLOCK])).powi(2)
             });

@@ -27,7 +27,7 @@ impl Offload {
     pub const NONE: Self =
         Self { optimizer: false, gradients: false, activations: false, weights: false };
 
-    /// What else the host could keep, from the least to the most: each takes more off the device, and more time.
+    /// What else the host could keep, from the least to the most. Each takes more bytes off the device, and more time.
     pub fn further(self) -> Vec<Self> {
         let optimizer = Self { optimizer: true, ..self };
         let gradients = Self { gradients: true, ..optimizer };

@@ -81,6 +81,8 @@ pub struct Part {
     pub rows: Range<usize>,
     /// Stored as (in, out), as GPT-2's `Conv1D` does.
     pub transposed: bool,
+    /// Its extents in the checkpoint, where they aren't those of the rows.
+    pub shape: Option<Vec<usize>>,
 }
 
 impl Parameter {
@@ -88,7 +90,7 @@ impl Parameter {
     pub fn new(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
         let name = name.into();
         let rows = 0..shape.first().copied().unwrap_or(0);
-        let whole = Part { name: name.clone(), rows, transposed: false };
+        let whole = Part { name: name.clone(), rows, transposed: false, shape: None };
         Self {
             name,
             shape: shape.into(),
@@ -109,7 +111,7 @@ impl Parameter {
     /// Held by one tensor of this name in a checkpoint, stored the same way.
     pub fn stored_as(mut self, name: impl Into<String>) -> Self {
         let rows = 0..self.shape[0];
-        self.parts = vec![Part { name: name.into(), rows, transposed: false }];
+        self.parts = vec![Part { name: name.into(), rows, transposed: false, shape: None }];
         self
     }
 
@@ -120,13 +122,20 @@ impl Parameter {
         parameter
     }
 
+    /// Held by one tensor of this name in a checkpoint, with other extents that have as many elements in the same order.
+    pub fn stored_shaped_as(self, name: impl Into<String>, shape: &[usize]) -> Self {
+        let mut parameter = self.stored_as(name);
+        parameter.parts[0].shape = Some(shape.into());
+        parameter
+    }
+
     /// Held by tensors of these names in a checkpoint, each with so many rows. Rows that are left are padding.
     pub fn stored_in(mut self, parts: impl IntoIterator<Item = (String, usize)>) -> Self {
         let mut end = 0;
         let part = |(name, count): (String, usize)| {
             let start = end;
             end += count;
-            Part { name, rows: start..end, transposed: false }
+            Part { name, rows: start..end, transposed: false, shape: None }
         };
         self.parts = parts.into_iter().map(part).collect();
         self
@@ -162,6 +171,9 @@ impl Parameter {
 
     /// Shape of `part` in a checkpoint.
     pub fn part_shape(&self, part: &Part) -> Vec<usize> {
+        if let Some(shape) = &part.shape {
+            return shape.clone();
+        }
         let mut shape = self.shape.clone();
         shape[0] = part.rows.len();
         if part.transposed {

@@ -10,7 +10,7 @@ use crate::params::Parameter;
 /// Keys that make of adapters something else than [`Lora`] is, unless they are left out or are what is listed here.
 fn plain() -> [(&'static str, Vec<Value>); 19] {
     let (no, none) = (|| vec![json!(false)], || vec![json!({})]);
-    // Others begin by changing the weights that the adapters are beside.
+    // Other values begin by changing the frozen weights.
     let initial = [json!(true), json!(false), json!("gaussian"), json!("orthogonal"), json!("eva")];
     [
         ("bias", vec![json!("none")]),
@@ -36,7 +36,7 @@ fn plain() -> [(&'static str, Vec<Value>); 19] {
 }
 
 impl Lora {
-    /// The adapters that PEFT's `adapter_config.json` describes, beside weights in the run's precision. Keys that don't
+    /// The adapters that PEFT's `adapter_config.json` describes, of frozen weights in the run's precision. Keys that don't
     /// change what adapters compute are passed over.
     ///
     /// # Errors

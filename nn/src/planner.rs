@@ -12,12 +12,12 @@ use crate::{Planned, Precision, Rates, Result, TrainerConfig};
 /// Seconds that an op takes.
 type OpSeconds<'a> = Box<dyn Fn(&Graph, &Node) -> f64 + 'a>;
 
-/// What a planner may choose besides what is recomputed.
+/// What a planner may choose, in addition to what is recomputed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Free {
     /// The sequences of one pass: any number that divides those of a step.
     pub micro_batch: bool,
-    /// Rows of logits at a time: as many as are configured, or fewer.
+    /// Rows of a loss chunk: as many as are configured, or fewer.
     pub loss_chunk: bool,
 }
 
@@ -83,7 +83,8 @@ impl<'a> Planner<'a> {
         Ok(true)
     }
 
-    /// Seconds that no micro-batch takes less than that wasn't built: a smaller one does the same work in more parts.
+    /// Lower bound on the seconds of a step with a micro-batch that wasn't built: a smaller micro-batch does the same work in
+    /// more parts.
     fn unbuilt_s(&self) -> f64 {
         if self.waiting.is_empty() {
             return f64::INFINITY;
@@ -107,7 +108,7 @@ impl<'a> Planner<'a> {
         if bytes > budget {
             return Ok((None, self.fewest_bytes(bytes)?));
         }
-        // The faster ones leave gaps between buffers that make them larger.
+        // The faster plans have alignment gaps that take them over the budget.
         let mut planned = smallest.clone();
         let bound_s = self.bound_s(budget, &[])?;
         planned.bound_s = Some(bound_s.min(self.step_s(&planned)));
@@ -128,8 +129,8 @@ impl<'a> Planner<'a> {
     /// The fastest plan that fits `budget` bytes.
     fn fastest(&mut self, budget: u64) -> Result<Option<Planned>> {
         let mut views: Vec<Option<View>> = vec![];
-        // Looking closer only ever makes a choice slower. So the one that looks fastest is looked at next, and the first
-        // whose buffers have a place is the fastest of all.
+        // Each closer look can only raise a micro-batch's lower bound. So the one with the lowest bound is refined next, and
+        // the first that ends in a plan within the budget is the fastest of all.
         loop {
             let new = self.choices[views.len()..].iter();
             views.extend(new.map(|choice| Some(View::new(choice, budget))));
@@ -154,7 +155,7 @@ impl<'a> Planner<'a> {
             let Some(found) = &view.found else {
                 let mut found = choice.search.fastest(view.live)?;
                 if found.is_none() && view.live < budget {
-                    // The last plans to try, once what others leave between buffers is too much.
+                    // The last plans to try: the alignment gaps of the others exceed the budget.
                     let smallest = choice.search.smallest()?.into_iter().take(LAST);
                     let fits = |found: &Found| found.needs.bytes <= budget;
                     found = smallest.filter(fits).find(|found| !view.placed.contains(found));
@@ -171,7 +172,7 @@ impl<'a> Planner<'a> {
             let (plan, rows) = (choice.search.place(found)?, choice.search.rows(found));
             let bytes = plan.peak_bytes();
             if bytes > budget {
-                // Offsets leave a gap over the live bytes, which have to be fewer by as much.
+                // The arena exceeds the live bytes by its alignment gaps, so fewer live bytes are asked for.
                 let live = view.live.saturating_sub(bytes - budget);
                 view.live = live.min(found.needs.bytes.saturating_sub(1));
                 view.placed.extend(view.found.take());
@@ -182,7 +183,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Seconds that no plan takes less than whose live bytes are within `budget`, where these views found one that fits.
+    /// Lower bound on the seconds of any plan with live bytes within `budget`, given what `views` have found.
     fn bound_s(&mut self, budget: u64, views: &[Option<View>]) -> Result<f64> {
         let mut bound_s = self.unbuilt_s();
         for (index, choice) in self.choices.iter_mut().enumerate() {
@@ -199,7 +200,8 @@ impl<'a> Planner<'a> {
         Ok(bound_s)
     }
 
-    /// The fewest bytes of a plan, where one takes `bytes`: other rates look at other plans, a few of which lie closer.
+    /// The fewest bytes of any plan, given that one takes `bytes`. The device's own rates lead the search to plans that the
+    /// reference rates miss, and some are smaller.
     fn fewest_bytes(&mut self, bytes: u64) -> Result<u64> {
         if let Some(known) = self.fewest_bytes {
             return Ok(known);
@@ -254,7 +256,7 @@ impl<'a> Planner<'a> {
             }
         }
         let mut fewest = fewest.expect("a planner has a micro-batch");
-        // The plan with the fewest live bytes needn't be the one whose offsets leave the fewest gaps.
+        // The plan with the fewest live bytes may have more alignment gaps than another.
         let gap = |fewest: &Planned| fewest.plan.peak_bytes() - live;
         while gap(&fewest) > live / NEAR
             && let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))?
@@ -265,20 +267,38 @@ impl<'a> Planner<'a> {
     }
 }
 
+impl Planned {
+    /// The fastest plan that fits `budget` bytes when ops take `seconds`, over what is `free` and over what is recomputed, and
+    /// its bytes. `None` where none fits, and the fewest bytes that one takes.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn within(
+        config: &TrainerConfig,
+        budget: u64,
+        free: Free,
+        target: &dyn Target,
+        seconds: Seconds<'_>,
+    ) -> Result<(Option<Self>, u64)> {
+        Planner::new(config, free, target, seconds)?.within(budget)
+    }
+}
+
 /// Seconds of an op on a processor of which nothing is known.
 fn reference_s(graph: &Graph, node: &Node) -> f64 {
     Rates::of("cpu", Precision::F32, 1).seconds(graph, node)
 }
 
-/// A plan is as good as the smallest that takes more bytes than are live in it by one in so many.
+/// The search for the smallest plan ends at one whose arena exceeds its fewest live bytes by less than this fraction of
+/// them: one part in 65,536.
 const NEAR: u64 = 1 << 16;
-/// Smallest plans of a micro-batch that are placed where faster ones leave too much between buffers.
+/// How many of a micro-batch's smallest plans are tried, once the alignment gaps of all faster ones exceed the budget.
 const LAST: usize = 3;
 /// Budgets tried between the smallest plan and the fastest.
 const BUDGETS: u64 = 16;
 
-/// The plans of a step from the fastest to the smallest, where `within` gives the fastest plan that fits so many bytes, or
-/// the fewest bytes that one takes.
+/// The Pareto front of a step: its plans from the fastest to the smallest. `within` gives the fastest plan that fits a budget
+/// in bytes, and the fewest bytes of any plan.
 ///
 /// # Errors
 /// Those of `within`.
@@ -308,15 +328,15 @@ fn fastest(views: &[Option<View>]) -> Option<usize> {
 
 /// What is known of a micro-batch's plans within a budget.
 struct View {
-    /// Whether more is known than what it takes without recomputation.
+    /// Whether `step_s` includes an estimate of recomputation.
     glanced: bool,
-    /// Live bytes that a plan may have, to fit as placed.
+    /// The most live bytes of a plan that may still fit once its buffers have offsets.
     live: u64,
-    /// The fastest plan with so many, once it's looked for.
+    /// The fastest plan with at most `live` live bytes, once it was searched for.
     found: Option<Found>,
-    /// The plans that were placed, in more bytes than there are.
+    /// Plans whose arenas turned out larger than the budget.
     placed: Vec<Found>,
-    /// Seconds of a step, as far as is known.
+    /// Lower bound on the seconds of a step, from what is known so far.
     step_s: f64,
 }
 
@@ -334,10 +354,10 @@ struct Choice<'a> {
     weights: Weights,
     handles: Handles,
     search: Search<'a>,
-    /// Seconds of a pass without recomputation, of its ops alone where transfers go on beside them.
+    /// Seconds of a pass without recomputation: of its ops alone where transfers overlap them.
     pass_s: f64,
-    /// Seconds of the transfers that go on beside a pass.
-    beside_s: f64,
+    /// Seconds of the transfers that overlap a pass.
+    overlapped_s: f64,
     /// Seconds of the update.
     update_s: f64,
 }
@@ -351,21 +371,21 @@ impl<'a> Choice<'a> {
     ) -> Result<Self> {
         let Built { graph, host, weights, handles } = Built::new(&config)?;
         let overlap = config.options.overlaps(target);
-        let beside_s = if overlap { beside_s(&graph, seconds) } else { 0.0 };
+        let overlapped_s = if overlap { overlapped_s(&graph, seconds) } else { 0.0 };
         let own = own_seconds(overlap, seconds);
         let search = Search::new(graph, &config.options, free.loss_chunk, target, &own)?;
-        Ok(Self::timed(config, host, weights, handles, search, beside_s))
+        Ok(Self::timed(config, host, weights, handles, search, overlapped_s))
     }
 
     /// The same micro-batch where ops take other `seconds`.
     fn retimed(&self, target: &dyn Target, seconds: Seconds<'_>) -> Self {
         let Self { config, host, weights, handles, .. } = self;
         let overlap = config.options.overlaps(target);
-        let beside_s = if overlap { beside_s(self.search.graph(), seconds) } else { 0.0 };
+        let overlapped_s = if overlap { overlapped_s(self.search.graph(), seconds) } else { 0.0 };
         let search = self.search.retimed(&own_seconds(overlap, seconds));
         let (config, host) = (config.clone(), host.clone());
         let (weights, handles) = (weights.clone(), handles.clone());
-        Self::timed(config, host, weights, handles, search, beside_s)
+        Self::timed(config, host, weights, handles, search, overlapped_s)
     }
 
     fn timed(
@@ -374,14 +394,14 @@ impl<'a> Choice<'a> {
         weights: Weights,
         handles: Handles,
         search: Search<'a>,
-        beside_s: f64,
+        overlapped_s: f64,
     ) -> Self {
         let pass_s = search.seconds(Role::Train) + search.seconds(Role::Micro);
         let update_s = search.seconds(Role::Update) + search.seconds(Role::Clear);
-        Self { config, host, weights, handles, search, pass_s, beside_s, update_s }
+        Self { config, host, weights, handles, search, pass_s, overlapped_s, update_s }
     }
 
-    /// The step with this plan, which has so many rows of logits at a time.
+    /// The step with this plan, whose loss chunks have `rows` rows.
     fn planned(&self, plan: Plan, rows: Option<usize>, bound_s: Option<f64>) -> Planned {
         let Self { config, host, weights, handles, .. } = self;
         let mut config = TrainerConfig { options: plan.options.clone(), ..config.clone() };
@@ -398,12 +418,12 @@ impl<'a> Choice<'a> {
 
     /// Seconds of a step of which each pass takes so much longer.
     fn step_s(&self, extra_s: f64) -> f64 {
-        let pass_s = (self.pass_s + extra_s).max(self.beside_s);
+        let pass_s = (self.pass_s + extra_s).max(self.overlapped_s);
         self.config.accumulation() as f64 * pass_s + self.update_s
     }
 }
 
-/// Seconds that ops take of the device: none where they're transfers that go on beside the others.
+/// Seconds that an op occupies the device: none for a transfer that overlaps the others.
 fn own_seconds<'a>(overlap: bool, seconds: Seconds<'a>) -> OpSeconds<'a> {
     Box::new(move |graph, node| match overlap && node.op.transfer().is_some() {
         true => 0.0,
@@ -412,7 +432,7 @@ fn own_seconds<'a>(overlap: bool, seconds: Seconds<'a>) -> OpSeconds<'a> {
 }
 
 /// Seconds of the transfers of a pass, of the direction that takes longer.
-fn beside_s(graph: &Graph, seconds: Seconds<'_>) -> f64 {
+fn overlapped_s(graph: &Graph, seconds: Seconds<'_>) -> f64 {
     let passes = graph.programs.iter().filter(|p| [Role::Train, Role::Micro].contains(&p.role));
     let lanes = passes.map(|program| Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) });
     lanes.map(|lanes| lanes.seconds(true)).sum()

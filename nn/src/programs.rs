@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::Map;
 use tightrope_core::plan::offload::{load_block_weights, store_block_inputs, store_gradients};
-use tightrope_core::plan::{Options, Seconds, Target};
+use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Class, DType, Graph, Phase, Plan, Role, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
@@ -25,8 +25,8 @@ use crate::params::Parameter;
 use crate::pass::Pass;
 use crate::weights::{Weights, freeze};
 use crate::{
-    BuildOptions, Error, Estimate, Free, Input, Lora, LossScale, Offload, Optimizer, Planner,
-    Precision, Rates, Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
+    BuildOptions, Error, Estimate, Input, Lora, LossScale, Offload, Optimizer, Precision, Rates,
+    Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
 };
 
 /// Everything that decides what a training step computes and what it needs.
@@ -240,21 +240,6 @@ impl Planned {
     pub fn host_plan(&self, host: &dyn Target) -> Result<Option<Plan>> {
         let plan = |graph: &Graph| Plan::new(graph.clone(), &Options::default(), host);
         Ok(self.host.as_ref().map(plan).transpose()?)
-    }
-
-    /// The fastest plan that fits `budget` bytes when ops take `seconds`, over what is `free` and over what is recomputed, and
-    /// its bytes. `None` where none fits, and the fewest bytes that one takes.
-    ///
-    /// # Errors
-    /// As [`Planned::new`].
-    pub fn within(
-        config: &TrainerConfig,
-        budget: u64,
-        free: Free,
-        target: &dyn Target,
-        seconds: Seconds<'_>,
-    ) -> Result<(Option<Self>, u64)> {
-        Planner::new(config, free, target, seconds)?.within(budget)
     }
 
     /// What it was planned for.

@@ -12,7 +12,7 @@ use crate::{Planned, SampleError, Snapshot, TrainError, Trainer, TrainerConfig};
 
 /// Losses of the device in a row, without getting on, after which it's given up.
 const TRIES: usize = 3;
-/// Part of the time that copies to the host may take.
+/// Fraction of the time that copies to the host may take.
 const COPY_SHARE: f64 = 0.05;
 /// Bytes a second that a copy is taken to move before one was timed.
 const COPY_RATE: f64 = 0.5e9;

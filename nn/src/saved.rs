@@ -167,7 +167,7 @@ impl Trainer {
         Ok(self.session.read_values_of(tensor, elements).await?)
     }
 
-    /// Sets every weight from a file with tensors of these names, and adapters beside them to what they begin with.
+    /// Sets every weight from a file with tensors of these names, and its adapters, if any, to their initial values.
     ///
     /// # Errors
     /// As [`Import::new`] and [`Import::read`], and those of the device.

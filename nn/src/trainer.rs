@@ -27,12 +27,12 @@ pub struct Outcome {
     pub updated: bool,
 }
 
-/// What a batch came to without being trained on.
+/// What evaluating a batch gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
     /// Mean loss over what counts in it.
     pub loss: f32,
-    /// What the model says besides, by name: see [`crate::Pass::metric`].
+    /// The model's metrics by name: see [`crate::Pass::metric`].
     pub metrics: Vec<(String, f32)>,
 }
 
@@ -183,8 +183,8 @@ impl Trainer {
         let Some(scales) = self.weights.scales(index) else {
             return Ok(self.session.write_values_from(weight, first, values)?);
         };
-        let (codes, scale) = lora::encode(lora::CODE, values);
-        self.session.write_values_from(weight, first, &codes)?;
+        let (quantized, scale) = lora::quantize(lora::CODE, values);
+        self.session.write_values_from(weight, first, &quantized)?;
         Ok(self.session.write_values_from(scales, first / BLOCK, &scale)?)
     }
 
@@ -381,7 +381,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The numbers of each input that `batch` gives, for so many samples.
+    /// The numbers of each input that `batch` gives, checked to be those of `samples` samples.
     fn checked<'b>(
         &self,
         batch: &Batch<'b>,
@@ -477,7 +477,7 @@ impl Trainer {
         Ok(None)
     }
 
-    /// What one batch of micro-batch size comes to, without dropout.
+    /// The loss and metrics of one batch of micro-batch size, without dropout.
     ///
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.

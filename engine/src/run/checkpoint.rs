@@ -16,7 +16,7 @@ use crate::error::{Help as _, Result};
 use crate::weights::adapters;
 
 /// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
-const KEPT: usize = 2;
+pub(crate) const KEPT: usize = 2;
 
 /// What a checkpoint says of the settings and the model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -146,7 +146,10 @@ async fn read_back(trainer: &mut Trainer, saved: Vec<SavedTensor>) -> Result<Vec
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
 /// of the model.
-fn tensors<'a>(trainer: &'a RefCell<&mut Trainer>, saved: Vec<SavedTensor>) -> Vec<Tensor<'a>> {
+pub(crate) fn tensors<'a>(
+    trainer: &'a RefCell<&mut Trainer>,
+    saved: Vec<SavedTensor>,
+) -> Vec<Tensor<'a>> {
     let tensor = |saved: SavedTensor| {
         let (name, ty) = (saved.name.clone(), saved.ty.clone());
         Tensor::streamed(name, ty, move |out: &mut dyn Write| {

@@ -1,5 +1,6 @@
 //! Activation functions by name.
 
+use serde::{Deserialize, Serialize};
 use tightrope_core::expr::{constant, input};
 use tightrope_core::{Expr, Tensor, activation};
 
@@ -7,7 +8,8 @@ use crate::error::Result;
 use crate::pass::Pass;
 
 /// An activation function, of one input or of a gate and another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// max(x, 0).
     Relu,

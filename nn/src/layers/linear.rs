@@ -47,7 +47,12 @@ impl Linear {
 
     /// As the layer that makes the model's output (see [`Kind::Head`]).
     pub fn as_head(self) -> Self {
-        Self { weight: self.weight.of_kind(Kind::Head), ..self }
+        self.of_kind(Kind::Head)
+    }
+
+    /// With a weight of another kind.
+    pub(super) fn of_kind(self, kind: Kind) -> Self {
+        Self { weight: self.weight.of_kind(kind), ..self }
     }
 
     /// The weight, (out, in).

@@ -1,7 +1,7 @@
 //! Losses: means over what counts, f32 (1).
 
 use tightrope_core::expr::input;
-use tightrope_core::ops::{LinearCrossEntropy, Map, Reduce};
+use tightrope_core::ops::{CrossEntropy, LinearCrossEntropy, Map, Reduce};
 use tightrope_core::{DType, Tensor};
 
 use crate::error::Result;
@@ -30,6 +30,19 @@ pub fn linear_cross_entropy(
     let head = pass.parameter(&head.name)?;
     let op = LinearCrossEntropy { vocab, chunk: chunk.max(1) };
     pass.one(op, &[x, head, targets], "loss")
+}
+
+/// Mean cross-entropy of `labels` under the softmax of `scores`, in nats, with the metric `accuracy`: the share of rows
+/// whose largest score is the label's.
+///
+/// scores (…, V); labels I32 (…), of which negative ones don't count.
+///
+/// # Errors
+/// Tensors of other shapes.
+pub fn cross_entropy(pass: &mut Pass<'_>, scores: Tensor, labels: Tensor) -> Result<Tensor> {
+    let outputs = pass.push(CrossEntropy, &[scores, labels], "loss")?;
+    pass.metric("accuracy", |_| Ok(outputs[1]))?;
+    Ok(outputs[0])
 }
 
 /// Mean of (found − expected)², over all elements of two tensors of one shape.

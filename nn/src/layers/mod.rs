@@ -4,13 +4,14 @@
 //! |---|---|
 //! | [`Linear`] | x·Wᵀ + b, plus what adapters add |
 //! | [`Embedding`] | rows of a table |
+//! | [`Conv2d`] | a convolution, as patches and a linear layer |
 //! | [`LayerNorm`], [`RmsNorm`] | x brought to one scale |
 //! | [`Attention`] | projections and attention between positions, with a cache where a pass has one |
 //! | [`Mlp`] | up, an [`Activation`], down; gated where it has a gate |
 //! | [`Block`] | a pre-norm transformer block of these |
 //! | [`Dropout`] | x with some elements zeroed |
 //!
-//! Losses are functions: [`linear_cross_entropy`], [`mean_squared_error`].
+//! Losses are functions: [`linear_cross_entropy`], [`cross_entropy`], [`mean_squared_error`]. So is [`mean`].
 //!
 //! A layer is named where it's made, and its parameters and outputs are named after it. Names have to differ within a
 //! model.
@@ -18,12 +19,14 @@
 mod activation;
 mod attention;
 mod block;
+mod conv;
 mod dropout;
 mod embedding;
 mod linear;
 mod losses;
 mod mlp;
 mod norm;
+mod pooling;
 
 use std::fmt::Debug;
 
@@ -36,12 +39,14 @@ use crate::pass::Pass;
 pub use activation::Activation;
 pub use attention::Attention;
 pub use block::Block;
+pub use conv::Conv2d;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use losses::{linear_cross_entropy, mean_squared_error};
+pub use losses::{cross_entropy, linear_cross_entropy, mean_squared_error};
 pub use mlp::Mlp;
 pub use norm::{LayerNorm, RmsNorm};
+pub use pooling::mean;
 
 /// A part of a model with one input and one output.
 pub trait Layer: Debug + Send + Sync {

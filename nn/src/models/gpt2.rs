@@ -6,7 +6,7 @@
 //!   logits = norm_f(x) · headᵀ
 
 use super::config::ModelConfig;
-use super::language::{Parts, residual_init, vocab_rows};
+use super::parts::{Parts, residual_init, vocab_rows};
 use crate::layers::{Activation, Attention, Block, Embedding, LayerNorm, Linear, Mlp};
 use crate::params::{Init, Parameter};
 

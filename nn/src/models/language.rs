@@ -8,27 +8,15 @@ use tightrope_core::ops::{MatMul, Slice};
 use tightrope_core::{DType, Tensor};
 
 use super::config::{Family, ModelConfig};
+use super::parts::Parts;
 use super::{gpt2, llama};
 use crate::error::{Result, ensure};
 use crate::inputs::{Input, POSITIONS, START, TARGETS, TOKENS};
-use crate::layers::{self, Block, Embedding, Layer};
+use crate::layers::{self, Layer};
 use crate::model::{Decoder, Model};
-use crate::params::{Init, Kind, Parameter};
+use crate::params::Parameter;
 use crate::pass::Pass;
 use crate::programs::TrainerConfig;
-
-/// The layers of a language model.
-#[derive(Debug)]
-pub(super) struct Parts {
-    /// Tokens.
-    pub wte: Embedding,
-    /// Positions, where they are learned.
-    pub wpe: Option<Embedding>,
-    pub blocks: Vec<Block>,
-    pub norm_f: Box<dyn Layer>,
-    /// Where it isn't the embedding.
-    pub head: Option<Parameter>,
-}
 
 /// A GPT-2 or a Llama, for sequences of one length.
 #[derive(Debug)]
@@ -228,17 +216,4 @@ fn fits_context(config: &ModelConfig, positions: usize) -> Result<()> {
     ensure(positions <= context, "context", || {
         format!("a sequence of {positions} tokens is longer than the model's context of {context}")
     })
-}
-
-/// The embedding or head: (padded vocabulary, C), held by `name` without the padding.
-pub(super) fn vocab_rows(own: &str, name: &str, config: &ModelConfig) -> Parameter {
-    let shape = [config.padded_vocab(), config.channels];
-    let rows = Parameter::new(own, &shape, Init::Normal { std: 0.02 }).of_kind(Kind::Head);
-    rows.stored_in([(name.to_owned(), config.vocab)])
-}
-
-/// Standard deviation of the weights that end a residual branch, 0.02/√(2L): the stream's variance then
-/// doesn't grow with depth (Radford et al. 2019).
-pub(super) fn residual_init(config: &ModelConfig) -> Init {
-    Init::Normal { std: 0.02 / (2.0 * config.layers as f64).sqrt() }
 }

@@ -70,7 +70,7 @@ pub fn presets() -> &'static [Preset] {
     &PRESETS
 }
 
-static PRESETS: [Preset; 19] = [
+pub(super) static PRESETS: [Preset; 19] = [
     gpt2("tiny", [2, 64, 2, 64, 256]),
     gpt2("small", [4, 128, 4, 128, 256]),
     gpt2("shakespeare", [6, 384, 6, 256, 256]),
