@@ -130,6 +130,12 @@ impl Wgpu {
         }
     }
 
+    /// Bytes that the device's allocator says it gave to the buffers of the plan, with what the driver pads each by; `None`
+    /// on Metal and in browsers, where nobody says.
+    pub fn reported_bytes(&self) -> Option<u64> {
+        arena::reported_bytes(&self.device)
+    }
+
     fn loaded(&self) -> &Loaded {
         self.loaded.as_ref().expect("a plan was prepared before it's used")
     }
@@ -224,9 +230,9 @@ impl Backend for Wgpu {
     }
 
     fn allocated_bytes(&self) -> u64 {
-        let Some(Loaded { arena, recording, .. }) = &self.loaded else { return 0 };
-        arena::reported_bytes(&self.device)
-            .unwrap_or_else(|| arena.buffer_bytes() + recording.buffer_bytes())
+        self.loaded
+            .as_ref()
+            .map_or(0, |loaded| loaded.arena.buffer_bytes() + loaded.recording.buffer_bytes())
     }
 
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {

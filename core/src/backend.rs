@@ -138,8 +138,7 @@ pub trait Backend: Target {
     /// | device | measured |
     /// |---|---|
     /// | CPU | the size of the arena's allocation; a test under an allocator that counts holds that there is no other of size |
-    /// | wgpu on Vulkan and DX12 | the device's allocator's report of the buffers of the plan |
-    /// | wgpu on Metal and in browsers, which have no such report | the sizes of those buffers |
+    /// | wgpu | the sizes of the buffers that were created; a test holds that the device's allocator gave them as much, but for what a driver pads each buffer by |
     /// | CUDA | the driver's record of the arena (`cuMemGetAddressRange`) |
     /// | CUDA, emulated | what the driver was asked for by allocation calls, less what was freed |
     fn allocated_bytes(&self) -> u64;

@@ -2,6 +2,7 @@
 //! limits so small that every tensor and launch is cut; memory; submissions; a lost device.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use conformance::cases;
 use conformance::conformance::{Line, Mode, Report, block_on, outputs, run, unsupported};
@@ -290,6 +291,21 @@ fn run_chain(backend: Wgpu) -> Vec<Vec<f32>> {
     session.write_values(tensors[1], &values).unwrap();
     session.run(Role::Main).unwrap();
     tensors[2..].iter().map(|&t| block_on(session.read_values(t)).unwrap()).collect()
+}
+
+/// The allocator's own report, and not what was asked of it: nothing but what the driver pads each buffer by is above the plan.
+#[test]
+fn the_allocator_gives_what_was_planned() {
+    const PAGE: u64 = 40 << 10;
+    const PADDING: u64 = 64;
+    let mut backend = open(&Options::default());
+    backend.restrict_buffers(PAGE);
+    let (plan, _) = chain(&backend);
+    let (peak, buffers) = (plan.peak_bytes(), plan.arena_bytes.div_ceil(PAGE) + 2);
+    backend.prepare(Arc::new(plan)).unwrap();
+    assert_eq!(backend.allocated_bytes(), peak);
+    let reported = backend.reported_bytes().expect("a report of Vulkan's allocator");
+    assert!((peak..=peak + buffers * PADDING).contains(&reported), "{reported} for {peak}");
 }
 
 #[test]
