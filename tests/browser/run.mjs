@@ -120,22 +120,28 @@ function apart(name, one, other) {
 const tests = [];
 const test = (name, work) => tests.push({ name, work });
 
+// What draws cases, as the native tests have it: words, or today's date; nothing where all are tried.
+const DRAWN_BY = process.env.TIGHTROPE_DRAW ?? new Date().toISOString().slice(0, 10);
+const drawnBy = DRAWN_BY === "all" ? undefined : DRAWN_BY;
+
 for (const defaultLimits of [true, false]) {
   const which = defaultLimits ? "default" : "the adapter's";
   test(`conformance with ${which} limits`, async (page) => {
     const unsupported = options.unsupported ? readFileSync(options.unsupported, "utf8") : "";
+    const isWhole = defaultLimits || drawnBy === undefined;
     const text = await page.evaluate(
-      async ([defaultLimits, unsupported]) => {
+      async ([defaultLimits, drawnBy, unsupported]) => {
         const module = await import("/conformance/conformance_browser.js");
         await module.default({ module_or_path: "/conformance/conformance_browser_bg.wasm" });
-        return module.check(defaultLimits, unsupported);
+        return module.check(defaultLimits, drawnBy, unsupported);
       },
-      [defaultLimits, unsupported],
+      [defaultLimits, drawnBy, unsupported],
     );
     const report = JSON.parse(text);
+    if (!isWhole) console.log(`a part of the cases, drawn by TIGHTROPE_DRAW=${drawnBy}`);
     console.log(`${report.device}: ${report.passed} cases passed\n${report.table}`);
     assert(report.problems.length === 0, report.problems.join("\n"));
-    assert(report.passed > 300, `only ${report.passed} cases ran`);
+    assert(report.passed > (isWhole ? 300 : 50), `only ${report.passed} cases ran`);
   });
 }
 

@@ -15,6 +15,11 @@ pub struct Draw {
 }
 
 impl Draw {
+    /// By these words; everything where there are none.
+    pub fn by(words: Option<String>) -> Self {
+        Self { words }
+    }
+
     /// As [`VARIABLE`] says, or by the date.
     ///
     /// # Panics
@@ -30,6 +35,12 @@ impl Draw {
             }
             Err(error) => panic!("{VARIABLE}: {error}"),
         }
+    }
+
+    /// One of `of` items, and at least one.
+    pub fn one_of<T>(&self, of: usize, what: &str, items: Vec<T>) -> Vec<T> {
+        let count = items.len().div_ceil(of);
+        self.some(what, items, count)
     }
 
     /// `count` of the items, all different, in their order; all of them where everything is taken or there are no more. Prints
@@ -76,7 +87,7 @@ mod tests {
     use super::*;
 
     fn by(words: &str) -> Draw {
-        Draw { words: Some(words.into()) }
+        Draw::by(Some(words.into()))
     }
 
     #[test]
@@ -113,7 +124,7 @@ mod tests {
     #[test]
     fn everything_is_taken_where_it_is_asked_for() {
         let items: Vec<u32> = (0..50).collect();
-        assert_eq!(Draw { words: None }.some("numbers", items.clone(), 3), items);
+        assert_eq!(Draw::by(None).some("numbers", items.clone(), 3), items);
         assert_eq!(by("today").some("numbers", items.clone(), 50), items);
     }
 }

@@ -169,7 +169,12 @@ impl Stage {
             if let Some(problem) = problem {
                 writeln!(stdout, "stage `{}` failed: {problem}", self.name)?;
             }
-            writeln!(stdout, "== {}: {:.0} s, {counts} ==\n", self.name, wall.as_secs_f64())
+            let [wall, processor] = [wall, processor].map(|time| time.as_secs_f64());
+            writeln!(
+                stdout,
+                "== {}: {wall:.0} s, {processor:.0} s of processor time, {counts} ==\n",
+                self.name
+            )
         };
         // Whoever reads the output may have gone; the exit status still counts.
         let _ = show();
@@ -197,6 +202,10 @@ impl Stage {
 pub fn words(words: &[&str]) -> Command {
     let mut command = Command::new(cargo());
     command.args(words).current_dir(root());
+    // A clone that is built once has no later build, for which cargo would keep what it has done.
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 
