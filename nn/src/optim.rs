@@ -11,11 +11,15 @@
 //! |---|---|
 //! | this one | the rules, and f16 training's loss scale |
 //! | [`muon`] | the rule of Muon, which is made of matmuls |
+//! | [`shared`] | what the ops of every rule read |
 //! | [`state`] | how many bits the state takes, and its tensors |
+//! | [`trained`] | a parameter that an update changes |
 //! | [`update`] | the ops of an update |
 
 mod muon;
+mod shared;
 mod state;
+mod trained;
 mod update;
 
 use serde::{Deserialize, Serialize};
@@ -26,8 +30,10 @@ use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 use crate::error::{Result, ensure};
 
 pub use muon::AdjustLr;
+pub use shared::{Scalars, UpdateOptions};
 pub use state::{State, StateBits, Stored};
-pub use update::{Scalars, Trained, Update, UpdateOptions, append_update};
+pub use trained::Trained;
+pub use update::{Update, append_update};
 
 /// An update rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

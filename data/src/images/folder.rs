@@ -10,7 +10,7 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::resize::cover;
+use super::resize::{Decoded, cover};
 use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken, list, none_found};
 use crate::bytes::Bytes;
 use crate::{Error, Result};
@@ -23,12 +23,6 @@ const TEST: [&str; 3] = ["test", "val", "validation"];
 const MOST_CLASSES: usize = 256;
 /// Most pixels of an image, all channels counted: what it becomes is far smaller.
 const MOST_PIXELS: usize = 1 << 28;
-
-/// A decoded image: rows of pixels, the channels of each in a row.
-pub(super) struct Decoded {
-    pub shape: ImageShape,
-    pub pixels: Vec<u8>,
-}
 
 pub(super) fn open(root: &Path, entries: &[Entry], shape: Option<ImageShape>) -> Result<Parts> {
     let test = entries.iter().find(|entry| entry.is_dir && TEST.contains(&&*entry.name));
@@ -218,13 +212,4 @@ fn decode_jpeg(bytes: &[u8]) -> std::result::Result<Decoded, String> {
     }
     let pixels = decoder.decode().map_err(refused)?;
     Decoded::new(ImageShape { channels, height, width }, pixels)
-}
-
-impl Decoded {
-    fn new(shape: ImageShape, pixels: Vec<u8>) -> std::result::Result<Self, String> {
-        if pixels.is_empty() || pixels.len() != shape.elements() {
-            return Err(format!("it is {shape}, and {} bytes were decoded", pixels.len()));
-        }
-        Ok(Self { shape, pixels })
-    }
 }

@@ -1,7 +1,21 @@
 //! Resampling of images to one size.
 
 use super::ImageShape;
-use super::folder::Decoded;
+
+/// A decoded image: rows of pixels, the channels of each in a row.
+pub(super) struct Decoded {
+    pub shape: ImageShape,
+    pub pixels: Vec<u8>,
+}
+
+impl Decoded {
+    pub fn new(shape: ImageShape, pixels: Vec<u8>) -> Result<Self, String> {
+        if pixels.is_empty() || pixels.len() != shape.elements() {
+            return Err(format!("it is {shape}, and {} bytes were decoded", pixels.len()));
+        }
+        Ok(Self { shape, pixels })
+    }
+}
 
 /// Weights of the pixels along one axis that make each pixel of the output.
 struct Taps {

@@ -19,8 +19,9 @@ use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::{Concat, Map, MatMul, Op, Slice, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 
+use super::shared::{Blocks, Shared};
 use super::state::State;
-use super::update::{Blocks, Rule, Shared, Trained};
+use super::trained::{Rule, Trained};
 use crate::error::Result;
 
 /// Coefficients a, b and c, with the largest slope at 0 of those that keep singular values near 1.

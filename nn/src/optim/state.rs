@@ -17,7 +17,7 @@ use tightrope_core::ops::Code;
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use super::Optimizer;
-use super::update::Trained;
+use super::trained::Trained;
 use crate::params::Kind;
 
 /// Elements that share a scale in 8-bit state.

@@ -3,64 +3,17 @@
 //! state exists for one parameter at a time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
-use tightrope_core::expr::{Binary, Unary, constant, input, random};
-use tightrope_core::ops::{Dequantize, Map, Quantize, Reduce, SquareSum};
+use tightrope_core::expr::{Unary, constant, input};
+use tightrope_core::ops::{Map, Reduce, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
 
 use super::muon::Muon;
-use super::state::{BLOCK, State, StateBits, Stored, code};
-use super::{LossScale, Optimizer, SQUARES, Terms, scalar};
-use crate::error::{Error, Result, ensure};
-use crate::params::Kind;
-
-/// How an update treats gradients and weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UpdateOptions {
-    /// Weight decay of the parameters that decay.
-    pub weight_decay: f64,
-    /// Largest norm of all gradients together.
-    pub clip: Option<f64>,
-    /// Write 0 over every gradient, for the next step to add to.
-    pub zero_gradients: bool,
-    /// Update each parameter as soon as its gradient is made, so that few gradients exist at once: without clipping, and
-    /// whether or not the step turns out to be finite.
-    pub consume: bool,
-    /// Bits of each number of state.
-    pub bits: StateBits,
-    /// Key of random numbers, U32 (4), where [`StateBits::draws`].
-    pub key: Option<Tensor>,
-}
-
-/// A parameter to update.
-#[derive(Clone, Debug)]
-pub struct Trained {
-    /// Name of its optimizer state.
-    pub name: String,
-    /// Weight as the model reads it: f32, bf16 or f16.
-    pub weight: Tensor,
-    /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
-    /// [`crate::Precision::remainder`]).
-    pub remainder: Option<Tensor>,
-    /// Gradient, f32, of the weight's shape.
-    pub gradient: Tensor,
-    /// Weight decay applies.
-    pub decay: bool,
-    /// What it is: the state of a table isn't stored in 8 bits.
-    pub kind: Kind,
-    /// Rows that are a matrix each, where it's the weight of a hidden linear layer; none otherwise. Muon updates them.
-    pub matrices: Vec<Range<usize>>,
-}
-
-/// Persistent f32 (1) tensors that the host writes before each update.
-#[derive(Clone, Copy, Debug)]
-pub struct Scalars {
-    /// Learning rate.
-    pub lr: Tensor,
-    /// The two of [`Optimizer::corrections`], where the rule has them.
-    pub corrections: Option<[Tensor; 2]>,
-}
+use super::shared::{Blocks, Scalars, Shared, UpdateOptions};
+use super::state::{State, Stored};
+use super::trained::{Master, Rule, Trained};
+use super::{LossScale, Optimizer, scalar};
+use crate::error::{Result, ensure};
 
 /// The tensors of an appended update.
 #[derive(Clone, Debug)]
@@ -73,71 +26,6 @@ pub struct Update {
     pub ok: Tensor,
     /// All optimizer state.
     pub state: Vec<State>,
-}
-
-/// Where the f32 value of a weight is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Master {
-    /// The weight is f32.
-    Weight,
-    /// A bf16 weight and its i16 remainder.
-    Halves,
-    /// A tensor of its own, with an f16 weight.
-    Separate,
-}
-
-impl Master {
-    /// The f32 value of a weight that is formula input `at`, what belongs to it being the next.
-    pub fn value(self, at: usize) -> Expr {
-        match self {
-            Self::Weight => input(at),
-            Self::Halves => input(at).binary(Binary::JoinHalves, input(at + 1)),
-            Self::Separate => input(at + 1),
-        }
-    }
-
-    /// Formulas of the new tensors, each with the input that it's written over.
-    pub fn written(self, at: usize, after: Expr) -> Vec<(usize, Expr)> {
-        match self {
-            Self::Weight => vec![(at, after)],
-            Self::Halves => vec![
-                (at, after.clone().unary(Unary::HighHalf)),
-                (at + 1, after.unary(Unary::LowHalf)),
-            ],
-            Self::Separate => vec![(at, after.clone()), (at + 1, after)],
-        }
-    }
-}
-
-/// Parameters that one map can update: whether they decay, and where their f32 values are.
-pub(super) type Rule = (bool, Master);
-
-impl Trained {
-    fn check(&self, graph: &Graph) -> Result<Master> {
-        let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
-        let expected = weight.with_dtype(DType::F32);
-        ensure(*gradient == expected, "gradient", || {
-            format!("of `{}` is {gradient}, must be {expected}", self.name)
-        })?;
-        let remainder = self.remainder.map(|tensor| graph.ty(tensor));
-        ensure(remainder.is_none_or(|ty| ty.shape == weight.shape), "remainder", || {
-            format!("of `{}` has another shape than the weight {weight}", self.name)
-        })?;
-        match (weight.dtype, remainder.map(|ty| ty.dtype)) {
-            (DType::F32, None) => Ok(Master::Weight),
-            (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
-            (DType::F16, Some(DType::F32)) => Ok(Master::Separate),
-            (dtype, remainder) => {
-                let remainder = remainder.map_or("nothing".into(), |dtype| dtype.to_string());
-                let problem = format!(
-                    "`{}` is {dtype} with a remainder in {remainder}; supported: f32 with nothing, bf16 with i16, \
-                     f16 with f32",
-                    self.name
-                );
-                Err(Error::Setting { key: "remainder", problem })
-            }
-        }
-    }
 }
 
 /// Appends the update of all `trained` parameters to the current program. `loss`, f32 (1), takes part in
@@ -339,46 +227,6 @@ fn hoist(graph: &mut Graph, first: usize) {
     program.nodes = placed.into_iter().map(|(_, node)| node).collect();
 }
 
-/// One slot of a parameter's state, in 8 bits.
-pub(super) struct Blocks<'a> {
-    parameter: &'a str,
-    slot: &'static str,
-    codes: Tensor,
-    scales: Tensor,
-}
-
-impl<'a> Blocks<'a> {
-    /// The slots of a parameter whose state is quantized, in codes and their scales.
-    pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
-        let pairs = state.as_chunks::<2>().0.iter();
-        pairs
-            .map(|[codes, scales]| Self {
-                parameter,
-                slot: codes.slot,
-                codes: codes.tensor,
-                scales: scales.tensor,
-            })
-            .collect()
-    }
-
-    /// Appends the state in f32.
-    pub fn values(&self, graph: &mut Graph) -> Result<Tensor> {
-        let op = Dequantize { block: BLOCK, code: code(self.slot), dtype: DType::F32 };
-        let name = format!("update.{}.{}", self.parameter, self.slot);
-        let values = graph.one(op, &[self.codes, self.scales], &name)?;
-        graph.info_mut(values).class = Class::Optimizer;
-        Ok(values)
-    }
-
-    /// Appends the quantized new state over the old one, where `ok`.
-    pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
-        let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
-        let name = format!("update.{}.{}.codes", self.parameter, self.slot);
-        graph.push(op, &[values, self.codes, self.scales, ok], &name)?;
-        Ok(())
-    }
-}
-
 /// Norm of all gradients, each with its slot among their squares, and `consumed` at a time of its own or not; whether it and the loss are finite, and the factor on the gradients.
 fn norm(
     graph: &mut Graph,
@@ -417,86 +265,4 @@ fn norm(
         (info.name, info.class) = (name.into(), Class::Optimizer);
     }
     Ok(outputs)
-}
-
-/// What all groups of parameters read.
-pub(super) struct Shared<'a> {
-    /// The rule of what is updated by maps.
-    optimizer: Optimizer,
-    pub options: &'a UpdateOptions,
-    pub scalars: Scalars,
-    pub ok: Tensor,
-    pub factor: Tensor,
-    /// Key of random numbers, where new state is rounded by them.
-    pub key: Option<Tensor>,
-}
-
-impl Shared<'_> {
-    /// New state as it's stored: rounded by random numbers where there's a key for them.
-    pub fn rounded(&self, graph: &mut Graph, new: Expr) -> Expr {
-        match self.key {
-            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
-            None => new,
-        }
-    }
-
-    /// Appends one map over parameters of one kind, each given as its weight, its remainder, its gradient
-    /// and its state. Gives the new weight, remainder and state of each. With `rooted`, the state holds roots of
-    /// squares.
-    fn append(
-        &self,
-        graph: &mut Graph,
-        (decays, master): Rule,
-        own: &[Vec<Tensor>],
-        rooted: bool,
-        name: &str,
-    ) -> Result<Vec<Tensor>> {
-        let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
-        inputs.extend(self.scalars.corrections.into_iter().flatten());
-        let shared = inputs.len();
-        inputs.extend(own.iter().flatten());
-
-        let remainders = usize::from(master != Master::Weight);
-        let (weight, gradient) = (shared, shared + 1 + remainders);
-        let slots: Vec<usize> =
-            (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
-        let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;
-        let value = |(position, &slot): (usize, &usize)| match is_root(position) {
-            true => input(slot) * input(slot),
-            false => input(slot),
-        };
-        let state: Vec<Expr> = slots.iter().enumerate().map(value).collect();
-        let (after, new_state) = self.optimizer.step(Terms {
-            weight: master.value(weight),
-            gradient: input(gradient) * input(1),
-            state: &state,
-            lr: input(2),
-            corrections: self.scalars.corrections.map(|_| [input(3), input(4)]),
-            weight_decay: if decays { self.options.weight_decay } else { 0.0 },
-        });
-
-        // Each formula with the input that its output is written over.
-        let mut written = master.written(weight, after);
-        let new_state = new_state.into_iter().enumerate();
-        let new_state = new_state.map(|(at, new)| if is_root(at) { new.sqrt() } else { new });
-        written.extend(
-            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, self.rounded(graph, new))),
-        );
-        let mut formulas: Vec<Expr> =
-            written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();
-        let mut over: Vec<usize> = written.into_iter().map(|(over, _)| over).collect();
-        if self.options.zero_gradients {
-            formulas.push(constant(0.0));
-            over.push(gradient);
-        }
-        let dtypes = over.iter().map(|&index| graph.dtype(inputs[index])).collect();
-        let map = Map {
-            shared,
-            segments: own.len(),
-            in_place: over.into_iter().enumerate().collect(),
-            ..Map::several(formulas, dtypes)
-        };
-        inputs.extend(self.key);
-        Ok(graph.push(map, &inputs, name)?)
-    }
 }

@@ -1,0 +1,159 @@
+//! What the ops of every rule read, and the map that makes an elementwise one.
+
+use tightrope_core::expr::{Binary, constant, input, random};
+use tightrope_core::ops::{Dequantize, Map, Quantize};
+use tightrope_core::{Class, DType, Expr, Graph, Tensor};
+
+use super::state::{BLOCK, State, StateBits, code};
+use super::trained::{Master, Rule};
+use super::{Optimizer, SQUARES, Terms};
+use crate::error::Result;
+
+/// How an update treats gradients and weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpdateOptions {
+    /// Weight decay of the parameters that decay.
+    pub weight_decay: f64,
+    /// Largest norm of all gradients together.
+    pub clip: Option<f64>,
+    /// Write 0 over every gradient, for the next step to add to.
+    pub zero_gradients: bool,
+    /// Update each parameter as soon as its gradient is made, so that few gradients exist at once: without clipping, and
+    /// whether or not the step turns out to be finite.
+    pub consume: bool,
+    /// Bits of each number of state.
+    pub bits: StateBits,
+    /// Key of random numbers, U32 (4), where [`StateBits::draws`].
+    pub key: Option<Tensor>,
+}
+
+/// Persistent f32 (1) tensors that the host writes before each update.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalars {
+    /// Learning rate.
+    pub lr: Tensor,
+    /// The two of [`Optimizer::corrections`], where the rule has them.
+    pub corrections: Option<[Tensor; 2]>,
+}
+
+/// What all groups of parameters read.
+pub(super) struct Shared<'a> {
+    /// The rule of what is updated by maps.
+    pub optimizer: Optimizer,
+    pub options: &'a UpdateOptions,
+    pub scalars: Scalars,
+    pub ok: Tensor,
+    pub factor: Tensor,
+    /// Key of random numbers, where new state is rounded by them.
+    pub key: Option<Tensor>,
+}
+
+impl Shared<'_> {
+    /// New state as it's stored: rounded by random numbers where there's a key for them.
+    pub fn rounded(&self, graph: &mut Graph, new: Expr) -> Expr {
+        match self.key {
+            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
+            None => new,
+        }
+    }
+
+    /// Appends one map over parameters of one kind, each given as its weight, its remainder, its gradient
+    /// and its state. Gives the new weight, remainder and state of each. With `rooted`, the state holds roots of
+    /// squares.
+    pub fn append(
+        &self,
+        graph: &mut Graph,
+        (decays, master): Rule,
+        own: &[Vec<Tensor>],
+        rooted: bool,
+        name: &str,
+    ) -> Result<Vec<Tensor>> {
+        let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
+        inputs.extend(self.scalars.corrections.into_iter().flatten());
+        let shared = inputs.len();
+        inputs.extend(own.iter().flatten());
+
+        let remainders = usize::from(master != Master::Weight);
+        let (weight, gradient) = (shared, shared + 1 + remainders);
+        let slots: Vec<usize> =
+            (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
+        let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;
+        let value = |(position, &slot): (usize, &usize)| match is_root(position) {
+            true => input(slot) * input(slot),
+            false => input(slot),
+        };
+        let state: Vec<Expr> = slots.iter().enumerate().map(value).collect();
+        let (after, new_state) = self.optimizer.step(Terms {
+            weight: master.value(weight),
+            gradient: input(gradient) * input(1),
+            state: &state,
+            lr: input(2),
+            corrections: self.scalars.corrections.map(|_| [input(3), input(4)]),
+            weight_decay: if decays { self.options.weight_decay } else { 0.0 },
+        });
+
+        // Each formula with the input that its output is written over.
+        let mut written = master.written(weight, after);
+        let new_state = new_state.into_iter().enumerate();
+        let new_state = new_state.map(|(at, new)| if is_root(at) { new.sqrt() } else { new });
+        written.extend(
+            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, self.rounded(graph, new))),
+        );
+        let mut formulas: Vec<Expr> =
+            written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();
+        let mut over: Vec<usize> = written.into_iter().map(|(over, _)| over).collect();
+        if self.options.zero_gradients {
+            formulas.push(constant(0.0));
+            over.push(gradient);
+        }
+        let dtypes = over.iter().map(|&index| graph.dtype(inputs[index])).collect();
+        let map = Map {
+            shared,
+            segments: own.len(),
+            in_place: over.into_iter().enumerate().collect(),
+            ..Map::several(formulas, dtypes)
+        };
+        inputs.extend(self.key);
+        Ok(graph.push(map, &inputs, name)?)
+    }
+}
+
+/// One slot of a parameter's state, in 8 bits.
+pub(super) struct Blocks<'a> {
+    parameter: &'a str,
+    slot: &'static str,
+    codes: Tensor,
+    scales: Tensor,
+}
+
+impl<'a> Blocks<'a> {
+    /// The slots of a parameter whose state is quantized, in codes and their scales.
+    pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
+        let pairs = state.as_chunks::<2>().0.iter();
+        pairs
+            .map(|[codes, scales]| Self {
+                parameter,
+                slot: codes.slot,
+                codes: codes.tensor,
+                scales: scales.tensor,
+            })
+            .collect()
+    }
+
+    /// Appends the state in f32.
+    pub fn values(&self, graph: &mut Graph) -> Result<Tensor> {
+        let op = Dequantize { block: BLOCK, code: code(self.slot), dtype: DType::F32 };
+        let name = format!("update.{}.{}", self.parameter, self.slot);
+        let values = graph.one(op, &[self.codes, self.scales], &name)?;
+        graph.info_mut(values).class = Class::Optimizer;
+        Ok(values)
+    }
+
+    /// Appends the quantized new state over the old one, where `ok`.
+    pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
+        let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
+        let name = format!("update.{}.{}.codes", self.parameter, self.slot);
+        graph.push(op, &[values, self.codes, self.scales, ok], &name)?;
+        Ok(())
+    }
+}
