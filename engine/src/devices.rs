@@ -19,16 +19,16 @@ use anyhow::anyhow;
 use tightrope_backend_cpu::Cpu;
 #[cfg(feature = "cuda")]
 use tightrope_backend_cuda::{Cuda, driver::Gpu, products::Makers};
+#[cfg(all(feature = "wgpu", feature = "cuda"))]
+use tightrope_backend_wgpu::adapters;
 #[cfg(feature = "wgpu")]
-use tightrope_backend_wgpu::{Options as Adapter, Wgpu, adapters};
+use tightrope_backend_wgpu::{Options as Adapter, Wgpu};
 use tightrope_core::Backend;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use tightrope_core::DeviceError;
 #[cfg(feature = "wgpu")]
 use tightrope_core::launch::Limits;
 
-#[cfg(feature = "wgpu")]
-use crate::block_on;
 use crate::error::{Error, Help as _, Result};
 #[cfg(feature = "cuda")]
 use crate::machine;
@@ -77,62 +77,81 @@ impl Devices {
     ///
     /// # Errors
     /// One that this build or this machine doesn't have.
-    pub fn open(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+    pub async fn open_async(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
         match spec.device {
-            Device::Auto => self.fastest(spec),
+            Device::Auto => self.fastest(spec).await,
             Device::Cpu => cpu(spec.threads),
-            Device::Wgpu(index) => self.wgpu(index),
-            Device::Cuda(ordinal) => self.cuda(ordinal, spec),
+            Device::Wgpu(index) => self.wgpu(index).await,
+            Device::Cuda(ordinal) => self.cuda(ordinal, spec).await,
         }
+    }
+
+    /// [`Devices::open_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Devices::open_async`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn open(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        crate::block_on(self.open_async(spec))
     }
 
     #[cfg(feature = "wgpu")]
-    fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+    async fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
         let hardware = Adapter { hardware: true, ..Adapter::default() };
         if self.limits.is_some() {
-            return self.gpu(&hardware).help("resume the run once the GPU answers again");
+            return self.gpu(&hardware).await.help("resume the run once the GPU answers again");
         }
-        let found = has_gpu(Path::new(DEVICE_NODES)).then(|| self.gpu(&hardware));
-        found.and_then(std::result::Result::ok).map_or_else(|| cpu(spec.threads), Ok)
+        if has_gpu(Path::new(DEVICE_NODES))
+            && let Ok(gpu) = self.gpu(&hardware).await
+        {
+            return Ok(gpu);
+        }
+        cpu(spec.threads)
     }
 
     #[cfg(not(feature = "wgpu"))]
-    fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+    async fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
         cpu(spec.threads)
     }
 
     #[cfg(feature = "wgpu")]
-    fn wgpu(&mut self, adapter: usize) -> Result<Box<dyn Backend>> {
+    async fn wgpu(&mut self, adapter: usize) -> Result<Box<dyn Backend>> {
         let options = Adapter { adapter, ..Adapter::default() };
-        self.gpu(&options).help("use --device cpu or --device auto")
+        self.gpu(&options).await.help("use --device cpu or --device auto")
     }
 
     #[cfg(not(feature = "wgpu"))]
-    fn wgpu(&mut self, _adapter: usize) -> Result<Box<dyn Backend>> {
+    async fn wgpu(&mut self, _adapter: usize) -> Result<Box<dyn Backend>> {
         Err(not_built("wgpu"))
     }
 
     #[cfg(feature = "wgpu")]
-    fn gpu(&mut self, options: &Adapter) -> std::result::Result<Box<dyn Backend>, DeviceError> {
-        let mut wgpu = block_on(Wgpu::open(options))?;
+    async fn gpu(
+        &mut self,
+        options: &Adapter,
+    ) -> std::result::Result<Box<dyn Backend>, DeviceError> {
+        let mut wgpu = Wgpu::open(options).await?;
         let first = self.limits.get_or_insert_with(|| wgpu.limits().clone());
         wgpu.restrict(|limits| limits.clone_from(first));
         Ok(Box::new(wgpu))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda(&mut self, ordinal: usize, spec: &Spec) -> Result<Box<dyn Backend>> {
-        let gpu = open_cuda(ordinal).map_err(|problem| {
-            Error::failed(
-                anyhow!("no device `{}`: {problem}", spec.device),
-                format!("found: {}; use --device with one of these, or auto", found()),
-            )
-        })?;
+    async fn cuda(&mut self, ordinal: usize, spec: &Spec) -> Result<Box<dyn Backend>> {
+        let gpu = match open_cuda(ordinal) {
+            Ok(gpu) => gpu,
+            Err(problem) => {
+                return Err(Error::failed(
+                    anyhow!("no device `{}`: {problem}", spec.device),
+                    format!("found: {}; use --device with one of these, or auto", found().await),
+                ));
+            }
+        };
         Ok(Box::new(self.multiplying(gpu, spec)?))
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn cuda(&mut self, _ordinal: usize, _spec: &Spec) -> Result<Box<dyn Backend>> {
+    async fn cuda(&mut self, _ordinal: usize, _spec: &Spec) -> Result<Box<dyn Backend>> {
         Err(not_built("cuda"))
     }
 
@@ -245,10 +264,10 @@ fn has_gpu(nodes: &Path) -> bool {
 
 /// The devices of this machine, for a message.
 #[cfg(feature = "cuda")]
-fn found() -> String {
+async fn found() -> String {
     let cpu = cpu(0).map_or_else(|_| "cpu".to_owned(), |cpu| cpu.name());
     #[cfg(feature = "wgpu")]
-    let gpus = block_on(adapters()).into_iter().enumerate();
+    let gpus = adapters().await.into_iter().enumerate();
     #[cfg(feature = "wgpu")]
     let gpus = gpus.map(|(index, gpu)| format!("wgpu:{index} ({})", gpu.name));
     #[cfg(not(feature = "wgpu"))]

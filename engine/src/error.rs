@@ -105,6 +105,7 @@ impl Error {
     }
 
     /// The error alone, for whoever has help of their own.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn into_cause(self) -> anyhow::Error {
         self.error
     }

@@ -76,7 +76,6 @@ pub mod generate;
 pub mod machine;
 pub mod model;
 pub mod plan;
-#[cfg(not(target_family = "wasm"))]
 pub mod profile;
 pub mod rates;
 pub mod recipe;

@@ -76,7 +76,8 @@ pub struct Recipe {
     pub notes: Vec<String>,
     /// The plan of a run that goes on.
     own: Option<PlanFile>,
-    /// Text that a checkpoint brought along, which a new run keeps.
+    /// Text that a checkpoint brought along, which a new run keeps in its directory.
+    #[cfg(not(target_family = "wasm"))]
     texts: Vec<(String, Vec<u8>)>,
     /// The settings filled in, for the run's directory and its checkpoints.
     record: Settings,
@@ -173,7 +174,9 @@ impl Recipe {
             }
             _ => (corpus::tokenizer(&settings, model.vocab)?, Vec::new()),
         };
-        let data = Text::open(&settings.data, tokenizer, model.vocab, texts.clone())?;
+        #[cfg(not(target_family = "wasm"))]
+        let brought = texts.clone();
+        let data = Text::open(&settings.data, tokenizer, model.vocab, texts)?;
         if let Start::Checkpoint(source) = &start
             && let Some(checkpoint) = &source.checkpoint
         {
@@ -189,7 +192,8 @@ impl Recipe {
             resumes: None,
             notes,
             own: None,
-            texts,
+            #[cfg(not(target_family = "wasm"))]
+            texts: brought,
             record: settings,
         })
     }

@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 pub use batches::{Batches, HeldOut, Numbers, Samples};
 pub use checkpoint::Described;
 pub use evaluate::{Evaluation, evaluate};
-pub use origin::Reopen;
+pub use origin::{Opening, Reopen};
 pub use parts::{Every, Parts};
 pub use record::Recorder;
 pub use sample::{generate, sample};

@@ -1,5 +1,6 @@
 //! A recipe with its plan: what a run is started from.
 
+#[cfg(not(target_family = "wasm"))]
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -7,12 +8,16 @@ use tightrope_core::Backend;
 use tightrope_nn::{self as nn, TrainerConfig};
 
 use super::Recipe;
+#[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
 use crate::error::{Help as _, Result};
 use crate::model::language;
 use crate::plan::{Choices, MadeFor, free, planned_now};
-use crate::run::{Described, Parts, Run, directory, json_text};
+use crate::run::{Described, Parts, Reopen, json_text};
+#[cfg(not(target_family = "wasm"))]
+use crate::run::{Opening, Run, directory};
 use crate::settings::{MicroBatch, Recompute, Settings};
+#[cfg(not(target_family = "wasm"))]
 use crate::weights::source::RUN_SETTINGS;
 
 /// A recipe with its plan, and what it was chosen from.
@@ -49,19 +54,12 @@ impl Planned {
         Ok(value)
     }
 
-    /// Starts the run: allocates and fills the plan. Where the device is lost, `devices` opens it again. Nothing is written
-    /// before [`Started::begin`].
+    /// What the run is started from, where `reopen` opens a device in place of one that was lost.
     ///
     /// # Errors
-    /// Weights that don't fit, and those of the device.
-    #[cfg(not(target_family = "wasm"))]
-    pub fn start<'a>(
-        self,
-        mut devices: impl FnMut(&Spec) -> Result<Box<dyn Backend>> + 'a,
-    ) -> Result<Started<'a>> {
-        let plan = self.json()?;
+    /// Settings that can't be written: a path that isn't valid Unicode.
+    pub fn parts(self, reopen: Reopen<'_>) -> Result<Parts<'_>> {
         let Self { recipe, step, device } = self;
-        let spec = recipe.step.device.clone();
         let model = language(step.config());
         let text = model.map(|model| json_text(&model.to_hf())).transpose()?;
         let files = text.map(|text| ("config.json".to_owned(), text)).into_iter().collect();
@@ -70,10 +68,10 @@ impl Planned {
             model: serde_json::to_value(model).help("the model doesn't fit JSON: report it")?,
             files,
         };
-        let parts = Parts {
+        Ok(Parts {
             planned: step,
             device,
-            reopen: Box::new(move || Box::pin(std::future::ready(devices(&spec)))),
+            reopen,
             threads: recipe.step.scope.threads,
             start: recipe.start,
             places: recipe.places,
@@ -81,15 +79,27 @@ impl Planned {
             rate: recipe.step.rate,
             every: recipe.every,
             described,
-        };
-        Ok(Started {
-            run: Run::start(parts)?,
-            record: recipe.record,
-            plan,
-            out: recipe.out,
-            resumes: recipe.resumes,
-            texts: recipe.texts,
         })
+    }
+
+    /// Starts the run: allocates and fills the plan. Where the device is lost, `devices` opens it again. Nothing is written
+    /// before [`Started::begin`].
+    ///
+    /// # Errors
+    /// Weights that don't fit, and those of the device.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn start<'a>(
+        mut self,
+        mut devices: impl FnMut(&Spec) -> Result<Box<dyn Backend>> + 'a,
+    ) -> Result<Started<'a>> {
+        let plan = self.json()?;
+        let spec = self.recipe.step.device.clone();
+        let record = self.recipe.record.clone();
+        let (out, resumes) = (self.recipe.out.take(), self.recipe.resumes.take());
+        let texts = std::mem::take(&mut self.recipe.texts);
+        let reopen = Box::new(move || Box::pin(std::future::ready(devices(&spec))) as Opening<'a>);
+        let run = Run::start(self.parts(reopen)?)?;
+        Ok(Started { run, record, plan, out, resumes, texts })
     }
 }
 

@@ -1,9 +1,11 @@
 //! A trainer to a checkpoint, bit for bit.
 
+#[cfg(not(target_family = "wasm"))]
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+#[cfg(not(target_family = "wasm"))]
 use anyhow::Context as _;
 use serde_json::Value;
 use tightrope_core::DType;
@@ -11,11 +13,13 @@ use tightrope_data::{Base, Contents, Manifest, Tensor, checkpoint};
 use tightrope_nn::{Done, LearningRate, SavedTensor, Trainer, TrainerConfig};
 
 use super::Batches;
+#[cfg(not(target_family = "wasm"))]
 use crate::block_on;
 use crate::error::{Help as _, Result};
 use crate::weights::adapters;
 
 /// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) const KEPT: usize = 2;
 
 /// What a checkpoint says of the settings and the model.
@@ -60,11 +64,18 @@ pub(super) struct Saved {
 }
 
 impl Saved {
+    /// Nothing: there are no folders in a browser, and a run has none.
+    #[cfg(target_family = "wasm")]
+    pub(super) async fn save(&self, _: &mut Trainer, _: &dyn Batches, _: Done) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes `checkpoints/step-N` and removes old ones. Two runs that went the same way write the same
     /// bytes.
     ///
     /// # Errors
     /// Those of the device and of the disk; earlier checkpoints are as they were.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) async fn save(
         &self,
         trainer: &mut Trainer,
@@ -146,6 +157,7 @@ async fn read_back(trainer: &mut Trainer, saved: Vec<SavedTensor>) -> Result<Vec
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
 /// of the model.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn tensors<'a>(
     trainer: &'a RefCell<&mut Trainer>,
     saved: Vec<SavedTensor>,

@@ -13,9 +13,11 @@ use crate::units::plural;
 use crate::weights::source::Places;
 use crate::weights::start::Start;
 
+/// A device that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Backend>>> + 'a>>;
+
 /// Opens a device in place of one that was lost.
-pub type Reopen<'a> =
-    Box<dyn FnMut() -> Pin<Box<dyn Future<Output = Result<Box<dyn Backend>>> + 'a>> + 'a>;
+pub type Reopen<'a> = Box<dyn FnMut() -> Opening<'a> + 'a>;
 
 /// What a run is made from.
 pub(super) struct Origin<'a> {

@@ -14,6 +14,7 @@ use crate::settings::{Origin, Settings};
 const CONFIG: &str = "config.json";
 const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
+#[cfg(not(target_family = "wasm"))]
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The settings of a run, in its directory.
 pub const RUN_SETTINGS: &str = "run.toml";
@@ -243,6 +244,8 @@ impl Source {
 
     fn beside_the_weights(&self) -> tightrope_data::Result<Tokenizer> {
         match &self.checkpoint {
+            // In a browser, a tokenizer's file is refused when it's opened.
+            #[cfg(not(target_family = "wasm"))]
             Some(checkpoint) if !checkpoint.is_folder() => {
                 let json = checkpoint.extra(TOKENIZER)?;
                 let config = checkpoint.extra(TOKENIZER_CONFIG).ok();
