@@ -32,7 +32,6 @@ const TEXTS: Partial<Record<string, string>> = {
   adamw: "AdamW",
   lion: "Lion",
   muon: "Muon",
-  muon: "Muon",
   sgd: "SGD",
   block: "every block",
   sqrt: "√ of the blocks",
