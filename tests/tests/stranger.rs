@@ -5,6 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// What the workspace's tests depend on and ask features for that reach far: with them, third-party crates have the same features
+/// here, and none is compiled again. The crate uses none of these.
+const FEATURES: &str = "\
+clap = { version = \"4.6\", features = [\"derive\", \"string\", \"wrap_help\"] }
+proptest = \"1\"
+safetensors = \"0.8\"
+tempfile = \"3\"
+";
+
+/// Crates that are compiled for it alone, since it isn't of their workspace; there is little for them to do.
+const CRATES: [&str; 6] = ["", "-core", "-nn", "-data", "-backend-cpu", "-backend-wgpu"];
+
 /// Copies the crate to where no workspace is, and builds it there.
 fn build() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,7 +32,10 @@ fn build() -> PathBuf {
     // The profiles and versions of the workspace: what it has compiled is taken as it is.
     let workspace = read(root.join("Cargo.toml"));
     let profiles = &workspace[workspace.find("[profile.").expect("profiles")..];
-    fs::write(there.join("Cargo.toml"), format!("{own}\n{profiles}")).expect("a file");
+    let quick = |name: &str| format!("[profile.dev.package.tightrope{name}]\nopt-level = 1\n");
+    let quick = CRATES.map(quick).concat();
+    let manifest = format!("{own}{FEATURES}\n{profiles}\n{quick}");
+    fs::write(there.join("Cargo.toml"), manifest).expect("a file");
     fs::copy(root.join("Cargo.lock"), there.join("Cargo.lock")).expect("the lock file");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
     let built = Command::new(env!("CARGO"))
