@@ -121,7 +121,7 @@ impl Lora {
             let found = !target.is_empty() && modules(list).any(|m| is_target(m.name, target));
             ensure(found, "lora.targets", || {
                 let near = nearest(target, known.iter().copied().chain([ALL_LINEAR]));
-                let near = near.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                let near = near.map_or(".".to_owned(), |name| format!("; did you mean `{name}`?"));
                 format!(
                     "no linear layer of the model is called `{target}`{near} It has {}, or {ALL_LINEAR}",
                     known.join(", ")

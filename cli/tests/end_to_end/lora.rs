@@ -240,7 +240,7 @@ fn adapters_that_do_not_fit_are_refused() {
         (
             format!("--init {llama} --lora-init whole"),
             2,
-            "no linear layer of a llama is called `c_attn`",
+            "no linear layer of the model is called `c_attn`. It has q_proj",
         ),
         ("--init m --lora-init whole".to_owned(), 1, "has shape [4, 32], the model needs [4, 16]"),
         (format!("--lora-init whole {TINY}"), 2, "say with --init where that model is"),

@@ -8,7 +8,7 @@ use tightrope_nn::{BuildOptions, Planned, Precision, Rates, TrainerConfig, prese
 
 use super::alive::grouped;
 use super::step::{self, ShownProgram};
-use super::summary::{ROWS, Summary};
+use super::summary::{ROWS, Summary, words};
 use super::sweep::Sweep;
 use super::{layers, page, trace};
 use crate::profile::Profile;
@@ -32,6 +32,23 @@ fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -
     let rates = Rates::of(&device.name(), Precision::F32, 2);
     let known = Known { rates, measured: false };
     look(&Summary::new(&planned, &device, known, Some(1 << 30), 0.25))
+}
+
+#[test]
+fn every_choice_that_differs_is_named() {
+    let before = config();
+    let chunk = BuildOptions { loss_chunk: 64, ..before.build };
+    let mut options = before.options.clone();
+    (options.checkpoint, options.overlap) = (Checkpoint::Block, !options.overlap);
+    for (changed, expected) in [
+        (TrainerConfig { micro_batch: 4, ..before.clone() }, "micro-batch 4 × 2"),
+        (TrainerConfig { build: chunk, ..before.clone() }, "loss chunk 64 rows"),
+    ] {
+        assert_eq!(words(&changed, &before), expected);
+    }
+    let named = words(&TrainerConfig { options, ..before.clone() }, &before);
+    assert!(named.contains("block") && named.contains("transfers"), "{named}");
+    assert_eq!(words(&before, &before), "");
 }
 
 #[test]
