@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
             start: parts.start,
             places: parts.places,
             data: parts.data,
-            rate: rate.clone(),
+            rate,
             reopen: parts.reopen,
             threads: parts.threads,
             notes: Vec::new(),

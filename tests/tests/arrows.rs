@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "tightrope-web",
         &[
+            "tightrope",
             "tightrope-core",
             "tightrope-nn",
             "tightrope-data",
@@ -113,7 +114,8 @@ fn wrong_arrows_are_seen() {
         ("tightrope-nn", "tightrope-backend-cpu"),
         ("tightrope-backend-cpu", "tightrope-nn"),
         ("tightrope-web", "tightrope-backend-cuda"),
-        ("tightrope-web", "tightrope"),
+        ("tightrope-web", "tightrope-cli"),
+        ("tightrope", "tightrope-web"),
         ("tightrope-backend-wgpu", "tightrope-web"),
         ("tightrope-newcomer", "tightrope-core"),
     ] {

@@ -12,6 +12,7 @@ use crate::interpreter::Interpreter;
 
 const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[12, 4]];
 /// Rows of their matrices; the last is two of another size, packed.
+#[expect(clippy::single_range_in_vec_init, reason = "the first parameter is one matrix")]
 const MATRICES: [&[Range<usize>]; 3] = [&[0..5], &[], &[0..8, 8..12]];
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
 const MUON: Optimizer = Optimizer::Muon {
