@@ -35,7 +35,7 @@ fn read(folder: &Path, module: &Module, texts: &mut Texts) {
     for entry in fs::read_dir(folder).expect("sources are readable") {
         let path = entry.expect("sources are readable").path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let within = [&module[..], &[stem.clone()]].concat();
+        let within = [&module[..], std::slice::from_ref(&stem)].concat();
         if path.is_dir() {
             read(&path, &within, texts);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -119,7 +119,7 @@ fn paths(module: &Module, text: &str, texts: &Texts) -> Vec<Vec<String>> {
         })
         .collect();
     paths.extend(uses.iter().map(|(path, _)| path.clone()));
-    let within = |name: &String| texts.contains_key(&[&module[..], &[name.clone()]].concat());
+    let within = |name: &String| texts.contains_key(&[&module[..], std::slice::from_ref(name)].concat());
     for path in &mut paths {
         if path.first().is_some_and(within) {
             path.insert(0, "self".into());

@@ -382,7 +382,7 @@ fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
     graph.push(SquareSum { slot: 0 }, &[slots, tensors[0]], "slots").unwrap();
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
     let need = plan.peak_bytes();
-    match backend.prepare(std::sync::Arc::new(plan)) {
+    match backend.prepare(Arc::new(plan)) {
         Err(DeviceError::OutOfMemory { need: told, tensor: Some(tensor), .. }) => {
             assert_eq!(told, need);
             assert!(tensor.starts_with("large."), "{tensor}");
@@ -411,7 +411,7 @@ fn submissions_are_short() {
     graph.result(matrices[4]);
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
     let end = plan.arena_bytes;
-    backend.prepare(std::sync::Arc::new(plan)).unwrap();
+    backend.prepare(Arc::new(plan)).unwrap();
     let last = end - 4..end;
     let mut seconds = vec![];
     // The first time, a driver compiles what it has not run before.
