@@ -119,7 +119,8 @@ fn paths(module: &Module, text: &str, texts: &Texts) -> Vec<Vec<String>> {
         })
         .collect();
     paths.extend(uses.iter().map(|(path, _)| path.clone()));
-    let within = |name: &String| texts.contains_key(&[&module[..], std::slice::from_ref(name)].concat());
+    let within =
+        |name: &String| texts.contains_key(&[&module[..], std::slice::from_ref(name)].concat());
     for path in &mut paths {
         if path.first().is_some_and(within) {
             path.insert(0, "self".into());
