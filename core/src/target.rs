@@ -11,7 +11,7 @@ pub trait Target {
     /// Scratch that one run of `op` needs, bytes; the planner places it for that step alone.
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64;
 
-    /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`] allows it.
+    /// Whether outputs of `op` may share storage with inputs where [`Rule::may_overwrite`](crate::Rule::may_overwrite) allows it.
     fn in_place(&self, op: &Op) -> bool;
 
     /// Bytes that the device keeps for one use of `op` from the start to the end of a run, besides tensors:

@@ -9,7 +9,7 @@ use crate::types::Type;
 pub struct Tensor(pub(crate) u32);
 
 impl Tensor {
-    /// Position in [`Graph::tensors`].
+    /// Position in [`Graph::tensors`](crate::Graph::tensors).
     pub fn index(self) -> usize {
         self.0 as usize
     }

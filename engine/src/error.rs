@@ -8,7 +8,7 @@ use tightrope_nn::{self as nn, SampleError, TrainError};
 
 use crate::settings::{Place, SettingsError};
 
-/// `Result` with the engine's [`enum@Error`].
+/// `Result` with the engine's [`struct@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What a caller can do about an [`Error`].

@@ -61,7 +61,7 @@ pub enum Optimizer {
         beta2: f64,
     },
     /// Orthogonalized momentum for the weights of hidden linear layers, as torch.optim.Muon, and AdamW for everything else
-    /// (see [`muon`]).
+    /// (see `muon.rs`).
     Muon {
         /// Decay of the momentum.
         momentum: f64,

@@ -22,7 +22,7 @@ pub fn free(target: &dyn Backend) -> Option<u64> {
 /// the scope names, then the fastest that fits. One that takes more than is `free` is replaced by one that doesn't.
 ///
 /// # Errors
-/// As [`budget::planned`] and [`file::planned`].
+/// As [`budget::planned`] and `file::planned`.
 pub fn planned_now(
     scope: &Scope,
     config: &TrainerConfig,

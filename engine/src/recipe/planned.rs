@@ -83,7 +83,7 @@ impl Planned {
     }
 
     /// Starts the run: allocates and fills the plan. Where the device is lost, `devices` opens it again. Nothing is written
-    /// before [`Started::begin`].
+    /// before `Started::begin`.
     ///
     /// # Errors
     /// Weights that don't fit, and those of the device.
