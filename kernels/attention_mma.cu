@@ -210,8 +210,9 @@ __device__ void forward_mma(const Args &args) {
         });
         if (DROPOUT) {
             const unsigned row = lse_index(args, at.batch, at.head, query);
+            // The factor of those that are kept comes last: the largest weight is 1, which 16 bits hold exactly.
             each_score(scores, [&](float weight, unsigned r, unsigned column) {
-                return weight * kept(args, row + 8 * r, first + column);
+                return kept(args, row + 8 * r, first + column) > 0.0f ? weight : 0.0f;
             });
         }
         each_score(sums, [&](float sum, unsigned r, unsigned) { return sum * factor[r]; });
@@ -230,7 +231,8 @@ __device__ void forward_mma(const Args &args) {
         total[r] = fold_row<Sum>(total[r]);
         const unsigned row = query + 8 * r;
         if (row < args.seq_len) {
-            store_row(args, out_index(args, at.batch, row, at.head), sums, r, 1.0f / total[r]);
+            const float left = DROPOUT ? total[r] * (1.0f - args.dropped) : total[r];
+            store_row(args, out_index(args, at.batch, row, at.head), sums, r, 1.0f / left);
             if (column_of_lane() == 0) {
                 const float lse = highest[r] * LN_2 + logf(total[r]);
                 args.statistics.store(lse_index(args, at.batch, at.head, row), lse);
