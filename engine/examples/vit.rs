@@ -12,7 +12,7 @@ use tightrope::nn::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let steps = std::env::args().nth(1).map_or(Ok(600), |steps| steps.parse())?;
+    let steps = std::env::args().nth(1).map_or(Ok(1000), |steps| steps.parse())?;
     let model = Architecture::preset("vit-tiny")?.build(1)?;
     let config = TrainerConfig { batch: 32, micro_batch: 32, ..TrainerConfig::new(model) };
     let device = Cpu::new(2)?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let order = ImageLoaderConfig { batch: 32, seed: 1, normalization };
     let mut loader = Loader::of_images(digits, order.clone(), 0)?;
     let rate =
-        LearningRate { schedule: Schedule::Cosine, lr: 1e-3, min_lr: 1e-5, warmup: 20, steps };
+        LearningRate { schedule: Schedule::Cosine, lr: 2e-3, min_lr: 4e-5, warmup: 100, steps };
     for step in 0..steps {
         let read = loader.next()?;
         let batch = Batch::new().with(IMAGES, &read.images).with(LABELS, &read.labels);

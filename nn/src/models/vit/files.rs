@@ -146,7 +146,8 @@ pub fn vit_presets() -> impl Iterator<Item = (&'static str, VitConfig)> {
             pooling: Pooling::Class,
             qkv_bias: true,
             activation: Activation::Gelu,
-            dropout: 0.0,
+            // Of few images, much would be learned by heart.
+            dropout: if small { 0.2 } else { 0.0 },
             norm_eps: 1e-12,
         };
         (name, config)
