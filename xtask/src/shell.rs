@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use wait4::Wait4 as _;
 
-use crate::checks::Counts;
+use crate::checks::{Counts, counts};
 
 /// What tests try of long lists of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Shell {
     pub draw: Draw,
     /// Tests that the commands reported.
     pub counts: Counts,
+    /// Names of those that failed.
+    pub failures: Vec<String>,
     /// Processor time that the commands took, with the processes that they waited for.
     pub processor: Duration,
 }
@@ -42,6 +44,7 @@ impl Shell {
             yields: false,
             draw: Draw::Part,
             counts: Counts::default(),
+            failures: vec![],
             processor: Duration::ZERO,
         }
     }
@@ -67,6 +70,7 @@ impl Shell {
     pub fn run(&mut self, command: &mut Command) -> anyhow::Result<()> {
         self.read(command, |shell, line| {
             shell.counts += Counts::of_line(line);
+            shell.failures.extend(counts::failed_test(line).map(str::to_owned));
             shell.say(line);
         })
     }

@@ -53,9 +53,21 @@ impl fmt::Display for Counts {
     }
 }
 
+/// The test that a runner's line says has failed: `test graphs::residuals ... FAILED`.
+pub fn failed_test(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_tests_are_named() {
+        assert_eq!(failed_test("test graphs::residuals ... FAILED"), Some("graphs::residuals"));
+        assert_eq!(failed_test("test graphs::residuals ... ok"), None);
+        assert_eq!(failed_test("test result: FAILED. 1 passed; 1 failed"), None);
+    }
 
     #[test]
     fn results_are_summed() {

@@ -1,10 +1,10 @@
 //! `cargo xtask test`: every stage of the checks, side by side, then a table of them and one line that counts all tests.
 //!
 //! Rust and Node.js are needed; a browser, a Vulkan driver and compilers are installed where they're missing. A stage that
-//! fails doesn't keep the next from running, so that one run shows everything that is wrong. What a stage prints comes whole
-//! when it has ended; until then it is in `target/checks`.
+//! fails doesn't keep the next from running, so that one run shows everything that is wrong. What a stage prints is kept in
+//! `target/checks`, and shown where the stage fails. The table names each failure again, so that the last lines tell it all.
 
-mod counts;
+pub mod counts;
 mod report;
 mod schedule;
 
@@ -150,23 +150,23 @@ impl Stage {
             None => Ok(Shell::live()),
             Some(log) => Shell::logged(log, !self.measures),
         };
-        let (counts, processor, problem) = match shell {
+        let (counts, processor, problem, mut failures) = match shell {
             Ok(mut shell) => {
                 shell.draw = draw;
                 let (counts, problem) = self.perform(&mut shell);
-                (counts, shell.processor, problem)
+                (counts, shell.processor, problem, shell.failures)
             }
-            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string())),
+            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string()), vec![]),
         };
         let wall = start.elapsed();
         // Lines of two stages don't mix.
         let mut stdout = io::stdout().lock();
         let show = || -> io::Result<()> {
-            if let Some(log) = log {
+            if let Some(log) = log.filter(|_| problem.is_some()) {
                 writeln!(stdout, "\n== {} ==", self.name)?;
                 io::copy(&mut File::open(log)?, &mut stdout)?;
             }
-            if let Some(problem) = problem {
+            if let Some(problem) = &problem {
                 writeln!(stdout, "stage `{}` failed: {problem}", self.name)?;
             }
             let [wall, processor] = [wall, processor].map(|time| time.as_secs_f64());
@@ -178,7 +178,10 @@ impl Stage {
         };
         // Whoever reads the output may have gone; the exit status still counts.
         let _ = show();
-        Outcome { name: self.name, wall, processor, counts }
+        if failures.is_empty() {
+            failures.extend(problem);
+        }
+        Outcome { name: self.name, wall, processor, counts, failures }
     }
 
     /// Does what it does. It fails where it says so, or should report tests and doesn't; then with why, and as at least one

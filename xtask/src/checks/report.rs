@@ -11,9 +11,11 @@ pub struct Outcome {
     pub wall: Duration,
     pub processor: Duration,
     pub counts: Counts,
+    /// Tests that failed, or why the stage did.
+    pub failures: Vec<String>,
 }
 
-/// A line a stage and one for all, then the tests of all; `wall` is the time that all took together.
+/// A line a stage and one for all, what failed, and how many tests passed; `wall` is the time that all took together.
 pub fn table(outcomes: &[Outcome], wall: Duration) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
@@ -37,6 +39,11 @@ pub fn table(outcomes: &[Outcome], wall: Duration) -> String {
     if counts.ignored > 0 {
         let _ = writeln!(text, "{} ignored", counts.ignored);
     }
+    for outcome in outcomes {
+        for failure in &outcome.failures {
+            let _ = writeln!(text, "failed in {}: {failure}", outcome.name);
+        }
+    }
     let _ = writeln!(text, "{counts}");
     text
 }
@@ -52,6 +59,7 @@ mod tests {
             wall: Duration::from_secs(seconds),
             processor: Duration::from_secs(2 * seconds),
             counts: Counts { runners: 1, passed, failed, ignored: 1 },
+            failures: (0..failed).map(|_| "losses_fall".to_owned()).collect(),
         };
         let text = table(
             &[outcome("tests", 60, 12, 1), outcome("page", 9, 3, 0)],
@@ -64,6 +72,7 @@ mod tests {
              page         9           18       3       0\n\
              all         61          138      15       1\n\
              2 ignored\n\
+             failed in tests: losses_fall\n\
              15 passed, 1 failed\n"
         );
     }

@@ -35,11 +35,25 @@ impl State {
     }
 }
 
+/// Ends a stage where it's dropped: a stage that panics too, since others wait for it.
+struct Ends<'a> {
+    state: &'a Mutex<State>,
+    changed: &'a Condvar,
+    index: usize,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended[self.index] = true;
+        self.changed.notify_all();
+    }
+}
+
 /// Runs every stage once, at most `places` at a time, the first of the list first among those that may begin. A stage that
 /// isn't in the list is not waited for.
 ///
 /// # Panics
-/// Where stages wait for each other in a circle.
+/// Where stages wait for each other in a circle, and where a stage panics, once the others have ended.
 pub fn run<S: Scheduled>(stages: &[S], places: usize, work: impl Fn(&S) + Sync) {
     let state =
         Mutex::new(State { begun: vec![false; stages.len()], ended: vec![false; stages.len()] });
@@ -54,10 +68,10 @@ pub fn run<S: Scheduled>(stages: &[S], places: usize, work: impl Fn(&S) + Sync) 
             };
             now.begun[index] = true;
             drop(now);
+            let ends = Ends { state: &state, changed: &changed, index };
             work(&stages[index]);
+            drop(ends);
             now = state.lock().unwrap_or_else(PoisonError::into_inner);
-            now.ended[index] = true;
-            changed.notify_all();
         }
     };
     thread::scope(|scope| {
@@ -131,6 +145,12 @@ mod tests {
                 "{most} at once in {places} places: {trace:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_panic_of_a_stage_reaches_the_caller() {
+        let run = || run(&STAGES, 2, |stage| assert_ne!(stage.name, "page"));
+        assert!(std::panic::catch_unwind(run).is_err());
     }
 
     #[test]
