@@ -24,8 +24,6 @@ pub enum Draw {
 /// Runs commands one after the other.
 pub struct Shell {
     output: Box<dyn Write + Send>,
-    /// Whether commands leave the processor to others.
-    yields: bool,
     /// What is told to tests that draw.
     pub draw: Draw,
     /// Tests that the commands reported.
@@ -41,7 +39,6 @@ impl Shell {
     pub fn live() -> Self {
         Self {
             output: Box::new(io::stdout()),
-            yields: false,
             draw: Draw::Part,
             counts: Counts::default(),
             failures: vec![],
@@ -49,12 +46,12 @@ impl Shell {
         }
     }
 
-    /// Keeps what commands print in the file `log`. Where they yield, others that don't go first on the processor.
+    /// Keeps what commands print in the file `log`.
     ///
     /// # Errors
     /// Where the file can't be written.
-    pub fn logged(log: &Path, yields: bool) -> io::Result<Self> {
-        Ok(Self { output: Box::new(File::create(log)?), yields, ..Self::live() })
+    pub fn logged(log: &Path) -> io::Result<Self> {
+        Ok(Self { output: Box::new(File::create(log)?), ..Self::live() })
     }
 
     /// Prints a line.
@@ -98,7 +95,7 @@ impl Shell {
         mut line_by_line: impl FnMut(&mut Self, &str),
     ) -> anyhow::Result<()> {
         let shown = format!("{command:?}");
-        let mut command = copy(command, self.yields);
+        let mut command = copy(command);
         let (reader, writer) = io::pipe()?;
         if self.draw == Draw::All {
             command.env("TIGHTROPE_DRAW", "all");
@@ -118,15 +115,9 @@ impl Shell {
     }
 }
 
-/// A copy of a command, with its arguments, folder and environment; behind those that don't yield.
-fn copy(of: &Command, yields: bool) -> Command {
-    let mut copy = if yields && cfg!(unix) {
-        let mut nice = Command::new("nice");
-        nice.arg(of.get_program());
-        nice
-    } else {
-        Command::new(of.get_program())
-    };
+/// A copy of a command, with its arguments, folder and environment.
+fn copy(of: &Command) -> Command {
+    let mut copy = Command::new(of.get_program());
     copy.args(of.get_args());
     if let Some(folder) = of.get_current_dir() {
         copy.current_dir(folder);

@@ -29,7 +29,7 @@ pub struct Stage {
     /// Stages that come before it, however they end.
     after: &'static [&'static str],
     work: Work,
-    /// Whether it measures time, so that the others yield to it.
+    /// Whether it measures time, so that no other runs while it does.
     measures: bool,
 }
 
@@ -139,6 +139,10 @@ impl schedule::Scheduled for &Stage {
     fn after(&self) -> &[&str] {
         self.after
     }
+
+    fn alone(&self) -> bool {
+        self.measures
+    }
 }
 
 impl Stage {
@@ -148,7 +152,7 @@ impl Stage {
         println!("== {} begins ==", self.name);
         let shell = match &log {
             None => Ok(Shell::live()),
-            Some(log) => Shell::logged(log, !self.measures),
+            Some(log) => Shell::logged(log),
         };
         let (counts, processor, problem, mut failures) = match shell {
             Ok(mut shell) => {
@@ -275,7 +279,7 @@ mod tests {
     fn a_stage_that_runs_no_test_fails() {
         let failed = |work| {
             // What it prints isn't for the checks that run this test.
-            let mut shell = Shell::logged(Path::new("/dev/null"), false).unwrap();
+            let mut shell = Shell::logged(Path::new("/dev/null")).unwrap();
             Stage::new("stage", &[], work).perform(&mut shell).0.failed
         };
         let silent = |shell: &mut Shell| shell.run(&mut Command::new("true"));

@@ -8,6 +8,8 @@ pub trait Scheduled: Sync {
     fn name(&self) -> &str;
     /// Names of the stages that must have ended, however they did.
     fn after(&self) -> &[&str];
+    /// Whether nothing may run while it does.
+    fn alone(&self) -> bool;
 }
 
 /// Where the stages are, by their index.
@@ -21,7 +23,8 @@ impl State {
         self.begun.iter().zip(&self.ended).filter(|(begun, ended)| **begun && !**ended).count()
     }
 
-    /// The first stage that may begin: none where all have to wait, `Err` where all have begun.
+    /// The first stage that may begin: none where all have to wait, `Err` where all have begun. One that runs alone lets the
+    /// others go first while any runs.
     fn next<S: Scheduled>(&self, stages: &[S]) -> Result<Option<usize>, ()> {
         let ended = |name: &&str| {
             let place = stages.iter().position(|stage| stage.name() == *name);
@@ -31,7 +34,13 @@ impl State {
         if waiting.peek().is_none() {
             return Err(());
         }
-        Ok(waiting.find(|&index| stages[index].after().iter().all(ended)))
+        let running = self.running();
+        let is_alone = (0..stages.len())
+            .any(|index| self.begun[index] && !self.ended[index] && stages[index].alone());
+        Ok(waiting.find(|&index| {
+            let stage = &stages[index];
+            !is_alone && (running == 0 || !stage.alone()) && stage.after().iter().all(ended)
+        }))
     }
 }
 
@@ -91,6 +100,7 @@ mod tests {
     struct Stage {
         name: &'static str,
         after: &'static [&'static str],
+        alone: bool,
     }
 
     impl Scheduled for Stage {
@@ -100,13 +110,17 @@ mod tests {
         fn after(&self) -> &[&str] {
             self.after
         }
+        fn alone(&self) -> bool {
+            self.alone
+        }
     }
 
     const fn stage(name: &'static str, after: &'static [&'static str]) -> Stage {
-        Stage { name, after }
+        Stage { name, after, alone: false }
     }
 
-    const STAGES: [Stage; 5] = [
+    const STAGES: [Stage; 6] = [
+        Stage { alone: true, ..stage("speed", &["build"]) },
         stage("tests", &["build"]),
         stage("build", &[]),
         stage("page", &[]),
@@ -140,6 +154,10 @@ mod tests {
                     assert!(at(format!("{before}-")) < at(format!("{}+", stage.name)), "{trace:?}");
                 }
             }
+            let speed = at("speed+".to_owned());
+            assert_eq!(trace[speed + 1], "speed-", "{trace:?}");
+            let begun = |until| trace[..until].iter().filter(|event| event.ends_with('+')).count();
+            assert_eq!(2 * begun(speed), speed, "others ran: {trace:?}");
             assert!(
                 most <= places && most > usize::from(places > 1),
                 "{most} at once in {places} places: {trace:?}"
@@ -157,6 +175,6 @@ mod tests {
     fn one_place_takes_them_in_the_order_of_the_list() {
         let (trace, _) = traced(1);
         let begun = trace.iter().filter_map(|event| event.strip_suffix('+'));
-        assert!(begun.eq(["build", "tests", "page", "browser", "kernels"]), "{trace:?}");
+        assert!(begun.eq(["build", "speed", "tests", "page", "browser", "kernels"]), "{trace:?}");
     }
 }
