@@ -318,7 +318,8 @@ pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
         words.push(format!("checkpoint {}", config.options.checkpoint));
     }
     let [chunk, chunk_before] = [config, before].map(|it| rows(it, it.build.loss_chunk, "none"));
-    if chunk != chunk_before {
+    // A chunk that covers a smaller micro-batch is the same choice.
+    if config.build.loss_chunk != before.build.loss_chunk && chunk != chunk_before {
         words.push(format!("loss chunk {chunk}"));
     }
     if config.options.overlap != before.options.overlap {
