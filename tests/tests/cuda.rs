@@ -1,4 +1,5 @@
-//! CUDA kernels, emulated on the processor: every case; what a kernel may not do is found and named.
+//! CUDA kernels, emulated on the processor: a part of the cases each day, and all where they're asked for; what a kernel may not
+//! do is found and named.
 
 #[path = "cuda/wgmma.rs"]
 mod wgmma;
@@ -7,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use conformance::conformance::{Mode, block_on, outputs, run, unsupported};
+use conformance::draw::Draw;
 use conformance::tolerance::{self, Deviation};
 use conformance::{cases, reference, values};
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
@@ -44,9 +46,14 @@ fn check(mut backend: Cuda, cases: &[Case]) {
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
+/// A third of the cases, called `what`: each kernel is compiled for the processor, which takes long.
+fn check_drawn(backend: Cuda, what: &str, cases: Vec<Case>) {
+    check(backend, &Draw::of_today().one_of(3, what, cases));
+}
+
 #[test]
 fn kernels_match_the_references_emulated() {
-    check(Cuda::new(Box::new(Emulated::new(cache(), 1))), &cases::all());
+    check_drawn(Cuda::new(Box::new(Emulated::new(cache(), 1))), "emulated cases", cases::all());
 }
 
 /// Products of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
@@ -168,7 +175,7 @@ fn tensor_cores_match_the_references_emulated() {
     let sums_of_lhs = |launch: &Launch| launch.constants.contains(&("SUMS_LHS", 1));
     let fused = fused_cases();
     assert!(fused.iter().any(|case| launches(case, &limits()).iter().any(sums_of_lhs)));
-    check(Cuda::new(Box::new(Emulated::new(cache(), 3))), &cases);
+    check_drawn(Cuda::new(Box::new(Emulated::new(cache(), 3))), "cases on tensor cores", cases);
 }
 
 #[test]
@@ -182,7 +189,7 @@ fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
         launches(case, backend.limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
     };
     assert!(!cases.is_empty() && !cases.iter().any(on_tensor_cores));
-    check(backend, &cases);
+    check_drawn(backend, "cases without tensor cores", cases);
 }
 
 /// Products of f32 in tiles that lie across edges, in all orders of storage; in slices of K; on the large tile's path.
@@ -284,7 +291,7 @@ fn products_by_the_library_match_the_references_emulated() {
     assert!(any(&|problem| matches!(problem.finish, Some(Finish::GeluSlope(_)))));
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 5)));
     backend.products_by(Makers::Library).expect("what stands for the library");
-    check(backend, &cases);
+    check_drawn(backend, "cases with a matmul by the library", cases);
 }
 
 /// Names the GPU that has to be there, by its number.
