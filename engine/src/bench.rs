@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::peak::Peaks;
 use tightrope_core::Backend;
-use tightrope_nn::{Batch, Planned, Precision, Rates};
+use tightrope_nn::{Batch, LanguageModel, Planned, Precision, Rates};
 
 use crate::block_on;
 use crate::devices::Devices;
@@ -82,7 +82,7 @@ impl Whole {
         let estimate = planned.estimate(rates);
         let mut trainer = trainer(planned, device, threads)?;
         trainer.initialise()?;
-        let Some(language) = config.language() else {
+        let Some(language) = LanguageModel::of(&*config.model) else {
             return Err(Error::usage(anyhow!("the model isn't one of language"), "name a preset"));
         };
         let mut next = ids(language.config().vocab);

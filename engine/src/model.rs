@@ -6,7 +6,7 @@ use crate::units::human_count;
 
 /// The sizes of the language model that `config` trains, where it is one.
 pub fn language(config: &TrainerConfig) -> Option<&ModelConfig> {
-    config.language().map(LanguageModel::config)
+    LanguageModel::of(&*config.model).map(LanguageModel::config)
 }
 
 /// Numbers that the model of `config` holds, padding apart and tied weights counted once.

@@ -3,9 +3,11 @@
 
 mod bench;
 mod checks;
+mod counts;
 mod highs;
 mod mesa;
 mod nvidia;
+mod packages;
 mod picture;
 mod planning;
 mod shell;

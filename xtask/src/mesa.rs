@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::checks::{PACKAGES, words};
+use crate::packages::{PACKAGES, words};
 use crate::root;
 use crate::shell::Shell;
 

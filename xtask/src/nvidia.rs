@@ -5,7 +5,7 @@
 
 use anyhow::ensure;
 
-use crate::checks::{PACKAGES, words};
+use crate::packages::{PACKAGES, words};
 use crate::shell::Shell;
 use crate::wheels;
 

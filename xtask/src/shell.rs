@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use wait4::Wait4 as _;
 
-use crate::checks::{Counts, counts};
+use crate::counts::{Counts, failed_test};
 
 /// What tests try of long lists of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Shell {
     pub fn run(&mut self, command: &mut Command) -> anyhow::Result<()> {
         self.read(command, |shell, line| {
             shell.counts += Counts::of_line(line);
-            shell.failures.extend(counts::failed_test(line).map(str::to_owned));
+            shell.failures.extend(failed_test(line).map(str::to_owned));
             shell.say(line);
         })
     }

@@ -13,7 +13,7 @@ use tiny_http::{Header, Request, Response, Server};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::shell::Shell;
-use crate::{cargo, checks, root, system};
+use crate::{cargo, packages, root, system};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Profile of the workspace's Cargo.toml.
@@ -107,7 +107,7 @@ pub fn test_engine(shell: &mut Shell) -> anyhow::Result<()> {
     let tests = root().join("tests");
     let mut node = Command::new("node");
     node.arg(tests.join("browser").join("run.mjs"));
-    node.arg("--modules").arg(modules()).arg("--binary").arg(checks::binary(shell)?);
+    node.arg("--modules").arg(modules()).arg("--binary").arg(packages::binary(shell)?);
     let unsupported = tests.join("unsupported").join("wgpu.txt");
     if unsupported.exists() {
         node.arg("--unsupported").arg(unsupported);
@@ -120,7 +120,7 @@ pub fn test_engine(shell: &mut Shell) -> anyhow::Result<()> {
 /// # Errors
 /// As [`test_engine`].
 pub fn test_page(shell: &mut Shell) -> anyhow::Result<()> {
-    let binary = checks::binary(shell)?;
+    let binary = packages::binary(shell)?;
     let mut node = Command::new("node");
     shell.run(node.arg("tests/e2e.mjs").current_dir(page()).env("TIGHTROPE_BINARY", binary))
 }

@@ -16,7 +16,6 @@ use crate::layers::{self, Layer};
 use crate::model::{Decoder, Model};
 use crate::params::Parameter;
 use crate::pass::Pass;
-use crate::programs::TrainerConfig;
 
 /// A GPT-2 or a Llama, for sequences of one length.
 #[derive(Debug)]
@@ -154,13 +153,6 @@ impl Decoder for LanguageModel {
         let last = pass.one(Slice { axis: 1, start: new - 1, len: 1 }, &[x], "last")?;
         let last = self.parts.norm_f.apply(pass, last)?;
         self.project(pass, last)
-    }
-}
-
-impl TrainerConfig {
-    /// The language model that is trained, where one is.
-    pub fn language(&self) -> Option<&LanguageModel> {
-        LanguageModel::of(&*self.model)
     }
 }
 

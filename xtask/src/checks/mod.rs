@@ -4,24 +4,20 @@
 //! fails doesn't keep the next from running, so that one run shows everything that is wrong. What a stage prints is kept in
 //! `target/checks`, and shown where the stage fails. The table names each failure again, so that the last lines tell it all.
 
-pub mod counts;
 mod report;
 mod schedule;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-
-pub use counts::Counts;
 use report::Outcome;
 
+use crate::counts::Counts;
+use crate::packages::{PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{cargo, highs, mesa, nvidia, root, system, web};
+use crate::{highs, mesa, nvidia, root, system, web};
 
 /// A part of the checks.
 pub struct Stage {
@@ -62,9 +58,7 @@ pub const KERNELS: &str = "CUDA kernels compiled";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
-/// The packages that are built together. Each run of cargo names them, since other sets give third-party crates other features,
-/// and those are compiled again. This one is apart: its tools are its own, and `cargo xtask` has built it.
-pub const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "xtask", "--locked"];
+/// The tasks, by the profile that `cargo xtask` has built them with.
 const OWN: [&str; 5] = ["--package", "xtask", "--profile", "xtask", "--locked"];
 
 /// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
@@ -203,34 +197,6 @@ impl Stage {
             _ => (shell.counts, problem),
         }
     }
-}
-
-/// Cargo with these arguments, in the workspace.
-pub fn words(words: &[&str]) -> Command {
-    let mut command = Command::new(cargo());
-    command.args(words).current_dir(root());
-    // A clone that is built once has no later build, for which cargo would keep what it has done.
-    if std::env::var_os("CI").is_some() {
-        command.env("CARGO_INCREMENTAL", "0");
-    }
-    command
-}
-
-/// The `tightrope` that the tests were built with.
-///
-/// # Errors
-/// Where it doesn't build.
-pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
-    let mut build = words(&["test", "--tests", "--no-run", "--message-format", "json"]);
-    // Fresh after the build, of which cargo names every part.
-    let messages = shell.output(build.args(PACKAGES))?;
-    let binary = messages.lines().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let of_tests = message["profile"]["test"].as_bool()?;
-        let is_it = message["target"]["name"] == "tightrope" && !of_tests;
-        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
-    });
-    binary.context("cargo names no binary `tightrope`")
 }
 
 /// Runs cargo with these arguments.

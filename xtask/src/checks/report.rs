@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Counts;
+use crate::counts::Counts;
 
 /// What came of one stage.
 pub struct Outcome {
