@@ -1,4 +1,5 @@
-//! Tightrope on NVIDIA GPUs, and the same kernels and launches on a processor where there is none.
+//! Tightrope on NVIDIA GPUs. With the feature `emulation`, which is for tests, a processor runs the same kernels and
+//! launches.
 //!
 //! | module | does |
 //! |---|---|

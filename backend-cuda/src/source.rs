@@ -5,10 +5,16 @@
 //! each tensor whose boxes are copied. Which operands are the same memory doesn't show in the text, so that shapes alone decide
 //! what is compiled.
 
+#[cfg(any(test, feature = "emulation"))]
+mod processor;
+
 use std::fmt::Write;
 
 use tightrope_core::DType;
 use tightrope_core::launch::{Boxed, Launch, Place, Word};
+
+#[cfg(any(test, feature = "emulation"))]
+pub use processor::for_processor;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -35,13 +41,6 @@ const SHARED: &[(&str, &str)] = &[
 const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
 /// For kernels whose shared memory the launch sizes, which only Hopper runs.
 const HOPPER: &str = include_str!("../../kernels/shared/hopper.cuh");
-/// What stands for a GPU on a processor.
-const PROCESSOR: [(&str, &str); 3] = [
-    ("cuda_on_cpu.h", include_str!("../../kernels/emulator/cuda_on_cpu.h")),
-    ("tensor_cores.h", include_str!("../../kernels/emulator/tensor_cores.h")),
-    ("hopper.h", include_str!("../../kernels/emulator/hopper.h")),
-];
-
 /// Stems of all kernel files.
 pub fn stems() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|&(stem, _)| stem)
@@ -217,39 +216,6 @@ pub fn for_device(kernels: &[&Kernel]) -> String {
         let alone = if *shared_bytes > 0 { ", 1" } else { "" };
         text += &format!(
             "extern \"C\" __global__ void __launch_bounds__({threads}{alone}) {name}(const __grid_constant__ {ty} args) {{\n    k{index}::{entry}({args});\n}}\n"
-        );
-    }
-    text
-}
-
-/// Text of several kernels for a processor's C++ compiler. Kernel `i` is called [`entry_name`].
-pub fn for_processor(kernels: &[&Kernel]) -> String {
-    let mut text = String::new();
-    PROCESSOR.iter().for_each(|(name, header)| file(&mut text, name, header));
-    SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
-    for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, shared_bytes, operands, several, .. } = kernel;
-        text += &format!("namespace k{index} {{\n{own}}}\n");
-        let listed: Vec<String> =
-            operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
-        let (listed, count) = (listed.join(", "), operands.len());
-        let name = entry_name(index);
-        let own = match several {
-            1 => format!("*static_cast<const k{index}::Args *>(args)"),
-            _ => format!(
-                "static_cast<const Several<k{index}::Args, {several}> *>(args)->of(blockIdx.x)"
-            ),
-        };
-        text += &format!(
-            "extern \"C\" bool {name}(const void *args, unsigned blocks, unsigned seed, char *report, size_t bytes) {{
-    static const TrOperand operands[] = {{{listed}}};
-    const auto kernel = [](const void *args) {{
-        const k{index}::Args &own = {own};
-        tr.own = &own;
-        k{index}::{entry}(own);
-    }};
-    return tr_launch(kernel, args, operands, {count}, {threads}, {shared_bytes}, blocks, seed, report, bytes);
-}}\n"
         );
     }
     text

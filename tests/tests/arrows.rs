@@ -88,18 +88,46 @@ fn forbidden(dependencies: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     problems
 }
 
-#[test]
-fn crates_depend_only_along_the_arrows() {
+/// What cargo says of the workspace.
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    let dependencies = dependencies(&metadata);
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+}
+
+#[test]
+fn crates_depend_only_along_the_arrows() {
+    let dependencies = dependencies(&metadata());
     assert!(dependencies.contains_key("tightrope-core"), "{dependencies:?}");
     assert_eq!(forbidden(&dependencies), [] as [String; 0]);
+}
+
+#[test]
+fn only_tests_take_the_emulation_of_a_gpu() {
+    let metadata = metadata();
+    let mut found = vec![];
+    for package in metadata["packages"].as_array().expect("cargo lists packages") {
+        for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
+            let features = dependency["features"].as_array().expect("cargo lists features");
+            if features.iter().any(|feature| feature == "emulation") {
+                assert_eq!(
+                    dependency["kind"], "dev",
+                    "{} → {}",
+                    package["name"], dependency["name"]
+                );
+                found.push(package["name"].as_str().unwrap_or_default());
+            }
+        }
+        if package["name"] == "tightrope-backend-cuda" {
+            assert!(package["features"]["emulation"].is_array(), "the feature has this name");
+            assert!(package["features"]["default"].is_null(), "nothing is on by default");
+        }
+    }
+    assert!(found.contains(&"tightrope") && found.contains(&"conformance"), "{found:?}");
 }
 
 #[test]

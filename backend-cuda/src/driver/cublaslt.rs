@@ -1,6 +1,7 @@
 //! cuBLASLt: NVIDIA's library of matrix products.
 
 mod api;
+#[cfg(any(test, feature = "emulation"))]
 mod emulated;
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -94,6 +95,7 @@ impl CublasLt {
     }
 
     /// What stands for the library on the processor: its calls, with memory of the host.
+    #[cfg(any(test, feature = "emulation"))]
     pub fn emulated() -> Self {
         Self::with(emulated::api()).expect("the emulated library begins everywhere")
     }

@@ -4,6 +4,7 @@ mod beside;
 mod compiler;
 mod copies;
 mod cublaslt;
+#[cfg(any(test, feature = "emulation"))]
 mod emulated;
 mod gpu;
 mod nvml;
@@ -16,6 +17,7 @@ use std::ops::Range;
 
 pub use beside::{Beside, Event, Pinned, Queue, Wait};
 pub use copies::Copies;
+#[cfg(any(test, feature = "emulation"))]
 pub use emulated::Emulated;
 pub use gpu::Gpu;
 pub use staging::{HALF_BYTES, HALVES, Staging};
