@@ -1,14 +1,54 @@
 //! Checkpoints of a trainer, whatever model it has: saved whole or not at all, and gone on from bit for bit.
+//!
+//! A [`Run`](crate::run::Run) saves its own, with what describes it. [`save`] and [`resume`] are for a loop of one's own:
+//!
+//! ```
+//! use tightrope::backends::Cpu;
+//! use tightrope::nn::{self, Batch, Done, LearningRate, Planned, Schedule, Trainer, TrainerConfig};
+//! use tightrope::{block_on, checkpoint};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let dir = folder.path();
+//! let config = TrainerConfig::new(nn::preset("tiny")?.build(16)?);
+//! let rate = LearningRate { schedule: Schedule::Constant, lr: 1e-3, min_lr: 1e-3, warmup: 0, steps: 2 };
+//! let trainer = || -> Result<Trainer, Box<dyn std::error::Error>> {
+//!     let device = Cpu::new(1)?;
+//!     let mut trainer = Trainer::new(Planned::new(&config, &device)?, Box::new(device))?;
+//!     trainer.initialise()?;
+//!     Ok(trainer)
+//! };
+//! let tokens = [1; 16];
+//! let mut first = trainer()?;
+//! first.step(0, rate.lr_at(0), &Batch::text(&tokens, &tokens))?;
+//! checkpoint::save(&mut first, dir, Done { steps: 1, samples: 1, tokens: 16 }, &rate)?;
+//!
+//! // In a later process.
+//! let mut second = trainer()?;
+//! let done = checkpoint::resume(&mut second, dir)?.expect("a checkpoint was saved");
+//! assert_eq!(done.steps, 1);
+//! assert_eq!(block_on(second.weight(0))?, block_on(first.weight(0))?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+#[cfg(not(target_family = "wasm"))]
 use std::cell::RefCell;
+use std::io::{self, Write};
+#[cfg(not(target_family = "wasm"))]
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tightrope_data::{Contents, DataState, Manifest, checkpoint};
-use tightrope_nn::{Done, LearningRate, TrainError, Trainer};
+use tightrope_core::DType;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::Contents;
+use tightrope_data::{Checkpoint, DataState, Manifest, Tensor, checkpoint};
+use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer};
 
+#[cfg(not(target_family = "wasm"))]
 use crate::block_on;
-use crate::run::checkpoint::{KEPT, tensors};
+
+/// Checkpoints that are kept: the newest, and one to fall back to where the disk damages it.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) const KEPT: usize = 2;
 
 /// Why a trainer can't be saved or go on.
 #[derive(Debug, thiserror::Error)]
@@ -34,24 +74,15 @@ pub enum CheckpointError {
 ///
 /// # Errors
 /// Those of the device and of the disk; earlier checkpoints are as they were.
+#[cfg(not(target_family = "wasm"))]
 pub fn save(
     trainer: &mut Trainer,
     dir: impl AsRef<Path>,
     done: Done,
     rate: &LearningRate,
 ) -> Result<PathBuf, CheckpointError> {
-    let manifest = Manifest {
-        format: checkpoint::FORMAT,
-        step: done.steps,
-        tokens_seen: done.tokens,
-        seed: trainer.config().seed,
-        data: DataState::new(done.samples, &[], "", 0.0),
-        schedule: block_on(trainer.saved_schedule(rate))?,
-        settings: Value::Null,
-        model: Value::Null,
-        base: None,
-        checksums: Default::default(),
-    };
+    let data = DataState::new(done.samples, &[], "", 0.0);
+    let manifest = block_on(manifest(trainer, rate, done, data))?;
     let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
     let trainer = RefCell::new(trainer);
     let (model, optimizer) = (tensors(&trainer, model), tensors(&trainer, optimizer));
@@ -64,6 +95,7 @@ pub fn save(
 ///
 /// # Errors
 /// A checkpoint of another model, optimizer or seed, a damaged one without another before it, and those of the device.
+#[cfg(not(target_family = "wasm"))]
 pub fn resume(
     trainer: &mut Trainer,
     dir: impl AsRef<Path>,
@@ -76,13 +108,98 @@ pub fn resume(
     if manifest.seed != expected {
         return Err(CheckpointError::Seed { found: manifest.seed, expected });
     }
-    let (model, state) = (&found.model, &found.optimizer);
-    trainer.load_weights(model.names(), &mut |name| Ok(model.require(name)?.to_values()?))?;
+    load_weights(trainer, &found)?;
+    load_optimizer(trainer, &found)?;
+    Ok(Some(done(manifest)))
+}
+
+/// Sets weights to those of a checkpoint.
+pub(crate) fn load_weights(trainer: &mut Trainer, from: &Checkpoint) -> Result<(), TrainError> {
+    let weights = &from.model;
+    trainer.load_weights(weights.names(), &mut |name| Ok(weights.require(name)?.to_values()?))
+}
+
+/// Sets optimizer state and loss scale to those of a checkpoint.
+pub(crate) fn load_optimizer(trainer: &mut Trainer, from: &Checkpoint) -> Result<(), TrainError> {
+    let state = &from.optimizer;
     trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_state()?))?;
-    trainer.load_schedule(&manifest.schedule)?;
-    Ok(Some(Done {
-        steps: manifest.step,
-        samples: manifest.data.position,
-        tokens: manifest.tokens_seen,
-    }))
+    trainer.load_schedule(&from.manifest.schedule)
+}
+
+/// How far the run of a checkpoint had come.
+pub(crate) fn done(manifest: &Manifest) -> Done {
+    Done { steps: manifest.step, samples: manifest.data.position, tokens: manifest.tokens_seen }
+}
+
+/// What a checkpoint of `trainer` says of how far it has come. It describes neither settings nor model.
+pub(crate) async fn manifest(
+    trainer: &mut Trainer,
+    rate: &LearningRate,
+    done: Done,
+    data: DataState,
+) -> Result<Manifest, TrainError> {
+    Ok(Manifest {
+        format: checkpoint::FORMAT,
+        step: done.steps,
+        tokens_seen: done.tokens,
+        seed: trainer.config().seed,
+        data,
+        schedule: trainer.saved_schedule(rate).await?,
+        settings: Value::Null,
+        model: Value::Null,
+        base: None,
+        checksums: Default::default(),
+    })
+}
+
+/// Reads tensors back. The bytes of each are freed as soon as they're written.
+pub(crate) async fn read_back(
+    trainer: &mut Trainer,
+    saved: Vec<SavedTensor>,
+) -> Result<Vec<Tensor<'static>>, TrainError> {
+    let mut tensors = Vec::with_capacity(saved.len());
+    for tensor in saved {
+        let values = trainer.saved_values(&tensor).await?;
+        let dtype = tensor.ty.dtype;
+        let write = move |out: &mut dyn Write| write_values(out, dtype, &values);
+        tensors.push(Tensor::streamed(tensor.name, tensor.ty, write));
+    }
+    Ok(tensors)
+}
+
+/// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
+/// of the model.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn tensors<'a>(
+    trainer: &'a RefCell<&mut Trainer>,
+    saved: Vec<SavedTensor>,
+) -> Vec<Tensor<'a>> {
+    let tensor = |saved: SavedTensor| {
+        let (name, ty) = (saved.name.clone(), saved.ty.clone());
+        Tensor::streamed(name, ty, move |out: &mut dyn Write| {
+            let mut written = 0;
+            while written < saved.ty.elements() {
+                let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
+                let values = values.map_err(io::Error::other)?;
+                write_values(out, saved.ty.dtype, &values)?;
+                written += values.len();
+            }
+            Ok(())
+        })
+    };
+    saved.into_iter().map(tensor).collect()
+}
+
+fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {
+    const PIECE: usize = 1 << 16;
+    let size = dtype.size();
+    let mut bytes = vec![0; size * values.len().min(PIECE)];
+    for piece in values.chunks(PIECE) {
+        let bytes = &mut bytes[..size * piece.len()];
+        for (element, &value) in bytes.chunks_exact_mut(size).zip(piece) {
+            dtype.write(element, value.into());
+        }
+        out.write_all(bytes)?;
+    }
+    Ok(())
 }

@@ -64,7 +64,6 @@
 
 #[cfg(all(feature = "cpu", not(target_family = "wasm")))]
 pub mod bench;
-#[cfg(not(target_family = "wasm"))]
 pub mod checkpoint;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]

@@ -9,14 +9,13 @@
 //! | [`directory`] | the run directory |
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
-//! | `checkpoint` | a trainer to a checkpoint |
+//! | `saved` | what a run saves of itself |
 //! | `evaluate` | loss on held-out data |
 //! | `sample` | text out of a model |
 
 mod batches;
 #[cfg(not(target_family = "wasm"))]
 mod blocking;
-pub(crate) mod checkpoint;
 mod continues;
 pub mod directory;
 mod evaluate;
@@ -25,6 +24,7 @@ mod origin;
 mod parts;
 mod record;
 mod sample;
+mod saved;
 mod stepped;
 pub mod tensorboard;
 
@@ -39,19 +39,19 @@ use web_time::Instant;
 use crate::error::{Error, Result};
 
 pub use batches::{Batches, HeldOut, Numbers, Samples};
-pub use checkpoint::Described;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
 pub use parts::{Every, Parts};
 pub use record::Recorder;
 pub use sample::{generate, sample};
+pub use saved::Described;
 pub use stepped::{Stepped, Summary};
 
-pub(crate) use checkpoint::json_text;
 pub(crate) use continues::{changed, check as check_continues};
+pub(crate) use saved::json_text;
 
-use checkpoint::Saved;
 use origin::Origin;
+use saved::Saved;
 
 /// Held-out tokens that an evaluation during training scores; the one at the end scores all.
 const EVALUATED: usize = 1 << 15;
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
             described.adapters(&config, base)?;
         }
         Ok(Self {
-            saved: Saved { dir: None, seed, rate, base, described },
+            saved: Saved { dir: None, rate, base, described },
             inner,
             every,
             recorder: None,

@@ -10,10 +10,10 @@ use tightrope_data::checkpoint::{latest_complete, list};
 use tightrope_nn::{LearningRate, Planned};
 
 use super::batches::Batches;
-use super::checkpoint::Described;
 #[cfg(not(target_family = "wasm"))]
 use super::continues;
 use super::origin::Reopen;
+use super::saved::Described;
 #[cfg(not(target_family = "wasm"))]
 use crate::error::Help as _;
 use crate::error::{Error, Result};

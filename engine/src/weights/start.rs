@@ -5,6 +5,7 @@ use tightrope_data::{Base, Checkpoint};
 use tightrope_nn::{Done, Trainer};
 
 use super::source::{Places, Source};
+use crate::checkpoint::{done, load_optimizer, load_weights};
 use crate::error::{Error, Help as _, Result};
 
 /// Where the weights come from.
@@ -66,9 +67,7 @@ impl Start {
                 }
             }
             Self::Own(checkpoint) => {
-                let weights = &checkpoint.model;
-                let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
-                trainer.load_weights(weights.names(), &mut get)?;
+                load_weights(trainer, checkpoint)?;
                 resumed(trainer, checkpoint, steps)
             }
         }
@@ -87,12 +86,7 @@ impl Start {
 /// Sets what the optimizer keeps, and says how far the run of `checkpoint` had come.
 fn resumed(trainer: &mut Trainer, checkpoint: &Checkpoint, steps: u64) -> Result<Done> {
     restore_optimizer(trainer, checkpoint)?;
-    let manifest = &checkpoint.manifest;
-    let done = Done {
-        steps: manifest.step,
-        samples: manifest.data.position,
-        tokens: manifest.tokens_seen,
-    };
+    let done = done(&checkpoint.manifest);
     if done.steps > steps {
         return Err(Error::usage(
             anyhow!("the run has done {} steps, more than `train.steps` = {steps}", done.steps),
@@ -107,13 +101,7 @@ fn resumed(trainer: &mut Trainer, checkpoint: &Checkpoint, steps: u64) -> Result
 /// # Errors
 /// State of another optimizer or model, and those of the device.
 fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()> {
-    restore(trainer, checkpoint)
+    load_optimizer(trainer, checkpoint)
         .with_context(|| format!("can't resume from `{}`", checkpoint.path.display()))
         .help("resume with the optimizer and model that the run began with, or start a new run")
-}
-
-fn restore(trainer: &mut Trainer, checkpoint: &Checkpoint) -> anyhow::Result<()> {
-    let state = &checkpoint.optimizer;
-    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_state()?))?;
-    Ok(trainer.load_schedule(&checkpoint.manifest.schedule)?)
 }

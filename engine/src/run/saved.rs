@@ -1,26 +1,21 @@
-//! A trainer to a checkpoint, bit for bit.
+//! What a run saves of itself: its trainer, how far it has come, and what describes it.
 
 #[cfg(not(target_family = "wasm"))]
 use std::cell::RefCell;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 #[cfg(not(target_family = "wasm"))]
 use anyhow::Context as _;
 use serde_json::Value;
-use tightrope_core::DType;
-use tightrope_data::{Base, Contents, Manifest, Tensor, checkpoint};
-use tightrope_nn::{Done, LearningRate, SavedTensor, Trainer, TrainerConfig};
+use tightrope_data::{Base, Contents, Manifest};
+use tightrope_nn::{Done, LearningRate, Trainer, TrainerConfig};
 
 use super::Batches;
 #[cfg(not(target_family = "wasm"))]
-use crate::block_on;
+use crate::checkpoint::{KEPT, tensors};
+use crate::checkpoint::{manifest, read_back};
 use crate::error::{Help as _, Result};
 use crate::weights::adapters;
-
-/// Checkpoints of a run that are kept: the newest, and one to fall back to where the disk damages it.
-#[cfg(not(target_family = "wasm"))]
-pub(crate) const KEPT: usize = 2;
 
 /// What a checkpoint says of the settings and the model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +51,6 @@ pub(crate) fn json_text(value: &Value) -> anyhow::Result<Vec<u8>> {
 pub(super) struct Saved {
     /// The run directory.
     pub(super) dir: Option<PathBuf>,
-    pub(super) seed: u64,
     pub(super) rate: LearningRate,
     /// Where the frozen weights are, of a run that trains adapters.
     pub(super) base: Option<Base>,
@@ -89,7 +83,12 @@ impl Saved {
             let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
             let trainer = RefCell::new(&mut *trainer);
             let (model, optimizer) = (tensors(&trainer, model), tensors(&trainer, optimizer));
-            checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT)?;
+            tightrope_data::checkpoint::save(
+                dir,
+                manifest,
+                Contents { model, optimizer, extra },
+                KEPT,
+            )?;
             Ok(())
         };
         write()
@@ -113,7 +112,8 @@ impl Saved {
         let model = read_back(trainer, weights).await?;
         let optimizer = read_back(trainer, states).await?;
         let contents = Contents { model, optimizer, extra: self.extra(data) };
-        checkpoint::to_archive(manifest, contents).help("free some memory, then save again")
+        tightrope_data::checkpoint::to_archive(manifest, contents)
+            .help("free some memory, then save again")
     }
 
     fn extra(&self, data: &dyn Batches) -> Vec<(String, Vec<u8>)> {
@@ -128,66 +128,12 @@ impl Saved {
         data: &dyn Batches,
         done: Done,
     ) -> anyhow::Result<Manifest> {
+        let data = data.state(done.samples);
         Ok(Manifest {
-            format: checkpoint::FORMAT,
-            step: done.steps,
-            tokens_seen: done.tokens,
-            seed: self.seed,
-            data: data.state(done.samples),
-            schedule: trainer.saved_schedule(&self.rate).await?,
             settings: self.described.settings.clone(),
             model: self.described.model.clone(),
             base: self.base.clone(),
-            checksums: Default::default(),
+            ..manifest(trainer, &self.rate, done, data).await?
         })
     }
-}
-
-/// Reads tensors back. The bytes of each are freed as soon as they're written.
-async fn read_back(trainer: &mut Trainer, saved: Vec<SavedTensor>) -> Result<Vec<Tensor<'static>>> {
-    let mut tensors = Vec::with_capacity(saved.len());
-    for tensor in saved {
-        let values = trainer.saved_values(&tensor).await?;
-        let dtype = tensor.ty.dtype;
-        let write = move |out: &mut dyn Write| write_values(out, dtype, &values);
-        tensors.push(Tensor::streamed(tensor.name, tensor.ty, write));
-    }
-    Ok(tensors)
-}
-
-/// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
-/// of the model.
-#[cfg(not(target_family = "wasm"))]
-pub(crate) fn tensors<'a>(
-    trainer: &'a RefCell<&mut Trainer>,
-    saved: Vec<SavedTensor>,
-) -> Vec<Tensor<'a>> {
-    let tensor = |saved: SavedTensor| {
-        let (name, ty) = (saved.name.clone(), saved.ty.clone());
-        Tensor::streamed(name, ty, move |out: &mut dyn Write| {
-            let mut written = 0;
-            while written < saved.ty.elements() {
-                let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
-                let values = values.map_err(io::Error::other)?;
-                write_values(out, saved.ty.dtype, &values)?;
-                written += values.len();
-            }
-            Ok(())
-        })
-    };
-    saved.into_iter().map(tensor).collect()
-}
-
-fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {
-    const PIECE: usize = 1 << 16;
-    let size = dtype.size();
-    let mut bytes = vec![0; size * values.len().min(PIECE)];
-    for piece in values.chunks(PIECE) {
-        let bytes = &mut bytes[..size * piece.len()];
-        for (element, &value) in bytes.chunks_exact_mut(size).zip(piece) {
-            dtype.write(element, value.into());
-        }
-        out.write_all(bytes)?;
-    }
-    Ok(())
 }
