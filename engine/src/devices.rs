@@ -32,7 +32,7 @@ use tightrope_core::launch::Limits;
 use crate::error::{Error, Help as _, Result};
 #[cfg(feature = "cuda")]
 use crate::machine;
-use crate::settings::{Device, Matmul, Precision, Settings};
+use crate::settings::{Device, Matmul, Settings};
 
 /// Which device, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Spec {
         Self {
             device: run.device,
             threads: run.threads.unwrap_or(0),
-            tf32: run.precision == Precision::Tf32,
+            tf32: run.precision.tf32,
             matmul: run.matmul,
         }
     }

@@ -58,7 +58,7 @@ pub use models::{
 pub use offload::Offload;
 pub use optim::{
     AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update,
-    UpdateOptions, append_update,
+    UpdateOptions, UpdateRule, append_update,
 };
 pub use params::{Init, Kind, Parameter, Part};
 pub use pass::{BuildOptions, Cache, Pass};

@@ -35,6 +35,45 @@ pub use state::{State, StateBits, Stored};
 pub use trained::Trained;
 pub use update::{Update, append_update};
 
+/// An update rule by name, as settings choose it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateRule {
+    /// [`Optimizer::AdamW`].
+    #[default]
+    AdamW,
+    /// [`Optimizer::Sgd`].
+    Sgd,
+    /// [`Optimizer::Lion`].
+    Lion,
+    /// [`Optimizer::Muon`].
+    Muon,
+}
+
+impl UpdateRule {
+    /// Every rule.
+    pub const ALL: &'static [Self] = &[Self::AdamW, Self::Sgd, Self::Lion, Self::Muon];
+
+    /// Lower-case name, as in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AdamW => "adamw",
+            Self::Sgd => "sgd",
+            Self::Lion => "lion",
+            Self::Muon => "muon",
+        }
+    }
+
+    /// The rule with AdamW's coefficients, of which it takes those that it has. SGD's momentum is `beta1`.
+    pub fn with(self, beta1: f64, beta2: f64, eps: f64) -> Optimizer {
+        match self {
+            Self::AdamW => Optimizer::AdamW { beta1, beta2, eps },
+            Self::Sgd => Optimizer::Sgd { momentum: beta1 },
+            Self::Lion => Optimizer::Lion { beta1, beta2 },
+            Self::Muon => Optimizer::muon(beta1, beta2, eps),
+        }
+    }
+}
+
 /// An update rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -135,14 +174,19 @@ impl Optimizer {
         Self::Muon { momentum: 0.95, adjust: AdjustLr::default(), beta1, beta2, eps }
     }
 
-    /// Its name in settings.
-    pub fn name(&self) -> &'static str {
+    /// The rule without its coefficients.
+    pub const fn rule(&self) -> UpdateRule {
         match self {
-            Self::AdamW { .. } => "adamw",
-            Self::Sgd { .. } => "sgd",
-            Self::Lion { .. } => "lion",
-            Self::Muon { .. } => "muon",
+            Self::AdamW { .. } => UpdateRule::AdamW,
+            Self::Sgd { .. } => UpdateRule::Sgd,
+            Self::Lion { .. } => UpdateRule::Lion,
+            Self::Muon { .. } => UpdateRule::Muon,
         }
+    }
+
+    /// Its name in settings.
+    pub const fn name(&self) -> &'static str {
+        self.rule().name()
     }
 
     /// Whether matrices have another rule than everything else.

@@ -16,6 +16,18 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// Every precision.
+    pub const ALL: &'static [Self] = &[Self::F32, Self::BF16, Self::F16];
+
+    /// Lower-case name, as in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::BF16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
     /// Storage of weights and activations.
     pub const fn dtype(self) -> DType {
         match self {

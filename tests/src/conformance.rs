@@ -6,11 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 
 use tightrope_core::ops::{Case, Permute};
 use tightrope_core::plan::Options;
@@ -307,26 +303,5 @@ pub fn unsupported(backend: &str) -> std::io::Result<String> {
     match std::fs::read_to_string(format!("{folder}/{backend}.txt")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         other => other,
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Drives a future on this thread to its end; for machines, where waiting is allowed.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
     }
 }

@@ -115,7 +115,7 @@ pub fn nearest(
         open.with_model(ModelConfig { context, layers, ..setup.model.clone() })
     };
     let mut narrow = open.clone();
-    narrow.settings.run.precision = settings::Precision::Bf16;
+    narrow.settings.run.precision = settings::Precision::of(Precision::BF16);
     let sizes =
         [(2, 1), (4, 1), (1, 2), (2, 2), (4, 4)].map(|(length, depth)| smaller(length, depth));
     for changed in [open.clone(), narrow].into_iter().chain(sizes) {

@@ -157,10 +157,10 @@ impl Setup {
         };
         let batch = self.batch();
         Ok(TrainerConfig {
-            precision: run.precision.storage(),
+            precision: run.precision.storage,
             batch,
             micro_batch: self.micro_batch().unwrap_or(batch),
-            build: BuildOptions { loss_chunk, attention_chunk: 0 },
+            build: BuildOptions { loss_chunk },
             optimizer: train.rule(),
             optimizer_bits: memory.optimizer_bits,
             weight_decay: train.weight_decay,
@@ -222,7 +222,7 @@ impl Setup {
         )?;
         // The budget is that of another device, and so is how its f32 is multiplied.
         whole.memory.budget = None;
-        whole.run.precision = Precision::F32.stored_in(whole.run.precision.storage());
+        whole.run.precision = Precision::of(whole.run.precision.storage);
         let mut shown = whole.to_json(|setting| setting.page.is_some())?;
         shown["data"]["kind"] = kind.name().into();
         let setup = Self::from_json(&shown.to_string())?;

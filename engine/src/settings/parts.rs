@@ -5,7 +5,7 @@ use tightrope_nn as nn;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{LearningRate, ModelConfig};
 
-use super::{Lora, Model, Optimizer, Precision, Recompute, Train};
+use super::{Lora, Model, Recompute, Train};
 
 impl Model {
     /// The sizes that are set.
@@ -65,13 +65,7 @@ impl Train {
 
     /// The update rule with its coefficients.
     pub fn rule(&self) -> nn::Optimizer {
-        let Self { beta1, beta2, eps, .. } = *self;
-        match self.optimizer {
-            Optimizer::AdamW => nn::Optimizer::AdamW { beta1, beta2, eps },
-            Optimizer::Sgd => nn::Optimizer::Sgd { momentum: beta1 },
-            Optimizer::Lion => nn::Optimizer::Lion { beta1, beta2 },
-            Optimizer::Muon => nn::Optimizer::muon(beta1, beta2, eps),
-        }
+        self.optimizer.with(self.beta1, self.beta2, self.eps)
     }
 }
 
@@ -86,28 +80,6 @@ impl Lora {
             dropout: *dropout,
             quantized: base_bits.is_some(),
         })
-    }
-}
-
-impl Precision {
-    /// Storage of weights and activations.
-    pub fn storage(self) -> nn::Precision {
-        match self {
-            Self::F32 | Self::Tf32 => nn::Precision::F32,
-            Self::Bf16 => nn::Precision::BF16,
-            Self::F16 => nn::Precision::F16,
-        }
-    }
-
-    /// With storage in `storage`, and f32 multiplied as before.
-    #[must_use]
-    pub fn stored_in(self, storage: nn::Precision) -> Self {
-        match storage {
-            nn::Precision::F32 if self == Self::Tf32 => Self::Tf32,
-            nn::Precision::F32 => Self::F32,
-            nn::Precision::BF16 => Self::Bf16,
-            nn::Precision::F16 => Self::F16,
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tightrope_nn::{Family, Offload, Schedule, StateBits};
+use tightrope_nn::{self as nn, Family, Offload, Schedule, StateBits, UpdateRule};
 use toml::Value;
 
 use super::kind::{Form, Kind, SettingValue, Unwritable};
@@ -102,34 +102,62 @@ impl Word for Schedule {
     }
 }
 
-read_as_words!(Family, Schedule);
+impl Word for UpdateRule {
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+}
+
+/// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Precision {
+    /// Storage of weights and activations.
+    pub storage: nn::Precision,
+    /// Matmuls may round f32 operands to 10 bits after the point, where a GPU is faster so.
+    pub tf32: bool,
+}
+
+impl Precision {
+    /// f32, multiplied as TF32.
+    pub const TF32: Self = Self { storage: nn::Precision::F32, tf32: true };
+
+    /// With this storage, and f32 multiplied as it is.
+    pub const fn of(storage: nn::Precision) -> Self {
+        Self { storage, tf32: false }
+    }
+
+    /// With storage in `storage`, and f32 multiplied as before.
+    #[must_use]
+    pub fn stored_in(self, storage: nn::Precision) -> Self {
+        Self { storage, tf32: self.tf32 && storage == nn::Precision::F32 }
+    }
+}
+
+impl Default for Precision {
+    fn default() -> Self {
+        Self::of(nn::Precision::F32)
+    }
+}
+
+impl Word for Precision {
+    const ALL: &'static [Self] = &[
+        Self::of(nn::Precision::F32),
+        Self::TF32,
+        Self::of(nn::Precision::BF16),
+        Self::of(nn::Precision::F16),
+    ];
+
+    fn word(self) -> &'static str {
+        if self.tf32 { "tf32" } else { self.storage.name() }
+    }
+}
+
+read_as_words!(Family, Precision, Schedule, UpdateRule);
 read_from_text!(Bytes, Device);
 
 words! {
-    /// Update rule.
-    pub enum Optimizer {
-        /// Adam with decoupled weight decay.
-        AdamW = "adamw",
-        /// Stochastic gradient descent with momentum `beta1`.
-        Sgd = "sgd",
-        /// Sign of an interpolated momentum: one state per weight.
-        Lion = "lion",
-        /// Orthogonalized momentum for the weights of hidden linear layers, AdamW for everything else.
-        Muon = "muon",
-    }
-
-    /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
-    pub enum Precision {
-        /// 4 bytes.
-        F32 = "f32",
-        /// 4 bytes; matmuls may round what they multiply to 10 bits after the point, where a GPU is faster so.
-        Tf32 = "tf32",
-        /// 2 bytes, the range of f32.
-        Bf16 = "bf16",
-        /// 2 bytes, with loss scaling.
-        F16 = "f16",
-    }
-
     /// Who multiplies matrices on an NVIDIA GPU.
     pub enum Matmul {
         /// The faster one for each shape, where the library is installed.
