@@ -37,6 +37,7 @@ pub struct Loaded {
     settings: Settings,
     step: Step,
     tokenizer: Tokenizer,
+    notes: Vec<String>,
 }
 
 impl Loaded {
@@ -49,7 +50,8 @@ impl Loaded {
         let settings = source.settings(said)?;
         let tokenizer = source.tokenizer(settings.data.tokenizer.as_deref())?;
         let step = Step::of_model(&settings, source.config.clone())?;
-        Ok(Self { source, settings, step, tokenizer })
+        let notes = [source.notes.clone(), settings.notes()].concat();
+        Ok(Self { source, settings, step, tokenizer, notes })
     }
 
     /// The directory with the weights, or the archive.
@@ -57,9 +59,9 @@ impl Loaded {
         &self.source.dir
     }
 
-    /// What there is to tell: newer checkpoints that were passed over as damaged.
+    /// What there is to tell: newer checkpoints that were passed over as damaged, and retired settings.
     pub fn notes(&self) -> &[String] {
-        &self.source.notes
+        &self.notes
     }
 
     /// The device that is asked for.

@@ -162,9 +162,10 @@ impl Recipe {
         settings: Settings,
         model: ModelConfig,
         start: Start,
-        notes: Vec<String>,
+        mut notes: Vec<String>,
     ) -> Result<Self> {
         let settings = step::filled(&settings, &model)?;
+        notes.extend(settings.notes());
         let asked = settings.data.tokenizer.as_deref();
         let (tokenizer, texts) = match &start {
             Start::Checkpoint(source) => {

@@ -29,6 +29,7 @@ mod names;
 mod origin;
 mod parts;
 mod read;
+mod retired;
 mod schema;
 mod setting;
 mod table;
@@ -41,10 +42,9 @@ pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
 pub use list::{Data, LIST, Lora, Memory, Model, Run, Settings, TABLES, Train};
 pub use names::find;
 pub use origin::Origin;
+pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
 pub use setting::{Command, Flag, PageField, Setting};
-pub use tightrope_nn::{Family, Offload, Schedule};
+pub use tightrope_nn::{Family, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
-pub use values::{
-    Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Optimizer, Precision, Recompute, Word,
-};
+pub use values::{Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Precision, Recompute, Word};

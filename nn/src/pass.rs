@@ -9,13 +9,11 @@ use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::weights::{Adapter, Weights};
 
-/// Sizes that trade memory for time and leave results as they are.
+/// What trades memory for time and leaves results as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     /// Rows of logits held at a time; 0 for all.
     pub loss_chunk: usize,
-    /// Queries in one tile of attention; 0 leaves the choice to the backend.
-    pub attention_chunk: usize,
 }
 
 /// Keys and values of one attention layer's past positions, each (B, positions, key-value heads · D).

@@ -75,10 +75,7 @@ impl TrainerConfig {
             precision: Precision::F32,
             batch: 1,
             micro_batch: 1,
-            build: BuildOptions {
-                loss_chunk: vocab.map_or(0, defaults::loss_rows),
-                attention_chunk: 0,
-            },
+            build: BuildOptions { loss_chunk: vocab.map_or(0, defaults::loss_rows) },
             optimizer: Optimizer::AdamW { beta1, beta2, eps },
             optimizer_bits: StateBits::B32,
             weight_decay: defaults::WEIGHT_DECAY,

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conformance::conformance::block_on;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_nn::{Batch, BuildOptions, Planned, Precision, Trainer, TrainerConfig};
 
@@ -69,7 +69,7 @@ fn the_arena_is_the_only_allocation_of_size() {
             precision,
             batch: 8,
             micro_batch: 4,
-            build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+            build: BuildOptions { loss_chunk: 256 },
             seed: 0,
             decode: 8,
             ..TrainerConfig::new(model.build(model.context).expect("a model"))

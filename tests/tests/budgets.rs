@@ -27,7 +27,7 @@ fn config(name: &str, batch: usize, seq_len: usize) -> TrainerConfig {
     TrainerConfig {
         batch,
         micro_batch: batch,
-        build: BuildOptions { loss_chunk: 1024, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 1024 },
         seed: 0,
         ..TrainerConfig::new(model.build(seq_len).expect("a model"))
     }

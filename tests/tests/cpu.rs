@@ -1,7 +1,8 @@
 //! Every case on the CPU.
 
 use conformance::cases;
-use conformance::conformance::{Mode, block_on, run, unsupported};
+use conformance::conformance::{Mode, run, unsupported};
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::{Backend, DType, Op};
 

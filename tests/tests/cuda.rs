@@ -7,10 +7,11 @@ mod wgmma;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use conformance::conformance::{Mode, block_on, outputs, run, unsupported};
+use conformance::conformance::{Mode, outputs, run, unsupported};
 use conformance::draw::Draw;
 use conformance::tolerance::{self, Deviation};
 use conformance::{cases, reference, values};
+use pollster::block_on;
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
 use tightrope_backend_cuda::library::{Finish, Problem};
 use tightrope_backend_cuda::products::Makers;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use conformance::conformance::block_on;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::driver::{
     Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use conformance::conformance::block_on;
 use conformance::language::changed;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
@@ -35,7 +35,7 @@ fn config(family: Family, precision: Precision) -> TrainerConfig {
         precision,
         batch: 4,
         micro_batch: 2,
-        build: BuildOptions { loss_chunk: 32, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 32 },
         seed: 3,
         ..TrainerConfig::new(model.build(24).expect("a model"))
     }

@@ -1,7 +1,7 @@
 //! Losses of ten steps, recorded once: a change that moves them moves training.
 
-use conformance::conformance::block_on;
 use conformance::values::uniform;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_nn::{
     Batch, BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig,
@@ -20,7 +20,7 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
         precision,
         batch: 8,
         micro_batch: 4,
-        build: BuildOptions { loss_chunk: 64, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 64 },
         optimizer,
         seed: 3,
         ..TrainerConfig::new(model.build(32).expect("a model"))

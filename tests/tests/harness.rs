@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use conformance::cases::{self, unit, whole};
-use conformance::conformance::{Mode, Outcome, Report, block_on, run, try_case};
+use conformance::conformance::{Mode, Outcome, Report, run, try_case};
 use conformance::oracle::Oracle;
+use pollster::block_on;
 use tightrope_core::ops::{Case, Embedding, Softmax};
 use tightrope_core::plan::Target;
 use tightrope_core::{Backend, DType, DeviceError, DeviceKind, Op, Plan, Reading, Type};

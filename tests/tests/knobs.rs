@@ -1,9 +1,9 @@
 //! Memory knobs change memory and nothing else: whole training runs of small models on the CPU backend.
 
-use conformance::conformance::block_on;
 use conformance::language::{changed, language};
 use conformance::late::Late;
 use conformance::values::uniform;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class};
@@ -166,7 +166,7 @@ fn loss_chunks_of_one_reduction_order_change_no_bit() {
     for precision in [Precision::F32, Precision::BF16] {
         let base = config(Family::Gpt2, precision);
         let with = |loss_chunk| {
-            let build = BuildOptions { loss_chunk, attention_chunk: 0 };
+            let build = BuildOptions { loss_chunk };
             run(&TrainerConfig { build, ..base.clone() }, 2)
         };
         let whole = with(0);
@@ -177,12 +177,10 @@ fn loss_chunks_of_one_reduction_order_change_no_bit() {
 }
 
 #[test]
-fn attention_chunks_threads_and_in_place_reuse_change_no_bit() {
+fn threads_and_in_place_reuse_change_no_bit() {
     let base = config(Family::Llama, Precision::F32);
     let one = run(&base, 1);
     assert!(one == run(&base, 2), "the number of threads changes results");
-    let build = BuildOptions { loss_chunk: 0, attention_chunk: 32 };
-    assert!(one == run(&TrainerConfig { build, ..base.clone() }, 2), "an attention chunk differs");
     let options = Options { in_place: false, ..Options::default() };
     assert!(one == run(&TrainerConfig { options, ..base }, 2), "in-place reuse changes results");
 }
@@ -263,10 +261,7 @@ fn every_arena_is_the_predicted_one() {
             precision,
             batch: micro_batch * pick(12, &[1, 3]),
             micro_batch,
-            build: BuildOptions {
-                loss_chunk: pick(14, &[0, 1, 16]),
-                attention_chunk: pick(15, &[0, 8]),
-            },
+            build: BuildOptions { loss_chunk: pick(14, &[0, 1, 16]) },
             optimizer,
             optimizer_bits: StateBits::B32,
             weight_decay: 0.1,
@@ -310,7 +305,7 @@ fn plans_of_published_models_are_quick_and_tight() {
         let config = TrainerConfig {
             batch: 4,
             micro_batch: 4,
-            build: BuildOptions { loss_chunk: 512, attention_chunk: 0 },
+            build: BuildOptions { loss_chunk: 512 },
             model: model.build(1024).expect("a model"),
             ..config(Family::Gpt2, Precision::F32)
         };

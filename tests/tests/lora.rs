@@ -4,10 +4,10 @@ mod common;
 
 use common::{VOCAB, saved, train};
 use conformance::cases::retyped_op;
-use conformance::conformance::block_on;
 use conformance::language::language;
 use conformance::reference::Interpreter;
 use conformance::values::uniform;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Class, DType, Graph, Op, Phase, Role, Tensor, Type, Wanted, grad};
@@ -73,7 +73,7 @@ fn nothing_is_kept_for_a_frozen_weight() {
     let lora = Lora { rank: 8, ..lora(&[ALL_LINEAR]) };
     let with = |lora: &Lora| TrainerConfig {
         model: model.build(1024).expect("a model"),
-        build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 256 },
         ..config(model.clone(), Some(lora.clone()))
     };
     let trained: u64 = lora.trained(&parameters(&model));

@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{VOCAB, saved, train};
-use conformance::conformance::block_on;
 use conformance::language::{changed, language};
 use conformance::late::Late;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_wgpu::Wgpu;
 use tightrope_core::plan::{Checkpoint, Options, Target};

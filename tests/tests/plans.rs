@@ -2,11 +2,11 @@
 //! one step through the interpreter, which plans nothing, and through plans on the references.
 
 use conformance::cases::{floats, whole};
-use conformance::conformance::block_on;
 use conformance::oracle::Oracle;
 use conformance::reference::Interpreter;
 use conformance::tolerance::Deviation;
 use conformance::values;
+use pollster::block_on;
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::{
     Attention, Embedding, FusedMatMul, LayerNorm, LinearCrossEntropy, Map, MatMul, Sample, Softmax,

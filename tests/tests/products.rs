@@ -1,8 +1,9 @@
 //! Sums of matrix products on the GPU that wgpu finds: long ones that are made in slices, and those of the loss,
 //! which go on from chunk to chunk.
 
-use conformance::conformance::{Mode, block_on, run};
+use conformance::conformance::{Mode, run};
 use conformance::values;
+use pollster::block_on;
 use tightrope_backend_wgpu::tiles::CANDIDATES;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::launch::Tile;

@@ -4,10 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use conformance::conformance::block_on;
 use conformance::language::{changed, language};
 use conformance::parallel;
 use conformance::values::uniform;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cpu::arena::ALIGNMENT;
 use tightrope_backend_wgpu::Wgpu;
@@ -153,10 +153,7 @@ impl Draws {
             precision: self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]),
             batch,
             micro_batch: self.one_of(&parts),
-            build: BuildOptions {
-                loss_chunk: self.one_of(&[0, 1, 7, 32]),
-                attention_chunk: self.one_of(&[0, 0, 3, 16]),
-            },
+            build: BuildOptions { loss_chunk: self.one_of(&[0, 1, 7, 32]) },
             optimizer,
             optimizer_bits: self.one_of(&[StateBits::B32, StateBits::B16, StateBits::B8]),
             clip: self.chance(0.7).then_some(1.0),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{VOCAB, saved, train};
-use conformance::conformance::block_on;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Class;
 use tightrope_nn::{

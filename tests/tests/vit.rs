@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conformance::conformance::block_on;
+use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conformance::cases;
-use conformance::conformance::{Line, Mode, Report, block_on, outputs, run, unsupported};
+use conformance::conformance::{Line, Mode, Report, outputs, run, unsupported};
 use conformance::draw::Draw;
+use pollster::block_on;
 use tightrope_backend_wgpu::{Options, Wgpu, source, tiles};
 use tightrope_core::expr::{constant, input};
 use tightrope_core::launch::{Api, Limits, WebGpuLimits};

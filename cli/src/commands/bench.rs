@@ -2,7 +2,6 @@
 //! measured to reach.
 
 use tightrope::bench::bench;
-use tightrope::recipe::Step;
 
 use crate::args::Bench;
 use crate::failure::Failure;
@@ -13,7 +12,7 @@ use crate::output;
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and what the device refuses.
 pub fn run(args: &Bench) -> Result<(), Failure> {
-    let step = Step::of(&args.settings.load()?)?;
+    let step = super::asked(&args.settings)?;
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build, about half as fast as one made with --release");
     }

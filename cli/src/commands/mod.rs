@@ -14,6 +14,7 @@ use std::path::Path;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::generate::Loaded;
+use tightrope::recipe::Step;
 use tightrope::run::directory;
 
 use crate::args::{Command, SettingArgs};
@@ -28,6 +29,13 @@ fn load(dir: Option<&Path>, settings: &SettingArgs) -> Result<(Loaded, Box<dyn B
     loaded.notes().iter().for_each(|note| eprintln!("note: {note}"));
     devices.notes.iter().for_each(|note| eprintln!("{note}"));
     Ok((loaded, device))
+}
+
+/// The training step that is asked for.
+fn asked(settings: &SettingArgs) -> Result<Step, Failure> {
+    let settings = settings.load()?;
+    settings.notes().iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(Step::of(&settings)?)
 }
 
 /// Runs one command.

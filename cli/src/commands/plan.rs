@@ -26,7 +26,7 @@ const WIDTHS: (usize, usize) = (80, 160);
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    let asked = Step::of(&args.settings.load()?)?;
+    let asked = super::asked(&args.settings)?;
     let Step { config, scope, .. } = &asked;
     let profile = args.measured.as_deref().map(Profile::read).transpose()?;
     let mut devices = Devices::default();

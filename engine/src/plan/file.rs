@@ -32,7 +32,6 @@ pub struct Choices {
     /// Activations that are recomputed, where they were chosen one by one.
     recompute: Option<Vec<String>>,
     loss_chunk: usize,
-    attention_chunk: usize,
     precision: Precision,
     optimizer_bits: StateBits,
     #[serde(default)]
@@ -60,7 +59,6 @@ impl Choices {
                 _ => None,
             },
             loss_chunk: config.build.loss_chunk,
-            attention_chunk: config.build.attention_chunk,
             precision: config.precision,
             optimizer_bits: config.optimizer_bits,
             offload: config.offload,
@@ -197,7 +195,7 @@ impl PlanFile {
         config: &TrainerConfig,
         target: &dyn Backend,
     ) -> Result<Applied<TrainerConfig>> {
-        let Choices { batch, micro_batch, loss_chunk, attention_chunk, .. } = self.choices;
+        let Choices { batch, micro_batch, loss_chunk, .. } = self.choices;
         let mut found = self.made_for.differences(&MadeFor::of(config, target.kind()));
         let mut count = |name: &str, there: usize, here: usize, fixed: bool| {
             if fixed && there != here {
@@ -207,11 +205,8 @@ impl PlanFile {
         count("train.batch", batch, config.batch, true);
         let fixed = !scope.micro_batch;
         count("train.micro_batch", micro_batch, config.micro_batch, fixed);
-        let build = &config.build;
         let fixed = !scope.loss_chunk;
-        count("memory.loss_chunk", loss_chunk, build.loss_chunk, fixed);
-        let fixed = !scope.attention_chunk;
-        count("memory.attention_chunk", attention_chunk, build.attention_chunk, fixed);
+        count("memory.loss_chunk", loss_chunk, config.build.loss_chunk, fixed);
         for (name, there, here) in
             lora_differences(self.choices.lora.as_ref(), config.lora.as_ref())
         {
@@ -252,7 +247,7 @@ impl PlanFile {
             return Ok(Err(found));
         }
         config.micro_batch = micro_batch;
-        config.build = BuildOptions { loss_chunk, attention_chunk };
+        config.build = BuildOptions { loss_chunk };
         config.precision = precision;
         config.optimizer_bits = optimizer_bits;
         config.offload = offload;

@@ -19,8 +19,6 @@ pub struct Scope {
     pub micro_batch: bool,
     /// Whether it chooses how many rows of logits exist at once.
     pub loss_chunk: bool,
-    /// Whether the device chooses how many rows of attention scores exist at once.
-    pub attention_chunk: bool,
     /// Which activations are kept for the backward pass.
     pub recompute: Recompute,
     /// Which changes of the numerics may be made to fit the budget.
@@ -43,7 +41,6 @@ impl Scope {
             // Gradients that are consumed are of one pass.
             micro_batch: train.micro_batch == MicroBatch::Auto && !memory.consume_gradients,
             loss_chunk: memory.loss_chunk == Chunk::Auto,
-            attention_chunk: memory.attention_chunk == Chunk::Auto,
             recompute: memory.recompute.clone(),
             allow: memory.allow.clone(),
             new_model: settings.model.init.is_none(),

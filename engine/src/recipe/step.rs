@@ -112,19 +112,14 @@ fn trainer_config(settings: &Settings, model: ModelConfig) -> Result<TrainerConf
         Chunk::Auto if matches!(settings.run.device, Device::Cuda(_)) => defaults::CUDA_LOSS_ROWS,
         Chunk::Auto => defaults::loss_chunk(&model),
     };
-    let attention_chunk = match memory.attention_chunk {
-        Chunk::Rows(rows) => rows,
-        Chunk::None => seq_len,
-        Chunk::Auto => 0,
-    };
     Ok(TrainerConfig {
-        precision: settings.run.precision.storage(),
+        precision: settings.run.precision.storage,
         batch,
         micro_batch: match train.micro_batch {
             MicroBatch::Auto => batch,
             MicroBatch::Size(size) => size,
         },
-        build: BuildOptions { loss_chunk, attention_chunk },
+        build: BuildOptions { loss_chunk },
         optimizer,
         optimizer_bits: memory.optimizer_bits,
         weight_decay: train.weight_decay,

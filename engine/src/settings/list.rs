@@ -6,14 +6,12 @@
 use std::path::PathBuf;
 
 use tightrope_nn::lora::ALL_LINEAR;
-use tightrope_nn::{Family, Offload, Schedule, StateBits, defaults};
+use tightrope_nn::{Family, Offload, Schedule, StateBits, UpdateRule, defaults};
 
 use super::kind::Range::{Fraction, Positive};
 use super::setting::Command;
 use super::table::settings;
-use super::values::{
-    Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Optimizer, Precision, Recompute,
-};
+use super::values::{Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Precision, Recompute};
 
 const PRESET: &str = "the preset's";
 const OF_MODEL: &str = "the preset's or that of init";
@@ -48,7 +46,7 @@ settings! {
         batch: Option<usize>, "Sequences per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
         micro_batch: MicroBatch, "Sequences per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
-        optimizer: Optimizer, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
+        optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [within(Positive), unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate")];
         min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth")];
         warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps"), page_empty("5 %")];
@@ -77,7 +75,6 @@ settings! {
         plan: Option<PathBuf>, "Plan to use as it is, such as a run's plan.json", [unset("the fastest that fits"), flag("plan", "FILE"), only(STEPS), passing()];
         recompute: Recompute, "Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors", [flag("recompute", "WHAT"), old_flags(&["checkpoint"]), old_keys(&["memory.checkpoint"]), only(STEPS), elsewhere(&["gradient_checkpointing", "activation_checkpointing"]), page("Recompute")];
         loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows"), page_empty("auto")];
-        attention_chunk: Chunk, "Rows of attention scores at once: a number, auto or none", [flag("attention-chunk", "ROWS"), only(DATA)];
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS)];
         consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS)];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{LIST, Place, Settings, SettingsError, find};
+use super::{LIST, Place, RETIRED, Settings, SettingsError, find};
 
 /// Who said a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,11 +52,13 @@ impl Settings {
     /// These settings, such as a checkpoint's, with what `said` says over them.
     #[must_use]
     pub fn over(mut self, said: &Self) -> Self {
-        for setting in LIST.iter().filter(|setting| said.is_said(setting.key)) {
-            self.copy(setting.key, said);
-            match said.origins.get(setting.key) {
-                Some(origin) => self.origins.insert(setting.key, origin.clone()),
-                None => self.origins.remove(setting.key),
+        let keys = LIST.iter().map(|setting| setting.key);
+        let keys = keys.chain(RETIRED.iter().map(|retired| retired.key));
+        for key in keys.filter(|key| said.is_said(key)) {
+            self.copy(key, said);
+            match said.origins.get(key) {
+                Some(origin) => self.origins.insert(key, origin.clone()),
+                None => self.origins.remove(key),
             };
         }
         self

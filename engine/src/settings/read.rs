@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
 use super::setting::Setting;
-use super::{Origin, Place, Settings, SettingsError, find, names};
+use super::{Origin, Place, Settings, SettingsError, find, names, retired};
 
 /// The text that a setting stands in: a file, or words of the command line.
 #[derive(Clone, Copy)]
@@ -22,8 +22,11 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn error(&self, message: String, span: Range<usize>, help: String) -> SettingsError {
-        let place = Some(Box::new(Place::new(self.file, self.text, span)));
-        SettingsError { message, place, help }
+        SettingsError { message, place: Some(Box::new(self.place(span))), help }
+    }
+
+    fn place(&self, span: Range<usize>) -> Place {
+        Place::new(self.file, self.text, span)
     }
 
     /// An error of the TOML parser, whose text stands at byte `offset` of this source.
@@ -80,6 +83,10 @@ impl Settings {
             };
             for (key, value) in in_order(keys) {
                 let path = format!("{name}.{}", key.get_ref());
+                if let Some(retired) = retired::find(&path) {
+                    self.retire(retired, Origin::Text(source.place(key.span())));
+                    continue;
+                }
                 let setting = find(&path).ok_or_else(|| unknown(source, &path, key.span()))?;
                 if !seen.insert(setting.key) {
                     let message = format!("`{path}` is `{}` by another name", setting.key);
@@ -132,6 +139,10 @@ impl Settings {
         };
         let path = path.trim();
         let start = text.len() - value.len();
+        if let Some(retired) = retired::find(path) {
+            self.retire(retired, Origin::Text(source.place(FLAG.len()..start)));
+            return Ok(());
+        }
         let setting =
             find(path).ok_or_else(|| unknown(source, path, FLAG.len()..FLAG.len() + path.len()))?;
         let bare = !value.trim_start().starts_with(['"', '\'', '[']);
@@ -180,6 +191,10 @@ impl Settings {
         value: &serde_json::Value,
         origin: Origin,
     ) -> Result<(), SettingsError> {
+        if let Some(retired) = retired::find(key) {
+            self.retire(retired, origin);
+            return Ok(());
+        }
         let setting = find(key).ok_or_else(|| {
             SettingsError::new(format!("unknown setting `{key}`"), &names::help_for(key))
         })?;
@@ -198,7 +213,7 @@ impl Settings {
         value: Value,
         span: Range<usize>,
     ) -> Result<(), SettingsError> {
-        let place = Place::new(source.file, source.text, span);
+        let place = source.place(span);
         let word = value.as_str().map(str::to_owned);
         self.accept(setting, value).map_err(|wrong| SettingsError {
             place: Some(Box::new(place.clone())),
@@ -270,7 +285,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::settings::{Bytes, Chunk, Device, LIST, MicroBatch, Offload, Optimizer, Recompute};
+    use crate::settings::{Bytes, Chunk, Device, LIST, MicroBatch, Offload, Recompute, UpdateRule};
 
     fn from_set(arguments: &[&str]) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
@@ -307,7 +322,7 @@ mod tests {
             "run.device=cuda:1",
         ])
         .unwrap();
-        assert_eq!(settings.train.optimizer, Optimizer::Lion);
+        assert_eq!(settings.train.optimizer, UpdateRule::Lion);
         assert_eq!(settings.run.out, Some(PathBuf::from("2024")));
         assert_eq!(settings.data.files, [PathBuf::from("1.txt")]);
         assert_eq!(settings.data.tokenizer.as_deref(), Some("a b"));

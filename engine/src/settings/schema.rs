@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::kind::{Form, Kind, Range};
+use super::retired::RETIRED;
 use super::setting::Setting;
 use super::write::json as plain;
 
@@ -24,6 +25,13 @@ pub fn json_schema(list: &[Setting]) -> Json {
             table["properties"][old.split('.').next_back().unwrap_or(old)] = property.into();
         }
         table["properties"][setting.name()] = property.into();
+    }
+    for retired in RETIRED {
+        let (table, name) = retired.key.split_once('.').unwrap_or_default();
+        if let Some(table) = tables.get_mut(table) {
+            table["properties"][name] =
+                json!({ "deprecated": true, "description": "Does nothing any more" });
+        }
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -83,5 +91,6 @@ mod tests {
         assert_eq!(property("train", "clip")["default"], 1.0);
         assert_eq!(property("memory", "offload")["items"]["enum"][0], "optimizer");
         assert_eq!(property("memory", "checkpoint")["deprecated"], true);
+        assert_eq!(property("memory", "attention_chunk")["deprecated"], true);
     }
 }

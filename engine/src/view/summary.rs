@@ -341,12 +341,11 @@ fn rows(config: &TrainerConfig, chunk: usize, zero: &str) -> String {
 
 fn choices_text(config: &TrainerConfig) -> String {
     format!(
-        "micro-batch {} × {}, checkpoint {}, loss chunk {}, attention chunk {}, optimizer state in {} bits",
+        "micro-batch {} × {}, checkpoint {}, loss chunk {}, optimizer state in {} bits",
         config.micro_batch,
         config.accumulation(),
         config.options.checkpoint,
         rows(config, config.build.loss_chunk, "none"),
-        rows(config, config.build.attention_chunk, "the device's"),
         u32::from(config.optimizer_bits),
     )
 }

@@ -19,7 +19,7 @@ fn config() -> TrainerConfig {
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
-        build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 256 },
         seed: 1,
         decode: 64,
         ..TrainerConfig::new(preset("tiny").unwrap().build(64).unwrap())

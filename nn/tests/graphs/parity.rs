@@ -133,7 +133,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
         .with(START, given("decode.start", DType::I32, &[1]));
     let seed = given("seed", DType::F32, &[1]);
     let loss_sum = given("loss_sum", DType::F32, &[1]);
-    let options = BuildOptions { loss_chunk: 16, attention_chunk: 0 };
+    let options = BuildOptions { loss_chunk: 16 };
 
     let remainders = weights.declare_remainders(graph);
     let trained: Vec<Trained> = (weights.parameters().iter().zip(weights.tensors()).enumerate())

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use conformance::conformance::block_on;
 use conformance::values::uniform;
+use pollster::block_on;
 use tightrope_nn::{Batch, Trainer};
 
 /// Ids of the text that [`train`] reads.

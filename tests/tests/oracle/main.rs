@@ -43,7 +43,7 @@ fn config(family: Family, layers: usize, accumulation: usize) -> TrainerConfig {
     TrainerConfig {
         batch: 4 * accumulation,
         micro_batch: 4,
-        build: BuildOptions { loss_chunk: 256, attention_chunk: 0 },
+        build: BuildOptions { loss_chunk: 256 },
         ..TrainerConfig::new(model.build(512).expect("a model"))
     }
 }
