@@ -9,9 +9,11 @@ mod schedule;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use report::Outcome;
 
 use crate::counts::Counts;
@@ -217,6 +219,8 @@ fn document(shell: &mut Shell) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use std::process::Command;
 
     use super::*;
 
