@@ -169,7 +169,7 @@ async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<R
         batch: case.batch * case.accumulation,
         micro_batch: case.batch,
         // The pass above takes the loss whole, so that both of its forms are held to the record.
-        build: BuildOptions { loss_chunk: 16, ..BuildOptions::default() },
+        build: BuildOptions { loss_chunk: 16 },
         optimizer: case.optimizer,
         weight_decay: case.weight_decay,
         clip: case.clip,

@@ -37,7 +37,7 @@ fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -
 #[test]
 fn every_choice_that_differs_is_named() {
     let before = config();
-    let chunk = BuildOptions { loss_chunk: 64, ..before.build };
+    let chunk = BuildOptions { loss_chunk: 64 };
     let mut options = before.options.clone();
     (options.checkpoint, options.overlap) = (Checkpoint::Block, !options.overlap);
     for (changed, expected) in [
