@@ -5,7 +5,7 @@
 #   FOLDER/gpu.sh                on the GPU's machine: runs it all, prints a table, writes FOLDER/results/GPU-DATE.json
 #
 # The GPU's machine needs its driver, NVRTC of the driver's major version (`pip install nvidia-cuda-nvrtc`; torch brings it
-# too) and python3; with cuBLASLt (`pip install nvidia-cublas`; torch brings it too), products go to the faster of it and the
+# too) and python3; with cuBLASLt (`pip install nvidia-cublas`; torch brings it too), matmuls go to the faster of it and the
 # engine's own kernels, and both are measured apart; with torch, PyTorch is measured beside. compute-sanitizer is used where
 # it is found. Check the results in as bench/results/GPU-DATE.json.
 #

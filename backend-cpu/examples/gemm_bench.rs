@@ -1,4 +1,4 @@
-//! Matrix products of a training step: GFLOP/s here, in the `gemm` crate, and as a share of the peak.
+//! Matmuls of a training step: GFLOP/s here, in the `gemm` crate, and as a share of the peak.
 //!
 //! `cargo run --release -p tightrope-backend-cpu --example gemm_bench [threads]`
 //!
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use half::bf16;
 use tightrope_backend_cpu::fast::gemm::{
-    Element, Mat, MatMut, Product, gemm, kernel_name, scratch_bytes,
+    Element, Gemm, Mat, MatMut, gemm, kernel_name, scratch_bytes,
 };
 
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ fn row(kind: Kind, m: usize, n: usize, k: usize, threads: usize) {
             Kind::Tn => (transpose(a, m), Mat::rows(b, element, n)),
         }
     };
-    let product = |(lhs, rhs): (Mat, Mat), out: MatMut| Product {
+    let matmul = |(lhs, rhs): (Mat, Mat), out: MatMut| Gemm {
         m,
         n,
         k,
@@ -108,9 +108,9 @@ fn row(kind: Kind, m: usize, n: usize, k: usize, threads: usize) {
         scale: 1.0,
     };
     let operands = view(as_bytes(&a), as_bytes(&b), Element::F32);
-    let wide = product(operands, MatMut::rows(out.as_mut_ptr().cast(), Element::F32, n));
+    let wide = matmul(operands, MatMut::rows(out.as_mut_ptr().cast(), Element::F32, n));
     let operands = view(as_bytes(&a16), as_bytes(&b16), Element::Bf16);
-    let short = product(operands, MatMut::rows(out16.as_mut_ptr().cast(), Element::Bf16, n));
+    let short = matmul(operands, MatMut::rows(out16.as_mut_ptr().cast(), Element::Bf16, n));
     let scratch = |e| vec![0u8; scratch_bytes(m, n, k, e, e, threads)];
     let (mut scratch_f32, mut scratch_bf16) = (scratch(Element::F32), scratch(Element::Bf16));
 

@@ -1,4 +1,4 @@
-//! Times the CPU kernels other than matrix products: op, shape, ms (the best of several runs), and
+//! Times the CPU kernels other than matmuls: op, shape, ms (the best of several runs), and
 //! GFLOP/s or GB/s.
 //!
 //! `cargo run --release -p tightrope-backend-cpu --example kernel_bench -- [THREADS] [FILTER]`

@@ -1,8 +1,8 @@
 //! Which ops have a fast path, the scratch each needs, and the step from tensors to slices.
 
+mod matmuls;
 mod matrices;
 mod moves;
-mod products;
 mod sequences;
 
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use tightrope_core::{DType, Op, Type};
 
 use crate::arena::View;
 use crate::fast::{attention, norm, rows};
-use products::Made;
+use matmuls::Made;
 
 /// Scratch of one step, as the plan placed it.
 pub struct Scratch<'a> {
@@ -56,12 +56,12 @@ use by_storage;
 /// Scratch that the fast path of `op` needs on `threads` threads, bytes; 0 where it needs none.
 pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usize) -> usize {
     match op {
-        Op::MatMul(op) => products::matmul_scratch(op, inputs[0], inputs[1], threads),
+        Op::MatMul(op) => matmuls::matmul_scratch(op, inputs[0], inputs[1], threads),
         Op::LinearCrossEntropy(op) => {
-            products::loss_scratch(op, inputs[0], inputs[1], Made::Loss, threads)
+            matmuls::loss_scratch(op, inputs[0], inputs[1], Made::Loss, threads)
         }
         Op::LinearCrossEntropyGrad(op) => {
-            products::loss_scratch(&op.loss, inputs[0], inputs[1], Made::of(op), threads)
+            matmuls::loss_scratch(&op.loss, inputs[0], inputs[1], Made::of(op), threads)
         }
         Op::Attention(op) => {
             let dims = sequences::dims(op, inputs[0]);
@@ -102,9 +102,9 @@ pub unsafe fn run(
     // SAFETY: passed on.
     unsafe {
         match op {
-            Op::MatMul(op) => products::matmul(op, inputs, outputs, scratch),
-            Op::LinearCrossEntropy(op) => products::loss(op, inputs, outputs, scratch),
-            Op::LinearCrossEntropyGrad(op) => products::loss_grad(op, inputs, outputs, scratch),
+            Op::MatMul(op) => matmuls::matmul(op, inputs, outputs, scratch),
+            Op::LinearCrossEntropy(op) => matmuls::loss(op, inputs, outputs, scratch),
+            Op::LinearCrossEntropyGrad(op) => matmuls::loss_grad(op, inputs, outputs, scratch),
             Op::Attention(op) => {
                 by_storage!(dtype, false, sequences::attend(op, inputs, outputs, scratch))
             }

@@ -34,7 +34,7 @@ impl Peaks {
         }
     }
 
-    /// The limit for matrix products of the given width.
+    /// The limit for matmuls of the given width.
     pub fn flops(&self, narrow: bool) -> f64 {
         if narrow { self.flops_bf16.unwrap_or(self.flops_f32) } else { self.flops_f32 }
     }

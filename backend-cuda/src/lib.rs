@@ -4,14 +4,14 @@
 //! | module | does |
 //! |---|---|
 //! | [`source`] | launches as CUDA C++ |
-//! | `recording` | a plan as tasks: launches with their arguments, and products |
+//! | `recording` | a plan as tasks: launches with their arguments, and matmuls |
 //! | [`library`] | NVIDIA's library of matmuls, and what it is asked for |
-//! | [`products`] | products by NVIDIA's library where they're faster |
+//! | [`matmuls`] | matmuls by NVIDIA's library where they're faster |
 //! | [`driver`] | what a device does for a plan, and the devices |
 
 pub mod driver;
 pub mod library;
-pub mod products;
+pub mod matmuls;
 mod recording;
 pub mod source;
 
@@ -25,7 +25,7 @@ use tightrope_core::{
 };
 
 use driver::{Copies, Driver, Staging};
-use products::{Makers, Products};
+use matmuls::{Makers, Matmuls};
 use recording::Recording;
 use source::Kernel;
 
@@ -62,7 +62,7 @@ pub struct Cuda {
     limits: Limits,
     staging: Staging,
     copies: Copies,
-    products: Option<Products>,
+    matmuls: Option<Matmuls>,
     loaded: Option<Prepared>,
 }
 
@@ -78,24 +78,24 @@ impl Cuda {
         let (tensor_cores, wgmma) = (driver.tensor_cores(), driver.wgmma());
         let limits =
             limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (tensor_cores, wgmma));
-        Self { driver, limits, staging, copies, products: None, loaded: None }
+        Self { driver, limits, staging, copies, matmuls: None, loaded: None }
     }
 
-    /// Says who makes matrix products: from the beginning, the kernels.
+    /// Says who makes matmuls: from the beginning, the kernels.
     ///
     /// # Errors
     /// In words, what is missing and what to install. The kernels go on.
-    pub fn products_by(&mut self, makers: Makers) -> Result<(), String> {
-        self.products = None;
+    pub fn matmuls_by(&mut self, makers: Makers) -> Result<(), String> {
+        self.matmuls = None;
         if makers != Makers::Kernels {
-            self.products = Some(Products::new(self.driver.library()?, makers));
+            self.matmuls = Some(Matmuls::new(self.driver.library()?, makers));
         }
         Ok(())
     }
 
-    /// Name and version of the library that makes products, where one does.
+    /// Name and version of the library that makes matmuls, where one does.
     pub fn library(&self) -> Option<&str> {
-        self.products.as_ref().map(|products| products.library.version.as_str())
+        self.matmuls.as_ref().map(|matmuls| matmuls.library.version.as_str())
     }
 
     /// Compiles the kernels of launches that plans will have, all at once.
@@ -106,7 +106,7 @@ impl Cuda {
         self.driver.load(&kernels_of(launches)?).map(|_| ())
     }
 
-    /// Lets products of f32 round their operands to TF32.
+    /// Lets matmuls of f32 round their operands to TF32.
     ///
     /// # Errors
     /// In words, where the GPU's tensor cores don't multiply it.
@@ -139,9 +139,9 @@ impl Target for Cuda {
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         // What has no kernel is refused when the plan is prepared.
         op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
-            let Some(products) = &self.products else { return launches.scratch_bytes };
+            let Some(matmuls) = &self.matmuls else { return launches.scratch_bytes };
             let apart = recording::apart(op, &self.limits, inputs, outputs);
-            products.scratch(&launches, apart.as_ref()).0
+            matmuls.scratch(&launches, apart.as_ref()).0
         })
     }
 
@@ -179,8 +179,8 @@ impl Backend for Cuda {
         self.loaded = None;
         self.copies.clear();
         let arena = self.driver.allocate(plan.arena_bytes)?;
-        let products = self.products.as_mut();
-        let recording = Recording::new(&mut *self.driver, &self.limits, products, &plan, arena)?;
+        let matmuls = self.matmuls.as_mut();
+        let recording = Recording::new(&mut *self.driver, &self.limits, matmuls, &plan, arena)?;
         self.loaded = Some(Prepared { recording });
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A library that multiplies matrices beside the engine's kernels, and a matmul as cuBLASLt takes it.
+//! A library that multiplies matrices where the engine's kernels don't, and a matmul as cuBLASLt takes it.
 //!
 //! The library stores matrices by columns, the engine by rows. Rows of one are columns of the other, so what is stored as
 //! `out` (M, N) by rows is its transpose (N, M) by columns, and the library is asked for outᵀ = rhsᵀ · lhsᵀ: its A is
@@ -12,21 +12,21 @@ use std::path::PathBuf;
 use tightrope_core::activation::gelu_tanh;
 use tightrope_core::expr::input;
 use tightrope_core::launch::Place;
-use tightrope_core::ops::{Epilogue, Product, Stored};
+use tightrope_core::ops::{Epilogue, Gemm, Stored};
 use tightrope_core::{DType, Expr};
 
-/// What a device has besides kernels to make products with.
+/// What a device has besides kernels to make matmuls with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     /// Its name and version.
     pub version: String,
-    /// Bytes of workspace that its products may use.
+    /// Bytes of workspace that its matmuls may use.
     pub workspace: u64,
     /// Where what was timed is kept.
     pub choices: PathBuf,
 }
 
-/// A way of the library to make a product.
+/// A way of the library to make a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm {
     /// As the library describes it to itself; the same for one version of it.
@@ -40,7 +40,7 @@ impl Algorithm {
     pub const WORDS: usize = 8;
 }
 
-/// A product for the library to make.
+/// A matmul for the library to make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Multiply {
     /// What is multiplied.
@@ -73,7 +73,7 @@ pub struct Layout {
 /// What the library does with sums before it stores them, of what an [`Epilogue`] may ask for. The layouts are like D's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Finish {
-    /// A matrix beside D is added.
+    /// The operand is added.
     Add(Layout),
     /// GELU in its tanh form. Its argument is stored too, where there's a matrix for it.
     Gelu(Option<Layout>),
@@ -82,8 +82,8 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// The matrix beside D.
-    pub fn beside(&self) -> Option<Layout> {
+    /// The operand of the epilogue, a matrix like D.
+    pub fn operand(&self) -> Option<Layout> {
         match *self {
             Self::Add(layout) | Self::GeluSlope(layout) => Some(layout),
             Self::Gelu(layout) => layout,
@@ -91,12 +91,12 @@ impl Finish {
     }
 
     /// The library's way for an epilogue whose matrices are all like `d`; `None` where it has none.
-    fn of(epilogue: &Epilogue, d: Layout, beside: Option<u64>) -> Option<Self> {
-        let Epilogue { formula, product, .. } = epilogue;
-        let layout = beside.map(|address| Layout { alignment: aligned(address), ..d });
+    fn of(epilogue: &Epilogue, d: Layout, operand: Option<u64>) -> Option<Self> {
+        let Epilogue { formula, matmul, .. } = epilogue;
+        let layout = operand.map(|address| Layout { alignment: aligned(address), ..d });
         let is = |other: Expr| *formula == other;
         let slope = || gelu_tanh(input(0)).derivative(0).substitute(&|_| input(1));
-        let finish = if product.is_some() || layout.is_none() {
+        let finish = if matmul.is_some() || layout.is_none() {
             is(gelu_tanh(input(0))).then_some(Self::Gelu(layout))
         } else if is(input(0) + input(1)) || is(input(1) + input(0)) {
             layout.map(Self::Add)
@@ -130,7 +130,7 @@ pub struct Problem {
     pub k: u64,
     /// A bias of D's dtype is added to every column, from an address that is a multiple of as many bytes.
     pub bias: Option<u64>,
-    /// The product is added to what D holds.
+    /// The matmul is added to what D holds.
     pub accumulate: bool,
     /// What becomes of the sums before they're stored.
     pub finish: Option<Finish>,
@@ -140,7 +140,7 @@ pub struct Problem {
     pub tf32: bool,
 }
 
-/// Where the matrices of a product begin in memory.
+/// Where the matrices of a matmul begin in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// First element of A.
@@ -151,11 +151,11 @@ pub struct Addresses {
     pub d: u64,
     /// First element of the bias, or of the sums of B; 0 where there's neither.
     pub bias: u64,
-    /// First element of the matrix beside D; 0 where there's none.
-    pub beside: u64,
+    /// First element of the epilogue's operand; 0 where there's none.
+    pub operand: u64,
 }
 
-/// Most rows of a product that stays with the engine: reading the weights takes longest there, which its kernel for few
+/// Most rows of a matmul that stays with the engine: reading the weights takes longest there, which its kernel for few
 /// rows does once.
 const FEW_ROWS: usize = 4;
 
@@ -174,14 +174,14 @@ fn aligned(address: u64) -> u64 {
 }
 
 impl Problem {
-    /// The library's problem for a product, and its matrices' addresses where `address` gives that of a place. `None` for
+    /// The library's problem for a matmul, and its matrices' addresses where `address` gives that of a place. `None` for
     /// what the library doesn't take, and for what it can't be faster at.
     pub fn of(
-        product: &Product,
+        matmul: &Gemm,
         tf32: bool,
         address: impl Fn(&Place) -> u64,
     ) -> Option<(Self, Addresses)> {
-        let Product { lhs, rhs, out, bias, extents, accumulate, epilogue, lhs_sums, .. } = product;
+        let Gemm { lhs, rhs, out, bias, extents, accumulate, epilogue, lhs_sums, .. } = matmul;
         let (dtype, stored) = (lhs.place.dtype, out.place.dtype);
         let multiplies = matches!(dtype, DType::F32 | DType::BF16 | DType::F16);
         let alike = rhs.place.dtype == dtype && (stored == dtype || stored == DType::F32);
@@ -203,13 +203,13 @@ impl Problem {
             alignment: aligned(begins(stored)),
         };
         let d = layout(out, n, m);
-        let beside = epilogue.as_ref().and_then(|epilogue| epilogue.beside.or(epilogue.product));
-        let beside = beside.map(|beside| begins(&beside));
+        let operand = epilogue.as_ref().and_then(|epilogue| epilogue.operand.or(epilogue.matmul));
+        let operand = operand.map(|operand| begins(&operand));
         let finish = match epilogue {
-            Some(epilogue) => Some(Finish::of(epilogue, d, beside)?),
+            Some(epilogue) => Some(Finish::of(epilogue, d, operand)?),
             None => None,
         };
-        // The library stores sums of B where it would read a bias; slopes of GELU have no bias, and no sums beside them.
+        // The library stores sums of B where it would read a bias; slopes of GELU have no bias, and no sums either.
         let sums = lhs_sums.as_ref().map(|place| aligned(address(place)));
         let summed = lhs_sums.is_none_or(|place| place.dtype == stored);
         let alone = sums.is_none() || bias.is_none() && finish.is_none();
@@ -235,17 +235,17 @@ impl Problem {
             .iter()
             .all(|layout| layout.leading.max(layout.rows).max(layout.columns) <= MOST_ELEMENTS);
         let bias = bias.or(*lhs_sums).map_or(0, |place| address(&place));
-        let beside = beside.unwrap_or(0);
-        let addresses = Addresses { a: begins(rhs), b: begins(lhs), d: begins(out), bias, beside };
+        let operand = operand.unwrap_or(0);
+        let addresses = Addresses { a: begins(rhs), b: begins(lhs), d: begins(out), bias, operand };
         small.then_some((problem, addresses))
     }
 }
 
 impl Problem {
-    /// What is added to the product where anything is.
+    /// What is added to the matmul where anything is.
     pub fn c(&self) -> Layout {
         match self.finish {
-            Some(Finish::Add(beside)) => beside,
+            Some(Finish::Add(operand)) => operand,
             _ => self.d,
         }
     }

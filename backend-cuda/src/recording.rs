@@ -9,7 +9,7 @@ use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
 use crate::library::{Addresses, Problem};
-use crate::products::{self, Contest, Products, Winner};
+use crate::matmuls::{self, Contest, Matmuls, Winner};
 use crate::source::{self, Kernel};
 
 /// Most blocks of a launch along the first axis of its grid (CUDA C++ Programming Guide, compute capabilities).
@@ -44,7 +44,7 @@ struct Part {
     kernels: Vec<Kernel>,
 }
 
-/// A product for the library, and the launches that come after it.
+/// A matmul for the library, and the launches that come after it.
 struct Way {
     problem: Problem,
     at: Addresses,
@@ -64,9 +64,9 @@ impl Part {
 /// As [`kernel`].
 pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, DeviceError> {
     let mut all = vec![];
-    for beside in launches.chunk_by(|_, next| next.beside) {
+    for together in launches.chunk_by(|_, next| next.concurrent) {
         let mut found: Vec<(Vec<Launch>, Kernel)> = vec![];
-        for launch in beside {
+        for launch in together {
             let kernel = kernel(launch)?;
             match found.iter_mut().find(|(_, other)| *other == kernel) {
                 Some((list, _)) => list.push(launch.clone()),
@@ -122,7 +122,7 @@ impl Unit<'_> {
         };
         let own = tasks(self.own)?;
         let ways = self.ways.into_iter().map(|Way { problem, at, after }| {
-            Ok(products::Way { problem, at, after: tasks(after)? })
+            Ok(matmuls::Way { problem, at, after: tasks(after)? })
         });
         let ways = ways.collect::<Result<_, DeviceError>>()?;
         Ok(Contest { own, ways, workspace: self.workspace, key: self.key })
@@ -131,14 +131,14 @@ impl Unit<'_> {
 
 impl Recording {
     /// Compiles every launch of `plan`, whose arena begins at address `arena`, and records its programs. Where there's a
-    /// library, its products take the place of launches.
+    /// library, its matmuls take the place of launches.
     ///
     /// # Errors
     /// [`DeviceError::Compile`] where an op has no kernel, and those of the driver.
     pub fn new(
         driver: &mut dyn Driver,
         limits: &Limits,
-        products: Option<&mut Products>,
+        matmuls: Option<&mut Matmuls>,
         plan: &Plan,
         arena: u64,
     ) -> Result<Self, DeviceError> {
@@ -147,11 +147,11 @@ impl Recording {
             for (step, node) in program.nodes.iter().enumerate() {
                 let scratch = plan.programs[index].steps[step].workspace.map_or(0, |(at, _)| at);
                 let bound = Bound { plan, program: index, step, node, scratch, arena };
-                units.extend(bound.units(limits, products.as_deref())?);
+                units.extend(bound.units(limits, matmuls.as_deref())?);
             }
         }
         for unit in units.iter_mut().filter(|unit| !unit.ways.is_empty()) {
-            let known = products.as_deref().and_then(|p| p.known(&unit.key, unit.ways.len()));
+            let known = matmuls.as_deref().and_then(|p| p.known(&unit.key, unit.ways.len()));
             if let Some(winner) = known {
                 unit.settle(winner);
             }
@@ -168,26 +168,26 @@ impl Recording {
             .into_iter()
             .map(|unit| Ok((unit.bound, unit.contest(driver, &mut loaded)?)))
             .collect::<Result<Vec<(Bound<'_>, Contest)>, DeviceError>>()?;
-        let with_library = products.map(|products| {
+        let with_library = matmuls.map(|matmuls| {
             let open = contests.iter().map(|(_, contest)| contest);
             let open: Vec<&Contest> = open.filter(|contest| !contest.ways.is_empty()).collect();
-            products.time(driver, &open).map(|()| &*products)
+            matmuls.time(driver, &open).map(|()| &*matmuls)
         });
-        let products = with_library.transpose()?;
+        let matmuls = with_library.transpose()?;
         let programs = plan.graph.programs.iter();
         let mut steps: Vec<Vec<Vec<Task>>> =
             programs.map(|program| program.nodes.iter().map(|_| vec![]).collect()).collect();
         for (bound, contest) in contests {
-            let known = products.and_then(|p| p.known(&contest.key, contest.ways.len()));
+            let known = matmuls.and_then(|p| p.known(&contest.key, contest.ways.len()));
             steps[bound.program][bound.step].extend(contest.tasks_of(known.flatten()));
         }
         let mut replays = HashMap::new();
         for (index, program) in plan.programs.iter().enumerate() {
-            for stretch in program.stretches() {
-                let tasks: Vec<&Task> = steps[index][stretch.clone()].iter().flatten().collect();
+            for range in program.uninterrupted() {
+                let tasks: Vec<&Task> = steps[index][range.clone()].iter().flatten().collect();
                 // Less than two tasks begin as soon by themselves.
                 if tasks.len() > 1 {
-                    replays.insert((index, stretch), driver.record(&tasks)?);
+                    replays.insert((index, range), driver.record(&tasks)?);
                 }
             }
         }
@@ -206,7 +206,7 @@ pub fn kernel(launch: &Launch) -> Result<Kernel, DeviceError> {
     Kernel::of(launch).map_err(|log| DeviceError::Compile { kernel: label, log })
 }
 
-/// The launches of an op that does something with its product, one part after the other.
+/// The launches of an op that does something with its matmul, one part after the other.
 pub fn apart(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Option<Launches> {
     let alone = limits.clone().with_cuda(|own| own.epilogues = false);
     let fused = matches!(op, Op::FusedMatMul(_));
@@ -225,11 +225,11 @@ struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// The node's launches, those of a product together.
+    /// The node's launches, those of a matmul together.
     fn units(
         self,
         limits: &Limits,
-        products: Option<&Products>,
+        matmuls: Option<&Matmuls>,
     ) -> Result<Vec<Unit<'a>>, DeviceError> {
         let Self { plan, node, .. } = self;
         let (inputs, outputs) = plan.graph.types(node);
@@ -238,22 +238,22 @@ impl<'a> Bound<'a> {
         let place = |launch: &Launch, operand: usize| self.address(&launch.operands[operand].place);
         launches.list.retain(|launch| !launch.identity || place(launch, 0) != place(launch, 1));
         let apart = apart(&node.op, limits, &inputs, &outputs);
-        let workspace = products.map(|products| products.scratch(&launches, apart.as_ref()).1);
-        // Launches of one product, or that may run at once.
-        let same_product = |a: &Launch, b: &Launch| match (&a.product, &b.product) {
+        let workspace = matmuls.map(|matmuls| matmuls.scratch(&launches, apart.as_ref()).1);
+        // Launches of one matmul, or that may run at once.
+        let same_matmul = |a: &Launch, b: &Launch| match (&a.matmul, &b.matmul) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        let joined = |a: &Launch, b: &Launch| same_product(a, b) || b.beside;
+        let joined = |a: &Launch, b: &Launch| same_matmul(a, b) || b.concurrent;
         let way = |list: &[Launch]| -> Result<Option<Way>, DeviceError> {
-            let Some(product) = list.first().and_then(|launch| launch.product.as_ref()) else {
+            let Some(matmul) = list.first().and_then(|launch| launch.matmul.as_ref()) else {
                 return Ok(None);
             };
             let address = |place: &Place| self.address(place);
-            let Some((problem, at)) = Problem::of(product, limits.cuda().tf32, address) else {
+            let Some((problem, at)) = Problem::of(matmul, limits.cuda().tf32, address) else {
                 return Ok(None);
             };
-            let after = list.iter().position(|launch| !same_product(launch, &list[0]));
+            let after = list.iter().position(|launch| !same_matmul(launch, &list[0]));
             let after = Part::new(&list[after.unwrap_or(list.len())..])?;
             Ok(Some(Way { problem, at, after }))
         };
@@ -265,7 +265,7 @@ impl<'a> Bound<'a> {
                 // Of an op with parts, all of them.
                 ways.extend(apart.as_ref().map_or(Ok(None), |apart| way(&apart.list))?);
             }
-            let key = products::key(ways.iter().map(|way| &way.problem), &own.kernels);
+            let key = matmuls::key(ways.iter().map(|way| &way.problem), &own.kernels);
             let workspace = self.arena + self.scratch + workspace.unwrap_or(0);
             Ok(Unit { bound: self, own, ways, workspace, key })
         };

@@ -1,4 +1,4 @@
-//! GFLOP/s of matrix products on the GPU that wgpu finds, for every tile: what a device chooses from, measured.
+//! GFLOP/s of matmuls on the GPU that wgpu finds, for every tile: what a device chooses from, measured.
 //!
 //! Run with `cargo run --release -p tightrope-backend-wgpu --example matmul_bench [dtype] [repeats]`.
 
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
             graph.begin(Role::Main);
             let op = MatMul { transpose_lhs, transpose_rhs, ..MatMul::new(dtype) };
-            let product = graph.one(op, &inputs, "product")?;
-            graph.result(product);
+            let matmul = graph.one(op, &inputs, "product")?;
+            graph.result(matmul);
             device.prepare(Arc::new(Plan::new(graph, &plan::Options::default(), &device)?))?;
             let mut best = f64::INFINITY;
             for _ in 0..=repeats {

@@ -19,7 +19,7 @@ const EXTENTS: [usize; 2] = [256, 1024];
 const FAST: f64 = 2e11;
 /// Seconds that one candidate is measured for.
 const BUDGET_S: f64 = 0.03;
-/// Products after which a fast device is fast enough to tell.
+/// Matmuls after which a fast device is fast enough to tell.
 const MOST_RUNS: u32 = 64;
 /// Read to wait for the device.
 static FIRST_WORD: Range<u64> = 0..4;
@@ -53,7 +53,7 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
     Ok(best)
 }
 
-/// The tile of products that subgroups make together, where the device has them, they are faster than the tile
+/// The tile of matmuls that subgroups make together, where the device has them, they are faster than the tile
 /// that's set, and they give the same numbers.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub async fn cooperative(device: &mut Wgpu) -> Result<Option<Tile>, DeviceError>
     device.device.offer(|own| own.cooperative = None);
     device.loaded = None;
     match together {
-        Ok((rate, product)) => Ok((rate > plain.0 && product == plain.1).then_some(tile)),
+        Ok((rate, matmul)) => Ok((rate > plain.0 && matmul == plain.1).then_some(tile)),
         // A device that doesn't compile it goes on without; one that is lost doesn't go on.
         Err(error) => match device.device.failure.take() {
             Err(DeviceError::Lost { .. }) => Err(error),
@@ -78,26 +78,26 @@ pub async fn cooperative(device: &mut Wgpu) -> Result<Option<Tile>, DeviceError>
     }
 }
 
-/// Operations a second of a product of f16, and the product, whose sums are exact in f32 in any order.
+/// Operations a second of a matmul of f16, and the matmul, whose sums are exact in f32 in any order.
 async fn halves(device: &mut Wgpu) -> Result<(f64, Vec<u8>), DeviceError> {
     // 1, -1/2, 1/4, -2, 0, 3/2, -1 and 3/4 as f16.
     const VALUES: [u16; 8] = [0x3c00, 0xb800, 0x3400, 0xc000, 0, 0x3e00, 0xbc00, 0x3a00];
     // Knuth's multiplicative hashing: the upper bits of i · 2³²/φ.
     const SCATTER: u32 = 2_654_435_761;
     let extent = EXTENTS[1];
-    let product = Prepared::new(device, extent, DType::F16)?;
-    for (turn, range) in (0..).zip(&product.operands) {
+    let matmul = Prepared::new(device, extent, DType::F16)?;
+    for (turn, range) in (0..).zip(&matmul.operands) {
         let count = (extent * extent) as u32;
         let value = |i: u32| VALUES[(i.wrapping_mul(SCATTER) >> (29 - turn)) as usize % 8];
         let bytes: Vec<u8> = (0..count).flat_map(|i| value(i).to_le_bytes()).collect();
         device.write(range.start, &bytes)?;
     }
-    let rate = product.rate(device).await?;
-    let bytes = device.read(from_ref(&product.result)).await?;
+    let rate = matmul.rate(device).await?;
+    let bytes = device.read(from_ref(&matmul.result)).await?;
     Ok((rate, bytes))
 }
 
-/// A product of square matrices on a device, into f32.
+/// A matmul of square matrices on a device, into f32.
 struct Prepared {
     flops: f64,
     /// Bytes of the arena that hold the operands and the result.
@@ -113,17 +113,17 @@ impl Prepared {
         let mut operand = |name| graph.persistent(name, matrix.clone(), Class::Activation);
         let inputs = [operand("lhs"), operand("rhs")];
         graph.begin(Role::Main);
-        let product = graph.one(MatMul::new(DType::F32), &inputs, "product");
-        let planned = product.and_then(|product| {
-            graph.result(product);
-            Ok((Plan::new(graph, &Options::default(), device)?, product))
+        let matmul = graph.one(MatMul::new(DType::F32), &inputs, "product");
+        let planned = matmul.and_then(|matmul| {
+            graph.result(matmul);
+            Ok((Plan::new(graph, &Options::default(), device)?, matmul))
         });
-        let (plan, product) = planned.map_err(|error| device.device.lost(&error.to_string()))?;
+        let (plan, matmul) = planned.map_err(|error| device.device.lost(&error.to_string()))?;
         let bytes = |tensor| plan.range(tensor).map_or(0..0, |(start, len)| start..start + len);
         let prepared = Self {
             flops: plan.programs[0].cost.flops as f64,
             operands: inputs.map(bytes),
-            result: bytes(product),
+            result: bytes(matmul),
         };
         device.prepare(Arc::new(plan))?;
         Ok(prepared)

@@ -81,7 +81,7 @@ impl Wgpu {
         &self.device.description
     }
 
-    /// Operations a second, as seen so far: at first, of matrix products.
+    /// Operations a second, as seen so far: at first, of matmuls.
     pub fn rate(&self) -> f64 {
         self.pace.rate()
     }

@@ -1,4 +1,4 @@
-//! Shapes of matrix-product tiles that a device chooses from, and the least that a device offers.
+//! Shapes of matmul tiles that a device chooses from, and the least that a device offers.
 
 use tightrope_core::launch::{Api, Limits, Tile, WebGpuLimits};
 
@@ -14,7 +14,7 @@ pub const CANDIDATES: &[Tile] = &[
 /// Edges of the squares that a subgroup may hold together, best first: naga has no others.
 pub const SQUARE_EDGES: [u32; 2] = [16, 8];
 
-/// The tile of products that four subgroups make together, each two squares along both axes.
+/// The tile of matmuls that four subgroups make together, each two squares along both axes.
 pub const fn cooperative(edge: u32) -> Tile {
     let (own, whole) = (2 * edge, 4 * edge);
     Tile { entry: "cooperative", m: whole, n: whole, k: 32, thread_m: own, thread_n: own }

@@ -66,17 +66,17 @@ fn eight_bits_of_optimizer_state_are_a_choice_of_the_settings_or_the_planner() {
         object(&plan(&[&["--preset", "gpt2", "--batch", "4", "--json"], words].concat()))
     };
     let state = |object: &Value| object["by_class"]["optimizer"].as_u64().unwrap();
-    let [single, codes] = ["32", "8"].map(|bits| {
+    let [single, quantized] = ["32", "8"].map(|bits| {
         let setting = format!("memory.optimizer_bits={bits}");
         with(&["--memory", "64GiB", "--set", &setting])
     });
-    assert_eq!(codes["choices"]["optimizer_bits"], 8);
+    assert_eq!(quantized["choices"]["optimizer_bits"], 8);
     // All matrices but the two tables: 12 blocks of 12·768² elements, two moments of 3 bytes less each.
-    let coded = 12 * 12 * 768 * 768;
-    let saved = 2 * coded * 3 - 2 * 4 * coded / 256;
-    assert!(state(&single) - state(&codes) >= saved, "{single} {codes}");
+    let elements = 12 * 12 * 768 * 768;
+    let saved = 2 * elements * 3 - 2 * 4 * elements / 256;
+    assert!(state(&single) - state(&quantized) >= saved, "{single} {quantized}");
     let peak = |object: &Value| object["peak_bytes"].as_u64().unwrap();
-    assert!(peak(&single) - peak(&codes) >= saved * 9 / 10);
+    assert!(peak(&single) - peak(&quantized) >= saved * 9 / 10);
     // One byte less than any plan with 32 bits takes.
     let refused = with(&["--memory", "100MB"]);
     let (_, rest) = refused["error"].as_str().unwrap().split_once('(').unwrap();

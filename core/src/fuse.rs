@@ -5,14 +5,14 @@
 //! | loss and its gradient into one op | a second pass over the logits |
 //! | sum into the op that makes its second term | a tensor and a pass over it |
 //! | map into the map that reads it | a tensor and a pass over it |
-//! | map into the product that it alone reads, where kernels [have epilogues](crate::plan::Target::epilogues) | a tensor and a pass over it |
-//! | bias gradient into the product that makes its weight's, likewise | a pass over the output's gradient |
+//! | map into the matmul that it alone reads, where kernels [have epilogues](crate::plan::Target::epilogues) | a tensor and a pass over it |
+//! | bias gradient into the matmul that makes its weight's, likewise | a pass over the output's gradient |
 //! | sum into the norm gradient that makes its second term, likewise | a tensor and a pass over it |
-//! | map into a product that others read too, likewise, once it's decided what is recomputed | a pass over the product |
+//! | map into a matmul that others read too, likewise, once it's decided what is recomputed | a pass over the matmul |
 
 mod epilogues;
 
-pub use epilogues::activations_into_products;
+pub use epilogues::activations_into_matmuls;
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,8 @@ pub fn fuse(graph: &mut Graph, target: &dyn Target) {
         }
         maps_into_readers(graph, &mut program, &mut uses, &mut gone, target.operands());
         if target.epilogues() {
-            epilogues::maps_into_products(graph, &mut program, &mut uses, &mut gone);
-            epilogues::bias_gradients_into_products(&mut program, &mut uses, &mut gone);
+            epilogues::maps_into_matmuls(graph, &mut program, &mut uses, &mut gone);
+            epilogues::bias_gradients_into_matmuls(&mut program, &mut uses, &mut gone);
         }
         remove(&mut program, &gone);
         graph.programs[index] = program;
@@ -120,7 +120,7 @@ fn loss_with_gradient(program: &mut Program) {
     }
 }
 
-/// `add(before, new)` where a matrix product or scatter made `new` for this sum alone, and nothing reads
+/// `add(before, new)` where a matmul or scatter made `new` for this sum alone, and nothing reads
 /// `before` later: the op adds to `before` in place.
 fn sums_into_producers(
     graph: &mut Graph,

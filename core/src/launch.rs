@@ -16,7 +16,7 @@ mod limits;
 mod matmul;
 
 pub use limits::{Api, CudaLimits, Limits, Tile, WebGpuLimits};
-pub use matmul::{Epilogue, Matrices, Product, Stored};
+pub use matmul::{Epilogue, Gemm, Matrices, Stored};
 
 /// Which tensor of the op an operand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,13 +150,13 @@ pub struct Launch {
     pub cost: Cost,
     /// Whether it needs nothing that the launch before it makes, nor the other way round: both may run at once, and with
     /// those before that say the same.
-    pub beside: bool,
+    pub concurrent: bool,
     /// Whether it copies its first operand to its second and does nothing else: where both are the same memory, a device leaves
     /// it out.
     pub identity: bool,
-    /// The matrix product that it makes, alone or with its neighbours that share this: a device with another way to
+    /// The matmul that it makes, alone or with its neighbours that share this: a device with another way to
     /// make it leaves them all out.
-    pub product: Option<Arc<Product>>,
+    pub matmul: Option<Arc<Gemm>>,
 }
 
 impl Launch {
@@ -175,9 +175,9 @@ impl Launch {
             params: vec![],
             groups: 0..groups,
             cost: Cost::default(),
-            beside: false,
+            concurrent: false,
             identity: false,
-            product: None,
+            matmul: None,
         }
     }
 
@@ -282,12 +282,13 @@ impl Launches {
 
     /// Appends the launches of several lists, of which none needs another: in rounds of one of each, so that those of a round
     /// may run at once.
-    pub fn push_beside(&mut self, lists: Vec<Vec<Launch>>) {
+    pub fn push_concurrent(&mut self, lists: Vec<Vec<Launch>>) {
         let rounds = lists.iter().map(Vec::len).max().unwrap_or(0);
         let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
         for _ in 0..rounds {
             let round = lists.iter_mut().filter_map(Iterator::next).enumerate();
-            self.list.extend(round.map(|(index, launch)| Launch { beside: index > 0, ..launch }));
+            self.list
+                .extend(round.map(|(index, launch)| Launch { concurrent: index > 0, ..launch }));
         }
     }
 

@@ -36,13 +36,13 @@ pub trait Target {
         usize::MAX
     }
 
-    /// Whether kernels of products and norms do in their own pass what is done with each element after them; fusion then
+    /// Whether kernels of matmuls and norms do in their own pass what is done with each element after them; fusion then
     /// makes it a part of them.
     fn epilogues(&self) -> bool {
         false
     }
 
-    /// Whether copies between the device and the host go on beside its programs.
+    /// Whether copies between the device and the host overlap its programs.
     fn copy_queues(&self) -> bool {
         false
     }

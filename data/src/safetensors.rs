@@ -246,7 +246,7 @@ impl TensorView<'_> {
         Ok((self.shape.to_vec(), self.to_f32()?))
     }
 
-    /// Shape, and the elements as f32 of a tensor of optimizer state: floats, or the U8 codes of 8-bit state.
+    /// Shape, and the elements as f32 of a tensor of optimizer state: floats, or the quantized U8 of 8-bit state.
     ///
     /// # Errors
     /// Any dtype but F64, F32, BF16, F16 and U8.

@@ -18,7 +18,7 @@ use anyhow::anyhow;
 #[cfg(feature = "cpu")]
 use tightrope_backend_cpu::Cpu;
 #[cfg(feature = "cuda")]
-use tightrope_backend_cuda::{Cuda, driver::Gpu, products::Makers};
+use tightrope_backend_cuda::{Cuda, driver::Gpu, matmuls::Makers};
 #[cfg(all(feature = "wgpu", feature = "cuda"))]
 use tightrope_backend_wgpu::adapters;
 #[cfg(feature = "wgpu")]
@@ -168,7 +168,7 @@ impl Devices {
             Matmul::Own => Makers::Kernels,
             Matmul::Cublaslt => Makers::Library,
         };
-        match gpu.products_by(makers) {
+        match gpu.matmuls_by(makers) {
             Err(problem) if makers == Makers::Library => Err(Error::failed(
                 anyhow!("`run.matmul` is cublaslt: {problem}"),
                 "install it, or leave run.matmul at auto",

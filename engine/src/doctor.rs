@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
 use tightrope_backend_cuda::Cuda;
-use tightrope_backend_cuda::products::Makers;
+use tightrope_backend_cuda::matmuls::Makers;
 use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::{Backend, Graph, Node};
 use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
@@ -83,16 +83,16 @@ struct Nvidia {
     memory_free_bytes: Option<u64>,
     /// What its context takes.
     outside_bytes: Option<u64>,
-    /// The library of matrix products, or what is missing.
-    products: String,
+    /// The library of matmuls, or what is missing.
+    matmuls: String,
 }
 
 impl Nvidia {
     fn of(mut gpu: Cuda) -> Self {
-        let found = gpu.products_by(Makers::Fastest);
+        let found = gpu.matmuls_by(Makers::Fastest);
         let version = || gpu.library().unwrap_or_default().to_owned();
         Self {
-            products: found.map_or_else(|problem| problem, |()| version()),
+            matmuls: found.map_or_else(|problem| problem, |()| version()),
             description: gpu.name(),
             memory_free_bytes: gpu.free_bytes(),
             outside_bytes: gpu.outside_bytes(),
@@ -102,8 +102,8 @@ impl Nvidia {
     fn text(&self) -> String {
         let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
         let (free, outside) = (bytes(self.memory_free_bytes), bytes(self.outside_bytes));
-        let Self { description, products, .. } = self;
-        format!("{description}, {free} free for a plan, {outside} taken by its context; {products}")
+        let Self { description, matmuls, .. } = self;
+        format!("{description}, {free} free for a plan, {outside} taken by its context; {matmuls}")
     }
 }
 
@@ -190,11 +190,7 @@ impl Findings {
         let kernel = |element| kernel_name(element, element);
         line(
             "kernels",
-            &format!(
-                "matrix products: f32 {}, bf16 {}",
-                kernel(Element::F32),
-                kernel(Element::Bf16)
-            ),
+            &format!("matmuls: f32 {}, bf16 {}", kernel(Element::F32), kernel(Element::Bf16)),
         );
         for (index, gpu) in self.gpus.iter().enumerate() {
             line(&format!("wgpu:{index}"), &format!("{}, {}, {}", gpu.name, gpu.backend, gpu.kind));
@@ -287,7 +283,7 @@ mod tests {
             description: "cuda (H200)".to_owned(),
             memory_free_bytes: free,
             outside_bytes: outside,
-            products: "cuBLASLt 130002".to_owned(),
+            matmuls: "cuBLASLt 130002".to_owned(),
         };
         assert_eq!(
             gpu.text(),

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::graph::nearest;
-use tightrope_core::ops::Code;
+use tightrope_core::ops::Codebook;
 
 use crate::error::{Result, ensure};
 use crate::params::{Init, Kind, Parameter, Part};
@@ -21,9 +21,9 @@ pub const ALL_LINEAR: &str = "all-linear";
 const PEFT: &str = "base_model.model.";
 /// Elements of a frozen weight that share a scale.
 pub(crate) const BLOCK: usize = 256;
-/// How frozen weights are quantized. Their values are spread about evenly within a block, where the linear code has a smaller
+/// How frozen weights are quantized. Their values are spread about evenly within a block, where the linear codebook has a smaller
 /// error than the dynamic ones, whose many decades serve moments.
-pub(crate) const CODE: Code = Code::Linear;
+pub(crate) const CODEBOOK: Codebook = Codebook::Linear;
 
 /// Low-rank adapters of frozen weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -166,16 +166,16 @@ impl Lora {
 }
 
 /// The quantized values of a weight, and the scale of each block.
-pub(crate) fn quantize(code: Code, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
-    let (mut codes, mut scales) = (Vec::with_capacity(values.len()), vec![]);
+pub(crate) fn quantize(codebook: Codebook, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let (mut quantized, mut scales) = (Vec::with_capacity(values.len()), vec![]);
     for block in values.chunks(BLOCK) {
         let largest = block.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
-        let scale = largest / code.largest() as f32;
+        let scale = largest / codebook.largest() as f32;
         scales.push(scale);
         let part = |&x: &f32| if scale > 0.0 { f64::from(x) / f64::from(scale) } else { 0.0 };
-        codes.extend(block.iter().map(|x| code.nearest(part(x)) as f32));
+        quantized.extend(block.iter().map(|x| codebook.nearest(part(x)) as f32));
     }
-    (codes, scales)
+    (quantized, scales)
 }
 
 #[cfg(test)]
@@ -250,14 +250,14 @@ mod tests {
     fn the_linear_code_is_off_by_less_than_the_dynamic_one_on_weights() {
         let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 });
         let values = initial_values(&parameter, 3);
-        let error = |code: Code| {
-            let (codes, scales) = quantize(code, &values);
-            let off = values.iter().zip(&codes).enumerate().map(|(i, (&x, &c))| {
-                (f64::from(x) - code.value(c.into()) * f64::from(scales[i / BLOCK])).powi(2)
+        let error = |codebook: Codebook| {
+            let (quantized, scales) = quantize(codebook, &values);
+            let off = values.iter().zip(&quantized).enumerate().map(|(i, (&x, &c))| {
+                (f64::from(x) - codebook.value(c.into()) * f64::from(scales[i / BLOCK])).powi(2)
             });
             (off.sum::<f64>() / values.len() as f64).sqrt() / 0.02
         };
-        let (linear, dynamic) = (error(CODE), error(Code::Signed));
+        let (linear, dynamic) = (error(CODEBOOK), error(Codebook::Signed));
         assert!(linear < 0.008 && linear < 0.7 * dynamic, "{linear} and {dynamic}");
     }
 }

@@ -183,7 +183,7 @@ impl Trainer {
         let Some(scales) = self.weights.scales(index) else {
             return Ok(self.session.write_values_from(weight, first, values)?);
         };
-        let (quantized, scale) = lora::quantize(lora::CODE, values);
+        let (quantized, scale) = lora::quantize(lora::CODEBOOK, values);
         self.session.write_values_from(weight, first, &quantized)?;
         Ok(self.session.write_values_from(scales, first / BLOCK, &scale)?)
     }

@@ -96,7 +96,7 @@ impl Weights {
         let quantized = lora.is_some_and(|lora| lora.quantized) && parameter.kind == Kind::Linear;
         let class = if frozen { Class::Frozen } else { Class::Weight };
         let (own, dtype) = match quantized {
-            true => (format!("{name}.codes"), lora::CODE.dtype()),
+            true => (format!("{name}.codes"), lora::CODEBOOK.dtype()),
             false => (name.clone(), self.precision.dtype()),
         };
         let tensor = graph.persistent(&own, Type::new(dtype, parameter.shape.clone()), class);
@@ -196,7 +196,7 @@ impl Weights {
     pub(crate) fn read(&self, graph: &mut Graph, index: usize, dtype: DType) -> Result<Tensor> {
         let tensor = self.tensors[index];
         let Some(scales) = self.scales[index] else { return Ok(tensor) };
-        let op = Dequantize { block: lora::BLOCK, code: lora::CODE, dtype };
+        let op = Dequantize { block: lora::BLOCK, codebook: lora::CODEBOOK, dtype };
         let weight = graph.one(op, &[tensor, scales], &self.parameters[index].name)?;
         graph.info_mut(weight).class = Class::Frozen;
         Ok(weight)

@@ -2,8 +2,8 @@
 
 use tightrope_core::expr::{Term, Unary, constant, input};
 use tightrope_core::ops::{
-    Attention, Case, Code, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy, Map,
-    MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax,
+    Attention, Case, Codebook, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy,
+    Map, MatMul, Permute, Quantize, Reduce, RmsNorm, Rope, Sample, Slice, SliceGrad, Softmax,
 };
 use tightrope_core::{DType, Expr, Op, Rule, Type};
 
@@ -116,7 +116,7 @@ pub const MANY_ROWS: usize = 65_537;
 /// workgroups in one dispatch axis, every function of `Expr`.
 pub fn more() -> Vec<Case> {
     let mut cases = maps();
-    cases.extend(products());
+    cases.extend(matmuls());
     cases.extend(rows());
     cases.extend(moves());
     cases
@@ -164,7 +164,7 @@ fn maps() -> Vec<Case> {
     cases
 }
 
-fn products() -> Vec<Case> {
+fn matmuls() -> Vec<Case> {
     let (b, m, n, k) = (3, 5, 7, 11);
     let mut cases = vec![];
     for (transpose_lhs, transpose_rhs) in
@@ -180,7 +180,7 @@ fn products() -> Vec<Case> {
         with_bias,
         vec![unit(&[2, 1, 4, 6]), unit(&[2, 1, 6, 3]), floats(DType::F32, &[3], 1.0, 2.0)],
     ));
-    // A linear layer over sequences in 16 bits, as models use it; and the product of its weight's gradient.
+    // A linear layer over sequences in 16 bits, as models use it; and the matmul of its weight's gradient.
     let bf16 = |shape: &[usize]| floats(DType::BF16, shape, -1.0, 1.0);
     cases.push(Case::new(
         MatMul::linear(true, DType::BF16),
@@ -233,11 +233,11 @@ fn moves() -> Vec<Case> {
         Case::new(Slice { axis: 2, start: 1, len: 2 }, vec![unit(&[1, 3, 4, 5])]),
         Case::new(SliceGrad { axis: 2, start: 1, extent: 7 }, vec![unit(&[1, 3, 4, 5])]),
         Case::new(
-            Quantize { block: 7, code: Code::Signed, update: false },
+            Quantize { block: 7, codebook: Codebook::Signed, update: false },
             vec![unit(&[3, 1, 11])],
         ),
         Case::new(
-            Dequantize { block: 7, code: Code::Linear, dtype: DType::F32 },
+            Dequantize { block: 7, codebook: Codebook::Linear, dtype: DType::F32 },
             vec![
                 Sample { ty: Type::new(DType::I8, [3, 1, 11]), fill: Fill::Whole(-127, 128) },
                 unit(&[5]),

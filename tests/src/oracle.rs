@@ -19,7 +19,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// One for which maps become parts of products.
+    /// One for which maps become parts of matmuls.
     pub fn with_epilogues() -> Self {
         Self { epilogues: true, ..Self::default() }
     }

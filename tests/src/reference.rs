@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accumulating_product_starts_from_its_input() {
+    fn an_accumulating_matmul_starts_from_its_input() {
         let op = MatMul { accumulate: true, ..MatMul::new(DType::F32) };
         let inputs = vec![constants(&[2, 3], 2), constants(&[3, 1], 5), constants(&[2, 1], 7)];
         let bytes = outputs(&Case::new(op, inputs)).unwrap();

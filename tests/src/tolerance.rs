@@ -76,7 +76,7 @@ pub fn of_dtype(dtype: DType) -> Deviation {
     }
 }
 
-/// What is allowed for f32 outputs of products whose operands are rounded to TF32: 10 bits after the point, so that an
+/// What is allowed for f32 outputs of matmuls whose operands are rounded to TF32: 10 bits after the point, so that an
 /// operand is off by 2⁻¹¹ of itself at most and a product of two by 2⁻¹⁰. Terms of a sum are off independently of each
 /// other, and so is the sum by no more of its size.
 pub const OF_TF32: Deviation =
@@ -103,21 +103,21 @@ pub const EXCEPTIONS: &[Exception] = &[
         dtype: DType::I8,
         applies: |_| true,
         allowed: Deviation { nmse: 1e-5, largest: 0.008 },
-        reason: "a value halfway between two codes goes to either, after a division in f32",
+        reason: "a value halfway between two quantized values goes to either, after a division in f32",
     },
     Exception {
         family: "Quantize",
         dtype: DType::U8,
         applies: |_| true,
         allowed: Deviation { nmse: 1e-5, largest: 0.004 },
-        reason: "a value halfway between two dynamic codes goes to either, after a division in f32",
+        reason: "a value halfway between two values of a dynamic codebook goes to either, after a division in f32",
     },
     Exception {
         family: "FusedMatMul",
         dtype: DType::BF16,
         applies: |case| matches!(&case.op, Op::FusedMatMul(fused) if fused.formula.is_some()),
         allowed: Deviation { nmse: 4e-5, largest: 8e-3 },
-        reason: "a library applies the formula to a product that isn't rounded before, as the reference's is",
+        reason: "a library applies the formula to a matmul that isn't rounded before, as the reference's is",
     },
     Exception {
         family: "Rope",
@@ -164,7 +164,7 @@ pub const EXCEPTIONS: &[Exception] = &[
 ];
 
 const TILE_ROUNDED: &str =
-    "the gradient of a tile of logits is stored in 16 bits for the two products that read it";
+    "the gradient of a tile of logits is stored in 16 bits for the two matmuls that read it";
 
 fn in_bf16(case: &Case) -> bool {
     storage(case) == DType::BF16

@@ -14,7 +14,7 @@ use conformance::{cases, reference, values};
 use pollster::block_on;
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
 use tightrope_backend_cuda::library::{Finish, Problem};
-use tightrope_backend_cuda::products::Makers;
+use tightrope_backend_cuda::matmuls::Makers;
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
@@ -57,9 +57,9 @@ fn kernels_match_the_references_emulated() {
     check_drawn(Cuda::new(Box::new(Emulated::new(cache(), 1))), "emulated cases", cases::all());
 }
 
-/// Products of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
+/// Matmuls of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
 /// tile's path.
-fn product_cases() -> Vec<Case> {
+fn matmul_cases() -> Vec<Case> {
     let mut cases = vec![];
     for dtype in [DType::BF16, DType::F16] {
         let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
@@ -97,7 +97,7 @@ fn product_cases() -> Vec<Case> {
     cases
 }
 
-/// Products that other ops became part of: in slices of K, and on the large tile's path.
+/// Matmuls that other ops became part of: in slices of K, and on the large tile's path.
 fn fused_cases() -> Vec<Case> {
     let mut cases = vec![];
     for dtype in [DType::BF16, DType::F16] {
@@ -107,7 +107,7 @@ fn fused_cases() -> Vec<Case> {
             let mut inputs = vec![of(&[m, k]), of(&[n, k]), of(&[n])];
             let gelu = FusedMatMul {
                 formula: Some(gelu_tanh(x.clone())),
-                keeps_product: true,
+                keeps_matmul: true,
                 ..MatMul::linear(true, dtype).into()
             };
             cases.push(Case::new(gelu, inputs.clone()));
@@ -116,8 +116,8 @@ fn fused_cases() -> Vec<Case> {
             cases.push(Case::new(sum, inputs));
         }
         for accumulate in [false, true] {
-            let product = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(DType::F32) };
-            let op = FusedMatMul { lhs_sums: Some(DType::F32), ..product.into() };
+            let matmul = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(DType::F32) };
+            let op = FusedMatMul { lhs_sums: Some(DType::F32), ..matmul.into() };
             let mut inputs = vec![of(&[1600, 136]), of(&[1600, 72])];
             inputs.extend(accumulate.then(|| cases::unit(&[136, 72])));
             cases.push(Case::new(op, inputs));
@@ -144,7 +144,7 @@ fn attention_cases() -> Vec<Case> {
     cases
 }
 
-/// The loss of rows in several chunks, the last of them a part of one; all three products.
+/// The loss of rows in several chunks, the last of them a part of one; all three matmuls.
 fn loss_cases() -> Vec<Case> {
     let (rows, columns, vocab, padded, chunk) = (40, 64, 250, 256, 16);
     let mut cases = vec![];
@@ -165,7 +165,7 @@ fn loss_cases() -> Vec<Case> {
 
 #[test]
 fn tensor_cores_match_the_references_emulated() {
-    let cases = [product_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [matmul_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
     let on_tensor_cores = |case: &Case| {
         launches(case, &limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
     };
@@ -184,7 +184,7 @@ fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 4)));
     backend.restrict(|own| own.tensor_cores = &[DType::F16]);
     let in_bf16 = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::BF16);
-    let cases = [product_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [matmul_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
     let cases: Vec<Case> = cases.into_iter().filter(in_bf16).collect();
     let on_tensor_cores = |case: &Case| {
         launches(case, backend.limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
@@ -193,7 +193,7 @@ fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
     check_drawn(backend, "cases without tensor cores", cases);
 }
 
-/// Products of f32 in tiles that lie across edges, in all orders of storage; in slices of K; on the large tile's path.
+/// Matmuls of f32 in tiles that lie across edges, in all orders of storage; in slices of K; on the large tile's path.
 fn tf32_cases() -> Vec<Case> {
     let mut cases = vec![];
     for (transpose_lhs, transpose_rhs) in
@@ -228,11 +228,11 @@ fn deviation(backend: &mut Cuda, case: &Case) -> Deviation {
 }
 
 #[test]
-fn products_in_tf32_are_off_by_its_rounding_alone() {
+fn matmuls_in_tf32_are_off_by_its_rounding_alone() {
     let in_tf32 = |backend: &mut Cuda| backend.restrict(|own| own.tf32 = true);
     let mut kernels = Cuda::new(Box::new(Emulated::new(cache(), 9)));
     let mut library = Cuda::new(Box::new(Emulated::new(cache(), 9)));
-    library.products_by(Makers::Library).expect("what stands for the library");
+    library.matmuls_by(Makers::Library).expect("what stands for the library");
     let cases = tf32_cases();
     for backend in [&mut kernels, &mut library] {
         in_tf32(backend);
@@ -261,7 +261,7 @@ fn products_in_tf32_are_off_by_its_rounding_alone() {
 
 /// Numbers that TF32 holds are multiplied as f32 multiplies them.
 #[test]
-fn products_in_tf32_of_what_it_holds_are_those_of_f32() {
+fn matmuls_in_tf32_of_what_it_holds_are_those_of_f32() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 13)));
     backend.restrict(|own| own.tf32 = true);
     for case in tf32_cases() {
@@ -274,14 +274,14 @@ fn products_in_tf32_of_what_it_holds_are_those_of_f32() {
     }
 }
 
-/// Every case that has a product in it, made by what stands for NVIDIA's library.
+/// Every case that has a matmul in it, made by what stands for NVIDIA's library.
 #[test]
-fn products_by_the_library_match_the_references_emulated() {
-    let with_product =
-        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.product.is_some());
-    let mut cases = [cases::all(), product_cases(), fused_cases(), loss_cases()].concat();
-    cases.retain(with_product);
-    let problem = |launch: &Launch| Problem::of(launch.product.as_ref()?, false, |_| 0);
+fn matmuls_by_the_library_match_the_references_emulated() {
+    let with_matmul =
+        |case: &Case| launches(case, &limits()).iter().any(|launch| launch.matmul.is_some());
+    let mut cases = [cases::all(), matmul_cases(), fused_cases(), loss_cases()].concat();
+    cases.retain(with_matmul);
+    let problem = |launch: &Launch| Problem::of(launch.matmul.as_ref()?, false, |_| 0);
     let problems = cases.iter().flat_map(|case| launches(case, &limits()));
     let found: Vec<(Problem, _)> = problems.filter_map(|launch| problem(&launch)).collect();
     let any = |is: &dyn Fn(&Problem) -> bool| found.iter().any(|(problem, _)| is(problem));
@@ -291,7 +291,7 @@ fn products_by_the_library_match_the_references_emulated() {
     assert!(any(&|problem| matches!(problem.finish, Some(Finish::Gelu(Some(_))))));
     assert!(any(&|problem| matches!(problem.finish, Some(Finish::GeluSlope(_)))));
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 5)));
-    backend.products_by(Makers::Library).expect("what stands for the library");
+    backend.matmuls_by(Makers::Library).expect("what stands for the library");
     check_drawn(backend, "cases with a matmul by the library", cases);
 }
 
@@ -309,7 +309,7 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
             let has_wgmma = gpu.wgmma().is_some();
             let fused = fused_cases();
             let all =
-                [cases::all(), product_cases(), fused, attention_cases(), loss_cases()].concat();
+                [cases::all(), matmul_cases(), fused, attention_cases(), loss_cases()].concat();
             check(Cuda::new(Box::new(gpu)), &all);
             if has_wgmma {
                 wgmma::check_all(|| Box::new(open().expect("the same GPU")));

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::driver::{
-    Beside, Copies, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
-    Staging, Task, Wait,
+    Copies, CopyQueues, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue,
+    Recorded, Staging, Task, Wait,
 };
 use tightrope_backend_cuda::library::{Algorithm, Library, Problem};
-use tightrope_backend_cuda::products::Makers;
+use tightrope_backend_cuda::matmuls::Makers;
 use tightrope_backend_cuda::source::{Kernel, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};
@@ -32,12 +32,12 @@ enum Asked {
     Time,
     Fill,
     Launch,
-    /// Of a product of the library.
+    /// Of a matmul of the library.
     Multiply,
     Record,
     Replay(Recorded),
     Read,
-    /// Copies beside kernels.
+    /// Asynchronous copies.
     Load,
     Store,
 }
@@ -124,7 +124,7 @@ impl Driver for Watched {
     fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
         self.ask(match task {
             Task::Kernel(_) => Asked::Launch,
-            Task::Product(_) => Asked::Multiply,
+            Task::Matmul(_) => Asked::Multiply,
         });
         self.device.launch(task)
     }
@@ -150,7 +150,7 @@ impl Driver for Watched {
     }
 }
 
-impl Beside for Watched {
+impl CopyQueues for Watched {
     fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
         self.device.pinned(bytes)
     }
@@ -169,13 +169,13 @@ impl Beside for Watched {
     fn waiter(&self, event: Event) -> Wait {
         self.device.waiter(event)
     }
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+    fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
         self.ask(Asked::Load);
-        self.device.load_beside(from, to)
+        self.device.load_async(from, to)
     }
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+    fn store_async(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
         self.ask(Asked::Store);
-        self.device.store_beside(from, to)
+        self.device.store_async(from, to)
     }
 }
 
@@ -208,7 +208,7 @@ fn writes_take_turns_between_two_halves_and_arrive_as_they_were() {
     }
 }
 
-/// How many of some copies beside kernels were wrong, where a queue is never told what to wait for.
+/// How many of some asynchronous copies were wrong, where a queue is never told what to wait for.
 fn wrong_copies(forgets: Option<Queue>) -> usize {
     const ROUNDS: usize = 32;
     const BYTES: usize = 1000;
@@ -332,8 +332,8 @@ fn between_transfers_a_step_is_replayed() {
     let backend: Box<dyn Backend> = Box::new(Cuda::new(Box::new(device)));
     let config = TrainerConfig { offload, ..config(2) };
     let planned = Planned::new(&config, &*backend).expect("a plan");
-    let stretches: usize =
-        planned.plan.programs.iter().map(|program| program.stretches().len()).sum();
+    let ranges: usize =
+        planned.plan.programs.iter().map(|program| program.uninterrupted().len()).sum();
     let host = Box::new(Cpu::new(1).expect("a thread"));
     let mut trainer = Trainer::offloading(planned, backend, host).expect("memory");
     trainer.initialise().expect("weights");
@@ -342,8 +342,8 @@ fn between_transfers_a_step_is_replayed() {
     let count = |is: fn(&Asked) -> bool| asked.borrow().iter().filter(|asked| is(asked)).count();
     let replays = count(|asked| matches!(asked, Asked::Replay(_)));
     let launches = count(|asked| matches!(asked, Asked::Launch));
-    println!("{stretches} stretches: {replays} replays and {launches} launches");
-    assert!(replays > 2 && replays + launches <= stretches);
+    println!("{ranges} ranges: {replays} replays and {launches} launches");
+    assert!(replays > 2 && replays + launches <= ranges);
     // Single ones, between two transfers.
     assert!(launches < replays);
 }
@@ -374,7 +374,7 @@ fn made_by(makers: Makers, choices: &Path) -> (Vec<Asked>, Vec<Asked>, Outcome, 
     let device = Watched::keeping(choices.to_owned());
     let asked = device.asked.clone();
     let mut backend = Cuda::new(Box::new(device));
-    backend.products_by(makers).expect("what stands for the library");
+    backend.matmuls_by(makers).expect("what stands for the library");
     let mut trainer = trainer_with(backend, 2);
     let before = asked.take();
     let batch = Batch::text(&tokens, &targets);
@@ -388,22 +388,22 @@ fn count(asked: &[Asked], of: Asked) -> usize {
 }
 
 #[test]
-fn products_go_to_whoever_is_faster_and_are_timed_once() {
+fn matmuls_go_to_whoever_is_faster_and_are_timed_once() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let choices = folder.join(format!("products-{}.tsv", std::process::id()));
+    let choices = folder.join(format!("matmuls-{}.tsv", std::process::id()));
     let (_, own, by_kernels, bytes) = made_by(Makers::Kernels, &choices);
     assert_eq!(count(&own, Asked::Multiply), 0);
     let (readied, all, by_library, _) = made_by(Makers::Library, &choices);
     assert!(count(&readied, Asked::Time) > 0);
     // Random numbers before it's timed, and zeros after.
     assert_eq!(count(&readied, Asked::Fill), 2);
-    let products = count(&all, Asked::Multiply);
-    assert!(products >= 15, "only {products} of the library");
+    let matmuls = count(&all, Asked::Multiply);
+    assert!(matmuls >= 15, "only {matmuls} of the library");
     // What the first one timed is known to all that come after.
     let (readied, fastest, by_both, with_workspace) = made_by(Makers::Fastest, &choices);
     assert_eq!(count(&readied, Asked::Time) + count(&readied, Asked::Fill), 0);
     let of_library = count(&fastest, Asked::Multiply);
-    assert!(of_library > 0 && of_library < products, "{of_library} of {products}");
+    assert!(of_library > 0 && of_library < matmuls, "{of_library} of {matmuls}");
     assert!(with_workspace > bytes, "the workspace is counted");
     std::fs::remove_file(&choices).expect("a file of what was timed");
     for outcome in [by_library, by_both] {
@@ -412,9 +412,9 @@ fn products_go_to_whoever_is_faster_and_are_timed_once() {
     }
 }
 
-/// Products of 16-bit operands with f32 ones, or of rows that don't come in eights, would run without tensor cores.
+/// Matmuls of 16-bit operands with f32 ones, or of rows that don't come in eights, would run without tensor cores.
 #[test]
-fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
+fn all_matmuls_of_a_step_in_16_bits_run_on_tensor_cores() {
     for (preset, precision) in
         [("gpt2", Precision::BF16), ("gpt2", Precision::F16), ("llama-1.1b", Precision::BF16)]
     {
@@ -428,7 +428,7 @@ fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
         let device = Cuda::new(Box::new(Watched::new()));
         let plan = Planned::new(&config, &device).expect("a plan").plan;
         let programs = plan.graph.programs.iter().filter(|program| program.role != Role::Eval);
-        let mut products = 0;
+        let mut matmuls = 0;
         for node in programs.flat_map(|program| &program.nodes) {
             let (inputs, outputs) = plan.graph.types(node);
             for launch in node.op.launch(device.limits(), &inputs, &outputs).expect("kernels").list
@@ -439,10 +439,10 @@ fn all_products_of_a_step_in_16_bits_run_on_tensor_cores() {
                     "{preset} in {precision:?}: {} runs {kernel}.{entry} on {inputs:?}",
                     node.op.name()
                 );
-                products += usize::from(kernel == "matmul_mma");
+                matmuls += usize::from(kernel == "matmul_mma");
             }
         }
-        println!("{preset} in {precision:?}: {products} products");
-        assert!(products >= 15, "only {products}");
+        println!("{preset} in {precision:?}: {matmuls} matmuls");
+        assert!(matmuls >= 15, "only {matmuls}");
     }
 }

@@ -99,7 +99,7 @@ fn a_hundred_steps_emulated_follow_the_processor() {
     }
 }
 
-/// Activations that a product made with it and those that a map makes again are the same.
+/// Activations that a matmul made with it and those that a map makes again are the same.
 #[test]
 fn recomputation_changes_no_bit_of_a_run_emulated() {
     const STEPS: u64 = 3;
@@ -132,7 +132,7 @@ fn what_waits_on_the_host_comes_back_to_a_cuda_device_as_it_was() {
 }
 
 #[test]
-fn copies_beside_kernels_change_no_bit() {
+fn asynchronous_copies_change_no_bit() {
     const STEPS: u64 = 2;
     let optimizer = Offload { optimizer: true, ..Offload::NONE };
     for (offload, checkpoint) in [

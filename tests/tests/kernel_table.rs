@@ -33,7 +33,7 @@ struct Generation {
     generate: &'static [&'static str],
     /// What their tensor cores multiply.
     tensor_cores: &'static [DType],
-    /// Multiprocessors of one, where they multiply for groups of warps.
+    /// Multiprocessors of one, where they multiply for warpgroups.
     wgmma: Option<u32>,
     /// In which models are trained.
     narrow: Precision,
@@ -273,7 +273,7 @@ fn nvrtc_makes_of_kernels_what_the_table_says() {
     let mut spilling = String::new();
     for ((row, Tried { kernel, hot }), compiled) in jobs.iter().zip(uses) {
         let log = compiled.unwrap_or_else(|words| panic!("{words}")).log;
-        // Of products that wait for each other, or registers that no thread gets.
+        // Of matmuls that wait for each other, or registers that no thread gets.
         assert!(!log.contains("Performance Loss") && !log.contains("setmaxnreg"), "{log}");
         let said = Use::of(&log);
         let of_variant = Use { shared: said.shared + u64::from(kernel.shared_bytes), ..said };

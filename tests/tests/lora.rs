@@ -59,8 +59,8 @@ fn forms() -> Vec<TrainerConfig> {
     for (family, targets) in
         [("gpt2", &[ALL_LINEAR][..]), ("llama", &[ALL_LINEAR]), ("llama", &["q_proj", "v_proj"])]
     {
-        for coded in [false, true] {
-            let lora = Lora { quantized: coded, dropout: 0.1, ..lora(targets) };
+        for quantized in [false, true] {
+            let lora = Lora { quantized, dropout: 0.1, ..lora(targets) };
             forms.push(config(small(family), Some(lora)));
         }
     }
@@ -102,9 +102,9 @@ fn nothing_is_kept_for_a_frozen_weight() {
             assert!(info.name.contains("lora_"), "{} is a gradient", info.name);
         }
     }
-    let coded = Lora { quantized: true, ..lora.clone() };
+    let quantized = Lora { quantized: true, ..lora.clone() };
     let persistent = |lora: &Lora| planned(&with(lora)).0.plan.persistent_bytes;
-    let (whole, eighths) = (persistent(&lora), persistent(&coded));
+    let (whole, eighths) = (persistent(&lora), persistent(&quantized));
     // 12 blocks of 12·768² weights: 4 bytes each, or 1 and an f32 for each 256.
     let weights = 12 * 12 * 768 * 768;
     assert_eq!(whole - eighths, 4 * weights - weights - weights / 64);
@@ -145,27 +145,27 @@ fn adapters_begin_as_the_model_alone() {
         };
         let alone = loss(None);
         assert_eq!(loss(Some(lora(&[ALL_LINEAR]))), alone, "{family}");
-        let coded = loss(Some(Lora { quantized: true, ..lora(&[ALL_LINEAR]) }));
-        assert!((coded - alone).abs() < 2e-3, "{family}: {coded} in 8 bits, {alone} in 32");
+        let quantized = loss(Some(Lora { quantized: true, ..lora(&[ALL_LINEAR]) }));
+        assert!((quantized - alone).abs() < 2e-3, "{family}: {quantized} in 8 bits, {alone} in 32");
     }
 }
 
 #[test]
 fn adapters_learn_as_well_beside_weights_in_8_bits() {
     for family in ["gpt2", "llama"] {
-        let end = |coded: bool, precision: Precision| {
-            let lora = Lora { quantized: coded, rank: 8, ..lora(&[ALL_LINEAR]) };
+        let end = |quantized: bool, precision: Precision| {
+            let lora = Lora { quantized, rank: 8, ..lora(&[ALL_LINEAR]) };
             let config = TrainerConfig { precision, ..config(small(family), Some(lora)) };
             let losses = train(&mut trainer(&config), 0..60, 1e-2);
             assert!(losses[0] > 3.8, "{}", losses[0]);
             losses[50..].iter().sum::<f32>() / 10.0
         };
-        let [single, codes] = [false, true].map(|coded| end(coded, Precision::F32));
+        let [single, quantized] = [false, true].map(|quantized| end(quantized, Precision::F32));
         let half = end(true, Precision::BF16);
-        println!("{family}: {single} beside f32, {codes} beside 8 bits, {half} in bf16");
+        println!("{family}: {single} beside f32, {quantized} beside 8 bits, {half} in bf16");
         // The frozen weights are random: there is only so much to adapt.
         assert!(single < 3.2, "{family} doesn't learn: {single}");
-        assert!((codes - single).abs() < 0.01, "{family}: {codes} and {single}");
+        assert!((quantized - single).abs() < 0.01, "{family}: {quantized} and {single}");
         assert!((half - single).abs() < 0.01, "{family}: {half} and {single}");
     }
 }

@@ -200,7 +200,7 @@ fn transfers_change_no_bit_whatever_is_recomputed() {
 }
 
 #[test]
-fn copies_beside_ops_change_no_bit_and_take_the_room_of_a_block() {
+fn overlapped_copies_change_no_bit_and_take_the_room_of_a_block() {
     let gradients = Offload { gradients: true, ..OPTIMIZER };
     let activations = Offload { activations: true, ..Offload::NONE };
     let weights = Offload { weights: true, ..OPTIMIZER };
@@ -227,7 +227,7 @@ fn copies_beside_ops_change_no_bit_and_take_the_room_of_a_block() {
 }
 
 #[test]
-fn budgets_reach_from_copies_beside_ops_to_the_smallest_plan_without() {
+fn budgets_reach_from_overlapped_copies_to_the_smallest_plan_without() {
     let config = TrainerConfig { offload: ALL, ..wide("tiny") };
     let rates = Rates::of("cpu, avx2", Precision::F32, 1);
     // So slow that a step takes as long as its copies, where they go on beside ops.

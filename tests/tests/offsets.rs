@@ -170,7 +170,7 @@ fn arenas_of_training_steps_are_within_a_hundredth_of_what_is_live() {
             let plan = within(budget, Free::ALL).0.expect("a plan").plan;
             for (program, planned) in plan.graph.programs.iter().zip(&plan.programs) {
                 let buffers: Vec<Buffer> = planned
-                    .residents
+                    .allocations
                     .iter()
                     .map(|r| Buffer { bytes: r.bytes, birth: r.birth, death: r.death })
                     .collect();

@@ -192,9 +192,9 @@ fn plans_compute_what_their_graph_means() {
     assert!(arenas[4].1 < arenas[0].1, "{arenas:?}");
 }
 
-/// Where kernels have epilogues, everything that can become part of a product or of a norm's gradient does.
+/// Where kernels have epilogues, everything that can become part of a matmul or of a norm's gradient does.
 #[test]
-fn ops_beside_products_become_part_of_them() {
+fn ops_next_to_matmuls_become_part_of_them() {
     let plan = |oracle: &Oracle| {
         let options = Options { checkpoint: Checkpoint::None, ..Options::default() };
         Plan::new(training().unwrap().graph, &options, oracle).unwrap()
@@ -207,11 +207,11 @@ fn ops_beside_products_become_part_of_them() {
         count(&joined, &|op| matches!(op, Op::FusedMatMul(fused) if is(fused)))
     };
     let layers = LAYERS;
-    assert_eq!(fused(&|op| op.keeps_product), layers, "activations");
+    assert_eq!(fused(&|op| op.keeps_matmul), layers, "activations");
     assert_eq!(fused(&|op| op.lhs_sums.is_some()), layers, "gradients of biases");
     // Sums along the residual, and slopes of the activations.
     let beside = |op: &FusedMatMul| op.formula.as_ref().is_some_and(|f| f.arity() > 1);
-    assert_eq!(fused(&beside), 2 * layers, "what reads a tensor beside a product");
+    assert_eq!(fused(&beside), 2 * layers, "what reads a tensor beside a matmul");
     let norms = |op: &Op| matches!(op, Op::LayerNormGrad(grad) if grad.residual);
     assert_eq!(count(&joined, &norms), layers, "gradients along the residual");
     let maps = |op: &Op| matches!(op, Op::Map(_) | Op::Reduce(_));

@@ -52,11 +52,14 @@ fn fewer_bits_follow_the_losses_of_f32() {
             let losses = train(&mut trainer(&config(optimizer, bits)), 0..60, lr);
             losses[50..].iter().sum::<f32>() / 10.0
         };
-        let [single, half, codes] = ALL_BITS.map(end);
-        println!("{optimizer:?}: {single} in 32 bits, {half} in 16, {codes} in 8");
+        let [single, half, quantized] = ALL_BITS.map(end);
+        println!("{optimizer:?}: {single} in 32 bits, {half} in 16, {quantized} in 8");
         assert!(single < 2.0, "{optimizer:?} doesn't learn: {single}");
         assert!((half - single).abs() < 0.01, "{optimizer:?}: {half} in 16 bits, {single} in 32");
-        assert!((codes - single).abs() < 0.02, "{optimizer:?}: {codes} in 8 bits, {single} in 32");
+        assert!(
+            (quantized - single).abs() < 0.02,
+            "{optimizer:?}: {quantized} in 8 bits, {single} in 32"
+        );
     }
 }
 
@@ -154,11 +157,11 @@ fn eight_bits_take_a_quarter() {
         }
         bytes
     };
-    let [single, half, codes] = ALL_BITS.map(bytes);
+    let [single, half, quantized] = ALL_BITS.map(bytes);
     assert_eq!(half.map(|bytes| 2 * bytes), single);
     // A byte and a part of a scale, where there were four.
-    assert_eq!(codes[0] * 256, single[0] * (256 + 4) / 4);
-    assert_eq!(codes[1], single[1]);
+    assert_eq!(quantized[0] * 256, single[0] * (256 + 4) / 4);
+    assert_eq!(quantized[1], single[1]);
 }
 
 fn is_quantized(stored: Stored) -> bool {

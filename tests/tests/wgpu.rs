@@ -137,14 +137,14 @@ fn subgroups_change_no_bit() {
     });
 }
 
-/// Products of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.
-fn products_of_halves() -> Vec<Case> {
+/// Matmuls of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.
+fn matmuls_of_halves() -> Vec<Case> {
     let shapes = |case: &Case| {
         let lhs = &case.inputs[0].ty;
         lhs.dtype == DType::F16 && [65, 64, 1031].iter().any(|extent| lhs.shape.contains(extent))
     };
     let cases: Vec<Case> = of_families(&["MatMul"]).into_iter().filter(shapes).collect();
-    assert!(cases.len() > 4, "no products of f16");
+    assert!(cases.len() > 4, "no matmuls of f16");
     cases
 }
 
@@ -158,22 +158,22 @@ fn native_and_packed_f16_give_the_same_bits() {
 
 /// A tile in workgroup memory takes half the room where it is of f16.
 #[test]
-fn products_staged_as_f16_match_the_references() {
+fn matmuls_staged_as_f16_match_the_references() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| {
         limits.tile = tiles::CANDIDATES[0];
         *limits = limits.clone().with_webgpu(|own| own.native_f16 = true);
     });
-    check(backend, &products_of_halves(), failed);
+    check(backend, &matmuls_of_halves(), failed);
 }
 
 /// What stands in for subgroups that multiply matrices shows all the rest of their kernel on any adapter. With all
-/// products of f16, lavapipe's compiler took more than three minutes, so these are some of them.
+/// matmuls of f16, lavapipe's compiler took more than three minutes, so these are some of them.
 #[test]
 fn what_stands_in_for_cooperative_matrices_matches_the_references() {
     let few = |case: &Case| [[17, 65], [6, 1031]].iter().any(|s| case.inputs[0].ty.shape == s);
-    let cases: Vec<Case> = products_of_halves().into_iter().filter(few).collect();
-    assert!(cases.len() > 2, "no products of these shapes");
+    let cases: Vec<Case> = matmuls_of_halves().into_iter().filter(few).collect();
+    assert!(cases.len() > 2, "no matmuls of these shapes");
     let mut backend = open(&Options::default());
     backend.restrict(|limits| {
         let cooperative = Some(tiles::cooperative(tiles::SQUARE_EDGES[0]));
@@ -185,7 +185,7 @@ fn what_stands_in_for_cooperative_matrices_matches_the_references() {
 /// Run by itself by the checks, on a lavapipe that has them.
 #[test]
 #[ignore = "needs an adapter with cooperative matrices: `cargo xtask cooperative` brings one"]
-fn cooperative_products_match_the_references() {
+fn cooperative_matmuls_match_the_references() {
     let mut backend = open(&Options::default());
     let edge = backend.describe().cooperative;
     assert!(edge.is_some(), "{} has no cooperative matrices", backend.name());
@@ -193,7 +193,7 @@ fn cooperative_products_match_the_references() {
     assert!(own.subgroup.is_some() && own.native_f16);
     let cooperative = edge.map(tiles::cooperative);
     backend.restrict(|limits| limits.api = Api::WebGpu(WebGpuLimits { cooperative, ..own }));
-    check(backend, &products_of_halves(), failed);
+    check(backend, &matmuls_of_halves(), failed);
 }
 
 /// Work so small that each workgroup is a launch of its own.
@@ -205,7 +205,7 @@ fn kernels_match_the_references_cut_to_pieces() {
 }
 
 #[test]
-fn products_match_the_references_with_every_tile() {
+fn matmuls_match_the_references_with_every_tile() {
     let cases = of_families(&["MatMul", "LinearCrossEntropyGrad"]);
     for (index, &tile) in tiles::CANDIDATES.iter().enumerate() {
         let mut backend = open(&Options::default());

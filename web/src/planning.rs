@@ -338,7 +338,7 @@ fn program_map(plan: &Plan, program: usize) -> (Vec<ShownStep>, Vec<ShownTensor>
             recompute_flops: None,
         });
     }
-    for resident in &planned.residents {
+    for resident in &planned.allocations {
         let first = resident.tensors.first();
         let info = first.map(|&(tensor, _)| graph.info(tensor));
         let class = info.map_or(Class::Workspace, |info| info.class);

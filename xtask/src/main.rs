@@ -29,7 +29,7 @@ usage: cargo xtask TASK
   test      format, lints, documentation and every test; the last line counts them
               --all                    all cases of tests that try a part of them, drawn by the date
   cooperative
-            products by cooperative matrices, on a Vulkan driver that has them
+            matmuls by cooperative matrices, on a Vulkan driver that has them
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, into bench/results/

@@ -1,4 +1,4 @@
-//! `cargo xtask cooperative`: the WebGPU products by cooperative matrices, on a lavapipe that has them.
+//! `cargo xtask cooperative`: the WebGPU matmuls by cooperative matrices, on a lavapipe that has them.
 //!
 //! Debian 12's has not, so the packages of a later Debian are unpacked into a folder of the build, with their own
 //! C library, and only the test runs with them. Nothing is installed.

@@ -1,4 +1,4 @@
-//! Matrix products: `out = scale·(lhs · rhs) + bias (+ out)` on strided views of f32, bf16 and f16.
+//! Matmuls: `out = scale·(lhs · rhs) + bias (+ out)` on strided views of f32, bf16 and f16.
 //!
 //! Three layers, after Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication* (2008):
 //!
@@ -15,7 +15,7 @@
 //! bit whatever the number of threads. f16 operands, and bf16 ones that meet another type, are widened
 //! to f32 while packing, which is exact.
 //!
-//! Accumulating to an f32 output without bias or scale goes on from what is there: a product cut along
+//! Accumulating to an f32 output without bias or scale goes on from what is there: a matmul cut along
 //! `k` into parts (of even depth, in bf16) has the bits of the whole. The portable path rounds each part.
 //!
 //! bf16 × bf16 uses `vdpbf16ps` where the CPU has AVX512-BF16. It differs from f32 arithmetic on the
@@ -118,12 +118,12 @@ pub struct Bias {
 
 /// `out (m×n) = scale · lhs (m×k) · rhs (k×n) + bias (n) + (accumulate ? out : 0)`.
 #[derive(Clone, Copy, Debug)]
-pub struct Product {
+pub struct Gemm {
     /// Rows of `lhs` and `out`.
     pub m: usize,
     /// Columns of `rhs` and `out`.
     pub n: usize,
-    /// Columns of `lhs`, rows of `rhs`; 0 gives a product of zeros.
+    /// Columns of `lhs`, rows of `rhs`; 0 gives a matmul of zeros.
     pub k: usize,
     /// m×k.
     pub lhs: Mat,
@@ -135,16 +135,16 @@ pub struct Product {
     pub accumulate: bool,
     /// Added to every row, after scaling.
     pub bias: Option<Bias>,
-    /// Factor of the product.
+    /// Factor of the matmul.
     pub scale: f32,
 }
 
-/// Why a product was refused.
+/// Why a matmul was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GemmError {
     /// The scratch slice is smaller than [`scratch_bytes`] asks for.
     #[error(
-        "matrix product {m}×{k} · {k}×{n} on {threads} threads needs {needed} bytes of scratch but got {given}; \
+        "matmul {m}×{k} · {k}×{n} on {threads} threads needs {needed} bytes of scratch but got {given}; \
          pass a slice of gemm::scratch_bytes(..) bytes"
     )]
     Scratch {
@@ -163,7 +163,7 @@ pub enum GemmError {
     },
 }
 
-/// How products are computed on this CPU.
+/// How matmuls are computed on this CPU.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     /// Own packed kernels.
@@ -214,11 +214,11 @@ impl Path {
     /// As [`gemm()`].
     unsafe fn run(
         self,
-        product: &Product,
+        matmul: &Gemm,
         threads: usize,
         scratch: &mut [u8],
     ) -> Result<(), GemmError> {
-        let &Product { m, n, k, .. } = product;
+        let &Gemm { m, n, k, .. } = matmul;
         let needed = self.scratch_bytes(m, n, k, threads);
         if scratch.len() < needed {
             return Err(GemmError::Scratch { m, n, k, threads, needed, given: scratch.len() });
@@ -230,16 +230,16 @@ impl Path {
             // SAFETY: the caller's promise on the matrices; the scratch is large enough, and `detect`
             // hands out only kernels that the CPU supports.
             #[cfg(target_arch = "x86_64")]
-            Self::Packed(kernel) => unsafe { blocks::run(kernel, product, threads, scratch) },
+            Self::Packed(kernel) => unsafe { blocks::run(kernel, matmul, threads, scratch) },
             // SAFETY: as above.
-            Self::Portable => unsafe { portable::run(product, threads, scratch) },
+            Self::Portable => unsafe { portable::run(matmul, threads, scratch) },
         }
         Ok(())
     }
 }
 
-/// Computes `product` on up to `threads` threads of the current rayon pool (0 counts as 1); one thread
-/// stays on the caller's, so it may be called from inside a rayon task. Small products take fewer threads.
+/// Computes `matmul` on up to `threads` threads of the current rayon pool (0 counts as 1); one thread
+/// stays on the caller's, so it may be called from inside a rayon task. Small matmuls take fewer threads.
 ///
 /// # Errors
 ///
@@ -250,12 +250,12 @@ impl Path {
 /// For the whole call every element of `lhs`, `rhs` and `bias` must be readable and initialised, every
 /// element of `out` writable (and initialised where `accumulate` is set), distinct elements of `out` must
 /// not overlap, and neither `out` nor `scratch` may overlap anything else named.
-pub unsafe fn gemm(product: &Product, threads: usize, scratch: &mut [u8]) -> Result<(), GemmError> {
+pub unsafe fn gemm(matmul: &Gemm, threads: usize, scratch: &mut [u8]) -> Result<(), GemmError> {
     // SAFETY: passed on to the caller.
-    unsafe { Path::detect(product.lhs.element, product.rhs.element).run(product, threads, scratch) }
+    unsafe { Path::detect(matmul.lhs.element, matmul.rhs.element).run(matmul, threads, scratch) }
 }
 
-/// Bytes of scratch that [`gemm()`] needs for an m×k · k×n product of these types on this CPU. Any
+/// Bytes of scratch that [`gemm()`] needs for an m×k · k×n matmul of these types on this CPU. Any
 /// alignment will do. Grows with `threads`, up to a few MiB each.
 pub fn scratch_bytes(
     m: usize,

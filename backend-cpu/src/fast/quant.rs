@@ -1,9 +1,9 @@
-//! Block-wise 8-bit storage: codes of the values nearest to x over its block's scale, and back.
+//! Block-wise 8-bit storage: each x as the quantized value nearest to it over its block's scale, and back.
 //!
-//! The nearest value of a dynamic code is found without a search: comparing with the starts of the decades gives
+//! The nearest value of a dynamic codebook is found without a search: comparing with the starts of the decades gives
 //! the decade, and its values are spread evenly. Every element takes the same steps, so the loops vectorise.
 
-use tightrope_core::ops::{Code, DECADES};
+use tightrope_core::ops::{Codebook, DECADES};
 
 use crate::fast::vmath::parallel::{Disjoint, for_each_block};
 use crate::fast::vmath::reduce::fold;
@@ -14,10 +14,10 @@ const TASK: usize = 1 << 14;
 
 const LEVELS: usize = DECADES as usize;
 
-/// A dynamic code's decades, in numbers that the search for the nearest value needs.
+/// A dynamic codebook's decades, in numbers that the search for the nearest value needs.
 #[derive(Clone, Copy)]
 struct Search {
-    code: Code,
+    codebook: Codebook,
     /// From where on a value belongs to the decade: halfway from the last value below it to its first.
     starts: [f32; LEVELS],
     /// Values.
@@ -29,8 +29,8 @@ struct Search {
 }
 
 impl Search {
-    fn new(code: Code) -> Self {
-        let base = f64::from(code.base());
+    fn new(codebook: Codebook) -> Self {
+        let base = f64::from(codebook.base());
         let (mut starts, mut counts, mut slopes) = ([0.0; LEVELS], [0.0; LEVELS], [0.0; LEVELS]);
         for k in 0..LEVELS {
             let power = 10_f64.powi(k as i32 + 1 - LEVELS as i32);
@@ -43,7 +43,7 @@ impl Search {
             counts[k] = count as f32;
             slopes[k] = (count / (0.9 * power)) as f32;
         }
-        Self { code, starts, counts, slopes, one: 1.0 - 0.225 / counts[LEVELS - 1] }
+        Self { codebook, starts, counts, slopes, one: 1.0 - 0.225 / counts[LEVELS - 1] }
     }
 
     /// Rank of the value nearest to `part`, from 0 to 1.
@@ -60,47 +60,50 @@ impl Search {
         if part >= self.one { 2.0 * self.counts[LEVELS - 1] } else { count + within }
     }
 
-    /// Code of the value nearest to `part` of a signed code.
+    /// The quantized value nearest to `part`, of a signed codebook.
     #[inline(always)]
     fn signed(&self, part: f32) -> f32 {
-        // There is no −1: the code before is the last.
-        (Code::Signed.zero() as f32 + self.rank(part.abs()).copysign(part)).max(0.0)
+        // There is no −1: the one before is the last.
+        (Codebook::Signed.zero() as f32 + self.rank(part.abs()).copysign(part)).max(0.0)
     }
 
-    /// As [`Search::signed`], of an unsigned code.
+    /// As [`Search::signed`], of an unsigned codebook.
     #[inline(always)]
     fn unsigned(&self, part: f32) -> f32 {
         self.rank(part).max(1.0) - 1.0
     }
 }
 
-/// Writes the code of every element of `x` (as bytes, whatever their sign) and the scale of every block.
+/// Writes the quantized value of every element of `x` (as bytes, whatever their sign) and the scale of every block.
 ///
 /// # Panics
 /// If the lengths do not agree.
 pub fn quantize<X: Storage>(
-    code: Code,
+    codebook: Codebook,
     block: usize,
     x: &[X],
-    codes: &mut [u8],
+    quantized: &mut [u8],
     scales: &mut [f32],
 ) {
-    assert_eq!(x.len(), codes.len(), "x and its codes differ in length");
+    assert_eq!(x.len(), quantized.len(), "x and its quantized values differ in length");
     assert_eq!(x.len().div_ceil(block), scales.len(), "one scale a block");
-    let (isa, search) = (Isa::detect(), Search::new(code));
-    let (codes, scales) = (Disjoint::new(codes), Disjoint::new(scales));
+    let (isa, search) = (Isa::detect(), Search::new(codebook));
+    let (quantized, scales) = (Disjoint::new(quantized), Disjoint::new(scales));
     for_each_block(x.len().div_ceil(block), (TASK / block).max(1), |blocks| {
         let elements = blocks.start * block..(blocks.end * block).min(x.len());
         // SAFETY: ranges of blocks do not overlap.
-        let (codes, scales) = unsafe {
-            (codes.part(elements.start, elements.len()), scales.part(blocks.start, blocks.len()))
+        let (quantized, scales) = unsafe {
+            (
+                quantized.part(elements.start, elements.len()),
+                scales.part(blocks.start, blocks.len()),
+            )
         };
-        encode(isa, &search, block, &x[elements], codes, scales);
+        encode(isa, &search, block, &x[elements], quantized, scales);
     });
 }
 
 dispatched!(fn encode<X>(
-    search: &Search, block: usize, x: &[X], codes: &mut [u8], scales: &mut [f32]
+    search: &Search, block: usize, x: &[X], quantized: &mut [u8], scales: &mut [f32]
 ) = encode_body);
 
 #[inline(always)]
@@ -109,41 +112,41 @@ fn encode_body<S: Simd, X: Storage>(
     search: &Search,
     block: usize,
     x: &[X],
-    codes: &mut [u8],
+    quantized: &mut [u8],
     scales: &mut [f32],
 ) {
     let search = *search;
-    let blocks = x.chunks(block).zip(codes.chunks_mut(block));
-    for ((x, codes), scale) in blocks.zip(scales) {
-        *scale = magnitude(x) / search.code.largest() as f32;
+    let blocks = x.chunks(block).zip(quantized.chunks_mut(block));
+    for ((x, quantized), scale) in blocks.zip(scales) {
+        *scale = magnitude(x) / search.codebook.largest() as f32;
         let scale = *scale;
-        // The code is chosen out of the loop, which then has no branch.
-        let largest = Code::Linear.largest() as f32;
-        match search.code {
-            _ if scale == 0.0 => codes.fill(search.code.zero() as u8),
-            Code::Linear => {
-                each(scale, x, codes, |part| part.round_ties_even().max(-largest).min(largest))
+        // The codebook is chosen out of the loop, which then has no branch.
+        let largest = Codebook::Linear.largest() as f32;
+        match search.codebook {
+            _ if scale == 0.0 => quantized.fill(search.codebook.zero() as u8),
+            Codebook::Linear => {
+                each(scale, x, quantized, |part| part.round_ties_even().max(-largest).min(largest))
             }
-            Code::Signed => each(scale, x, codes, |part| search.signed(part)),
-            Code::Unsigned => each(scale, x, codes, |part| search.unsigned(part)),
+            Codebook::Signed => each(scale, x, quantized, |part| search.signed(part)),
+            Codebook::Unsigned => each(scale, x, quantized, |part| search.unsigned(part)),
         }
     }
 }
 
-/// Writes `code(x / scale)`, a vector's width at once: rounding to bytes in a loop of its own lets both vectorise.
+/// Writes `quantize(x / scale)`, a vector's width at once: rounding to bytes in a loop of its own lets both vectorise.
 #[inline(always)]
-fn each<X: Storage>(scale: f32, x: &[X], codes: &mut [u8], code: impl Fn(f32) -> f32) {
-    for (codes, x) in codes.chunks_mut(LANES).zip(x.chunks(LANES)) {
+fn each<X: Storage>(scale: f32, x: &[X], quantized: &mut [u8], quantize: impl Fn(f32) -> f32) {
+    for (quantized, x) in quantized.chunks_mut(LANES).zip(x.chunks(LANES)) {
         let mut lanes = [0.0; LANES];
         for (lane, x) in lanes.iter_mut().zip(x) {
             *lane = x.to_f32() / scale;
         }
         // A loop, since `map` of arrays isn't always inlined and would miss the instruction set.
         for lane in &mut lanes {
-            *lane = code(*lane);
+            *lane = quantize(*lane);
         }
-        for (byte, code) in codes.iter_mut().zip(lanes) {
-            *byte = code as i32 as u8;
+        for (byte, value) in quantized.iter_mut().zip(lanes) {
+            *byte = value as i32 as u8;
         }
     }
 }
@@ -162,30 +165,36 @@ fn magnitude<X: Storage>(x: &[X]) -> f32 {
     rest.iter().fold(fold(lanes, larger), |max, x| larger(max, x.to_f32().abs()))
 }
 
-/// Writes the value of every code.
+/// Writes the number of every quantized value.
 ///
 /// # Panics
 /// If the lengths do not agree.
-pub fn dequantize<X: Storage>(code: Code, block: usize, codes: &[u8], scales: &[f32], x: &mut [X]) {
-    assert_eq!(x.len(), codes.len(), "x and its codes differ in length");
+pub fn dequantize<X: Storage>(
+    codebook: Codebook,
+    block: usize,
+    quantized: &[u8],
+    scales: &[f32],
+    x: &mut [X],
+) {
+    assert_eq!(x.len(), quantized.len(), "x and its quantized values differ in length");
     assert_eq!(x.len().div_ceil(block), scales.len(), "one scale a block");
-    // By byte: the codes of the linear code are signed.
-    let values: [f32; 256] = std::array::from_fn(|byte| match code {
-        Code::Linear => f32::from(byte as u8 as i8),
-        Code::Signed | Code::Unsigned => code.value(byte as f64) as f32,
+    // By byte: the quantized values of the linear codebook are signed.
+    let values: [f32; 256] = std::array::from_fn(|byte| match codebook {
+        Codebook::Linear => f32::from(byte as u8 as i8),
+        Codebook::Signed | Codebook::Unsigned => codebook.value(byte as f64) as f32,
     });
     let isa = Isa::detect();
     let x = Disjoint::new(x);
     for_each_block(scales.len(), (TASK / block).max(1), |blocks| {
-        let elements = blocks.start * block..(blocks.end * block).min(codes.len());
+        let elements = blocks.start * block..(blocks.end * block).min(quantized.len());
         // SAFETY: ranges of blocks do not overlap.
         let x = unsafe { x.part(elements.start, elements.len()) };
-        decode(isa, &values, block, &codes[elements], &scales[blocks], x);
+        decode(isa, &values, block, &quantized[elements], &scales[blocks], x);
     });
 }
 
 dispatched!(fn decode<X>(
-    values: &[f32; 256], block: usize, codes: &[u8], scales: &[f32], x: &mut [X]
+    values: &[f32; 256], block: usize, quantized: &[u8], scales: &[f32], x: &mut [X]
 ) = decode_body);
 
 #[inline(always)]
@@ -193,14 +202,14 @@ dispatched!(fn decode<X>(
 fn decode_body<S: Simd, X: Storage>(
     values: &[f32; 256],
     block: usize,
-    codes: &[u8],
+    quantized: &[u8],
     scales: &[f32],
     x: &mut [X],
 ) {
-    let blocks = codes.chunks(block).zip(x.chunks_mut(block));
-    for ((codes, x), scale) in blocks.zip(scales) {
-        for (x, &code) in x.iter_mut().zip(codes) {
-            *x = X::from_f32(values[usize::from(code)] * scale);
+    let blocks = quantized.chunks(block).zip(x.chunks_mut(block));
+    for ((quantized, x), scale) in blocks.zip(scales) {
+        for (x, &byte) in x.iter_mut().zip(quantized) {
+            *x = X::from_f32(values[usize::from(byte)] * scale);
         }
     }
 }
@@ -210,21 +219,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_nearest_ones() {
-        for code in [Code::Signed, Code::Unsigned] {
-            let search = Search::new(code);
+    fn quantized_values_are_the_nearest_ones() {
+        for codebook in [Codebook::Signed, Codebook::Unsigned] {
+            let search = Search::new(codebook);
             for i in 0..=1_000_000_u32 {
                 let x = f64::from(i) / 1e6;
                 for x in [x, x.powi(9), -x] {
-                    let x = if code == Code::Unsigned { x.abs() } else { x };
-                    let found = match code {
-                        Code::Unsigned => search.unsigned(x as f32),
+                    let x = if codebook == Codebook::Unsigned { x.abs() } else { x };
+                    let found = match codebook {
+                        Codebook::Unsigned => search.unsigned(x as f32),
                         _ => search.signed(x as f32),
                     };
-                    let (found, nearest) = (f64::from(found), code.nearest(x));
-                    let off = |c: f64| (code.value(c) - x).abs();
+                    let (found, nearest) = (f64::from(found), codebook.nearest(x));
+                    let off = |c: f64| (codebook.value(c) - x).abs();
                     // Halfway between two, rounding decides.
-                    assert!(off(found) <= off(nearest) + 1e-7 * x.abs(), "{code:?} {x:e}: {found}");
+                    assert!(
+                        off(found) <= off(nearest) + 1e-7 * x.abs(),
+                        "{codebook:?} {x:e}: {found}"
+                    );
                 }
             }
         }
@@ -232,10 +244,10 @@ mod tests {
 
     #[test]
     fn a_block_of_zeros_comes_back_as_zeros() {
-        for code in Code::ALL {
-            let (mut codes, mut scales, mut x) = ([9; 300], [1.0; 2], [1.0_f32; 300]);
-            quantize(code, 256, &[0.0_f32; 300], &mut codes, &mut scales);
-            dequantize(code, 256, &codes, &scales, &mut x);
+        for codebook in Codebook::ALL {
+            let (mut quantized, mut scales, mut x) = ([9; 300], [1.0; 2], [1.0_f32; 300]);
+            quantize(codebook, 256, &[0.0_f32; 300], &mut quantized, &mut scales);
+            dequantize(codebook, 256, &quantized, &scales, &mut x);
             assert_eq!(x, [0.0; 300]);
         }
     }

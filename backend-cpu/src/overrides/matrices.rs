@@ -275,13 +275,13 @@ pub unsafe fn quantize<T: Storage>(
     inputs: &[View<'_>],
     outputs: &[View<'_>],
 ) -> bool {
-    // SAFETY: passed on; codes and scales are written through the outputs alone.
+    // SAFETY: passed on; quantized values and scales are written through the outputs alone.
     unsafe {
         if op.update && inputs[3].slice::<f32>()[0] == 0.0 {
             return true;
         }
-        let (codes, scales) = (outputs[0].slice_mut::<u8>(), outputs[1].slice_mut::<f32>());
-        quant::quantize(op.code, op.block, inputs[0].slice::<T>(), codes, scales);
+        let (quantized, scales) = (outputs[0].slice_mut::<u8>(), outputs[1].slice_mut::<f32>());
+        quant::quantize(op.codebook, op.block, inputs[0].slice::<T>(), quantized, scales);
     }
     true
 }
@@ -295,8 +295,8 @@ pub unsafe fn dequantize<T: Storage>(
 ) -> bool {
     // SAFETY: passed on.
     unsafe {
-        let (codes, scales) = (inputs[0].slice::<u8>(), inputs[1].slice::<f32>());
-        quant::dequantize(op.code, op.block, codes, scales, outputs[0].slice_mut::<T>());
+        let (quantized, scales) = (inputs[0].slice::<u8>(), inputs[1].slice::<f32>());
+        quant::dequantize(op.codebook, op.block, quantized, scales, outputs[0].slice_mut::<T>());
     }
     true
 }

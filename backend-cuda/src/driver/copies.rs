@@ -1,4 +1,4 @@
-//! Copies beside kernels: the memory of the host that they use, and which queue waits for which.
+//! Asynchronous copies: the memory of the host that they use, and which queue waits for which.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tightrope_core::{DeviceError, HostMemory};
 
-use super::{Beside, Event, Pinned, Queue, Wait};
+use super::{CopyQueues, Event, Pinned, Queue, Wait};
 
 /// Memory for a copy, with the places in queues that it's about.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Copies {
     /// Those of the driver.
     pub fn begin_load(
         &mut self,
-        driver: &mut dyn Beside,
+        driver: &mut dyn CopyQueues,
         to: &Range<u64>,
     ) -> Result<Box<dyn HostMemory>, DeviceError> {
         let memory = self.take(driver, to)?;
@@ -63,13 +63,13 @@ impl Copies {
     /// Those of the driver.
     pub fn end_load(
         &mut self,
-        driver: &mut dyn Beside,
+        driver: &mut dyn CopyQueues,
         from: Box<dyn HostMemory>,
         to: Range<u64>,
     ) -> Result<(), DeviceError> {
         let memory = self.loads.pop_front().ok_or_else(never_begun)?;
         driver.follow(Queue::Loads, memory.begun)?;
-        driver.load_beside(&memory.pages, to)?;
+        driver.load_async(&memory.pages, to)?;
         driver.mark_event(memory.done, Queue::Loads)?;
         driver.follow(Queue::Kernels, memory.done)?;
         drop(from);
@@ -82,7 +82,7 @@ impl Copies {
     /// Those of the driver.
     pub fn begin_store(
         &mut self,
-        driver: &mut dyn Beside,
+        driver: &mut dyn CopyQueues,
         from: Range<u64>,
     ) -> Result<(), DeviceError> {
         let memory = self.take(driver, &from)?;
@@ -90,7 +90,7 @@ impl Copies {
         driver.follow(Queue::Stores, memory.done)?;
         driver.mark_event(memory.begun, Queue::Kernels)?;
         driver.follow(Queue::Stores, memory.begun)?;
-        driver.store_beside(from, &memory.pages)?;
+        driver.store_async(from, &memory.pages)?;
         driver.mark_event(memory.done, Queue::Stores)?;
         self.stores.push_back(memory);
         Ok(())
@@ -102,7 +102,7 @@ impl Copies {
     /// Those of the driver.
     pub fn end_store(
         &mut self,
-        driver: &mut dyn Beside,
+        driver: &mut dyn CopyQueues,
         from: &Range<u64>,
     ) -> Result<Box<dyn HostMemory>, DeviceError> {
         let memory = self.stores.pop_front().ok_or_else(never_begun)?;
@@ -111,7 +111,11 @@ impl Copies {
     }
 
     /// The smallest memory that has room and that nobody holds, or new one.
-    fn take(&mut self, driver: &mut dyn Beside, range: &Range<u64>) -> Result<Memory, DeviceError> {
+    fn take(
+        &mut self,
+        driver: &mut dyn CopyQueues,
+        range: &Range<u64>,
+    ) -> Result<Memory, DeviceError> {
         self.free.extend(self.back.1.try_iter());
         let bytes = (range.end - range.start) as usize;
         let fits = self.free.iter().enumerate().filter(|(_, memory)| memory.pages.bytes() >= bytes);
@@ -125,7 +129,7 @@ impl Copies {
         }
     }
 
-    fn lent(&self, driver: &dyn Beside, memory: Memory, range: &Range<u64>) -> Lent {
+    fn lent(&self, driver: &dyn CopyQueues, memory: Memory, range: &Range<u64>) -> Lent {
         let (wait, back) = (driver.waiter(memory.done), self.back.0.clone());
         let bytes = (range.end - range.start) as usize;
         Lent { memory: Some(memory), bytes, wait, back }

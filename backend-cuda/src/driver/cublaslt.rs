@@ -1,4 +1,4 @@
-//! cuBLASLt: NVIDIA's library of matrix products.
+//! cuBLASLt: NVIDIA's library of matmuls.
 
 mod api;
 #[cfg(any(test, feature = "emulation"))]
@@ -30,7 +30,7 @@ pub struct CublasLt {
 // SAFETY: the library's handle may be used by any thread (cuBLAS, thread safety).
 unsafe impl Send for CublasLt {}
 
-/// Something that the library made for one product, given back when it's dropped.
+/// Something that the library made for one matmul, given back when it's dropped.
 struct Owned<'a> {
     api: &'a Api,
     made: Made,
@@ -67,7 +67,7 @@ impl Drop for Owned<'_> {
 
 /// A problem as the library has it.
 struct Described<'a> {
-    product: Owned<'a>,
+    matmul: Owned<'a>,
     a: Owned<'a>,
     b: Owned<'a>,
     /// What is added; D where nothing else is.
@@ -145,13 +145,13 @@ impl CublasLt {
         let factors = data_type(DType::F32) as c_uint;
         // SAFETY: a handle is written.
         let create =
-            |made: *mut Made| unsafe { (api.create_product)(made, sums as c_uint, factors) };
-        let product = Owned::new(api, create, api.set_product, api.destroy_product)?;
+            |made: *mut Made| unsafe { (api.create_matmul)(made, sums as c_uint, factors) };
+        let matmul = Owned::new(api, create, api.set_matmul, api.destroy_matmul)?;
         let operation = |transposed| if transposed { TRANSPOSED } else { AS_STORED };
         let transpose_a = Attribute::CUBLASLT_MATMUL_DESC_TRANSA as c_uint;
-        product.set(transpose_a, operation(problem.transpose_a))?;
+        matmul.set(transpose_a, operation(problem.transpose_a))?;
         let transpose_b = Attribute::CUBLASLT_MATMUL_DESC_TRANSB as c_uint;
-        product.set(transpose_b, operation(problem.transpose_b))?;
+        matmul.set(transpose_b, operation(problem.transpose_b))?;
         let biased = problem.bias.is_some();
         let epilogue = match problem.finish {
             _ if problem.sums.is_some() => Epilogue::CUBLASLT_EPILOGUE_BGRADB,
@@ -163,23 +163,23 @@ impl CublasLt {
             Some(Finish::Gelu(None)) => Epilogue::CUBLASLT_EPILOGUE_GELU,
             Some(Finish::GeluSlope(_)) => Epilogue::CUBLASLT_EPILOGUE_DGELU,
         };
-        product.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE as c_uint, epilogue as u32)?;
+        matmul.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE as c_uint, epilogue as u32)?;
         if biased || problem.sums.is_some() {
-            product.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_uint, at.bias)?;
+            matmul.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_uint, at.bias)?;
         }
-        let beside = problem.finish.and_then(|finish| finish.beside());
-        let auxiliary = beside.filter(|_| !matches!(problem.finish, Some(Finish::Add(_))));
+        let operand = problem.finish.and_then(|finish| finish.operand());
+        let auxiliary = operand.filter(|_| !matches!(problem.finish, Some(Finish::Add(_))));
         if let Some(layout) = auxiliary {
             let pointer = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER as c_uint;
-            product.set(pointer, at.beside)?;
+            matmul.set(pointer, at.operand)?;
             let leading = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD as c_uint;
-            product.set(leading, layout.leading as i64)?;
+            matmul.set(leading, layout.leading as i64)?;
             let stride = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE as c_uint;
-            product.set(stride, layout.stride as i64)?;
+            matmul.set(stride, layout.stride as i64)?;
         }
         let layout = |of| self.layout(of, problem.batch);
         Ok(Described {
-            product,
+            matmul,
             a: layout(&problem.a)?,
             b: layout(&problem.b)?,
             c: layout(&problem.c())?,
@@ -216,22 +216,22 @@ impl CublasLt {
     /// The library's words.
     pub fn algorithms(&self, problem: &Problem, workspace: u64) -> Result<Vec<Algorithm>, String> {
         // Addresses are only looked at for their alignment.
-        let beside = problem.finish.and_then(|finish| finish.beside());
+        let operand = problem.finish.and_then(|finish| finish.operand());
         let aligned = Addresses {
             bias: problem.bias.or(problem.sums).unwrap_or(0),
-            beside: beside.map_or(0, |layout| layout.alignment),
+            operand: operand.map_or(0, |layout| layout.alignment),
             ..Addresses::default()
         };
         let described = self.describe(problem, &aligned)?;
         let preference = self.preference(problem, workspace)?;
-        let Described { product, a, b, c, d } = &described;
+        let Described { matmul, a, b, c, d } = &described;
         let mut found = [Suggestion::default(); ASKED];
         let mut count = 0;
         // SAFETY: everything was made by the library for this problem; as many results are written as were asked for.
         let status = unsafe {
             (self.api.heuristic)(
                 self.handle,
-                product.made,
+                matmul.made,
                 a.made,
                 b.made,
                 c.made,
@@ -255,7 +255,7 @@ impl CublasLt {
         Ok(found[..count].iter().filter(usable).map(algorithm).collect())
     }
 
-    /// Begins a product on a stream of the context that the library was begun in.
+    /// Begins a matmul on a stream of the context that the library was begun in.
     ///
     /// # Safety
     /// The addresses are those of matrices as the problem says, and of a workspace as large as the algorithm's, in memory
@@ -266,7 +266,7 @@ impl CublasLt {
     pub unsafe fn multiply(&self, call: &Multiply, stream: Made) -> Result<(), String> {
         let Multiply { problem, algorithm, at, workspace } = call;
         let described = self.describe(problem, at)?;
-        let Described { product, a, b, c, d } = &described;
+        let Described { matmul, a, b, c, d } = &described;
         let added = matches!(problem.finish, Some(Finish::Add(_)));
         let (alpha, beta) = (1.0f32, if problem.accumulate || added { 1.0f32 } else { 0.0 });
         let memory = |address: u64| address as *mut c_void;
@@ -274,14 +274,14 @@ impl CublasLt {
         let status = unsafe {
             (self.api.multiply)(
                 self.handle,
-                product.made,
+                matmul.made,
                 &alpha,
                 memory(at.a),
                 a.made,
                 memory(at.b),
                 b.made,
                 &beta,
-                memory(if added { at.beside } else { at.d }),
+                memory(if added { at.operand } else { at.d }),
                 c.made,
                 memory(at.d),
                 d.made,
@@ -305,7 +305,7 @@ impl Drop for CublasLt {
 #[cfg(test)]
 mod tests {
     use tightrope_core::launch::{Place, Source};
-    use tightrope_core::ops::{Matrices, Product, Stored};
+    use tightrope_core::ops::{Gemm, Matrices, Stored};
 
     use super::*;
 
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A product by the library's calls beside plain loops over rows.
+    /// A matmul by the library's calls beside plain loops over rows.
     fn agrees(dtype: DType, out: DType, transposed: [bool; 2], bias: bool, accumulate: bool) {
         let (batch, m, n, k) = (2, 6, 5, 7);
         let placed = |source, dtype, [rows, columns]: [u64; 2], transposed: bool| {
@@ -381,10 +381,10 @@ mod tests {
         }
         let extents =
             Matrices { batch: batch as usize, m: m as usize, n: n as usize, k: k as usize };
-        let product = Product {
+        let matmul = Gemm {
             bias: bias.then_some(biases.stored.place),
             accumulate,
-            ..Product::new(lhs.stored, rhs.stored, result.stored, extents)
+            ..Gemm::new(lhs.stored, rhs.stored, result.stored, extents)
         };
         let start = result.bytes.as_mut_ptr();
         let address = |place: &Place| match place.source {
@@ -393,7 +393,7 @@ mod tests {
             Source::Input(_) => biases.bytes.as_ptr() as u64,
             _ => start as u64,
         };
-        let (problem, at) = Problem::of(&product, false, address).expect("the library takes it");
+        let (problem, at) = Problem::of(&matmul, false, address).expect("the library takes it");
         let library = CublasLt::emulated();
         let mut workspace = vec![0u8; 1 << 20];
         let algorithms = library.algorithms(&problem, workspace.len() as u64).expect("a problem");
@@ -405,14 +405,14 @@ mod tests {
             let workspace = workspace.as_mut_ptr() as u64;
             let call = Multiply { problem, algorithm, at, workspace };
             // SAFETY: the matrices and the workspace are in vectors that live until the end.
-            unsafe { library.multiply(&call, ptr::null_mut()) }.expect("a product");
+            unsafe { library.multiply(&call, ptr::null_mut()) }.expect("a matmul");
             // What lies between rows and matrices stays as it was.
             assert!(result.bytes == expected, "{problem} by {algorithm:?}");
         }
     }
 
     #[test]
-    fn products_by_columns_are_those_by_rows() {
+    fn matmuls_by_columns_are_those_by_rows() {
         use DType::{BF16, F16, F32};
         for (dtype, out) in [(F32, F32), (BF16, BF16), (BF16, F32), (F16, F16), (F16, F32)] {
             for transposed in [[false, false], [false, true], [true, false], [true, true]] {
@@ -454,17 +454,17 @@ mod tests {
             sums: None,
             tf32: false,
         };
-        let at = Addresses { bias: 256, beside: 256, ..Addresses::default() };
-        let beside = layout(96, 32);
+        let at = Addresses { bias: 256, operand: 256, ..Addresses::default() };
+        let operand = layout(96, 32);
         for (finish, sums) in [
             (None, None),
             (None, Some(256)),
-            (Some(Finish::Add(beside)), None),
+            (Some(Finish::Add(operand)), None),
             (Some(Finish::Gelu(None)), None),
-            (Some(Finish::Gelu(Some(beside))), None),
-            (Some(Finish::GeluSlope(beside)), None),
+            (Some(Finish::Gelu(Some(operand))), None),
+            (Some(Finish::GeluSlope(operand)), None),
         ] {
-            library.describe(&Problem { finish, sums, ..problem }, &at).expect("a product");
+            library.describe(&Problem { finish, sums, ..problem }, &at).expect("a matmul");
         }
         library.preference(&problem, 1 << 20).expect("what is asked for");
     }

@@ -17,7 +17,7 @@ use tightrope_core::{DType, DeviceError};
 
 use super::cublaslt::CublasLt;
 use super::{
-    Beside as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
+    CopyQueues as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Task, cache_key,
 };
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
@@ -56,7 +56,7 @@ struct Device {
     queues: Queues,
     recorded: Vec<Vec<Task>>,
     /// What stands for cuBLASLt, where it's asked for.
-    products: Option<CublasLt>,
+    matmuls: Option<CublasLt>,
 }
 
 /// Bytes of the arena, aligned as a GPU aligns what it allocates.
@@ -68,7 +68,7 @@ struct Line(#[expect(dead_code, reason = "read and written through pointers")] [
 enum Work {
     /// Of so many bytes of the staging memory, which begin at this address, to an offset.
     Copy(usize, usize, u64),
-    Beside(Copy),
+    AsyncCopy(Copy),
     Launch(Task),
     Fill(Vec<u8>),
     Replay(Recorded),
@@ -79,13 +79,13 @@ const TOGETHER: usize = 16;
 
 const WITHIN: &str = "a plan's tensors lie within its arena";
 
-/// Bytes of workspace that products may use: room for those algorithms that take any, and no more.
+/// Bytes of workspace that matmuls may use: room for those algorithms that take any, and no more.
 const WORKSPACE_BYTES: u64 = 1 << 20;
 
-/// What tasks are said to take: a block so long, whatever it does, and a library so long for what it multiplies. Products
+/// What tasks are said to take: a block so long, whatever it does, and a library so long for what it multiplies. Matmuls
 /// of few tiles and long sums are then the kernels'.
 const BLOCK_SECONDS: f64 = 1e-6;
-const PRODUCTS_PER_SECOND: f64 = 2e10;
+const MATMULS_PER_SECOND: f64 = 2e10;
 
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
@@ -109,7 +109,7 @@ impl Emulated {
             libraries: vec![],
             queues,
             recorded: vec![],
-            products: None,
+            matmuls: None,
         };
         let device = Arc::new(Mutex::new(device));
         Self { device, staging: pages(HALVES * HALF_BYTES), marks }
@@ -167,7 +167,7 @@ impl Device {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
                 Ok(())
             }
-            Work::Beside(Copy { memory, at, bytes, direction, .. }) => {
+            Work::AsyncCopy(Copy { memory, at, bytes, direction, .. }) => {
                 let (host, own) = (memory.start(), self.at(at, bytes));
                 // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
                 // after this copy.
@@ -203,12 +203,12 @@ impl Device {
     fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
         match task {
             Task::Kernel(dispatch) => self.run(dispatch),
-            Task::Product(product) => self.multiply(product),
+            Task::Matmul(matmul) => self.multiply(matmul),
         }
     }
 
-    fn multiply(&self, product: &Multiply) -> Result<(), DeviceError> {
-        let Multiply { problem, algorithm, at, workspace } = product;
+    fn multiply(&self, matmul: &Multiply) -> Result<(), DeviceError> {
+        let Multiply { problem, algorithm, at, workspace } = matmul;
         let bytes = |layout: &Layout| layout.elements(problem.batch) * layout.dtype.size() as u64;
         let of_bias = problem.bias.map_or(0, |_| problem.d.rows * problem.d.dtype.size() as u64);
         let bias = if problem.bias.is_some() { at.bias } else { at.d };
@@ -222,10 +222,9 @@ impl Device {
             let first = self.arena.as_ptr() as u64;
             assert!(first <= start && start + bytes <= first + self.bytes as u64, "{WITHIN}");
         }
-        let products = self.products.as_ref().expect("a library made the task");
+        let matmuls = self.matmuls.as_ref().expect("a library made the task");
         // SAFETY: all matrices lie in the arena, as was seen above.
-        unsafe { products.multiply(product, std::ptr::null_mut()) }
-            .map_err(|words| self.lost(words))
+        unsafe { matmuls.multiply(matmul, std::ptr::null_mut()) }.map_err(|words| self.lost(words))
     }
 
     fn run(&mut self, dispatch: &Dispatch) -> Result<(), DeviceError> {
@@ -442,8 +441,8 @@ impl Driver for Emulated {
 
     fn library(&mut self) -> Result<library::Library, String> {
         let mut device = self.device();
-        let version = device.products.get_or_insert_with(CublasLt::emulated).version();
-        let choices = device.cache.join("products.tsv");
+        let version = device.matmuls.get_or_insert_with(CublasLt::emulated).version();
+        let choices = device.cache.join("matmuls.tsv");
         Ok(library::Library { version, workspace: WORKSPACE_BYTES, choices })
     }
 
@@ -453,7 +452,7 @@ impl Driver for Emulated {
         workspace: u64,
     ) -> Result<Vec<Algorithm>, DeviceError> {
         let device = self.device();
-        let library = device.products.as_ref();
+        let library = device.matmuls.as_ref();
         let found = library.map(|library| library.algorithms(problem, workspace));
         found.unwrap_or_else(|| Ok(vec![])).map_err(|words| device.lost(words))
     }
@@ -467,9 +466,9 @@ impl Driver for Emulated {
         // What they take on a processor says nothing of a GPU.
         let seconds = |task: &Task| match task {
             Task::Kernel(dispatch) => f64::from(dispatch.blocks) * BLOCK_SECONDS,
-            Task::Product(product) => {
-                let Problem { d, k, batch, .. } = product.problem;
-                (d.rows * d.columns * k * batch) as f64 / PRODUCTS_PER_SECOND
+            Task::Matmul(matmul) => {
+                let Problem { d, k, batch, .. } = matmul.problem;
+                (d.rows * d.columns * k * batch) as f64 / MATMULS_PER_SECOND
             }
         };
         Ok(tasks.iter().map(seconds).sum())

@@ -1,7 +1,7 @@
-//! An NVIDIA GPU. Everything but copies beside kernels happens in the order of one stream; the host waits to read, and where
+//! An NVIDIA GPU. Everything but asynchronous copies happens in the order of one stream; the host waits to read, and where
 //! it's a whole half of the staging memory ahead.
 
-mod beside;
+mod copy_queues;
 mod maps;
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use super::requirements::{self, Version, cuda_version};
 use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
 use crate::library::{Algorithm, Library, Problem};
 use crate::source::{self, Kernel, TensorMap};
-use beside::{Context, Place};
+use copy_queues::{Context, Place};
 
 /// A GPU.
 pub struct Gpu {
@@ -46,7 +46,7 @@ pub struct Gpu {
     /// Multiprocessors, where they run Hopper's own kernels.
     wgmma: Option<u32>,
     /// cuBLASLt, once it was asked for.
-    products: Option<CublasLt>,
+    matmuls: Option<CublasLt>,
     /// Before and after what is timed.
     clock: [sys::CUevent; 2],
     /// What all processes used of it before this one opened it.
@@ -173,7 +173,7 @@ impl Gpu {
             driver,
             capability,
             wgmma: maps::multiprocessors(handle, capability),
-            products: None,
+            matmuls: None,
             clock,
             used_before,
         })
@@ -253,10 +253,10 @@ impl Gpu {
     ) -> Result<(), DeviceError> {
         match task {
             Task::Kernel(dispatch) => self.enqueue_kernel(dispatch).map_err(refused),
-            Task::Product(product) => {
-                let products = self.products.as_ref().expect("a library made the task");
+            Task::Matmul(matmul) => {
+                let matmuls = self.matmuls.as_ref().expect("a library made the task");
                 // SAFETY: its matrices and workspace lie in the arena, which outlives everything on the stream.
-                unsafe { products.multiply(product, self.stream.cast()) }
+                unsafe { matmuls.multiply(matmul, self.stream.cast()) }
                     .map_err(|words| DeviceError::Lost { device: self.name.clone(), reason: words })
             }
         }
@@ -424,13 +424,13 @@ impl Driver for Gpu {
 
     fn library(&mut self) -> Result<Library, String> {
         self.make_current().map_err(|error| error.to_string())?;
-        if self.products.is_none() {
-            self.products = Some(CublasLt::open(self.driver)?);
+        if self.matmuls.is_none() {
+            self.matmuls = Some(CublasLt::open(self.driver)?);
         }
-        let version = self.products.as_ref().map_or(String::new(), CublasLt::version);
+        let version = self.matmuls.as_ref().map_or(String::new(), CublasLt::version);
         let workspace = requirements::workspace_bytes(self.capability);
         let key = cache_key((&self.name, self.capability, &version));
-        let choices = self.compiler.cache.join(format!("products-{key}.tsv"));
+        let choices = self.compiler.cache.join(format!("matmuls-{key}.tsv"));
         Ok(Library { version, workspace, choices })
     }
 
@@ -440,9 +440,9 @@ impl Driver for Gpu {
         workspace: u64,
     ) -> Result<Vec<Algorithm>, DeviceError> {
         self.make_current()?;
-        let Some(products) = &self.products else { return Ok(vec![]) };
+        let Some(matmuls) = &self.matmuls else { return Ok(vec![]) };
         // What the library refuses to think about, the kernels make.
-        Ok(products.algorithms(problem, workspace).unwrap_or_default())
+        Ok(matmuls.algorithms(problem, workspace).unwrap_or_default())
     }
 
     fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
@@ -486,9 +486,9 @@ impl Driver for Gpu {
 
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.make_current()?;
-        // Each product runs once, on zeros: what the library loads for it is loaded now, and not while it's recorded.
-        let mut products = tasks.iter().filter(|task| matches!(task, Task::Product(_)));
-        products.try_for_each(|task| self.enqueue(task, &self.failed()))?;
+        // Each matmul runs once, on zeros: what the library loads for it is loaded now, and not while it's recorded.
+        let mut matmuls = tasks.iter().filter(|task| matches!(task, Task::Matmul(_)));
+        matmuls.try_for_each(|task| self.enqueue(task, &self.failed()))?;
         self.finish()?;
         let arena = self.arena.map_or(0, |(_, bytes)| bytes);
         let graph = self.graph(tasks, &self.refused(arena))?;
@@ -528,7 +528,7 @@ impl Drop for Gpu {
         // Nothing can be done about a device that is gone.
         let _ = self.make_current();
         let _ = self.free();
-        self.products = None;
+        self.matmuls = None;
         for &module in &self.modules {
             // SAFETY: nothing runs any more.
             let _ = unsafe { result::module::unload(module) };

@@ -1,8 +1,8 @@
 //! What a plan needs of a device: memory, kernels, and work in order.
 
-mod beside;
 mod compiler;
 mod copies;
+mod copy_queues;
 mod cublaslt;
 #[cfg(any(test, feature = "emulation"))]
 mod emulated;
@@ -15,8 +15,8 @@ mod staging;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-pub use beside::{Beside, Event, Pinned, Queue, Wait};
 pub use copies::Copies;
+pub use copy_queues::{CopyQueues, Event, Pinned, Queue, Wait};
 #[cfg(any(test, feature = "emulation"))]
 pub use emulated::Emulated;
 pub use gpu::Gpu;
@@ -47,8 +47,8 @@ pub struct Dispatch {
 pub enum Task {
     /// A kernel of the engine.
     Kernel(Dispatch),
-    /// A product of the device's library.
-    Product(Box<Multiply>),
+    /// A matmul of the device's library.
+    Matmul(Box<Multiply>),
 }
 
 /// Tasks that a driver recorded, to be replayed as one.
@@ -57,14 +57,14 @@ pub struct Recorded(pub(crate) usize);
 
 /// A device, with one allocation, and memory of the host that copies to it read from. It works in the order in which
 /// it's asked to, queue by queue, and the caller goes on meanwhile.
-pub trait Driver: Beside {
+pub trait Driver: CopyQueues {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
 
-    /// Multiprocessors that multiply for groups of warps (Hopper's `wgmma`), and whose copy engine takes tensor maps.
+    /// Multiprocessors that multiply for warpgroups (Hopper's `wgmma`), and whose copy engine takes tensor maps.
     fn wgmma(&self) -> Option<u32>;
 
     /// Describes a tensor at this address to the copy engine. Nothing happens on the device.

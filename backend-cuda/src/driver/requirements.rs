@@ -15,12 +15,12 @@ const OLDEST_CUDA: Version = (12, 0);
 const OLDEST_CAPABILITY: Version = (7, 5);
 
 /// First compute capability whose tensor cores multiply bf16 and TF32.
-const BF16_PRODUCTS: Version = (8, 0);
+const BF16_MATMULS: Version = (8, 0);
 
 /// First compute capability with instructions that only code for it alone may have.
 const OLDEST_ALONE: i32 = 9;
 
-/// The compute capability whose tensor cores multiply for groups of warps by `wgmma`: later ones do it otherwise.
+/// The compute capability whose tensor cores multiply for warpgroups by `wgmma`: later ones do it otherwise.
 const WGMMA: Version = (9, 0);
 
 /// Bytes of shared memory that a block of its kernels may have (CUDA C++ Programming Guide, compute capabilities).
@@ -29,14 +29,14 @@ pub const WGMMA_SHARED_BYTES: i32 = 227 << 10;
 /// First compute capability with the larger workspace.
 const LARGE_WORKSPACE: Version = (9, 0);
 
-/// Bytes of workspace for cuBLASLt's products on a GPU of this compute capability, as NVIDIA recommends for cuBLAS.
+/// Bytes of workspace for cuBLASLt's matmuls on a GPU of this compute capability, as NVIDIA recommends for cuBLAS.
 pub fn workspace_bytes(capability: Version) -> u64 {
     if capability >= LARGE_WORKSPACE { 32 << 20 } else { 4 << 20 }
 }
 
 /// What tensor cores of this compute capability multiply as it's stored.
 pub fn tensor_cores(capability: Version) -> &'static [DType] {
-    if capability >= BF16_PRODUCTS { limits().cuda().tensor_cores } else { &[DType::F16] }
+    if capability >= BF16_MATMULS { limits().cuda().tensor_cores } else { &[DType::F16] }
 }
 
 /// Whether code for this compute capability alone has `wgmma`.

@@ -1,7 +1,7 @@
-//! Rewrites for devices whose kernels of products and norms do in their own pass what is done with each element after.
+//! Rewrites for devices whose kernels of matmuls and norms do in their own pass what is done with each element after.
 //!
-//! Each puts an op into the node that makes what it reads, at that node's place. A product is rounded as it would be
-//! stored before a formula sees it, so that maps in products change no bit.
+//! Each puts an op into the node that makes what it reads, at that node's place. A matmul is rounded as it would be
+//! stored before a formula sees it, so that maps in matmuls change no bit.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -49,24 +49,24 @@ pub fn sums_into_norms(
     }
 }
 
-/// A map of one formula that alone reads a product, with nothing or one tensor of its type beside it.
-pub fn maps_into_products(
+/// A map of one formula that alone reads a matmul, with nothing or one operand of its type.
+pub fn maps_into_matmuls(
     graph: &Graph,
     program: &mut Program,
     uses: &mut Uses,
     gone: &mut BTreeSet<usize>,
 ) {
     for made in 0..program.nodes.len() {
-        let Some(out) = open_product(program, gone, made) else { continue };
+        let Some(out) = open_matmul(program, gone, made) else { continue };
         let Some(index) = alone(program, uses, out) else { continue };
-        let Some(read) = beside(graph, program, uses, made, index) else { continue };
-        merge(program, uses, gone, index, made, |product, map| take_map(product, map, read, false));
+        let Some(read) = operand(graph, program, uses, made, index) else { continue };
+        merge(program, uses, gone, index, made, |matmul, map| take_map(matmul, map, read, false));
     }
 }
 
-/// A map of a product that others read too, where `fits` says that the map's output may be alive during these steps
-/// already, beside the product.
-pub fn activations_into_products(
+/// A map of a matmul that others read too, where `fits` says that the map's output may be alive during these steps
+/// already, together with the matmul.
+pub fn activations_into_matmuls(
     graph: &mut Graph,
     index: usize,
     fits: impl Fn(Tensor, Range<usize>) -> bool,
@@ -74,24 +74,24 @@ pub fn activations_into_products(
     let mut program = std::mem::take(&mut graph.programs[index]);
     let (mut uses, mut gone) = (Uses::of(graph, &program), BTreeSet::new());
     for made in 0..program.nodes.len() {
-        let Some(out) = open_product(&program, &gone, made) else { continue };
+        let Some(out) = open_matmul(&program, &gone, made) else { continue };
         let keeps = alone(&program, &uses, out).is_none();
         let found = uses.readers[out.index()].iter().find_map(|&at| {
-            let read = beside(graph, &program, &uses, made, at)?;
+            let read = operand(graph, &program, &uses, made, at)?;
             let mapped = program.nodes[at].outputs[0];
             (!keeps || fits(mapped, made..at)).then_some((at, read))
         });
         let Some((at, read)) = found else { continue };
-        merge(&mut program, &mut uses, &mut gone, at, made, |product, map| {
-            take_map(product, map, read, keeps);
+        merge(&mut program, &mut uses, &mut gone, at, made, |matmul, map| {
+            take_map(matmul, map, read, keeps);
         });
     }
     remove(&mut program, &gone);
     graph.programs[index] = program;
 }
 
-/// The output of the node at `made`, where it's a product that no map became part of.
-fn open_product(program: &Program, gone: &BTreeSet<usize>, made: usize) -> Option<Tensor> {
+/// The output of the node at `made`, where it's a matmul that no map became part of.
+fn open_matmul(program: &Program, gone: &BTreeSet<usize>, made: usize) -> Option<Tensor> {
     let node = program.nodes.get(made).filter(|_| !gone.contains(&made))?;
     matches!(&node.op, Op::MatMul(op) if !op.accumulate).then_some(node.outputs[0])
 }
@@ -101,45 +101,44 @@ fn alone(program: &Program, uses: &Uses, tensor: Tensor) -> Option<usize> {
     uses.only_reader(tensor).filter(|_| !program.results.contains(&tensor))
 }
 
-/// What the node at `index` reads beside the product at `made`, where that product's kernel can do what it does: a tensor
+/// What the node at `index` reads with the matmul at `made`, where that matmul's kernel can do what it does: a tensor
 /// or nothing. `None` where it can't.
-fn beside(
+fn operand(
     graph: &Graph,
     program: &Program,
     uses: &Uses,
     made: usize,
     index: usize,
 ) -> Option<Option<Tensor>> {
-    let (product, map) = (&program.nodes[made], &program.nodes[index]);
+    let (matmul, map) = (&program.nodes[made], &program.nodes[index]);
     simple_map(map).filter(|of| of.formulas.len() == 1 && of.shared == 0)?;
-    let out = product.outputs[0];
+    let out = matmul.outputs[0];
     let others: Vec<Tensor> = map.inputs.iter().copied().filter(|&input| input != out).collect();
-    let together = (map.phase, map.block) == (product.phase, product.block);
+    let together = (map.phase, map.block) == (matmul.phase, matmul.block);
     let alike = [map.outputs[0]].iter().chain(&others).all(|&t| graph.ty(t) == graph.ty(out));
     let there = others.iter().all(|&other| exists(uses, other, made));
     let takes = together && alike && there && others.len() <= 1;
     takes.then(|| others.first().copied())
 }
 
-/// Makes a product one whose epilogue is `map`, which reads `read` beside it; others read the product itself where it
+/// Makes a matmul one whose epilogue is `map`, which reads `read` with it; others read the matmul itself where it
 /// `keeps` it.
-fn take_map(product: &mut Node, map: &Node, read: Option<Tensor>, keeps: bool) {
-    let (Op::MatMul(op), Op::Map(of)) = (&product.op, &map.op) else {
-        unreachable!("a product and a map are chosen");
+fn take_map(matmul: &mut Node, map: &Node, read: Option<Tensor>, keeps: bool) {
+    let (Op::MatMul(op), Op::Map(of)) = (&matmul.op, &map.op) else {
+        unreachable!("a matmul and a map are chosen");
     };
-    let out = product.outputs[0];
+    let out = matmul.outputs[0];
     let place = |index: usize| input(usize::from(map.inputs[index] != out));
     let formula = Some(of.formulas[0].substitute(&place));
-    product.op =
-        FusedMatMul { formula, keeps_product: keeps, ..FusedMatMul::from(op.clone()) }.into();
-    product.inputs.extend(read);
-    product.outputs =
-        [vec![map.outputs[0]], product.outputs.split_off(usize::from(!keeps))].concat();
+    matmul.op =
+        FusedMatMul { formula, keeps_matmul: keeps, ..FusedMatMul::from(op.clone()) }.into();
+    matmul.inputs.extend(read);
+    matmul.outputs = [vec![map.outputs[0]], matmul.outputs.split_off(usize::from(!keeps))].concat();
 }
 
-/// The sum over rows of an output's gradient, which is the gradient of a bias, beside the product that makes that of the
+/// The sum over rows of an output's gradient, which is the gradient of a bias, and the matmul that makes that of the
 /// weight from it.
-pub fn bias_gradients_into_products(
+pub fn bias_gradients_into_matmuls(
     program: &mut Program,
     uses: &mut Uses,
     gone: &mut BTreeSet<usize>,
@@ -161,11 +160,11 @@ pub fn bias_gradients_into_products(
             columns && together && at < index
         };
         let Some(&made) = uses.readers[summed.index()].iter().find(of_weight) else { continue };
-        merge(program, uses, gone, index, made, |product, sum| {
-            let Op::MatMul(op) = &product.op else { unreachable!("a product was chosen") };
-            product.op =
+        merge(program, uses, gone, index, made, |matmul, sum| {
+            let Op::MatMul(op) = &matmul.op else { unreachable!("a matmul was chosen") };
+            matmul.op =
                 FusedMatMul { lhs_sums: Some(dtype), ..FusedMatMul::from(op.clone()) }.into();
-            product.outputs.push(sum.outputs[0]);
+            matmul.outputs.push(sum.outputs[0]);
         });
     }
 }

@@ -104,7 +104,7 @@ impl WebGpuLimits {
     }
 }
 
-/// How a matrix product is cut up.
+/// How a matmul is cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// Entry of the kernel.

@@ -1,9 +1,9 @@
-//! `Product`: the matmul that a launch makes, for devices with another way to make it.
+//! `Gemm`: the matmul that a launch makes, for devices with another way to make it.
 
 use super::Place;
 use crate::expr::Expr;
 
-/// Extents of a product.
+/// Extents of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrices {
     /// Matrices in the stack.
@@ -33,7 +33,7 @@ pub struct Stored {
 
 /// `out = lhs · rhs (+ bias) (+ out)`, or what an epilogue makes of that.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Product {
+pub struct Gemm {
     /// (M, K).
     pub lhs: Stored,
     /// (K, N).
@@ -44,10 +44,10 @@ pub struct Product {
     pub bias: Option<Place>,
     /// Extents.
     pub extents: Matrices,
-    /// The product is added to what `out` holds.
+    /// The matmul is added to what `out` holds.
     pub accumulate: bool,
-    /// Every sum goes on from what `out` holds, up in K, in the same way for any number of rows: products over
-    /// some of the rows, or over parts of K that are multiples of four, give the bits of one product. Otherwise
+    /// Every sum goes on from what `out` holds, up in K, in the same way for any number of rows: matmuls over
+    /// some of the rows, or over parts of K that are multiples of four, give the bits of one matmul. Otherwise
     /// few rows or few tiles are summed in slices of K.
     pub in_order: bool,
     /// What becomes of complete sums before they're stored.
@@ -61,8 +61,8 @@ pub struct Product {
 pub struct Epilogue {
     /// As in [`crate::ops::FusedMatMul::formula`].
     pub formula: Expr,
-    /// What the formula reads beside the product, which lies there as `out` does.
-    pub beside: Option<Stored>,
-    /// Where the product itself goes, which lies there as `out` does.
-    pub product: Option<Stored>,
+    /// The second operand of the formula, if it has one, which lies in memory as `out` does.
+    pub operand: Option<Stored>,
+    /// Where the matmul itself goes, if it is stored too, which lies in memory as `out` does.
+    pub matmul: Option<Stored>,
 }

@@ -99,10 +99,10 @@ impl Attention {
         Ok((batch, seq_len))
     }
 
-    fn cost(&self, qkv: &Type, products: u64) -> u64 {
+    fn cost(&self, qkv: &Type, matmuls: u64) -> u64 {
         let (batch, seq_len) = (qkv.shape[0] as u64, qkv.shape[1] as u64);
         let pairs = self.mask.pairs(seq_len);
-        2 * products * batch * self.heads as u64 * pairs * self.head_dim as u64
+        2 * matmuls * batch * self.heads as u64 * pairs * self.head_dim as u64
     }
 
     /// Ops to try, each with its batch and sequence length.
@@ -364,7 +364,7 @@ impl Rule for AttentionGrad {
         let [qkv, out, lse, dout] = [0, 1, 2, 3].map(|index| Place::input(index, inputs[index]));
         let (batch, seq_len) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
         let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * seq_len);
-        let flops = |products| op.cost(inputs[0], products) / batch.max(1);
+        let flops = |matmuls| op.cost(inputs[0], matmuls) / batch.max(1);
         let dtype = qkv.dtype;
         let mut launches = Launches::new();
         // The logs of normalisers, and after them what the gradients of scores subtract.
@@ -390,7 +390,7 @@ impl Rule for AttentionGrad {
                     &[out, dout, statistics],
                     2 * extents.sequences * columns,
                 ));
-                for (entries, heads, products) in [
+                for (entries, heads, matmuls) in [
                     (["grad_queries", "grad_queries_direct", "grad_queries_mma"], op.heads, 3),
                     (["grad_keys", "grad_keys_direct", "grad_keys_mma"], op.kv_heads, 4),
                 ] {
@@ -399,7 +399,7 @@ impl Rule for AttentionGrad {
                         op.rows_of(limits, entries, heads, extents, dtype),
                         extents,
                         &[&own, &op.extra_operands(4, inputs)[..]].concat(),
-                        flops(products) * extents.sequences,
+                        flops(matmuls) * extents.sequences,
                     ));
                 }
             }

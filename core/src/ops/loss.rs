@@ -9,7 +9,7 @@
 
 use std::iter;
 
-use super::matmul::{Product, Stored};
+use super::matmul::{Gemm, Stored};
 use super::{
     Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, arity, ensure, float, range, traffic,
     typed, unit, whole,
@@ -42,7 +42,7 @@ pub struct LinearCrossEntropyGrad {
     pub accumulate: bool,
 }
 
-/// Multiples of so many rows at a time sum in the same order; with fewer, products no longer fill a processor.
+/// Multiples of so many rows at a time sum in the same order; with fewer, matmuls no longer fill a processor.
 pub const LOSS_ROWS: usize = 256;
 
 impl Op {
@@ -55,15 +55,15 @@ impl Op {
         }
     }
 
-    /// Bytes that chunks of logits after a step's first move once more, of a loss: the head for each product with it, and its
+    /// Bytes that chunks of logits after a step's first move once more, of a loss: the head for each matmul with it, and its
     /// gradient.
     pub fn again_bytes(&self, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         let (Some(loss), [x, head, ..]) = (self.loss(), inputs) else { return 0 };
         let adds = matches!(self, Self::LinearCrossEntropyGrad(op) if op.accumulate);
         let chunks = x.rows().div_ceil(loss.chunk).saturating_sub(usize::from(!adds));
-        let products = outputs.len().min(2);
+        let matmuls = outputs.len().min(2);
         let summed = outputs.get(2).map_or(0, |gradient| 2 * gradient.bytes());
-        (chunks * (products * head.bytes() + summed)) as u64
+        (chunks * (matmuls * head.bytes() + summed)) as u64
     }
 
     /// As [`Op::loss`], to be changed.
@@ -281,24 +281,24 @@ impl<'a> Chunks<'a> {
 
     /// logits = x · wᵀ for some rows.
     fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
-        let product = Product::new(
+        let matmul = Gemm::new(
             Self::stored(self.x, self.columns, start),
             Self::stored(self.w, self.columns, 0).transposed(true),
             Self::stored(logits, self.padded, 0),
             Self::extents(rows, self.padded, self.columns),
         );
-        Product { in_order: true, ..product }.push(self.limits, launches);
+        Gemm { in_order: true, ..matmul }.push(self.limits, launches);
     }
 
     /// dx = dlogits · w, where dx holds all rows.
-    fn dx(&self, dx: Place, start: u64, rows: u64, gradient: Place) -> Product {
-        let product = Product::new(
+    fn dx(&self, dx: Place, start: u64, rows: u64, gradient: Place) -> Gemm {
+        let matmul = Gemm::new(
             self.rows_of(gradient),
             Self::stored(self.w, self.columns, 0),
             Self::stored(dx, self.columns, start),
             Self::extents(rows, self.columns, self.padded),
         );
-        Product { in_order: true, ..product }
+        Gemm { in_order: true, ..matmul }
     }
 
     /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.
@@ -306,13 +306,13 @@ impl<'a> Chunks<'a> {
         let Some((_, dx, dw, accumulate)) = self.grad else { return };
         self.dx(dx, start, rows, gradient).push(self.limits, launches);
         let Some(dw) = dw else { return };
-        let product = Product::new(
+        let matmul = Gemm::new(
             self.rows_of(gradient).transposed(true),
             Self::stored(self.x, self.columns, start),
             Self::stored(dw, self.columns, 0),
             Self::extents(self.padded, self.columns, rows),
         );
-        Product { accumulate: accumulate || start > 0, in_order: true, ..product }
+        Gemm { accumulate: accumulate || start > 0, in_order: true, ..matmul }
             .push(self.limits, launches);
     }
 }
@@ -427,8 +427,8 @@ impl Rule for LinearCrossEntropyGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        let products = if self.weight { 3 } else { 2 };
-        let flops = products * 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
+        let matmuls = if self.weight { 3 } else { 2 };
+        let flops = matmuls * 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
 

@@ -360,7 +360,7 @@ impl Rule for Map {
             let frame = Frame { map: self, inputs: inputs.collect(), outputs, key, collected };
             segments.push(frame.launches(limits));
         }
-        launches.push_beside(segments);
+        launches.push_concurrent(segments);
         Ok(launches)
     }
 
@@ -433,7 +433,7 @@ impl Map {
 impl Map {
     /// Appends launches of this map's one formula, of the elements of `first` and of those of `second` where it reads them,
     /// into `out`, which may be `first`.
-    pub(super) fn push_beside(
+    pub(super) fn push_elementwise(
         &self,
         limits: &Limits,
         launches: &mut Launches,
@@ -450,7 +450,7 @@ impl Map {
             key: None,
             collected: None,
         };
-        launches.push_beside(vec![frame.launches(limits)]);
+        launches.push_concurrent(vec![frame.launches(limits)]);
     }
 }
 

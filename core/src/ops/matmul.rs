@@ -1,4 +1,4 @@
-//! Matrix products.   M rows, N columns, K summed
+//! Matmuls.   M rows, N columns, K summed
 //!
 //!   out[m,n] = Σₖ lhs[m,k] · rhs[k,n]  (+ bias[n])  (+ out[m,n])
 //!
@@ -13,14 +13,14 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 mod fused;
-mod product;
+mod gemm;
 mod wgmma;
 
 pub use fused::FusedMatMul;
 
-pub use crate::launch::{Epilogue, Matrices, Product, Stored};
+pub use crate::launch::{Epilogue, Gemm, Matrices, Stored};
 
-/// Product of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
+/// Matmul of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
 /// add to where `accumulate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatMul {
@@ -32,7 +32,7 @@ pub struct MatMul {
     pub batch: bool,
     /// A row of N is added to every row.
     pub bias: bool,
-    /// The product is added to the last input, in place.
+    /// The matmul is added to the last input, in place.
     pub accumulate: bool,
     /// Storage of the output.
     pub dtype: DType,
@@ -56,7 +56,7 @@ impl MatMul {
         Self { transpose_rhs: true, bias, ..Self::new(dtype) }
     }
 
-    /// Extents of this product for operands of the given types.
+    /// Extents of this matmul for operands of the given types.
     pub fn matrices(&self, lhs: &Type, rhs: &Type) -> Matrices {
         let split = |ty: &Type| {
             let columns = ty.last();
@@ -75,18 +75,18 @@ impl MatMul {
         Matrices { batch, m, n: if self.transpose_rhs { rows } else { columns }, k }
     }
 
-    /// The product of these inputs, stored at `out`.
-    fn product(&self, inputs: &[&Type], out: Place) -> Product {
+    /// The matmul of these inputs, stored at `out`.
+    fn matmul(&self, inputs: &[&Type], out: Place) -> Gemm {
         let extents = self.matrices(inputs[0], inputs[1]);
         let Matrices { batch, n, .. } = extents;
         let operand = |index: usize, transposed| {
             let place = Place::input(index, inputs[index]);
             Stored::stack(place, batch, inputs[index].last()).transposed(transposed)
         };
-        Product {
+        Gemm {
             bias: self.bias.then(|| Place::input(2, inputs[2])),
             accumulate: self.accumulate,
-            ..Product::new(
+            ..Gemm::new(
                 operand(0, self.transpose_lhs),
                 operand(1, self.transpose_rhs),
                 Stored::stack(out, batch, n),
@@ -95,13 +95,13 @@ impl MatMul {
         }
     }
 
-    /// Appends the launches that store the product of these inputs at `out`.
+    /// Appends the launches that store the matmul of these inputs at `out`.
     fn push(&self, limits: &Limits, launches: &mut Launches, inputs: &[&Type], out: Place) {
         let n = self.matrices(inputs[0], inputs[1]).n as u64;
         // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let columns = if self.product(inputs, out).cuts_sum(limits) { 1 } else { n };
+        let columns = if self.matmul(inputs, out).cuts_sum(limits) { 1 } else { n };
         launches.by_rows(limits, out, columns, self.accumulate, |launches, out| {
-            self.product(inputs, out).push(limits, launches);
+            self.matmul(inputs, out).push(limits, launches);
         });
     }
 
@@ -173,7 +173,7 @@ impl Rule for MatMul {
         if self.batch {
             let leading = |ty: &Type| ty.shape[..ty.shape.len() - 2].to_vec();
             ensure(leading(lhs) == leading(rhs), || {
-                "leading axes of a batched product differ".into()
+                "leading axes of a batched matmul differ".into()
             })?;
         }
         let Matrices { m, n, k, .. } = self.matrices(lhs, rhs);
@@ -225,7 +225,7 @@ impl Rule for MatMul {
         let Some(dy) = outputs[0] else { return Ok(grads) };
         let (lhs, rhs) = (node.inputs[0], node.inputs[1]);
         let name = |graph: &dyn Tape, tensor| format!("grad.{}", graph.info(tensor).name);
-        let product = |transpose_lhs, transpose_rhs, dtype| Self {
+        let matmul = |transpose_lhs, transpose_rhs, dtype| Self {
             transpose_lhs,
             transpose_rhs,
             batch: self.batch,
@@ -237,9 +237,9 @@ impl Rule for MatMul {
             let dtype = graph.grad_dtype(rhs);
             let label = name(graph, rhs);
             grads[1] = Some(if self.transpose_rhs {
-                graph.one(product(true, self.transpose_lhs, dtype), &[dy, lhs], &label)?
+                graph.one(matmul(true, self.transpose_lhs, dtype), &[dy, lhs], &label)?
             } else {
-                graph.one(product(!self.transpose_lhs, false, dtype), &[lhs, dy], &label)?
+                graph.one(matmul(!self.transpose_lhs, false, dtype), &[lhs, dy], &label)?
             });
         }
         if wanted[0] {
@@ -247,9 +247,9 @@ impl Rule for MatMul {
             let label = name(graph, lhs);
             // dLhs = dOut · rhsᵀ, itself transposed where lhs is stored transposed.
             grads[0] = Some(if self.transpose_lhs {
-                graph.one(product(self.transpose_rhs, true, dtype), &[rhs, dy], &label)?
+                graph.one(matmul(self.transpose_rhs, true, dtype), &[rhs, dy], &label)?
             } else {
-                graph.one(product(false, !self.transpose_rhs, dtype), &[dy, rhs], &label)?
+                graph.one(matmul(false, !self.transpose_rhs, dtype), &[dy, rhs], &label)?
             });
         }
         if self.bias && wanted[2] {

@@ -201,7 +201,7 @@ impl<'a> Rows<'a> {
         self.push(launches, entry, 0.0, &Operands { residual: None, ..*operands }, dx);
         if operands.residual.is_some() {
             let sum = Map::add(dx.dtype);
-            sum.push_beside(self.limits, launches, dx, operands.residual, dx);
+            sum.push_elementwise(self.limits, launches, dx, operands.residual, dx);
         }
     }
 

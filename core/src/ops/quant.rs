@@ -1,12 +1,12 @@
 //! Block-wise 8-bit storage (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
 //!
-//!   scale[k] = max |x| over block k / largest;   x[i] ≈ value(code[i])·scale[i div block]
+//!   scale[k] = max |x| over block k / largest;   x[i] ≈ value(quantized[i])·scale[i div block]
 //!
-//! The code of x is the one whose value is nearest to x/scale; [`Code`] says which values there are, and how far
-//! off the nearest is at most. A block of zeros has scale 0 and the code of 0. Codes and scales that are all 0, as
-//! memory starts, mean zeros.
+//! An element is stored as the index of the value nearest to x/scale. [`Codebook`] says which values there are, and how far
+//! off the nearest is at most. A block of zeros has scale 0 and the index of 0. Quantized values and scales that are all 0,
+//! as memory starts, mean zeros.
 
-mod code;
+mod codebook;
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ use super::{Array, Case, Inferred, Rule, arity, ensure, float, range, unit, whol
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
-pub use code::{Code, DECADES};
+pub use codebook::{Codebook, DECADES};
 
-/// Values to codes. Inputs: x, and where it updates: codes, scales, whether to. Outputs: codes (like x), scales
-/// (one f32 a block).
+/// Quantizes. Inputs: x, and where it updates: the old quantized values, scales, whether to. Outputs: quantized values
+/// (like x), scales (one f32 a block).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantize {
     /// Consecutive elements that share a scale.
     pub block: usize,
-    /// What the codes stand for.
-    pub code: Code,
-    /// Writes over the codes and scales of inputs 1 and 2, and leaves them alone where input 3, one number,
+    /// The numbers that quantized values stand for.
+    pub codebook: Codebook,
+    /// Writes over the quantized values and scales of inputs 1 and 2, and leaves them alone where input 3, one number,
     /// is 0.
     pub update: bool,
 }
 
-/// Codes to values. Inputs: codes, scales. Output: like the codes, in `dtype`.
+/// Dequantizes. Inputs: quantized values, scales. Output: like the quantized values, in `dtype`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dequantize {
     /// Consecutive elements that share a scale.
     pub block: usize,
-    /// What the codes stand for.
-    pub code: Code,
+    /// The numbers that quantized values stand for.
+    pub codebook: Codebook,
     /// Storage of the output.
     pub dtype: DType,
 }
@@ -46,18 +46,18 @@ pub struct Dequantize {
 struct Blocks<'a> {
     limits: &'a Limits,
     block: u64,
-    code: Code,
+    codebook: Codebook,
     x: Place,
-    codes: Place,
+    quantized: Place,
     scales: Place,
-    /// One number: 0 leaves codes and scales as they are.
+    /// One number: 0 leaves quantized values and scales as they are.
     ok: Option<Place>,
 }
 
 impl Blocks<'_> {
     /// Ranges of blocks that are bound at once.
     fn windows(&self) -> Vec<Range<u64>> {
-        let elements = [(self.x.dtype, self.block), (self.codes.dtype, self.block)];
+        let elements = [(self.x.dtype, self.block), (self.quantized.dtype, self.block)];
         let blocks = self.x.elements.div_ceil(self.block);
         windows_with_vectors(self.limits, blocks, &elements, &[(self.scales.dtype, 1)])
     }
@@ -81,12 +81,12 @@ impl Blocks<'_> {
         Launch::new("quant", entry, workgroup, threads.div_ceil(workgroup.into()))
             .constant("BLOCK", self.block)
             .constant("LANES", self.lanes())
-            .constant("BASE", self.code.base())
-            .constant("ZERO", self.code.zero() as u32)
+            .constant("BASE", self.codebook.base())
+            .constant("ZERO", self.codebook.zero() as u32)
             .constant("DECADES", DECADES)
             .constant("UPDATE", self.ok.is_some())
             .bind_four("x", self.x.window(elements.clone()), self.block.is_multiple_of(QUAD))
-            .bind_four("code", self.codes.window(elements), true)
+            .bind_four("code", self.quantized.window(elements), true)
             .bind("scale", scales)
             .bind("ok", self.ok.unwrap_or(scales))
             .param("elements", count)
@@ -105,18 +105,18 @@ impl Quantize {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for code in Code::ALL {
-            let low = if code == Code::Unsigned { 0.0 } else { -3.0 };
+        for codebook in Codebook::ALL {
+            let low = if codebook == Codebook::Unsigned { 0.0 } else { -3.0 };
             for (n, block) in [(1, 256), (256, 256), (1000, 256), (33, 16)] {
                 let x = range(DType::F32, &[n], low, 3.0);
-                cases.push(Case::new(Self { block, code, update: false }, vec![x]));
+                cases.push(Case::new(Self { block, codebook, update: false }, vec![x]));
             }
             for ok in [0.0, 1.0] {
                 let x = range(DType::F32, &[700], low, 3.0);
-                let codes = whole(code.dtype(), &[700], 0, 128);
+                let quantized = whole(codebook.dtype(), &[700], 0, 128);
                 let ok = range(DType::F32, &[1], ok, ok);
-                let inputs = vec![x, codes, unit(DType::F32, &[3]), ok];
-                cases.push(Case::new(Self { block: 256, code, update: true }, inputs));
+                let inputs = vec![x, quantized, unit(DType::F32, &[3]), ok];
+                cases.push(Case::new(Self { block: 256, codebook, update: true }, inputs));
             }
         }
         cases
@@ -141,7 +141,7 @@ impl Rule for Quantize {
         float("x", x)?;
         ensure(self.block > 0, || "a block needs at least one element".into())?;
         let scales = Type::new(x.dtype.statistics(), [x.elements().div_ceil(self.block)]);
-        Ok(vec![x.with_dtype(self.code.dtype()), scales])
+        Ok(vec![x.with_dtype(self.codebook.dtype()), scales])
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
@@ -150,14 +150,14 @@ impl Rule for Quantize {
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
-        let [x, codes, scales] = [
+        let [x, quantized, scales] = [
             Place::input(0, inputs[0]),
             Place::output(0, outputs[0]),
             Place::output(1, outputs[1]),
         ];
         let ok = self.update.then(|| Place::input(3, inputs[3]));
-        let (block, code) = (self.block as u64, self.code);
-        let blocks = Blocks { limits, block, code, x, codes, scales, ok };
+        let (block, codebook) = (self.block as u64, self.codebook);
+        let blocks = Blocks { limits, block, codebook, x, quantized, scales, ok };
         for window in blocks.windows() {
             let threads = (window.end - window.start) * blocks.lanes();
             launches.push(blocks.launch("scales", &window, threads));
@@ -167,18 +167,18 @@ impl Rule for Quantize {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (x, codes, scales) = (inputs[0], outputs[0], outputs[1]);
+        let (x, quantized, scales) = (inputs[0], outputs[0], outputs[1]);
         if self.update && inputs[3].get(0) == 0.0 {
             return;
         }
         for k in 0..scales.len() {
             let block = k * self.block..((k + 1) * self.block).min(x.len());
             let largest = block.clone().map(|i| x.get(i).abs()).fold(0.0, f64::max);
-            scales.set(k, largest / self.code.largest());
+            scales.set(k, largest / self.codebook.largest());
             let scale = scales.get(k);
             for i in block {
                 let part = if scale > 0.0 { x.get(i) / scale } else { 0.0 };
-                codes.set(i, self.code.nearest(part));
+                quantized.set(i, self.codebook.nearest(part));
             }
         }
     }
@@ -188,13 +188,13 @@ impl Dequantize {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for code in Code::ALL {
-            let (low, high) = if code == Code::Linear { (-127, 128) } else { (0, 256) };
+        for codebook in Codebook::ALL {
+            let (low, high) = if codebook == Codebook::Linear { (-127, 128) } else { (0, 256) };
             for (n, block) in [(1, 256), (1000, 256), (33, 16)] {
                 for dtype in [DType::F32, DType::BF16] {
-                    let codes = whole(code.dtype(), &[n], low, high);
+                    let quantized = whole(codebook.dtype(), &[n], low, high);
                     let scales = unit(DType::F32, &[n.div_ceil(block)]);
-                    cases.push(Case::new(Self { block, code, dtype }, vec![codes, scales]));
+                    cases.push(Case::new(Self { block, codebook, dtype }, vec![quantized, scales]));
                 }
             }
         }
@@ -208,14 +208,16 @@ impl Rule for Dequantize {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let [codes, scales] = arity(inputs)?;
+        let [quantized, scales] = arity(inputs)?;
         ensure(self.block > 0, || "a block needs at least one element".into())?;
-        let stored = self.code.dtype();
-        ensure(codes.dtype == stored, || format!("codes must be {stored}, are {codes}"))?;
+        let stored = self.codebook.dtype();
+        ensure(quantized.dtype == stored, || {
+            format!("quantized values must be {stored}, are {quantized}")
+        })?;
         float("scales", scales)?;
-        let blocks = codes.elements().div_ceil(self.block);
+        let blocks = quantized.elements().div_ceil(self.block);
         ensure(scales.elements() == blocks, || format!("needs {blocks} scales, got {scales}"))?;
-        Ok(vec![codes.with_dtype(self.dtype)])
+        Ok(vec![quantized.with_dtype(self.dtype)])
     }
 
     fn made_again(&self) -> bool {
@@ -228,10 +230,10 @@ impl Rule for Dequantize {
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
-        let [codes, scales, x] =
+        let [quantized, scales, x] =
             [Place::input(0, inputs[0]), Place::input(1, inputs[1]), Place::output(0, outputs[0])];
-        let (block, code) = (self.block as u64, self.code);
-        let blocks = Blocks { limits, block, code, x, codes, scales, ok: None };
+        let (block, codebook) = (self.block as u64, self.codebook);
+        let blocks = Blocks { limits, block, codebook, x, quantized, scales, ok: None };
         for window in blocks.windows() {
             launches.push(blocks.elementwise("values", &window));
         }
@@ -239,9 +241,9 @@ impl Rule for Dequantize {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (codes, scales) = (inputs[0], inputs[1]);
-        for i in 0..codes.len() {
-            outputs[0].set(i, self.code.value(codes.get(i)) * scales.get(i / self.block));
+        let (quantized, scales) = (inputs[0], inputs[1]);
+        for i in 0..quantized.len() {
+            outputs[0].set(i, self.codebook.value(quantized.get(i)) * scales.get(i / self.block));
         }
     }
 }

@@ -482,7 +482,7 @@ impl Rule for SquareSum {
             own.list
         };
         let lists = (1..inputs.len()).map(of).collect();
-        launches.push_beside(lists);
+        launches.push_concurrent(lists);
         Ok(launches)
     }
 

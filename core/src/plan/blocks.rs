@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::front::Item;
 use super::liveness::Live;
 use super::outline::Outline;
+use super::pareto::Item;
 use super::{live_bytes, remat};
 use crate::graph::{Phase, Tensor};
 
@@ -277,7 +277,7 @@ fn held(part: &Outline, live: &Live) -> u64 {
 type Peaks = [u64; 2];
 
 /// The choices that no other betters in time, in bytes saved and in their peaks at two places, fastest first. From block to
-/// block all steps of a pass have as many more bytes beside them, so that what betters at both places does between them.
+/// block all steps of a pass have as many more live bytes, so that what betters at both places does between them.
 fn undominated(mut weighed: Vec<([Peaks; 2], Choice)>) -> Vec<Choice> {
     let key = |(peaks, choice): &([Peaks; 2], Choice)| (Reverse(choice.saved), *peaks);
     weighed.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds).then(key(a).cmp(&key(b))));

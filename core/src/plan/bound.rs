@@ -1,4 +1,4 @@
-//! What no choice of the blocks betters: bytes and seconds that all plans of [`super::front`] need at least.
+//! What no choice of the blocks betters: bytes and seconds that all plans of [`super::pareto`] need at least.
 //!
 //! Lists of plans grow block by block as there, but where a list gets too long, its plans make way for fewer that aren't
 //! slower or larger than any of them. There are two ways, and both bound all plans:
@@ -7,7 +7,7 @@
 //! - the lower convex hull, in which a plan of the later blocks may be mixed from two. It's close where there are many,
 //!   since in the end about one choice of one block is mixed.
 
-use super::front::{Item, cells};
+use super::pareto::{Item, cells};
 
 /// Most blocks for which cells are worth their time.
 const FEW: usize = 16;
@@ -24,7 +24,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// As of [`super::front::Front::new`].
+    /// As of [`super::pareto::ParetoFront::new`].
     pub fn new(blocks: &[Vec<Item>], gaps: &[u64]) -> Self {
         let end = vec![(gaps[blocks.len()] as f64, 0.0)];
         let backwards = || blocks.iter().zip(gaps).rev();
@@ -204,7 +204,7 @@ fn steps(items: &[Item], gap: u64, rest: &[Point], cells: usize) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::front::Front;
+    use super::super::pareto::ParetoFront;
     use super::*;
 
     /// Blocks of a few choices, each with what saves more at a higher price.
@@ -233,7 +233,7 @@ mod tests {
     fn no_plan_betters_the_bound() {
         for seed in 0..20 {
             let (blocks, gaps) = blocks(seed, 6, 5);
-            let (front, bound) = (Front::new(&blocks, &gaps), Bound::new(&blocks, &gaps));
+            let (front, bound) = (ParetoFront::new(&blocks, &gaps), Bound::new(&blocks, &gaps));
             let mut known = 0.0;
             for bytes in 300..=1400 {
                 let plan = front.first_within(bytes);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn of_many_blocks_all_but_a_choice_is_known() {
         let (blocks, gaps) = blocks(1, 40, 8);
-        let (front, bound) = (Front::new(&blocks, &gaps), Bound::new(&blocks, &gaps));
+        let (front, bound) = (ParetoFront::new(&blocks, &gaps), Bound::new(&blocks, &gaps));
         for part in 1..20 {
             let bytes = gaps[40] * part / 20;
             let plan = front.first_within(bytes);

@@ -34,7 +34,7 @@ impl Map {
     }
 
     /// The first offset at which there may be room for `buffer`, and all from there on that may be live together with it.
-    pub fn beside(&self, buffer: &Buffer) -> (u64, &[Placed]) {
+    pub fn neighbours(&self, buffer: &Buffer) -> (u64, &[Placed]) {
         let window = buffer.birth / WINDOW;
         match self.top {
             Some(top) if buffer.is_live(self.stacked) => (top, &[]),
@@ -101,7 +101,7 @@ pub struct NoGap {
 /// with it.
 pub fn gap(
     lowest: u64,
-    beside: &[Placed],
+    neighbours: &[Placed],
     buffer: &Buffer,
     want: Want,
     ceiling: u64,
@@ -109,8 +109,9 @@ pub fn gap(
 ) -> Result<u64, NoGap> {
     let bytes = buffer.bytes;
     let (mut cursor, mut chosen, mut tightest, mut largest) = (lowest, None, u64::MAX, 0);
-    let beside = beside.iter().filter(|it| it.birth <= buffer.death && buffer.birth <= it.death);
-    let ends = beside.map(|other| (other.offset.min(ceiling), other.end)).chain([(ceiling, 0)]);
+    let neighbours =
+        neighbours.iter().filter(|it| it.birth <= buffer.death && buffer.birth <= it.death);
+    let ends = neighbours.map(|other| (other.offset.min(ceiling), other.end)).chain([(ceiling, 0)]);
     for (top, end) in ends {
         let room = top.saturating_sub(cursor);
         largest = largest.max(room);

@@ -193,10 +193,10 @@ mod tests {
         }
         graph.result(x);
         load_block_weights(&mut graph);
-        // A load and a sum of each block. The first weight has nothing to be loaded beside.
-        let beside = planned(&graph, true);
+        // A load and a sum of each block. Nothing comes before the first weight for its load to overlap.
+        let overlapped = planned(&graph, true);
         assert_eq!(
-            beside.programs[0].events,
+            overlapped.programs[0].events,
             [
                 (0, Begin(Load, 0)),
                 (0, Begin(Load, 2)),
@@ -209,10 +209,10 @@ mod tests {
         let in_turn = planned(&graph, false);
         let both = |step| [(step, Begin(Load, step)), (step, End(Load, step))];
         assert_eq!(in_turn.programs[0].events, [0, 2, 4].map(both).concat());
-        assert!(beside.options.overlap && !in_turn.options.overlap);
+        assert!(overlapped.options.overlap && !in_turn.options.overlap);
         let matrix = 128 * 128 * 4;
         assert_eq!(
-            beside.programs[0].transient_bytes,
+            overlapped.programs[0].transient_bytes,
             in_turn.programs[0].transient_bytes + matrix
         );
     }

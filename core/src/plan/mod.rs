@@ -15,7 +15,6 @@ mod blocks;
 mod bound;
 mod buffer;
 mod chunks;
-mod front;
 mod gaps;
 mod given;
 mod in_flight;
@@ -24,6 +23,7 @@ pub mod offload;
 mod offsets;
 mod outline;
 mod pages;
+mod pareto;
 mod remat;
 mod report;
 mod search;
@@ -50,7 +50,7 @@ pub struct Options {
     pub fusion: bool,
     /// Let ops write over inputs that die with them.
     pub in_place: bool,
-    /// Let transfers go on beside the ops of a block, where the device has queues for them: elsewhere it would take bytes and
+    /// Overlap transfers with the ops of a block, where the device has queues for them: elsewhere it would take bytes and
     /// save no time.
     pub overlap: bool,
 }
@@ -62,7 +62,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether transfers go on beside ops of `target`.
+    /// Whether transfers overlap the ops of `target`.
     pub fn overlaps(&self, target: &dyn Target) -> bool {
         self.overlap && target.copy_queues()
     }
@@ -79,7 +79,7 @@ pub struct Step {
 
 /// A range of the arena that a program uses for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resident {
+pub struct Allocation {
     /// The tensors that live in it one after the other, with the step that makes each; none for scratch.
     pub tensors: Vec<(Tensor, usize)>,
     /// Arena offset.
@@ -100,7 +100,7 @@ pub struct ProgramPlan {
     /// What becomes of its transfers, each before a step or after the last.
     pub events: Vec<(usize, Event)>,
     /// What is where and when: the arena as a map of offset and time, persistent tensors apart.
-    pub residents: Vec<Resident>,
+    pub allocations: Vec<Allocation>,
     /// Live bytes during each step, persistent tensors included.
     pub timeline: Vec<u64>,
     /// Bytes of transients and scratch as placed.
@@ -113,7 +113,7 @@ pub struct ProgramPlan {
 
 impl ProgramPlan {
     /// Ranges of steps that a session runs without a transfer between them, in their order. None is empty.
-    pub fn stretches(&self) -> Vec<Range<usize>> {
+    pub fn uninterrupted(&self) -> Vec<Range<usize>> {
         let events = self.events.iter().map(|&(step, _)| step);
         let cuts: Vec<usize> = std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
         cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
@@ -159,7 +159,7 @@ fn fullest(timelines: &[Vec<u64>]) -> u64 {
     timelines.iter().flatten().copied().max().unwrap_or(0)
 }
 
-/// `graph` with activations made where the products are that they read, though others read those products too. Both are
+/// `graph` with activations made where the matmuls are that they read, though others read those matmuls too. Both are
 /// then alive at once, so that is done after what is recomputed was decided, and where the peak stays what it was.
 fn with_activations(graph: Graph, options: &Options, target: &dyn Target) -> Graph {
     let live = |graph: &Graph| {
@@ -171,7 +171,7 @@ fn with_activations(graph: Graph, options: &Options, target: &dyn Target) -> Gra
     let most = fullest(&before);
     let mut after = graph.clone();
     for (index, timeline) in before.iter().enumerate() {
-        fuse::activations_into_products(&mut after, index, |tensor, steps| {
+        fuse::activations_into_matmuls(&mut after, index, |tensor, steps| {
             let bytes = (graph.ty(tensor).bytes() as u64).next_multiple_of(target.alignment());
             timeline[steps].iter().all(|live| live + bytes <= most)
         });
@@ -254,11 +254,11 @@ impl Plan {
         {
             let lower_bound = timeline.iter().copied().max().unwrap_or(0);
             let placement = place(&live.buffers, enough, page);
-            let mut residents: Vec<Resident> = live
+            let mut allocations: Vec<Allocation> = live
                 .buffers
                 .iter()
                 .zip(&placement.offsets)
-                .map(|(buffer, offset)| Resident {
+                .map(|(buffer, offset)| Allocation {
                     tensors: vec![],
                     offset: persistent_bytes + offset,
                     bytes: buffer.bytes,
@@ -267,20 +267,20 @@ impl Plan {
                 })
                 .collect();
             for (tensor, buffer, born) in live.tensors {
-                offsets[tensor.index()] = Some(residents[buffer].offset);
-                residents[buffer].tensors.push((tensor, born));
+                offsets[tensor.index()] = Some(allocations[buffer].offset);
+                allocations[buffer].tensors.push((tensor, born));
             }
             let steps = (0..program.nodes.len())
                 .map(|node| Step {
                     node,
                     workspace: live.workspaces[node]
-                        .map(|buffer| (residents[buffer].offset, residents[buffer].bytes)),
+                        .map(|buffer| (allocations[buffer].offset, allocations[buffer].bytes)),
                 })
                 .collect();
             programs.push(ProgramPlan {
                 events: in_flight::events(&transfers),
                 steps,
-                residents,
+                allocations,
                 timeline: timeline.iter().map(|live| live + persistent_bytes).collect(),
                 transient_bytes: placement.bytes,
                 lower_bound,

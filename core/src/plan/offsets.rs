@@ -339,9 +339,9 @@ fn place_in(
             Choice::Ends(ends) if ends.hangs(buffer) => (Want::Highest, ends.ceiling),
             Choice::Ends(ends) => (Want::Lowest, ends.ceiling),
         };
-        let (lowest, beside) = map.beside(buffer);
-        *looks += beside.len();
-        let found = gap(lowest, beside, buffer, want, ceiling, page);
+        let (lowest, neighbours) = map.neighbours(buffer);
+        *looks += neighbours.len();
+        let found = gap(lowest, neighbours, buffer, want, ceiling, page);
         let offset = found.unwrap_or_else(|full| {
             missing = missing.max(full.missing);
             missed.push(index);

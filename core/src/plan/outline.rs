@@ -13,7 +13,7 @@ pub struct Outline {
     pub nodes: Vec<Brief>,
     /// The tensors by handle.
     pub tensors: Vec<Stored>,
-    /// Whether transfers go on beside other ops.
+    /// Whether transfers overlap other ops.
     pub overlap: bool,
 }
 

@@ -113,17 +113,17 @@ impl Plan {
             });
         }
         let Some(plan) = self.programs.get(program) else { return alive };
-        for resident in plan.residents.iter().filter(|r| r.birth <= step && step <= r.death) {
+        for allocation in plan.allocations.iter().filter(|r| r.birth <= step && step <= r.death) {
             // The newest tensor in a storage stands for it.
-            match resident.tensors.iter().rev().find(|&&(_, born)| born <= step) {
+            match allocation.tensors.iter().rev().find(|&&(_, born)| born <= step) {
                 Some(&(tensor, _)) => alive.push(of(tensor)),
                 None => {
                     let node = &self.graph.programs[program].nodes[step];
                     alive.push(Alive {
                         name: format!("scratch of {}", self.graph.info(node.outputs[0]).name),
-                        ty: format!("u8[{}]", resident.bytes),
+                        ty: format!("u8[{}]", allocation.bytes),
                         class: Class::Workspace.name(),
-                        bytes: resident.bytes,
+                        bytes: allocation.bytes,
                     });
                 }
             }

@@ -1,7 +1,7 @@
 //! The fastest plan within a budget: which activations to recompute, op by op.
 //!
 //! What each block may drop is weighed once ([`Blocks`]), and plans of all blocks are listed from the fastest to the
-//! smallest ([`Front`]). What a plan of the list needs is then found by the liveness of the whole program, never by
+//! smallest ([`ParetoFront`]). What a plan of the list needs is then found by the liveness of the whole program, never by
 //! the sum of what is saved. Below the last one, where block inputs alone are kept, whole segments are recomputed.
 
 use std::cell::OnceCell;
@@ -12,8 +12,8 @@ use std::rc::Rc;
 use super::blocks::Blocks;
 use super::bound::{self, Bound};
 use super::chunks::{self, Chunk, Levels};
-use super::front::{self, Front, Item};
 use super::given::{Given, segments_of};
+use super::pareto::{self, Item, ParetoFront};
 use super::remat::Turn;
 use super::{Checkpoint, Options, Plan, Target, remat};
 use crate::error::Result;
@@ -67,13 +67,13 @@ struct Listed {
     /// The choices of each block, and last those of the losses.
     items: Vec<Vec<Item>>,
     gaps: Vec<u64>,
-    front: OnceCell<Front>,
+    front: OnceCell<ParetoFront>,
     bound: OnceCell<Bound>,
 }
 
 impl Listed {
-    fn front(&self) -> &Front {
-        self.front.get_or_init(|| Front::new(&self.items, &self.gaps))
+    fn front(&self) -> &ParetoFront {
+        self.front.get_or_init(|| ParetoFront::new(&self.items, &self.gaps))
     }
 
     fn bound(&self) -> &Bound {
@@ -83,7 +83,7 @@ impl Listed {
     /// Transients and parameters that no plan takes fewer bytes of: those of the list are those of liveness but for what
     /// blocks do to each other.
     fn least_bytes(&self) -> u64 {
-        let fewest = front::fewest_bytes(&self.items, &self.gaps);
+        let fewest = pareto::fewest_bytes(&self.items, &self.gaps);
         fewest - fewest / APART
     }
 }

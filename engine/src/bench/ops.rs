@@ -20,7 +20,7 @@ use crate::units::human_count;
 pub struct Row {
     /// Family.
     pub op: &'static str,
-    /// M×N×K of a matrix product; else dtype and shape of the first input.
+    /// M×N×K of a matmul; else dtype and shape of the first input.
     pub shape: String,
     /// Runs in an optimizer step.
     pub count: usize,
@@ -111,13 +111,13 @@ fn types<'a>(graph: &'a Graph, tensors: &[Tensor]) -> Vec<&'a Type> {
 
 fn describe(graph: &Graph, node: &Node) -> String {
     let inputs = types(graph, &node.inputs);
-    let extents = |product: &MatMul, lhs: &Type, rhs: &Type| {
-        let matrices = product.matrices(lhs, rhs);
+    let extents = |matmul: &MatMul, lhs: &Type, rhs: &Type| {
+        let matrices = matmul.matrices(lhs, rhs);
         let side = |transposed| if transposed { "t" } else { "n" };
         format!(
             "{}{} {}×{}×{} {}",
-            side(product.transpose_lhs),
-            side(product.transpose_rhs),
+            side(matmul.transpose_lhs),
+            side(matmul.transpose_rhs),
             matrices.m,
             matrices.n,
             matrices.k,
@@ -125,11 +125,11 @@ fn describe(graph: &Graph, node: &Node) -> String {
         )
     };
     match (&node.op, inputs.as_slice()) {
-        (Op::MatMul(product), [lhs, rhs, ..]) => extents(product, lhs, rhs),
+        (Op::MatMul(matmul), [lhs, rhs, ..]) => extents(matmul, lhs, rhs),
         (Op::FusedMatMul(fused), [lhs, rhs, ..]) => {
             let formula = if fused.formula.is_some() { ", mapped" } else { "" };
             let sums = if fused.lhs_sums.is_some() { ", bias gradient" } else { "" };
-            extents(&fused.product, lhs, rhs) + formula + sums
+            extents(&fused.matmul, lhs, rhs) + formula + sums
         }
         (Op::Map(_), _) => {
             let elements: usize = types(graph, &node.outputs).iter().map(|ty| ty.elements()).sum();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use tightrope_core::plan::{Plan, Resident};
+use tightrope_core::plan::{Allocation, Plan};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Role, Rule as _, Tensor};
 use tightrope_nn::Rates;
 
@@ -157,8 +157,8 @@ fn tensors(plan: &Plan, program: usize, rates: &Rates) -> Vec<ShownTensor> {
         // An op that works in place would do its work twice.
         (forward && node.op.overwrites().is_empty()).then(|| rates.seconds(graph, node))
     };
-    for resident in &plan.programs[program].residents {
-        let Resident { tensors, offset, bytes, birth, death } = resident;
+    for allocation in &plan.programs[program].allocations {
+        let Allocation { tensors, offset, bytes, birth, death } = allocation;
         if tensors.is_empty() {
             shown.push(ShownTensor {
                 name: format!("scratch of {}", name_of(graph, &nodes[*birth])),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tightrope_core::plan::{Report, Resident};
+use tightrope_core::plan::{Allocation, Report};
 use tightrope_core::{Backend, Class, DeviceKind, Life, Phase};
 use tightrope_nn::{Estimate, Planned, TrainerConfig};
 
@@ -270,12 +270,12 @@ impl<'a> Summary<'a> {
         let plan = &self.planned.plan;
         let (program, planned) = (&plan.graph.programs[index], &plan.programs[index]);
         let phases: Vec<Phase> = program.nodes.iter().map(|node| node.phase).collect();
-        let arena: Vec<Value> = planned.residents.iter().map(|it| self.resident(it)).collect();
+        let arena: Vec<Value> = planned.allocations.iter().map(|it| self.allocation(it)).collect();
         json!({ "name": program.role, "phases": phases, "live": planned.timeline, "arena": arena })
     }
 
-    fn resident(&self, resident: &Resident) -> Value {
-        let Resident { tensors, offset, bytes, birth, death } = resident;
+    fn allocation(&self, allocation: &Allocation) -> Value {
+        let Allocation { tensors, offset, bytes, birth, death } = allocation;
         let graph = &self.planned.plan.graph;
         let first = tensors.first().map(|&(tensor, _)| graph.info(tensor));
         json!({

@@ -117,7 +117,7 @@ fn accumulation_repeats_the_micro_step() {
     summarised(&parts, |summary| {
         let names: Vec<_> = summary.json()["programs"].as_array().unwrap().clone();
         assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("micro"), &json!("update")));
-        // The same products, in four parts; sums of gradients come on top.
+        // The same matmuls, in four parts; sums of gradients come on top.
         let ratio = summary.estimate.flops / whole.flops;
         assert!((1.0..1.1).contains(&ratio), "{ratio}");
         assert!(summary.estimate.step_s > whole.step_s);

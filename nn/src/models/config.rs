@@ -84,7 +84,7 @@ impl ModelConfig {
     }
 
     /// Rows of the embedding in memory: the vocabulary rounded up to a multiple of 64, which keeps matrix
-    /// products on whole tiles. The extra rows are 0 and have probability 0.
+    /// matmuls on whole tiles. The extra rows are 0 and have probability 0.
     pub fn padded_vocab(&self) -> usize {
         padded_vocab(self.vocab)
     }

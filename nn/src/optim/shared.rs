@@ -4,7 +4,7 @@ use tightrope_core::expr::{Binary, constant, input, random};
 use tightrope_core::ops::{Dequantize, Map, Quantize};
 use tightrope_core::{Class, DType, Expr, Graph, Tensor};
 
-use super::state::{BLOCK, State, StateBits, code};
+use super::state::{BLOCK, State, StateBits, codebook};
 use super::trained::{Master, Rule};
 use super::{Optimizer, SQUARES, Terms};
 use crate::error::Result;
@@ -122,19 +122,19 @@ impl Shared<'_> {
 pub(super) struct Blocks<'a> {
     parameter: &'a str,
     slot: &'static str,
-    codes: Tensor,
+    quantized: Tensor,
     scales: Tensor,
 }
 
 impl<'a> Blocks<'a> {
-    /// The slots of a parameter whose state is quantized, in codes and their scales.
+    /// The slots of a parameter whose state is quantized, each with its scales.
     pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
         let pairs = state.as_chunks::<2>().0.iter();
         pairs
-            .map(|[codes, scales]| Self {
+            .map(|[quantized, scales]| Self {
                 parameter,
-                slot: codes.slot,
-                codes: codes.tensor,
+                slot: quantized.slot,
+                quantized: quantized.tensor,
                 scales: scales.tensor,
             })
             .collect()
@@ -142,18 +142,18 @@ impl<'a> Blocks<'a> {
 
     /// Appends the state in f32.
     pub fn values(&self, graph: &mut Graph) -> Result<Tensor> {
-        let op = Dequantize { block: BLOCK, code: code(self.slot), dtype: DType::F32 };
+        let op = Dequantize { block: BLOCK, codebook: codebook(self.slot), dtype: DType::F32 };
         let name = format!("update.{}.{}", self.parameter, self.slot);
-        let values = graph.one(op, &[self.codes, self.scales], &name)?;
+        let values = graph.one(op, &[self.quantized, self.scales], &name)?;
         graph.info_mut(values).class = Class::Optimizer;
         Ok(values)
     }
 
     /// Appends the quantized new state over the old one, where `ok`.
     pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
-        let op = Quantize { block: BLOCK, code: code(self.slot), update: true };
+        let op = Quantize { block: BLOCK, codebook: codebook(self.slot), update: true };
         let name = format!("update.{}.{}.codes", self.parameter, self.slot);
-        graph.push(op, &[values, self.codes, self.scales, ok], &name)?;
+        graph.push(op, &[values, self.quantized, self.scales, ok], &name)?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@
 //! have gradients of very different sizes, and tensors below [`SMALLEST`] elements, where little is to be saved.
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::ops::Code;
+use tightrope_core::ops::Codebook;
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use super::Optimizer;
@@ -101,9 +101,9 @@ pub enum Stored {
     Single,
     /// bf16 numbers.
     Half,
-    /// u8 codes of quantized numbers.
+    /// Quantized numbers, u8.
     Quantized,
-    /// Scales of blocks of codes, f32.
+    /// Scales of blocks of quantized numbers, f32.
     Scales,
 }
 
@@ -156,7 +156,7 @@ impl State {
                 let ty = match stored {
                     Stored::Single => ty.with_dtype(DType::F32),
                     Stored::Half => ty.with_dtype(DType::BF16),
-                    Stored::Quantized => ty.with_dtype(code(slot).dtype()),
+                    Stored::Quantized => ty.with_dtype(codebook(slot).dtype()),
                     Stored::Scales => Type::new(DType::F32, [ty.elements().div_ceil(BLOCK)]),
                 };
                 let name = format!("optim.{}.{slot}{}", trained.name, stored.suffix());
@@ -168,7 +168,7 @@ impl State {
     }
 }
 
-/// The code of a slot in 8 bits: squares have no sign.
-pub(super) fn code(slot: &str) -> Code {
-    if slot == super::SQUARES { Code::Unsigned } else { Code::Signed }
+/// The codebook of a slot in 8 bits: squares have no sign.
+pub(super) fn codebook(slot: &str) -> Codebook {
+    if slot == super::SQUARES { Codebook::Unsigned } else { Codebook::Signed }
 }

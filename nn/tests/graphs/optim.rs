@@ -163,7 +163,7 @@ fn rounded(x: f64) -> f64 {
     half::bf16::from_f64(x).to_f64()
 }
 
-/// The product of an m × k and a k × n matrix.
+/// The matmul of an m × k and a k × n matrix.
 fn matmul(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
     let at = |i: usize, j: usize| (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum::<f64>();
     (0..m * n).map(|element| f64::from(at(element / n, element % n) as f32)).collect()

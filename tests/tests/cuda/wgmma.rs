@@ -1,4 +1,4 @@
-//! Products on Hopper's tensor cores, emulated on the processor: against the reference; and what such a kernel may not do is
+//! Matmuls on Hopper's tensor cores, emulated on the processor: against the reference; and what such a kernel may not do is
 //! found and named.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ fn hopper(multiprocessors: u32) -> Limits {
     limits().with_cuda(|own| own.wgmma = Some(multiprocessors))
 }
 
-/// Products in all orders of storage, in tiles that lie across every edge, narrow and wide; with what is added to them.
-fn product_cases() -> Vec<Case> {
+/// Matmuls in all orders of storage, in tiles that lie across every edge, narrow and wide; with what is added to them.
+fn matmul_cases() -> Vec<Case> {
     let mut cases = vec![];
     for (dtype, out) in [(DType::BF16, DType::F32), (DType::F16, DType::F16)] {
         let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
@@ -51,7 +51,7 @@ fn product_cases() -> Vec<Case> {
         inputs = vec![of(&[130, 72]), of(&[136, 72]), of(&[136])];
         let gelu = FusedMatMul {
             formula: Some(gelu_tanh(x.clone())),
-            keeps_product: true,
+            keeps_matmul: true,
             ..MatMul::linear(true, dtype).into()
         };
         cases.push(Case::new(gelu, inputs.clone()));
@@ -62,7 +62,7 @@ fn product_cases() -> Vec<Case> {
     cases
 }
 
-/// Products of long sums and few tiles.
+/// Matmuls of long sums and few tiles.
 fn sliced_cases() -> Vec<Case> {
     let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
     let sum = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
@@ -71,7 +71,7 @@ fn sliced_cases() -> Vec<Case> {
     vec![Case::new(sum, inputs), Case::new(MatMul::linear(true, DType::BF16), bias)]
 }
 
-/// The loss of rows in several chunks, the last of them a part of one: products whose sums go on from others.
+/// The loss of rows in several chunks, the last of them a part of one: matmuls whose sums go on from others.
 fn loss_cases() -> Vec<Case> {
     let (rows, columns, vocab, padded, chunk) = (40, 128, 250, 256, 16);
     let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
@@ -97,7 +97,7 @@ pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
         check(backend, cases);
         all.concat()
     };
-    [with(1, &[product_cases(), loss_cases()].concat()), with(8, &sliced_cases())].concat()
+    [with(1, &[matmul_cases(), loss_cases()].concat()), with(8, &sliced_cases())].concat()
 }
 
 fn constant(launch: &Launch, name: &str) -> u32 {
@@ -106,7 +106,7 @@ fn constant(launch: &Launch, name: &str) -> u32 {
 }
 
 #[test]
-fn products_by_groups_of_warps_match_the_references_emulated() {
+fn matmuls_by_warpgroups_match_the_references_emulated() {
     let launched = check_all(|| Box::new(Emulated::new(cache(), 3)));
     let by_groups: Vec<&Launch> =
         launched.iter().filter(|launch| launch.most_groups.is_some()).collect();
@@ -128,9 +128,9 @@ fn products_by_groups_of_warps_match_the_references_emulated() {
     assert_eq!(sliced, 2);
 }
 
-/// The large products of a training step in 16 bits.
+/// The large matmuls of a training step in 16 bits.
 #[test]
-fn products_of_training_run_on_groups_of_warps() {
+fn matmuls_of_training_run_on_warpgroups() {
     let model = tightrope_nn::preset("gpt2").expect("a preset");
     let config = TrainerConfig {
         precision: Precision::BF16,
@@ -147,8 +147,8 @@ fn products_of_training_run_on_groups_of_warps() {
         let (inputs, outputs) = plan.graph.types(node);
         let launches = node.op.launch(device.limits(), &inputs, &outputs).expect("kernels").list;
         for launch in launches.iter().filter(|launch| launch.entry != "add_slices") {
-            let products = kernels.entry(launch.kernel).or_insert(0);
-            *products += usize::from(launch.product.is_some());
+            let matmuls = kernels.entry(launch.kernel).or_insert(0);
+            *matmuls += usize::from(launch.matmul.is_some());
         }
     }
     println!("{kernels:?}");

@@ -54,7 +54,7 @@ const PAGE: &str = "page and modules";
 const BROWSER: &str = "engine in a browser";
 const END_TO_END: &str = "page in a browser";
 /// By cooperative matrices, on a driver of its own.
-pub const COOPERATIVE: &str = "products by cooperative matrices";
+pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 /// By NVIDIA's compilers.
 pub const KERNELS: &str = "CUDA kernels compiled";
 /// By a solver of integer programs.

@@ -1,4 +1,4 @@
-//! Products of small f32 tiles that lie in cache, and the packing that prepares them.
+//! Matmuls of small f32 tiles that lie in cache, and the packing that prepares them.
 
 use crate::fast::vmath::{LANES, Simd, Storage};
 
@@ -81,7 +81,7 @@ pub(super) fn multiply<S: Simd>(
     }
 }
 
-/// The innermost product, M rows by N vectors held in registers over the whole of k.
+/// The innermost matmul, M rows by N vectors held in registers over the whole of k.
 ///
 /// # Safety
 /// M rows and N vectors of each operand, k steps deep, are valid; the CPU has `S`.

@@ -8,7 +8,7 @@ use super::finish::{Sums, finish_avx2, prefetch, start_from_output};
 use super::kernels::{Kernel, ROWS, Tile};
 use super::pack::{Block, Side, pack};
 use super::schedule::{ALIGN, Scratch, share, useful};
-use super::{Element, Product, kernels};
+use super::{Element, Gemm, kernels};
 
 /// Most lanes in a slice: an lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
 const SLICE: usize = 384;
@@ -21,7 +21,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 const SINGLE_LHS_BYTES: usize = 384 << 10;
 const SINGLE_RHS_BYTES: usize = 2560 << 10;
 
-/// How a product is cut up. Slices depend on the depth alone, so that sums don't depend on threads.
+/// How a matmul is cut up. Slices depend on the depth alone, so that sums don't depend on threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Elements of depth per slice.
@@ -42,7 +42,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For an m×k · k×n product with m, n ≥ 1.
+    /// For an m×k · k×n matmul with m, n ≥ 1.
     pub(super) fn new(kernel: &Kernel, m: usize, n: usize, k: usize, threads: usize) -> Self {
         let threads = useful(threads, m, n, k);
         let all_lanes = k.div_ceil(kernel.per_lane).max(1);
@@ -72,7 +72,7 @@ impl Layout {
         }
         let (block_rows, block_columns) = (rows(row_blocks), columns(column_blocks));
         let (row_blocks, column_blocks) = (m.div_ceil(block_rows), n.div_ceil(block_columns));
-        // A product smaller than its block needs room for its own size, up to the vector's width.
+        // A matmul smaller than its block needs room for its own size, up to the vector's width.
         let padded_rows = block_rows.min(m.next_multiple_of(ROWS));
         let padded_columns = block_columns.min(n.next_multiple_of(kernel.vector));
         let sums = if slices > 1 {
@@ -108,25 +108,25 @@ impl Layout {
 
 /// # Safety
 ///
-/// The contract of `gemm` for `product`; the CPU supports `kernel`, which is a bf16 one only for two
+/// The contract of `gemm` for `matmul`; the CPU supports `kernel`, which is a bf16 one only for two
 /// bf16 operands; m, n ≥ 1; `scratch` has the layout's bytes.
-pub(super) unsafe fn run(kernel: &Kernel, product: &Product, threads: usize, scratch: &mut [u8]) {
-    let layout = Layout::new(kernel, product.m, product.n, product.k, threads);
+pub(super) unsafe fn run(kernel: &Kernel, matmul: &Gemm, threads: usize, scratch: &mut [u8]) {
+    let layout = Layout::new(kernel, matmul.m, matmul.n, matmul.k, threads);
     let scratch = Scratch::new(scratch);
-    // A plain sum goes on from what the output holds, so that a product taken in parts along k, with
+    // A plain sum goes on from what the output holds, so that a matmul taken in parts along k, with
     // parts of whole lanes, has the bits of the whole.
-    let plain = product.bias.is_none() && product.scale == 1.0;
-    let goes_on = product.accumulate && plain && product.out.element == Element::F32;
-    let product = Product { accumulate: product.accumulate && !goes_on, ..*product };
-    let job = Job { kernel, layout, product: Shared(&product), goes_on };
+    let plain = matmul.bias.is_none() && matmul.scale == 1.0;
+    let goes_on = matmul.accumulate && plain && matmul.out.element == Element::F32;
+    let matmul = Gemm { accumulate: matmul.accumulate && !goes_on, ..*matmul };
+    let job = Job { kernel, layout, matmul: Shared(&matmul), goes_on };
     share(layout.workers, layout.row_blocks * layout.column_blocks, |worker, next| {
         // SAFETY: `scratch` has a part for each of the layout's workers, and each task is handed out once.
         unsafe { job.work(scratch.part(worker, layout.worker_bytes()), next) }
     });
 }
 
-/// A product that several threads read.
-struct Shared<'a>(&'a Product);
+/// A matmul that several threads read.
+struct Shared<'a>(&'a Gemm);
 
 // SAFETY: threads read the operands and write disjoint blocks of the output, as `gemm`'s contract allows.
 unsafe impl Send for Shared<'_> {}
@@ -136,7 +136,7 @@ unsafe impl Sync for Shared<'_> {}
 struct Job<'a> {
     kernel: &'a Kernel,
     layout: Layout,
-    product: Shared<'a>,
+    matmul: Shared<'a>,
     /// Sums start from the output, which is f32.
     goes_on: bool,
 }
@@ -148,7 +148,7 @@ impl Job<'_> {
     ///
     /// As [`run`]; `scratch` points to one worker's bytes, and no other thread has the same tasks.
     unsafe fn work(&self, scratch: *mut u8, next: &dyn Fn() -> Option<usize>) {
-        let (layout, product) = (&self.layout, self.product.0);
+        let (layout, matmul) = (&self.layout, self.matmul.0);
         // SAFETY: a worker's bytes are these three parts.
         let (lhs, rhs, sums) = unsafe {
             let rhs = scratch.add(layout.lhs_bytes);
@@ -159,23 +159,23 @@ impl Job<'_> {
         while let Some(task) = next() {
             let (column, row) = (task / layout.row_blocks, task % layout.row_blocks);
             let (i, j) = (row * layout.block_rows, column * layout.block_columns);
-            let rows = layout.block_rows.min(product.m - i);
-            let columns = layout.block_columns.min(product.n - j);
+            let rows = layout.block_rows.min(matmul.m - i);
+            let columns = layout.block_columns.min(matmul.n - j);
             for slice in 0..layout.slices {
                 let start = slice * layout.slice;
-                let depth = layout.slice.min(product.k - start);
+                let depth = layout.slice.min(matmul.k - start);
                 let last = slice + 1 == layout.slices;
                 // SAFETY: the blocks lie inside the operands, and their panels fit the scratch.
                 unsafe {
                     if layout.slices > 1 || packed_column != Some(column) {
                         let (width, unit) = (self.kernel.columns(), self.kernel.vector);
                         let block = Block { first: j, count: columns, start, depth, width, unit };
-                        pack(Side::columns(product.rhs), self.kernel.per_lane, block, rhs);
+                        pack(Side::columns(matmul.rhs), self.kernel.per_lane, block, rhs);
                     }
                     if layout.slices > 1 || packed_row != Some(row) {
                         let (width, unit) = (ROWS, ROWS);
                         let block = Block { first: i, count: rows, start, depth, width, unit };
-                        pack(Side::rows(product.lhs), self.kernel.per_lane, block, lhs);
+                        pack(Side::rows(matmul.lhs), self.kernel.per_lane, block, lhs);
                     }
                     let area = Area { i, j, rows, columns, depth, resume: slice > 0, last };
                     self.tiles(area, lhs, rhs, sums);
@@ -185,7 +185,7 @@ impl Job<'_> {
         }
     }
 
-    /// Adds one slice's product to every tile of a block, and finishes the tiles after the last.
+    /// Adds one slice's matmul to every tile of a block, and finishes the tiles after the last.
     ///
     /// # Safety
     ///
@@ -222,13 +222,13 @@ impl Job<'_> {
                         columns,
                     };
                     if self.goes_on && !area.resume {
-                        start_from_output(self.product.0, done, tile.sums);
+                        start_from_output(self.matmul.0, done, tile.sums);
                     } else if area.last {
-                        prefetch(self.product.0, done);
+                        prefetch(self.matmul.0, done);
                     }
                     kernel.run(&tile);
                     if area.last {
-                        finish_avx2(self.product.0, done);
+                        finish_avx2(self.matmul.0, done);
                     }
                     if self.layout.slices > 1 {
                         sums_at += ROWS * stride;

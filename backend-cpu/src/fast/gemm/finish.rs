@@ -10,7 +10,7 @@ use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::ROWS;
-use super::{Element, Product};
+use super::{Element, Gemm};
 
 /// Sums of a rectangle of the output.
 #[derive(Clone, Copy)]
@@ -29,27 +29,27 @@ pub(super) struct Sums {
     pub(super) columns: usize,
 }
 
-/// Writes `sums` to the output of `product`, on any CPU.
+/// Writes `sums` to the output of `matmul`, on any CPU.
 ///
 /// # Safety
 ///
-/// The rectangle must lie inside the output, no other thread may touch it, and the product's pointers must
+/// The rectangle must lie inside the output, no other thread may touch it, and the matmul's pointers must
 /// hold to the contract of `gemm`.
-pub(super) unsafe fn finish(product: &Product, sums: Sums) {
+pub(super) unsafe fn finish(matmul: &Gemm, sums: Sums) {
     for i in 0..sums.rows {
         for j in 0..sums.columns {
             // SAFETY: inside the rectangle.
             unsafe {
-                let mut value = *sums.ptr.add(i * sums.stride + j) * product.scale;
-                if let Some(bias) = product.bias {
+                let mut value = *sums.ptr.add(i * sums.stride + j) * matmul.scale;
+                if let Some(bias) = matmul.bias {
                     let at = (sums.column + j) * bias.element.size();
                     value += read(bias.ptr.add(at), bias.element);
                 }
-                let out = at(product, sums.row + i, sums.column + j);
-                if product.accumulate {
-                    value += read(out, product.out.element);
+                let out = at(matmul, sums.row + i, sums.column + j);
+                if matmul.accumulate {
+                    value += read(out, matmul.out.element);
                 }
-                write(out, product.out.element, value);
+                write(out, matmul.out.element, value);
             }
         }
     }
@@ -61,28 +61,28 @@ pub(super) unsafe fn finish(product: &Product, sums: Sums) {
 ///
 /// As [`finish`]; `to` holds `ROWS` rows of `sums.stride`.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn start_from_output(product: &Product, sums: Sums, to: *mut f32) {
+pub(super) unsafe fn start_from_output(matmul: &Gemm, sums: Sums, to: *mut f32) {
     // SAFETY: elements inside the output and the tile, by the caller's promise.
     unsafe {
         to.write_bytes(0, ROWS * sums.stride);
         for i in 0..sums.rows {
             let row = to.add(i * sums.stride);
-            if product.out.col_stride == 1 {
-                let from = at(product, sums.row + i, sums.column).cast::<f32>();
+            if matmul.out.col_stride == 1 {
+                let from = at(matmul, sums.row + i, sums.column).cast::<f32>();
                 // Bytes, as the output may be unaligned.
                 row.cast::<u8>().copy_from_nonoverlapping(from.cast(), 4 * sums.columns);
                 continue;
             }
             for j in 0..sums.columns {
-                *row.add(j) = read(at(product, sums.row + i, sums.column + j), Element::F32);
+                *row.add(j) = read(at(matmul, sums.row + i, sums.column + j), Element::F32);
             }
         }
     }
 }
 
 /// Address of element (i, j) of the output.
-fn at(product: &Product, i: usize, j: usize) -> *mut u8 {
-    let out = &product.out;
+fn at(matmul: &Gemm, i: usize, j: usize) -> *mut u8 {
+    let out = &matmul.out;
     let elements = i as isize * out.row_stride + j as isize * out.col_stride;
     out.ptr.wrapping_offset(elements * out.element.size() as isize)
 }
@@ -121,11 +121,11 @@ unsafe fn write(ptr: *mut u8, element: Element, value: f32) {
 /// worth 2 to 4 % at a depth of 384.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn prefetch(product: &Product, sums: Sums) {
-    if product.out.col_stride == 1 {
+pub(super) fn prefetch(matmul: &Gemm, sums: Sums) {
+    if matmul.out.col_stride == 1 {
         for i in 0..sums.rows {
-            let row = at(product, sums.row + i, sums.column).cast::<i8>();
-            for line in (0..sums.columns * product.out.element.size()).step_by(64) {
+            let row = at(matmul, sums.row + i, sums.column).cast::<i8>();
+            for line in (0..sums.columns * matmul.out.element.size()).step_by(64) {
                 // SAFETY: a hint; it never faults, and SSE is part of x86-64.
                 unsafe { _mm_prefetch::<_MM_HINT_ET0>(row.wrapping_add(line)) };
             }
@@ -140,17 +140,17 @@ pub(super) fn prefetch(product: &Product, sums: Sums) {
 /// As [`finish`]; needs AVX2 and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-pub(super) unsafe fn finish_avx2(product: &Product, sums: Sums) {
-    let whole = if product.out.col_stride == 1 { sums.columns / 8 * 8 } else { 0 };
+pub(super) unsafe fn finish_avx2(matmul: &Gemm, sums: Sums) {
+    let whole = if matmul.out.col_stride == 1 { sums.columns / 8 * 8 } else { 0 };
     // SAFETY: inside the rectangle: groups of eight columns end at `whole`, the rest follows.
     unsafe {
-        match (product.out.element, product.accumulate || product.bias.is_some()) {
-            (Element::F32, false) => groups::<F32x8, false>(product, sums, whole),
-            (Element::F32, true) => groups::<F32x8, true>(product, sums, whole),
-            (Element::Bf16, false) => groups::<Bf16x8, false>(product, sums, whole),
-            (Element::Bf16, true) => groups::<Bf16x8, true>(product, sums, whole),
-            (Element::F16, false) => groups::<F16x8, false>(product, sums, whole),
-            (Element::F16, true) => groups::<F16x8, true>(product, sums, whole),
+        match (matmul.out.element, matmul.accumulate || matmul.bias.is_some()) {
+            (Element::F32, false) => groups::<F32x8, false>(matmul, sums, whole),
+            (Element::F32, true) => groups::<F32x8, true>(matmul, sums, whole),
+            (Element::Bf16, false) => groups::<Bf16x8, false>(matmul, sums, whole),
+            (Element::Bf16, true) => groups::<Bf16x8, true>(matmul, sums, whole),
+            (Element::F16, false) => groups::<F16x8, false>(matmul, sums, whole),
+            (Element::F16, true) => groups::<F16x8, true>(matmul, sums, whole),
         }
         if whole < sums.columns {
             let rest = Sums {
@@ -159,30 +159,30 @@ pub(super) unsafe fn finish_avx2(product: &Product, sums: Sums) {
                 columns: sums.columns - whole,
                 ..sums
             };
-            finish(product, rest);
+            finish(matmul, rest);
         }
     }
 }
 
 /// Columns `0..whole` of `sums`; `ADD` where there is a bias or the output is accumulated to. Both are
-/// compiled apart because at small depths this loop shows in the time of the product.
+/// compiled apart because at small depths this loop shows in the time of the matmul.
 ///
 /// # Safety
 ///
 /// As [`finish_avx2`]; the output's rows are contiguous and its type is `O`'s.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn groups<O: Eight, const ADD: bool>(product: &Product, sums: Sums, whole: usize) {
-    let scale = _mm256_set1_ps(product.scale);
+unsafe fn groups<O: Eight, const ADD: bool>(matmul: &Gemm, sums: Sums, whole: usize) {
+    let scale = _mm256_set1_ps(matmul.scale);
     for i in 0..sums.rows {
-        let row = at(product, sums.row + i, sums.column);
+        let row = at(matmul, sums.row + i, sums.column);
         for j in (0..whole).step_by(8) {
             // SAFETY: inside the rectangle.
             unsafe {
-                let out = row.add(j * product.out.element.size());
+                let out = row.add(j * matmul.out.element.size());
                 let sum = _mm256_loadu_ps(sums.ptr.add(i * sums.stride + j));
                 let mut value = _mm256_mul_ps(sum, scale);
-                if ADD && let Some(bias) = product.bias {
+                if ADD && let Some(bias) = matmul.bias {
                     let at = bias.ptr.add((sums.column + j) * bias.element.size());
                     let bias = match bias.element {
                         Element::F32 => F32x8::read(at),
@@ -191,7 +191,7 @@ unsafe fn groups<O: Eight, const ADD: bool>(product: &Product, sums: Sums, whole
                     };
                     value = _mm256_add_ps(value, bias);
                 }
-                if ADD && product.accumulate {
+                if ADD && matmul.accumulate {
                     value = _mm256_add_ps(value, O::read(out));
                 }
                 O::write(out, value);

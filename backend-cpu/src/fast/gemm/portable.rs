@@ -6,12 +6,12 @@
 
 use super::finish::{Sums, finish, read};
 use super::schedule::{ALIGN, Scratch, share, useful};
-use super::{Element, Mat, Product};
+use super::{Element, Gemm, Mat};
 
 /// Rows and columns of a block, and depth of a slice.
 const BLOCK: usize = 384;
 
-/// How a product is cut up.
+/// How a matmul is cut up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     row_blocks: usize,
@@ -24,7 +24,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For an m×k · k×n product with m, n ≥ 1.
+    /// For an m×k · k×n matmul with m, n ≥ 1.
     pub(super) fn new(m: usize, n: usize, k: usize, threads: usize) -> Self {
         let (row_blocks, column_blocks) = (m.div_ceil(BLOCK), n.div_ceil(BLOCK));
         let bytes = |a: usize, b: usize| (4 * a.min(BLOCK) * b.min(BLOCK)).next_multiple_of(ALIGN);
@@ -50,11 +50,11 @@ impl Layout {
 
 /// # Safety
 ///
-/// The contract of `gemm` for `product`; m, n ≥ 1; `scratch` has the layout's bytes.
-pub(super) unsafe fn run(product: &Product, threads: usize, scratch: &mut [u8]) {
-    let layout = Layout::new(product.m, product.n, product.k, threads);
+/// The contract of `gemm` for `matmul`; m, n ≥ 1; `scratch` has the layout's bytes.
+pub(super) unsafe fn run(matmul: &Gemm, threads: usize, scratch: &mut [u8]) {
+    let layout = Layout::new(matmul.m, matmul.n, matmul.k, threads);
     let scratch = Scratch::new(scratch);
-    let job = Job { product, layout };
+    let job = Job { matmul, layout };
     share(layout.workers, layout.row_blocks * layout.column_blocks, |worker, next| {
         // SAFETY: `scratch` has a part for each of the layout's workers.
         let part = unsafe { scratch.part(worker, layout.worker_bytes()) };
@@ -66,7 +66,7 @@ pub(super) unsafe fn run(product: &Product, threads: usize, scratch: &mut [u8]) 
 }
 
 struct Job<'a> {
-    product: &'a Product,
+    matmul: &'a Gemm,
     layout: Layout,
 }
 
@@ -78,19 +78,19 @@ impl Job<'_> {
     ///
     /// As [`run`]; `scratch` points to one worker's bytes, and no other thread has the same task.
     unsafe fn block(&self, task: usize, scratch: *mut u8) {
-        let (product, layout) = (self.product, &self.layout);
+        let (matmul, layout) = (self.matmul, &self.layout);
         let i = task % layout.row_blocks * BLOCK;
         let j = task / layout.row_blocks * BLOCK;
-        let (rows, columns) = (BLOCK.min(product.m - i), BLOCK.min(product.n - j));
+        let (rows, columns) = (BLOCK.min(matmul.m - i), BLOCK.min(matmul.n - j));
         // SAFETY: a worker's bytes are these three parts; blocks lie inside the operands; the crate reads
         // and writes the matrices described, the first slice without reading the sums.
         unsafe {
             let rhs_at = scratch.add(layout.lhs_bytes);
             let sums: *mut f32 = rhs_at.add(layout.rhs_bytes).cast();
-            for start in (0..product.k.max(1)).step_by(BLOCK) {
-                let depth = BLOCK.min(product.k - start);
-                let lhs = widen(product.lhs, (i, start), (rows, depth), scratch.cast());
-                let rhs = widen(product.rhs, (start, j), (depth, columns), rhs_at.cast());
+            for start in (0..matmul.k.max(1)).step_by(BLOCK) {
+                let depth = BLOCK.min(matmul.k - start);
+                let lhs = widen(matmul.lhs, (i, start), (rows, depth), scratch.cast());
+                let rhs = widen(matmul.rhs, (start, j), (depth, columns), rhs_at.cast());
                 ::gemm::gemm(
                     rows,
                     columns,
@@ -114,7 +114,7 @@ impl Job<'_> {
                 );
             }
             let done = Sums { ptr: sums, stride: columns, row: i, column: j, rows, columns };
-            finish(product, done);
+            finish(matmul, done);
         }
     }
 }

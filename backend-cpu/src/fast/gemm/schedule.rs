@@ -10,7 +10,7 @@ pub(super) const ALIGN: usize = 64;
 /// Multiply-adds below which another thread costs more than it saves: some 5 µs of work.
 const GRAIN: usize = 1 << 18;
 
-/// How many of `threads` an m×k · k×n product can keep busy; at least 1.
+/// How many of `threads` an m×k · k×n matmul can keep busy; at least 1.
 pub(super) fn useful(threads: usize, m: usize, n: usize, k: usize) -> usize {
     threads.min(m.saturating_mul(n).saturating_mul(k) / GRAIN).max(1)
 }

@@ -125,7 +125,7 @@ impl Case {
         let before = Owned::new(m, n, self.orders[2], self.elements[2], 3);
         let bias = self.bias.map(|element| Owned::new(1, n, Order::Rows, element, 4));
         let mut after = before.clone();
-        let product = Product {
+        let matmul = Gemm {
             m,
             n,
             k,
@@ -139,7 +139,7 @@ impl Case {
         // One byte off, so that alignment is `gemm`'s own work; NaNs, so that nothing is taken for granted.
         let mut scratch = vec![0xff; path.scratch_bytes(m, n, k, self.threads) + 1];
         // SAFETY: the matrices own all that their views reach, and overlap nothing.
-        unsafe { path.run(&product, self.threads, &mut scratch[1..]) }.expect("enough scratch");
+        unsafe { path.run(&matmul, self.threads, &mut scratch[1..]) }.expect("enough scratch");
         Run { lhs, rhs, bias, before, after }
     }
 
@@ -230,7 +230,7 @@ fn every_small_shape() {
 }
 
 #[test]
-fn empty_products() {
+fn empty_matmuls() {
     for shape in [(0, 5, 5), (5, 0, 5), (0, 0, 0)] {
         check(Case::plain(shape));
     }
@@ -338,7 +338,7 @@ fn negative_strides() {
         let mut out = vec![0f32; m * n];
         let (l, size) = (lhs.mat(), 4);
         let last_row = (m as isize - 1) * l.row_stride * size;
-        let product = Product {
+        let matmul = Gemm {
             m,
             n,
             k,
@@ -351,7 +351,7 @@ fn negative_strides() {
         };
         let mut scratch = vec![0; path.scratch_bytes(m, n, k, 1)];
         // SAFETY: the views stay inside the matrices, whose rows lhs visits from the last to the first.
-        unsafe { path.run(&product, 1, &mut scratch) }.expect("enough scratch");
+        unsafe { path.run(&matmul, 1, &mut scratch) }.expect("enough scratch");
         for i in 0..m {
             for j in 0..n {
                 let expected: f64 = (0..k).map(|p| lhs.get(m - 1 - i, p) * rhs.get(p, j)).sum();
@@ -372,7 +372,7 @@ fn special_values_survive_rounding() {
             let bits = [8, 1].map(|n: usize| {
                 let rhs = vec![1f32; n];
                 let mut got = vec![0u8; n * out.size()];
-                let product = Product {
+                let matmul = Gemm {
                     m: 1,
                     n,
                     k: 1,
@@ -385,7 +385,7 @@ fn special_values_survive_rounding() {
                 };
                 let needed = scratch_bytes(1, n, 1, Element::F32, Element::F32, 1);
                 // SAFETY: the matrices are whole slices that overlap nothing.
-                unsafe { gemm(&product, 1, &mut vec![0; needed]) }.expect("enough scratch");
+                unsafe { gemm(&matmul, 1, &mut vec![0; needed]) }.expect("enough scratch");
                 got[..out.size()].to_vec()
             });
             assert_eq!(bits[0], bits[1], "{value} as {out:?} depends on the width");
@@ -401,7 +401,7 @@ fn short_scratch_is_refused() {
     let mut out = [7f32; 4];
     let ones = [1f32; 4];
     let view = Mat::rows(ones.as_ptr().cast(), Element::F32, 2);
-    let product = Product {
+    let matmul = Gemm {
         m: 2,
         n: 2,
         k: 2,
@@ -414,7 +414,7 @@ fn short_scratch_is_refused() {
     };
     let needed = scratch_bytes(2, 2, 2, Element::F32, Element::F32, 1);
     // SAFETY: the matrices are whole arrays that overlap nothing.
-    let refused = unsafe { gemm(&product, 1, &mut vec![0; needed - 1]) };
+    let refused = unsafe { gemm(&matmul, 1, &mut vec![0; needed - 1]) };
     let expected = GemmError::Scratch { m: 2, n: 2, k: 2, threads: 1, needed, given: needed - 1 };
     assert_eq!(refused, Err(expected));
     assert_eq!(out, [7.0; 4]);

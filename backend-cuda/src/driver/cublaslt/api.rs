@@ -1,4 +1,4 @@
-//! The calls of cuBLASLt that products take: those of the library, where it is installed, or those that stand for it.
+//! The calls of cuBLASLt that matmuls take: those of the library, where it is installed, or those that stand for it.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -23,10 +23,10 @@ pub type Destroy = unsafe extern "C" fn(Made) -> Status;
 /// Data type, rows, columns, leading dimension.
 pub type CreateLayout = unsafe extern "C" fn(*mut Made, c_uint, u64, u64, i64) -> Status;
 /// Types of the sums and of their factors.
-pub type CreateProduct = unsafe extern "C" fn(*mut Made, c_uint, c_uint) -> Status;
+pub type CreateMatmul = unsafe extern "C" fn(*mut Made, c_uint, c_uint) -> Status;
 /// Attribute, its value and the value's bytes.
 pub type Set = unsafe extern "C" fn(Made, c_uint, *const c_void, usize) -> Status;
-/// Library, product, layouts of A, B, C and D, what is asked for, the most results, the results and their number.
+/// Library, matmul, layouts of A, B, C and D, what is asked for, the most results, the results and their number.
 pub type Heuristic = unsafe extern "C" fn(
     Made,
     Made,
@@ -39,7 +39,7 @@ pub type Heuristic = unsafe extern "C" fn(
     *mut Suggestion,
     *mut c_int,
 ) -> Status;
-/// Library, product, alpha, A, B, beta, C, D, each matrix with its layout; algorithm, workspace and its bytes, stream.
+/// Library, matmul, alpha, A, B, beta, C, D, each matrix with its layout; algorithm, workspace and its bytes, stream.
 pub type Multiply = unsafe extern "C" fn(
     Made,
     Made,
@@ -87,9 +87,9 @@ pub struct Api {
     pub create_layout: CreateLayout,
     pub set_layout: Set,
     pub destroy_layout: Destroy,
-    pub create_product: CreateProduct,
-    pub set_product: Set,
-    pub destroy_product: Destroy,
+    pub create_matmul: CreateMatmul,
+    pub set_matmul: Set,
+    pub destroy_matmul: Destroy,
     pub create_preference: Create,
     pub set_preference: Set,
     pub destroy_preference: Destroy,
@@ -118,7 +118,7 @@ impl Api {
             }
         }
         Err(problem.unwrap_or_else(|| {
-            "cuBLASLt, NVIDIA's library of matrix products, is not installed; `pip install nvidia-cublas` \
+            "cuBLASLt, NVIDIA's library of matmuls, is not installed; `pip install nvidia-cublas` \
              has it, and LD_LIBRARY_PATH names its folder"
                 .into()
         }))
@@ -136,9 +136,9 @@ impl Api {
                 create_layout: *library.get(b"cublasLtMatrixLayoutCreate")?,
                 set_layout: *library.get(b"cublasLtMatrixLayoutSetAttribute")?,
                 destroy_layout: *library.get(b"cublasLtMatrixLayoutDestroy")?,
-                create_product: *library.get(b"cublasLtMatmulDescCreate")?,
-                set_product: *library.get(b"cublasLtMatmulDescSetAttribute")?,
-                destroy_product: *library.get(b"cublasLtMatmulDescDestroy")?,
+                create_matmul: *library.get(b"cublasLtMatmulDescCreate")?,
+                set_matmul: *library.get(b"cublasLtMatmulDescSetAttribute")?,
+                destroy_matmul: *library.get(b"cublasLtMatmulDescDestroy")?,
                 create_preference: *library.get(b"cublasLtMatmulPreferenceCreate")?,
                 set_preference: *library.get(b"cublasLtMatmulPreferenceSetAttribute")?,
                 destroy_preference: *library.get(b"cublasLtMatmulPreferenceDestroy")?,

@@ -61,7 +61,7 @@ struct Layout {
 }
 
 /// `cublasLtMatmulDesc_t`.
-struct Product {
+struct Gemm {
     /// Operands are rounded to TF32.
     tf32: bool,
     transpose: [bool; 2],
@@ -90,9 +90,9 @@ pub fn api() -> Api {
         create_layout,
         set_layout,
         destroy_layout: drop_as::<Layout>,
-        create_product,
-        set_product,
-        destroy_product: drop_as::<Product>,
+        create_matmul,
+        set_matmul,
+        destroy_matmul: drop_as::<Gemm>,
         create_preference,
         set_preference,
         destroy_preference: drop_as::<Preference>,
@@ -184,13 +184,13 @@ unsafe extern "C" fn set_layout(
     }
 }
 
-unsafe extern "C" fn create_product(to: *mut Made, sums: c_uint, factors: c_uint) -> Status {
+unsafe extern "C" fn create_matmul(to: *mut Made, sums: c_uint, factors: c_uint) -> Status {
     let tf32 = match (sums, factors) {
         (number::SUMS_OF_F32, number::F32) => false,
         (number::SUMS_OF_TF32, number::F32) => true,
         _ => return INVALID,
     };
-    let product = Product {
+    let matmul = Gemm {
         tf32,
         transpose: [false; 2],
         epilogue: number::NO_EPILOGUE,
@@ -199,28 +199,28 @@ unsafe extern "C" fn create_product(to: *mut Made, sums: c_uint, factors: c_uint
         leading: 0,
         stride: 0,
     };
-    // SAFETY: the caller has room for a product.
-    unsafe { make(to, product) }
+    // SAFETY: the caller has room for a matmul.
+    unsafe { make(to, matmul) }
 }
 
-unsafe extern "C" fn set_product(
+unsafe extern "C" fn set_matmul(
     made: Made,
     attribute: c_uint,
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    // SAFETY: `create_product` made it, and the caller has the value.
+    // SAFETY: `create_matmul` made it, and the caller has the value.
     unsafe {
-        let product = &mut *made.cast::<Product>();
+        let matmul = &mut *made.cast::<Gemm>();
         let transposed = || value::<i32>(from, bytes).map(|operation| operation == TRANSPOSED);
         match attribute {
-            number::TRANSPOSE_A => put(&mut product.transpose[0], transposed()),
-            number::TRANSPOSE_B => put(&mut product.transpose[1], transposed()),
-            number::EPILOGUE => put(&mut product.epilogue, value(from, bytes)),
-            number::BIAS_POINTER => put(&mut product.bias, value(from, bytes)),
-            number::AUXILIARY_POINTER => put(&mut product.auxiliary, value(from, bytes)),
-            number::AUXILIARY_LEADING => put(&mut product.leading, value(from, bytes)),
-            number::AUXILIARY_STRIDE => put(&mut product.stride, value(from, bytes)),
+            number::TRANSPOSE_A => put(&mut matmul.transpose[0], transposed()),
+            number::TRANSPOSE_B => put(&mut matmul.transpose[1], transposed()),
+            number::EPILOGUE => put(&mut matmul.epilogue, value(from, bytes)),
+            number::BIAS_POINTER => put(&mut matmul.bias, value(from, bytes)),
+            number::AUXILIARY_POINTER => put(&mut matmul.auxiliary, value(from, bytes)),
+            number::AUXILIARY_LEADING => put(&mut matmul.leading, value(from, bytes)),
+            number::AUXILIARY_STRIDE => put(&mut matmul.stride, value(from, bytes)),
             _ => INVALID,
         }
     }
@@ -253,8 +253,8 @@ unsafe extern "C" fn set_preference(
     }
 }
 
-impl Product {
-    /// Summed extent, where the layouts are those of a product.
+impl Gemm {
+    /// Summed extent, where the layouts are those of a matmul.
     fn summed(&self, [a, b, c, d]: [&Layout; 4]) -> Result<u64, Status> {
         let of = |layout: &Layout, transposed| {
             let extents = (layout.rows, layout.columns);
@@ -315,7 +315,7 @@ impl Layout {
 
 unsafe extern "C" fn heuristic(
     _: Made,
-    product: Made,
+    matmul: Made,
     a: Made,
     b: Made,
     c: Made,
@@ -326,18 +326,12 @@ unsafe extern "C" fn heuristic(
     count: *mut c_int,
 ) -> Status {
     // SAFETY: all were made by the functions above, and the caller has room for `most` results and their number.
-    let (product, layouts, preference, found, count) = unsafe {
+    let (matmul, layouts, preference, found, count) = unsafe {
         let layouts = [a, b, c, d].map(|layout| &*layout.cast::<Layout>());
         let found = slice::from_raw_parts_mut(found, most as usize);
-        (
-            &*product.cast::<Product>(),
-            layouts,
-            &*preference.cast::<Preference>(),
-            found,
-            &mut *count,
-        )
+        (&*matmul.cast::<Gemm>(), layouts, &*preference.cast::<Preference>(), found, &mut *count)
     };
-    if let Err(status) = product.summed(layouts) {
+    if let Err(status) = matmul.summed(layouts) {
         return status;
     }
     let aligned = layouts
@@ -371,7 +365,7 @@ fn operand(layout: &Layout, memory: &[u8], at: usize, tf32: bool) -> f32 {
 
 unsafe extern "C" fn multiply(
     _: Made,
-    product: Made,
+    matmul: Made,
     alpha: *const f32,
     a: *const c_void,
     a_layout: Made,
@@ -388,12 +382,12 @@ unsafe extern "C" fn multiply(
     _: Made,
 ) -> Status {
     // SAFETY: all were made by the functions above; the matrices lie where the caller says, and D may be C.
-    let (product, layouts, [alpha, beta], algorithm) = unsafe {
+    let (matmul, layouts, [alpha, beta], algorithm) = unsafe {
         let layouts =
             [a_layout, b_layout, c_layout, d_layout].map(|layout| &*layout.cast::<Layout>());
-        (&*product.cast::<Product>(), layouts, [*alpha, *beta], (*algorithm)[0])
+        (&*matmul.cast::<Gemm>(), layouts, [*alpha, *beta], (*algorithm)[0])
     };
-    let summed = match product.summed(layouts) {
+    let summed = match matmul.summed(layouts) {
         Ok(summed) => summed,
         Err(status) => return status,
     };
@@ -408,10 +402,10 @@ unsafe extern "C" fn multiply(
         (of_a.memory(a), of_b.memory(b), of_c.memory(c).to_vec(), of_d.memory(d))
     };
     let size = of_d.dtype.size();
-    let biased = product.epilogue & number::ADD_BIAS != 0;
-    let slope = product.epilogue == number::GELU_SLOPE;
-    let gelu = product.epilogue & number::GELU != 0;
-    let [transpose_a, transpose_b] = product.transpose;
+    let biased = matmul.epilogue & number::ADD_BIAS != 0;
+    let slope = matmul.epilogue == number::GELU_SLOPE;
+    let gelu = matmul.epilogue & number::GELU != 0;
+    let [transpose_a, transpose_b] = matmul.transpose;
     for matrix in 0..of_d.batch {
         for column in 0..of_d.columns {
             for row in 0..of_d.rows {
@@ -421,8 +415,8 @@ unsafe extern "C" fn multiply(
                     let k = if algorithm == 1 { summed - 1 - step } else { step };
                     let at_a = if transpose_a { (k, row) } else { (row, k) };
                     let at_b = if transpose_b { (column, k) } else { (k, column) };
-                    let left = operand(of_a, a, of_a.at(matrix, at_a.0, at_a.1), product.tf32);
-                    let right = operand(of_b, b, of_b.at(matrix, at_b.0, at_b.1), product.tf32);
+                    let left = operand(of_a, a, of_a.at(matrix, at_a.0, at_a.1), matmul.tf32);
+                    let right = operand(of_b, b, of_b.at(matrix, at_b.0, at_b.1), matmul.tf32);
                     sum += left * right;
                 }
                 let to = of_d.at(matrix, row, column);
@@ -430,20 +424,20 @@ unsafe extern "C" fn multiply(
                 if beta != 0.0 {
                     result += beta * of_c.dtype.read(&c[of_c.at(matrix, row, column)..]) as f32;
                 }
-                // SAFETY: a bias has an element for each row of D, and a matrix beside D one for each of D's.
+                // SAFETY: a bias has an element for each row of D, and the operand of the epilogue one for each of D's.
                 unsafe {
                     if biased {
-                        result += of_d.dtype.read(element(product.bias, row as i64, size)) as f32;
+                        result += of_d.dtype.read(element(matmul.bias, row as i64, size)) as f32;
                     }
-                    let beside = i64::from(matrix) * product.stride
-                        + column as i64 * product.leading
+                    let place = i64::from(matrix) * matmul.stride
+                        + column as i64 * matmul.leading
                         + row as i64;
-                    if product.auxiliary != 0 && gelu {
-                        let to = element(product.auxiliary, beside, size);
+                    if matmul.auxiliary != 0 && gelu {
+                        let to = element(matmul.auxiliary, place, size);
                         of_d.dtype.write(to, f64::from(result));
                     }
                     if slope {
-                        let argument = of_d.dtype.read(element(product.auxiliary, beside, size));
+                        let argument = of_d.dtype.read(element(matmul.auxiliary, place, size));
                         result *= gelu_slope(argument) as f32;
                     }
                 }
@@ -454,13 +448,13 @@ unsafe extern "C" fn multiply(
             }
         }
     }
-    if product.epilogue == number::SUMS_OF_B {
+    if matmul.epilogue == number::SUMS_OF_B {
         for column in 0..of_d.columns {
             let at = |k| if transpose_b { (column, k) } else { (k, column) };
             let of = |k| operand(of_b, b, of_b.at(0, at(k).0, at(k).1), false);
             let sum: f32 = (0..summed).map(of).sum();
             // SAFETY: there's room for a sum for each column of D.
-            of_d.dtype.write(unsafe { element(product.bias, column as i64, size) }, sum.into());
+            of_d.dtype.write(unsafe { element(matmul.bias, column as i64, size) }, sum.into());
         }
     }
     WELL

@@ -1,6 +1,6 @@
 //! What the emulated device was asked for and hasn't done: queues that wait for each other's events.
 //!
-//! Each copy beside kernels is drawn to be made at its earliest, before any kernel that may run, or at its latest, when
+//! Each asynchronous copy is drawn to be made at its earliest, before any kernel that may run, or at its latest, when
 //! no kernel can run before it. So what is read too early shows, and what is overwritten too early.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tightrope_core::DeviceError;
 
 use super::{Emulated, Work, locked, pages};
-use crate::driver::{Beside, Event, Pinned, Queue, Wait};
+use crate::driver::{CopyQueues, Event, Pinned, Queue, Wait};
 
 /// Something in a queue.
 pub enum Entry {
@@ -22,7 +22,7 @@ pub enum Entry {
     Follow(Event, usize),
 }
 
-/// A copy beside kernels.
+/// An asynchronous copy.
 pub struct Copy {
     pub memory: Arc<Pinned>,
     /// Offset in the arena.
@@ -91,14 +91,14 @@ impl Queues {
         self.kernels.push_back(Entry::Work(work));
     }
 
-    /// A copy beside kernels.
+    /// An asynchronous copy.
     pub fn copy(&mut self, direction: Queue, memory: &Arc<Pinned>, at: u64, bytes: usize) {
         // The generator of Knuth's MMIX; its highest bit is its best.
         let next = self.drawn.wrapping_mul(6_364_136_223_846_793_005);
         self.drawn = next.wrapping_add(1_442_695_040_888_963_407);
         let early = self.drawn >> 63 == 1;
         let copy = Copy { memory: Arc::clone(memory), at, bytes, direction, early };
-        self.of_mut(direction).push_back(Entry::Work(Work::Beside(copy)));
+        self.of_mut(direction).push_back(Entry::Work(Work::AsyncCopy(copy)));
     }
 
     /// How often an event was asked to mark a place.
@@ -145,7 +145,7 @@ impl Queues {
             (Queue::Stores, false),
         ];
         let ready = |(queue, early): &(Queue, bool)| match self.of(*queue).front() {
-            Some(Entry::Work(Work::Beside(copy))) => copy.early == *early,
+            Some(Entry::Work(Work::AsyncCopy(copy))) => copy.early == *early,
             Some(Entry::Work(_)) => true,
             _ => false,
         };
@@ -165,7 +165,7 @@ impl Queues {
     }
 }
 
-impl Beside for Emulated {
+impl CopyQueues for Emulated {
     fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
         Ok(pages(bytes))
     }
@@ -189,13 +189,13 @@ impl Beside for Emulated {
         Box::new(move || locked(&device).advance(|queues| queues.passed(event, number)))
     }
 
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+    fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
         let bytes = (to.end - to.start) as usize;
         self.device().queues.copy(Queue::Loads, from, to.start, bytes);
         Ok(())
     }
 
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+    fn store_async(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
         let bytes = (from.end - from.start) as usize;
         self.device().queues.copy(Queue::Stores, to, from.start, bytes);
         Ok(())

@@ -1,54 +1,54 @@
-//! Matrix products that ops beside them became part of.   M rows, N columns, K summed
+//! Matmuls with an epilogue: ops next to them that became part of them.   M rows, N columns, K summed
 //!
-//!   product[m,n] = Σₖ lhs[m,k] · rhs[k,n]  (+ bias[n])  (+ out[m,n]), rounded as it is where it's stored
-//!   mapped[m,n]  = formula(product[m,n], beside[m,n])
+//!   matmul[m,n] = Σₖ lhs[m,k] · rhs[k,n]  (+ bias[n])  (+ out[m,n]), rounded as it is where it's stored
+//!   mapped[m,n]  = formula(matmul[m,n], operand[m,n])
 //!   lhs_sums[m]  = Σₖ lhs[m,k]
 //!
 //! Fusion makes them for devices whose kernels do all of it in one pass; others run the parts one after the other.
 
-use super::{Epilogue, MatMul, Product, Stored};
+use super::{Epilogue, Gemm, MatMul, Stored};
 use crate::activation::gelu_tanh;
 use crate::expr::{Expr, input};
 use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::{Array, Case, Cost, Inferred, Map, Reduce, Rule, ensure, traffic, typed, unit};
 use crate::types::{DType, Type};
 
-/// A product with what is made of it. Inputs: those of `product`, then the tensor beside it where the formula reads one,
-/// of the product's type. Outputs: what the formula makes where there's one, the product where it's kept or there's
+/// A matmul with what is made of it. Inputs: those of `matmul`, then the operand where the formula reads one,
+/// of the matmul's type. Outputs: what the formula makes where there's one, the matmul where it's kept or there's
 /// no formula, the sums of lhs where asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusedMatMul {
-    /// The product.
-    pub product: MatMul,
-    /// Of an element of the product, input 0, and of the one beside it, input 1. It is stored as the product is.
+    /// The matmul.
+    pub matmul: MatMul,
+    /// Of an element of the matmul, input 0, and of the operand, input 1. It is stored as the matmul is.
     pub formula: Option<Expr>,
-    /// The product is an output beside what the formula makes of it.
-    pub keeps_product: bool,
+    /// The matmul is an output too, after what the formula makes of it.
+    pub keeps_matmul: bool,
     /// Storage of the sums over K of each row of lhs, which is stored transposed: of a bias' gradient, which comes with
     /// that of its weight.
     pub lhs_sums: Option<DType>,
 }
 
 impl From<MatMul> for FusedMatMul {
-    fn from(product: MatMul) -> Self {
-        Self { product, formula: None, keeps_product: false, lhs_sums: None }
+    fn from(matmul: MatMul) -> Self {
+        Self { matmul, formula: None, keeps_matmul: false, lhs_sums: None }
     }
 }
 
 impl FusedMatMul {
-    /// Inputs of the product alone.
+    /// Inputs of the matmul alone.
     fn own_inputs(&self) -> usize {
-        2 + usize::from(self.product.bias) + usize::from(self.product.accumulate)
+        2 + usize::from(self.matmul.bias) + usize::from(self.matmul.accumulate)
     }
 
-    /// Whether the formula reads a tensor beside the product.
-    fn reads_beside(&self) -> bool {
+    /// Whether the formula reads a second operand.
+    fn reads_operand(&self) -> bool {
         self.formula.as_ref().is_some_and(|formula| formula.arity() > 1)
     }
 
-    /// Position of the product among the outputs; without it, what the formula makes has its type and place.
-    fn product_at(&self) -> usize {
-        usize::from(self.keeps_product)
+    /// Position of the matmul among the outputs; without it, what the formula makes has its type and place.
+    fn matmul_at(&self) -> usize {
+        usize::from(self.keeps_matmul)
     }
 
     /// Cases of this family.
@@ -63,9 +63,9 @@ impl FusedMatMul {
                 let linear = MatMul::linear(true, out);
                 let mut inputs =
                     vec![unit(store, &[m, k]), unit(store, &[n, k]), unit(store, &[n])];
-                for keeps_product in [true, false] {
+                for keeps_matmul in [true, false] {
                     let formula = Some(activated.clone());
-                    let op = Self { formula, keeps_product, ..Self::from(linear.clone()) };
+                    let op = Self { formula, keeps_matmul, ..Self::from(linear.clone()) };
                     cases.push(Case::new(op, inputs.clone()));
                 }
                 inputs.push(unit(out, &[m, n]));
@@ -76,10 +76,10 @@ impl FusedMatMul {
                 let inputs = vec![unit(store, &[m, k]), unit(store, &[k, n]), unit(out, &[m, n])];
                 cases.push(Case::new(op, inputs));
                 for accumulate in [false, true] {
-                    let product = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(out) };
+                    let matmul = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(out) };
                     let mut inputs = vec![unit(store, &[k, m]), unit(store, &[k, n])];
                     inputs.extend(accumulate.then(|| unit(out, &[m, n])));
-                    let op = Self { lhs_sums: Some(out), ..product.into() };
+                    let op = Self { lhs_sums: Some(out), ..matmul.into() };
                     cases.push(Case::new(op, inputs));
                 }
             }
@@ -94,26 +94,26 @@ impl Rule for FusedMatMul {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        let Self { product, formula, keeps_product, lhs_sums } = self;
-        let expected = self.own_inputs() + usize::from(self.reads_beside());
+        let Self { matmul, formula, keeps_matmul, lhs_sums } = self;
+        let expected = self.own_inputs() + usize::from(self.reads_operand());
         ensure(inputs.len() == expected, || {
             format!("takes {expected} inputs, got {}", inputs.len())
         })?;
-        let (own, beside) = inputs.split_at(self.own_inputs());
-        let mut outputs = product.infer(own)?;
-        ensure(formula.is_none() || !product.accumulate, || {
-            "a product that is added to another is no formula's".into()
+        let (own, operand) = inputs.split_at(self.own_inputs());
+        let mut outputs = matmul.infer(own)?;
+        ensure(formula.is_none() || !matmul.accumulate, || {
+            "a matmul that is added to another is no formula's".into()
         })?;
-        ensure(formula.is_some() || !keeps_product, || {
-            "without a formula the product is kept already".into()
+        ensure(formula.is_some() || !keeps_matmul, || {
+            "without a formula the matmul is kept already".into()
         })?;
-        ensure(lhs_sums.is_none() || product.transpose_lhs && !product.batch, || {
+        ensure(lhs_sums.is_none() || matmul.transpose_lhs && !matmul.batch, || {
             "sums of lhs are those of one matrix that is stored transposed".into()
         })?;
-        for ty in beside {
-            typed("what is beside the product", ty, &outputs[0])?;
+        for ty in operand {
+            typed("the formula's operand", ty, &outputs[0])?;
         }
-        if *keeps_product {
+        if *keeps_matmul {
             outputs.push(outputs[0].clone());
         }
         outputs.extend(lhs_sums.map(|dtype| Type::new(dtype, [inputs[0].last()])));
@@ -121,46 +121,46 @@ impl Rule for FusedMatMul {
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
-        self.product.overwrites()
+        self.matmul.overwrites()
     }
 
     fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
-        self.product.retype(with);
+        self.matmul.retype(with);
         self.lhs_sums = self.lhs_sums.map(with);
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let steps = self.formula.as_ref().map_or(0, Expr::steps) * outputs[0].elements();
         let sums = if self.lhs_sums.is_some() { inputs[0].elements() } else { 0 };
-        let product = self.product.cost(inputs, outputs);
-        Cost { flops: product.flops + (steps + sums) as u64, bytes: traffic(inputs, outputs) }
+        let matmul = self.matmul.cost(inputs, outputs);
+        Cost { flops: matmul.flops + (steps + sums) as u64, bytes: traffic(inputs, outputs) }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let output = |index: usize| Place::output(index, outputs[index]);
-        let (mapped, product) = (output(0), output(self.product_at()));
-        let beside = self.reads_beside().then(|| {
+        let (mapped, matmul) = (output(0), output(self.matmul_at()));
+        let operand = self.reads_operand().then(|| {
             let index = self.own_inputs();
             Place::input(index, inputs[index])
         });
         let sums = self.lhs_sums.map(|_| output(outputs.len() - 1));
         if limits.cuda().epilogues {
-            let whole = self.product.product(inputs, mapped);
+            let whole = self.matmul.matmul(inputs, mapped);
             let like_out = |place| Stored { place, ..whole.out };
             let epilogue = self.formula.clone().map(|formula| Epilogue {
                 formula,
-                beside: beside.map(like_out),
-                product: self.keeps_product.then(|| like_out(product)),
+                operand: operand.map(like_out),
+                matmul: self.keeps_matmul.then(|| like_out(matmul)),
             });
-            let whole = Product { epilogue, lhs_sums: sums, ..whole };
+            let whole = Gemm { epilogue, lhs_sums: sums, ..whole };
             whole.push(limits, &mut launches);
             return Ok(launches);
         }
-        self.product.push(limits, &mut launches, inputs, product);
+        self.matmul.push(limits, &mut launches, inputs, matmul);
         if let Some(formula) = &self.formula {
             let map = Map::new(formula.clone(), mapped.dtype);
-            map.push_beside(limits, &mut launches, product, beside, mapped);
+            map.push_elementwise(limits, &mut launches, matmul, operand, mapped);
         }
         if let Some(sums) = sums {
             let reduce = Reduce::to_suffix(vec![inputs[0].last()], sums.dtype);
@@ -170,13 +170,13 @@ impl Rule for FusedMatMul {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (own, beside) = inputs.split_at(self.own_inputs());
-        let product = outputs[self.product_at()];
-        self.product.reference(own, &[product]);
+        let (own, operand) = inputs.split_at(self.own_inputs());
+        let matmul = outputs[self.matmul_at()];
+        self.matmul.reference(own, &[matmul]);
         if let Some(formula) = &self.formula {
-            for index in 0..product.len() {
-                let mut values = vec![product.get(index)];
-                values.extend(beside.iter().map(|beside| beside.get(index)));
+            for index in 0..matmul.len() {
+                let mut values = vec![matmul.get(index)];
+                values.extend(operand.iter().map(|operand| operand.get(index)));
                 let no_draw = |_| unreachable!("fusion leaves out what draws random numbers");
                 outputs[0].set(index, formula.eval(&values, &no_draw));
             }

@@ -1,9 +1,9 @@
-//! Products by groups of warps, straight from shared memory (Hopper's `wgmma`): which ones, and in what tiles.
+//! Matmuls by warpgroups, straight from shared memory (Hopper's `wgmma`): which ones, and in what tiles.
 //!
 //! A workgroup fills a multiprocessor and makes tile after tile, so what counts is how many tiles the busiest one gets.
 //! Times are clock cycles of a multiprocessor, about, and only compared.
 
-use super::{Matrices, Product, Stored};
+use super::{Gemm, Matrices, Stored};
 use crate::launch::{Boxed, Launch};
 
 pub(super) const KERNEL: &str = "matmul_wgmma";
@@ -16,7 +16,7 @@ pub(super) const TILE_M: u32 = 128;
 pub(super) const TILE_K: u32 = 64;
 const WIDTHS: [u32; 2] = [256, 128];
 
-/// Columns from which on the sums of a product that goes on from others are made in wide tiles: fewer would leave too few
+/// Columns from which on the sums of a matmul that goes on from others are made in wide tiles: fewer would leave too few
 /// tiles where it has few rows.
 const WIDE: usize = 4096;
 
@@ -31,7 +31,7 @@ const MEMORY_RATE: u64 = 16;
 /// Cycles until another kernel runs.
 const NEXT_KERNEL: u64 = 5000;
 
-/// How a product is cut up.
+/// How a matmul is cut up.
 pub(super) struct Cut {
     pub(super) width: u32,
     /// Slices of K.
@@ -52,11 +52,11 @@ fn axes(stored: &Stored, rows: usize, columns: usize) -> [usize; 2] {
     if stored.transposed { [rows, columns] } else { [columns, rows] }
 }
 
-/// The cut of a product of 16-bit operands with the least time, where it keeps at least half of the multiprocessors busy.
-/// K may be cut into `most_slices`. Of a product whose sums go on from others, columns alone decide.
-pub(super) fn cut(product: &Product, multiprocessors: u32, most_slices: u64) -> Option<Cut> {
-    let Product { lhs, rhs, in_order, .. } = product;
-    let Matrices { batch, m, n, k } = product.extents;
+/// The cut of a matmul of 16-bit operands with the least time, where it keeps at least half of the multiprocessors busy.
+/// K may be cut into `most_slices`. Of a matmul whose sums go on from others, columns alone decide.
+pub(super) fn cut(matmul: &Gemm, multiprocessors: u32, most_slices: u64) -> Option<Cut> {
+    let Gemm { lhs, rhs, in_order, .. } = matmul;
+    let Matrices { batch, m, n, k } = matmul.extents;
     let taken = suits(lhs, axes(lhs, m, k), batch)
         && suits(rhs, axes(rhs, k, n), batch)
         && batch * m * k > 0;
@@ -92,15 +92,15 @@ pub(super) fn cut(product: &Product, multiprocessors: u32, most_slices: u64) -> 
     best.filter(|(_, tiles, _)| tiles * 2 >= all).map(|(_, _, cut)| cut)
 }
 
-/// Adds what the kernel needs besides to the launch of a product.
+/// Adds what the kernel needs besides to the launch of a matmul.
 pub(super) fn with_boxes(
     launch: Launch,
-    product: &Product,
+    matmul: &Gemm,
     width: u32,
     multiprocessors: u32,
 ) -> Launch {
-    let Product { lhs, rhs, .. } = product;
-    let Matrices { batch, m, n, k } = product.extents;
+    let Gemm { lhs, rhs, .. } = matmul;
+    let Matrices { batch, m, n, k } = matmul.extents;
     let stage = (TILE_M + width) * Boxed::ROW_BYTES;
     let stages = STAGES_BYTES / stage;
     let boxed = |name, stored: &Stored, [inner, outer]: [usize; 2], across: u32| {
@@ -134,17 +134,17 @@ mod tests {
     /// Multiprocessors of an H100.
     const ALL: u32 = 132;
 
-    fn product(batch: usize, [m, n, k]: [usize; 3]) -> Product {
+    fn matmul(batch: usize, [m, n, k]: [usize; 3]) -> Gemm {
         let place = |dtype, [rows, columns]: [usize; 2]| {
             let place = Place::input(0, &Type::new(dtype, [batch, rows, columns]));
             Stored::stack(place, batch, columns)
         };
         let (lhs, rhs) = (place(DType::BF16, [m, k]), place(DType::BF16, [k, n]));
-        Product::new(lhs, rhs, place(DType::F32, [m, n]), Matrices { batch, m, n, k })
+        Gemm::new(lhs, rhs, place(DType::F32, [m, n]), Matrices { batch, m, n, k })
     }
 
     fn cut_of(extents: [usize; 3]) -> Option<(u32, u64)> {
-        cut(&product(1, extents), ALL, 16).map(|cut| (cut.width, cut.slices))
+        cut(&matmul(1, extents), ALL, 16).map(|cut| (cut.width, cut.slices))
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         // The gradient of a weight has few tiles and long sums.
         let (_, slices) = cut_of([768, 768, 16384]).expect("worth it");
         assert!(slices > 1, "{slices}");
-        // Small products and thin ones leave most of them idle.
+        // Small matmuls and thin ones leave most of them idle.
         assert_eq!(cut_of([512, 512, 512]), None);
         assert_eq!(cut_of([64, 65536, 4096]), None);
         assert_eq!(cut_of([8192, 8192, 0]), None);
@@ -164,8 +164,8 @@ mod tests {
     fn sums_that_go_on_from_others_are_cut_alike_for_any_rows_and_parts_of_k() {
         for (n, width) in [(768, 128), (50304, 256)] {
             for (m, k) in [(1, 64), (100, 4096), (65536, 8)] {
-                let product = Product { in_order: true, ..product(1, [m, n, k]) };
-                let cut = cut(&product, ALL, 1).expect("all of them");
+                let matmul = Gemm { in_order: true, ..matmul(1, [m, n, k]) };
+                let cut = cut(&matmul, ALL, 1).expect("all of them");
                 assert_eq!((cut.width, cut.slices), (width, 1));
             }
         }
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn the_copy_engine_takes_matrices_that_lie_behind_each_other() {
-        let whole = product(2, [512, 8192, 512]);
+        let whole = matmul(2, [512, 8192, 512]);
         assert!(cut(&whole, ALL, 1).is_some());
         let woven = Stored { row: 1024, stride: 512, ..whole.lhs };
-        assert!(cut(&Product { lhs: woven, ..whole.clone() }, ALL, 1).is_none());
-        let wide = Product { lhs: Stored { place: whole.out.place, ..whole.lhs }, ..whole };
+        assert!(cut(&Gemm { lhs: woven, ..whole.clone() }, ALL, 1).is_none());
+        let wide = Gemm { lhs: Stored { place: whole.out.place, ..whole.lhs }, ..whole };
         assert!(cut(&wide, ALL, 1).is_none(), "f32");
     }
 }

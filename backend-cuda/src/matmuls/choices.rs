@@ -1,4 +1,4 @@
-//! What was timed, kept on disk: a run that goes on makes its products as it did before, with the same bits.
+//! What was timed, kept on disk: a run that goes on makes its matmuls as it did before, with the same bits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::Winner;
 use crate::library::Algorithm;
 
-/// Seconds of the two ways to make a product.
+/// Seconds of the two ways to make a matmul.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
     /// The engine's kernels.
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn choices_are_read_as_they_were_written() {
         let folder = std::env::temp_dir().join(format!("tightrope-choices-{}", std::process::id()));
-        let file = folder.join("products.tsv");
+        let file = folder.join("matmuls.tsv");
         let algorithm = Algorithm { words: [1, u64::MAX, 0, 7, 8, 9, 10, 11], workspace: 4096 };
         let both = Timed { own: 1.25e-3, library: Some((Winner { way: 1, algorithm }, 1.0e-3)) };
         let one = Timed { own: 3.0e-5, library: None };

@@ -1,4 +1,4 @@
-//! What copies beside kernels need of a device: queues that wait for each other, and pages of the host that stay where they
+//! What asynchronous copies need of a device: queues that wait for each other, and pages of the host that stay where they
 //! are.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use tightrope_core::DeviceError;
 /// What a device does in order, beside what is in its other queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Everything but copies beside kernels.
+    /// Everything but asynchronous copies.
     Kernels,
     /// Copies to the device.
     Loads,
@@ -55,8 +55,8 @@ impl Pinned {
 }
 
 /// A device with queues for copies, each in its own order.
-pub trait Beside {
-    /// So many bytes of the host for copies beside kernels.
+pub trait CopyQueues {
+    /// So many bytes of the host for asynchronous copies.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -87,11 +87,11 @@ pub trait Beside {
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError>;
+    fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError>;
 
     /// Begins to copy a range to the host, in [`Queue::Stores`].
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError>;
+    fn store_async(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError>;
 }

@@ -1,4 +1,4 @@
-//! Copies beside kernels, and what of a GPU outlives it where a thread of the host still waits.
+//! Asynchronous copies, and what of a GPU outlives it where a thread of the host still waits.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use tightrope_core::DeviceError;
 
 use super::Gpu;
-use crate::driver::{Beside, Event, Pinned, Queue, Wait};
+use crate::driver::{CopyQueues, Event, Pinned, Queue, Wait};
 
 /// A device's context, released when nothing is left in it.
 pub struct Context {
@@ -37,7 +37,7 @@ impl Drop for Context {
     }
 }
 
-/// An event that copies beside kernels wait for.
+/// An event that asynchronous copies wait for.
 pub struct Place {
     handle: sys::CUevent,
     context: Arc<Context>,
@@ -85,7 +85,7 @@ impl Gpu {
     }
 }
 
-impl Beside for Gpu {
+impl CopyQueues for Gpu {
     fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
         self.make_current()?;
         // SAFETY: every byte is written below, before anything reads it.
@@ -136,7 +136,7 @@ impl Beside for Gpu {
         })
     }
 
-    fn load_beside(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
+    fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
         self.make_current()?;
         let bytes = to.end - to.start;
         let (to, from) = (self.address(to.start, bytes), from.start().cast_const().cast());
@@ -147,7 +147,7 @@ impl Beside for Gpu {
             .map_err(self.failed())
     }
 
-    fn store_beside(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
+    fn store_async(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
         self.make_current()?;
         let bytes = from.end - from.start;
         let from = self.address(from.start, bytes);

@@ -22,7 +22,7 @@ pub struct Item {
     pub parameters: u64,
 }
 
-/// Cells of bytes in which the fastest plan alone is kept beside the smallest of all, once there are more plans: so many
+/// Cells of bytes in which the fastest plan alone is kept, and the smallest of all, once there are more plans: so many
 /// in all blocks' lists together, and in one of them.
 const CELLS: usize = 24_576;
 const FEWEST: usize = 384;
@@ -52,12 +52,12 @@ impl Label {
 }
 
 /// The plans of all blocks, fastest first: each takes fewer bytes than the one before.
-pub struct Front {
+pub struct ParetoFront {
     /// Plans of the last blocks, by the first of them.
     lists: Vec<Vec<Label>>,
 }
 
-impl Front {
+impl ParetoFront {
     /// Of blocks with these choices, the first of which drops nothing. `gaps[n]` bytes are live besides at steps where
     /// the first n blocks hold what they keep.
     pub fn new(blocks: &[Vec<Item>], gaps: &[u64]) -> Self {
@@ -103,7 +103,7 @@ impl Front {
     }
 }
 
-/// No plan of these blocks takes fewer bytes, as of [`Front::new`].
+/// No plan of these blocks takes fewer bytes, as of [`ParetoFront::new`].
 pub fn fewest_bytes(blocks: &[Vec<Item>], gaps: &[u64]) -> u64 {
     let backwards = blocks.iter().zip(gaps).rev();
     backwards.fold(gaps[blocks.len()], |rest, (items, &gap)| {
@@ -240,7 +240,7 @@ mod tests {
             let blocks: Vec<Vec<Item>> =
                 (0..4).map(|_| (0..CHOICES).map(&mut item).collect()).collect();
             let gaps: Vec<u64> = (0..5).map(|n| 500 + 150 * n).collect();
-            let front = Front::new(&blocks, &gaps);
+            let front = ParetoFront::new(&blocks, &gaps);
             let all: Vec<(u64, f64)> = (0..CHOICES.pow(4))
                 .map(|number| {
                     let choices = (0..4).map(|b| number / CHOICES.pow(b) % CHOICES);
@@ -271,7 +271,7 @@ mod tests {
         let blocks = vec![(0..=10).map(item).collect::<Vec<_>>(); 60];
         let mut gaps = vec![0; 61];
         gaps[60] = 1_600_000;
-        let front = Front::new(&blocks, &gaps);
+        let front = ParetoFront::new(&blocks, &gaps);
         let longest = front.lists[1..].iter().map(Vec::len).max();
         assert!(longest.is_some_and(|longest| longest <= FEWEST.max(CELLS / 60) + 1));
         for part in 1..10 {

@@ -1,8 +1,8 @@
-//! Matrix products by the device's library beside the engine's own kernels.
+//! Matmuls by the device's library or by the engine's own kernels, whichever is faster.
 //!
-//! Where a product can be made both ways, both are timed once, on the arena of the plan before anything is in it, and the
+//! Where a matmul can be made both ways, both are timed once, on the arena of the plan before anything is in it, and the
 //! faster one is taken. What was timed is kept on disk, by shape and kernels, in a file for each device and version of the
-//! library: a run that goes on makes its products as it did before.
+//! library: a run that goes on makes its matmuls as it did before.
 
 mod choices;
 
@@ -11,14 +11,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tightrope_core::DeviceError;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launches};
-use tightrope_core::ops::Product;
+use tightrope_core::ops::Gemm;
 
 use crate::driver::{Driver, Task};
 use crate::library::{Addresses, Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
 pub use choices::{Choices, Timed};
 
-/// Who makes products.
+/// Who makes matmuls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Makers {
     /// The engine's kernels.
@@ -30,18 +30,18 @@ pub enum Makers {
     Library,
 }
 
-/// A way to make something with the library: a product, and kernels that do with it what the library leaves.
+/// A way to make something with the library: a matmul, and kernels that do with it what the library leaves.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// For the library.
     pub problem: Problem,
     /// Where its matrices are.
     pub at: Addresses,
-    /// What comes after the product.
+    /// What comes after the matmul.
     pub after: Vec<Task>,
 }
 
-/// Something with a product in it that kernels make, and the library may.
+/// Something with a matmul in it that kernels make, and the library may.
 #[derive(Clone, Debug)]
 pub struct Contest {
     /// The kernels' tasks, where it isn't known that the library is faster.
@@ -54,7 +54,7 @@ pub struct Contest {
     pub key: String,
 }
 
-/// What was timed of these problems beside these kernels is kept under this.
+/// The key under which the times of these problems and these kernels are kept.
 pub fn key<'a>(problems: impl Iterator<Item = &'a Problem>, own: &[Kernel]) -> String {
     let mut hasher = DefaultHasher::new();
     own.hash(&mut hasher);
@@ -67,8 +67,8 @@ impl Contest {
     fn tasks(&self, way: &Way, algorithm: Algorithm) -> Vec<Task> {
         let &Way { problem, at, .. } = way;
         let workspace = self.workspace;
-        let product = Task::Product(Box::new(Multiply { problem, algorithm, at, workspace }));
-        [&[product][..], &way.after].concat()
+        let matmul = Task::Matmul(Box::new(Multiply { problem, algorithm, at, workspace }));
+        [&[matmul][..], &way.after].concat()
     }
 
     /// The tasks of whoever won.
@@ -91,7 +91,7 @@ pub struct Winner {
 
 /// A library and what is known of it.
 #[derive(Debug)]
-pub struct Products {
+pub struct Matmuls {
     /// The library.
     pub library: Library,
     makers: Makers,
@@ -108,7 +108,7 @@ const ABOUT_ONE: u16 = 0x3f00;
 const RANDOM_BITS: u16 = 0x80ff;
 const RANDOM_BYTES: usize = 1 << 20;
 
-impl Products {
+impl Matmuls {
     /// A library, and what was timed in earlier runs.
     pub fn new(library: Library, makers: Makers) -> Self {
         let choices = Choices::open(library.choices.clone());
@@ -116,17 +116,17 @@ impl Products {
     }
 
     /// Bytes of scratch of an op with these launches, and where in it the library's workspace begins; `apart` are those
-    /// that it has where its product is made alone. Where all launches make one product, they or the library use it.
+    /// that it has where its matmul is made alone. Where all launches make one matmul, they or the library use it.
     pub fn scratch(&self, launches: &Launches, apart: Option<&Launches>) -> (u64, u64) {
         let own = launches.scratch_bytes.next_multiple_of(BINDING_ALIGNMENT);
         let apart_bytes = apart.map_or(0, |apart| apart.scratch_bytes);
-        let products = || launches.list.iter().map(|launch| launch.product.as_deref());
-        let takes = |product: &Product| Problem::of(product, false, |_| 0).is_some();
-        let first = products().flatten().next();
-        if apart.is_none() && !products().flatten().any(takes) {
+        let matmuls = || launches.list.iter().map(|launch| launch.matmul.as_deref());
+        let takes = |matmul: &Gemm| Problem::of(matmul, false, |_| 0).is_some();
+        let first = matmuls().flatten().next();
+        if apart.is_none() && !matmuls().flatten().any(takes) {
             return (launches.scratch_bytes, 0);
         }
-        if first.is_some() && products().all(|other| other == first) {
+        if first.is_some() && matmuls().all(|other| other == first) {
             return (own.max(self.library.workspace).max(apart_bytes), 0);
         }
         (own + self.library.workspace, own)

@@ -1,9 +1,9 @@
-//! Launches of matrix products: the part that every family with a product in it shares.
+//! Launches of matmuls: the part that every family with a matmul in it shares.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Matrices, Product, Stored, wgmma};
+use super::{Gemm, Matrices, Stored, wgmma};
 use crate::dialect::{self, Dialect};
 use crate::expr::input;
 use crate::launch::{Launch, Launches, Limits, Place};
@@ -81,7 +81,7 @@ const ENOUGH_GROUPS: u64 = 256;
 const SMALLEST_SLICE: u64 = 512;
 const SLICE_BYTES: u64 = 16 << 20;
 
-/// Tiles of products on tensor cores, by edge: the large one where that keeps a GPU busy. Their threads; the bytes along
+/// Tiles of matmuls on tensor cores, by edge: the large one where that keeps a GPU busy. Their threads; the bytes along
 /// summed indices, and those that move together.
 const TENSOR_EDGES: [u32; 2] = [128, 64];
 const TENSOR_THREADS: u32 = 128;
@@ -91,8 +91,8 @@ const TENSOR_CHUNK_BYTES: u64 = 16;
 /// Threads of a workgroup that adds slices.
 const ADD_THREADS: u32 = 64;
 
-impl Product {
-    /// A product and nothing more.
+impl Gemm {
+    /// A matmul and nothing more.
     pub fn new(lhs: Stored, rhs: Stored, out: Stored, extents: Matrices) -> Self {
         Self {
             lhs,
@@ -142,7 +142,7 @@ impl Product {
         if self.in_order { 1 } else { room.min(k as u64 / SMALLEST_SLICE) }
     }
 
-    /// Appends the launches, each of which says which product it's all or a part of.
+    /// Appends the launches, each of which says which matmul it's all or a part of.
     pub(crate) fn push(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.extents;
         let stored = [&self.lhs, &self.rhs, &self.out];
@@ -172,11 +172,11 @@ impl Product {
         }
         let whole = Arc::new(self.clone());
         for launch in &mut launches.list[first..] {
-            launch.product = Some(whole.clone());
+            launch.matmul = Some(whole.clone());
         }
     }
 
-    /// The product of some rows, columns and summed indices.
+    /// The matmul of some rows, columns and summed indices.
     fn part(
         &self,
         rows: &Range<u64>,
@@ -192,7 +192,7 @@ impl Product {
         let extents = Matrices { m: len(rows), n: len(columns), k: len(sum), ..self.extents };
         let complete = sum.end == self.extents.k as u64;
         Part {
-            product: Self {
+            matmul: Self {
                 lhs: cut(&self.lhs, rows, sum),
                 rhs: cut(&self.rhs, sum, columns),
                 out: cut(&self.out, rows, columns),
@@ -207,9 +207,9 @@ impl Product {
     }
 }
 
-/// A product whose operands all fit a binding.
+/// A matmul whose operands all fit a binding.
 struct Part {
-    product: Product,
+    matmul: Gemm,
     /// Its first column among those of the bias.
     first_column: u64,
 }
@@ -228,9 +228,9 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(limits: &Limits, product: &Product) -> Self {
-        let &Product { lhs, rhs, in_order, .. } = product;
-        let Matrices { batch, m, n, .. } = product.extents;
+    fn new(limits: &Limits, matmul: &Gemm) -> Self {
+        let &Gemm { lhs, rhs, in_order, .. } = matmul;
+        let Matrices { batch, m, n, .. } = matmul.extents;
         if m <= NARROW_ROWS && NARROW_THREADS <= limits.workgroup && !in_order {
             return Self {
                 kernel: "matmul",
@@ -242,8 +242,8 @@ impl Shape {
                 slices: None,
             };
         }
-        if product.suits_tensor_cores(limits) {
-            let cut = |all| Some((wgmma::cut(product, all, product.most_slices(limits))?, all));
+        if matmul.suits_tensor_cores(limits) {
+            let cut = |all| Some((wgmma::cut(matmul, all, matmul.most_slices(limits))?, all));
             if let Some((cut, all)) = limits.cuda().wgmma.and_then(cut) {
                 return Self {
                     kernel: wgmma::KERNEL,
@@ -291,19 +291,19 @@ impl Shape {
 
 impl Shape {
     /// Whether the kernel sums lhs too: tensor cores do where they don't round it.
-    fn sums_lhs(&self, product: &Product) -> bool {
-        self.entry == "mma" && product.lhs.place.dtype != DType::F32
+    fn sums_lhs(&self, matmul: &Gemm) -> bool {
+        self.entry == "mma" && matmul.lhs.place.dtype != DType::F32
     }
 }
 
 impl Part {
     fn push_whole(&self, limits: &Limits, launches: &mut Launches) {
-        let Matrices { batch, m, n, k } = self.product.extents;
-        let shape = Shape::new(limits, &self.product);
-        if let Some(sums) = self.product.lhs_sums.filter(|_| !shape.sums_lhs(&self.product)) {
-            sum_columns_of(limits, launches, self.product.lhs.place, m, sums);
-            let product = Product { lhs_sums: None, ..self.product.clone() };
-            return Self { product, ..*self }.push_whole(limits, launches);
+        let Matrices { batch, m, n, k } = self.matmul.extents;
+        let shape = Shape::new(limits, &self.matmul);
+        if let Some(sums) = self.matmul.lhs_sums.filter(|_| !shape.sums_lhs(&self.matmul)) {
+            sum_columns_of(limits, launches, self.matmul.lhs.place, m, sums);
+            let matmul = Gemm { lhs_sums: None, ..self.matmul.clone() };
+            return Self { matmul, ..*self }.push_whole(limits, launches);
         }
         let outputs = (batch * m * n) as u64;
         let tiles = batch * m.div_ceil(shape.tile[0] as usize) * n.div_ceil(shape.tile[1] as usize);
@@ -311,7 +311,7 @@ impl Part {
         let slices = if let Some((slices, _)) = shape.slices {
             slices
         } else if staged {
-            (ENOUGH_GROUPS / (tiles as u64).max(1)).min(self.product.most_slices(limits))
+            (ENOUGH_GROUPS / (tiles as u64).max(1)).min(self.matmul.most_slices(limits))
         } else {
             1
         };
@@ -325,24 +325,24 @@ impl Part {
             slices as usize * batch,
             n,
         );
-        let lhs_sums = self.product.lhs_sums;
+        let lhs_sums = self.matmul.lhs_sums;
         let parts = lhs_sums.map(|_| launches.scratch(DType::F32, slices * m as u64));
-        let apart = Product {
+        let apart = Gemm {
             out: sums,
             bias: None,
             accumulate: false,
             epilogue: None,
             lhs_sums: parts,
-            ..self.product.clone()
+            ..self.matmul.clone()
         };
-        let apart = Self { product: apart, first_column: 0 };
+        let apart = Self { matmul: apart, first_column: 0 };
         launches.push(apart.launch(limits, &shape, slice, slices));
-        let added = Product { lhs: sums, rhs: sums, lhs_sums: None, ..self.product.clone() };
+        let added = Gemm { lhs: sums, rhs: sums, lhs_sums: None, ..self.matmul.clone() };
         let blocks = (batch * m) as u64 * (n as u64).div_ceil(BLOCK);
         let threads = ADD_THREADS.min(limits.workgroup);
         let adds = Shape { kernel: "matmul", entry: "add_slices", threads, ..shape };
         let groups = blocks.div_ceil(threads.into());
-        let added = Self { product: added, first_column: self.first_column };
+        let added = Self { matmul: added, first_column: self.first_column };
         let launch = added.with_groups(limits, &adds, groups, slices);
         launches.push(launch.costing(slices * outputs));
         if let Some((parts, sums)) = parts.zip(lhs_sums) {
@@ -352,19 +352,19 @@ impl Part {
 
     /// One launch, that sums `slice` of K a workgroup.
     fn launch(&self, limits: &Limits, shape: &Shape, slice: u64, slices: u64) -> Launch {
-        let Matrices { batch, m, n, k } = self.product.extents;
+        let Matrices { batch, m, n, k } = self.matmul.extents;
         let tiles_m = m.div_ceil(shape.tile[0] as usize) as u64;
         let tiles_n = n.div_ceil(shape.tile[1] as usize) as u64;
         let groups = tiles_m * tiles_n * batch as u64 * slices;
         let mut launch = self.with_groups(limits, shape, groups, slice);
         if let Some((_, all)) = shape.slices {
-            launch = wgmma::with_boxes(launch, &self.product, shape.tile[1], all);
+            launch = wgmma::with_boxes(launch, &self.matmul, shape.tile[1], all);
         }
         launch.costing(2 * (batch * m * n * k) as u64)
     }
 
     fn with_groups(&self, limits: &Limits, shape: &Shape, groups: u64, slice: u64) -> Launch {
-        let Product { lhs, rhs, out, bias, extents, accumulate, .. } = self.product;
+        let Gemm { lhs, rhs, out, bias, extents, accumulate, .. } = self.matmul;
         let Matrices { batch, m, n, k } = extents;
         let whole_columns = n.is_multiple_of(BLOCK as usize);
         let bias_in_fours = whole_columns && self.first_column.is_multiple_of(BLOCK);
@@ -414,19 +414,19 @@ impl Part {
 
     /// Adds what kernels of the language with epilogues name: `out` stands for what there isn't.
     fn with_epilogue(&self, mut launch: Launch, in_fours: bool) -> Launch {
-        let Product { out, epilogue, lhs_sums, .. } = &self.product;
-        let beside = epilogue.as_ref().and_then(|epilogue| epilogue.beside);
-        let product = epilogue.as_ref().and_then(|epilogue| epilogue.product);
+        let Gemm { out, epilogue, lhs_sums, .. } = &self.matmul;
+        let operand = epilogue.as_ref().and_then(|epilogue| epilogue.operand);
+        let matmul = epilogue.as_ref().and_then(|epilogue| epilogue.matmul);
         let place = |stored: Option<Stored>| stored.map_or(out.place, |stored| stored.place);
         let formula = epilogue.as_ref().map_or(input(0), |epilogue| epilogue.formula.clone());
         launch.generated = dialect::print_function("tr_epilogue", 2, &formula, Dialect::Cuda);
         launch
             .constant("EPILOGUE", epilogue.is_some())
-            .constant("BESIDE", beside.is_some())
-            .constant("KEEPS_PRODUCT", product.is_some())
+            .constant("BESIDE", operand.is_some())
+            .constant("KEEPS_PRODUCT", matmul.is_some())
             .constant("SUMS_LHS", lhs_sums.is_some())
-            .bind_four("beside", place(beside), in_fours)
-            .bind_four("product", place(product), in_fours)
+            .bind_four("beside", place(operand), in_fours)
+            .bind_four("product", place(matmul), in_fours)
             .bind("lhs_sums", lhs_sums.unwrap_or(out.place))
     }
 }

@@ -1,4 +1,4 @@
-//! Sums of matrix products on the GPU that wgpu finds: long ones that are made in slices, and those of the loss,
+//! Sums of matmuls on the GPU that wgpu finds: long ones that are made in slices, and those of the loss,
 //! which go on from chunk to chunk.
 
 use conformance::conformance::{Mode, run};

@@ -1,4 +1,4 @@
-//! Matrix products, and the loss, which is three of them a chunk.
+//! Matmuls, and the loss, which is three of them a chunk.
 
 use half::{bf16, f16};
 use tightrope_core::ops::{LinearCrossEntropy, LinearCrossEntropyGrad, MatMul, Matrices};
@@ -6,11 +6,11 @@ use tightrope_core::{DType, Type};
 
 use super::{Scratch, by_storage};
 use crate::arena::View;
-use crate::fast::gemm::{self, Bias, Element, Mat, MatMut, Product};
+use crate::fast::gemm::{self, Bias, Element, Gemm, Mat, MatMut};
 use crate::fast::rows;
 use crate::fast::vmath::Storage;
 
-/// Scratch of a product, bytes.
+/// Scratch of a matmul, bytes.
 pub fn matmul_scratch(op: &MatMul, lhs: &Type, rhs: &Type, threads: usize) -> usize {
     let Matrices { m, n, k, .. } = op.matrices(lhs, rhs);
     match (element(lhs.dtype), element(rhs.dtype)) {
@@ -57,7 +57,7 @@ pub unsafe fn matmul(
     for index in 0..batch {
         // SAFETY: as above.
         let start = unsafe { out.ptr().add(index * m * n * of_out.size()) };
-        let product = Product {
+        let matmul = Gemm {
             m,
             n,
             k,
@@ -69,14 +69,14 @@ pub unsafe fn matmul(
             scale: 1.0,
         };
         // SAFETY: the operands are tensors of the step, all apart; the sum's old value is the output's.
-        unsafe { gemm::gemm(&product, scratch.threads, scratch.bytes) }
+        unsafe { gemm::gemm(&matmul, scratch.threads, scratch.bytes) }
             .expect("the plan asked for the scratch");
     }
     true
 }
 
 /// Most rows of a loss at a time, whatever its chunk: bounds the logits. Even, so that the packed kernels' sums
-/// of gradients have the bits of one product over all rows.
+/// of gradients have the bits of one matmul over all rows.
 const LOSS_ROWS: usize = 1024;
 
 /// Sizes of a loss over chunks of rows.
@@ -100,15 +100,15 @@ impl Chunks {
         })
     }
 
-    /// Bytes of the logits, their gradients where they're stored apart, the rows' losses, and the products.
+    /// Bytes of the logits, their gradients where they're stored apart, the rows' losses, and the matmuls.
     fn parts(&self, made: Made, threads: usize) -> [usize; 4] {
         let Self { rows, columns, padded, chunk, element } = *self;
         let align = |bytes: usize| bytes.next_multiple_of(64);
         let apart = made != Made::Loss && element != Element::F32;
         // Gradients of logits meet the operands in their type.
-        let products =
+        let matmuls =
             [(chunk, padded, columns), (chunk, columns, padded), (padded, columns, chunk)];
-        let scratch = products[..made as usize]
+        let scratch = matmuls[..made as usize]
             .iter()
             .map(|&(m, n, k)| gemm::scratch_bytes(m, n, k, element, element, threads))
             .max();
@@ -121,7 +121,7 @@ impl Chunks {
     }
 }
 
-/// What a loss makes, as the number of its products.
+/// What a loss makes, as the number of its matmuls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// The loss.
@@ -209,7 +209,7 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
     let [logits, dlogits, losses, _] = chunks.parts(pass.made, scratch.threads);
     let (logits, rest) = scratch.bytes.split_at_mut(logits);
     let (dlogits, rest) = rest.split_at_mut(dlogits);
-    let (losses, products) = rest.split_at_mut(losses);
+    let (losses, matmuls) = rest.split_at_mut(losses);
     let logits: &mut [f32] = bytemuck::cast_slice_mut(logits);
     let losses: &mut [f32] = &mut bytemuck::cast_slice_mut(losses)[..rows];
     // SAFETY: inputs aren't written by this op.
@@ -217,9 +217,9 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
     let counted = targets.iter().filter(|&&target| target >= 0).count().max(1) as f32;
     // SAFETY: as above.
     let scale = pass.gradients.as_ref().map(|g| unsafe { g.dloss.slice::<f32>()[0] } / counted);
-    let mut multiply = |product: Product| {
+    let mut multiply = |matmul: Gemm| {
         // SAFETY: operands and outputs are tensors of the step or parts of its scratch, all apart.
-        unsafe { gemm::gemm(&product, scratch.threads, products) }
+        unsafe { gemm::gemm(&matmul, scratch.threads, matmuls) }
             .expect("the plan asked for the scratch");
     };
     for start in (0..rows).step_by(chunk.max(1)) {
@@ -229,7 +229,7 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
         let x_rows = Mat::rows(row(x), element, columns);
         let head = Mat::rows(w.ptr(), element, columns);
         let logits = &mut logits[..count * padded];
-        let product = |m, n, k, lhs, rhs, out, accumulate| Product {
+        let matmul = |m, n, k, lhs, rhs, out, accumulate| Gemm {
             m,
             n,
             k,
@@ -241,7 +241,7 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
             scale: 1.0,
         };
         let out = MatMut::rows(logits.as_mut_ptr().cast(), Element::F32, padded);
-        multiply(product(count, padded, columns, x_rows, head.transposed(), out, false));
+        multiply(matmul(count, padded, columns, x_rows, head.transposed(), out, false));
         let losses = &mut losses[start..start + count];
         let vocab = pass.op.vocab;
         let Some((gradients, scale)) = pass.gradients.as_ref().zip(scale) else {
@@ -262,11 +262,11 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
         if let Some(dw) = gradients.dw {
             let dw = MatMut::rows(dw.ptr(), Element::F32, columns);
             let add = gradients.accumulate || start > 0;
-            multiply(product(padded, columns, count, slopes.transposed(), x_rows, dw, add));
+            multiply(matmul(padded, columns, count, slopes.transposed(), x_rows, dw, add));
         }
         // Last, since dx may have taken over the rows of x.
         let dx = MatMut::rows(row(gradients.dx), element, columns);
-        multiply(product(count, columns, padded, slopes, head, dx, false));
+        multiply(matmul(count, columns, padded, slopes, head, dx, false));
     }
     // Rows are summed apart from chunks, so that the loss doesn't depend on them.
     let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();

@@ -1,22 +1,22 @@
-//! `Code`: which number between −1 and 1 each of 256 codes stands for.
+//! `Codebook`: which number between −1 and 1 each of 256 quantized values stands for.
 //!
-//! The two dynamic codes are those of bitsandbytes (Dettmers 2016, "8-Bit Approximations for Parallelism in Deep
+//! The two dynamic codebooks are those of bitsandbytes (Dettmers 2016, "8-Bit Approximations for Parallelism in Deep
 //! Learning"; Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), sorted:
 //!
 //!   10^(k−6) · (0.1 + 0.9·(j + ½)/n),   k < 7,   j < n = b·2ᵏ;   0;   1
 //!
-//! Each decade has twice as many values as the one below, spread evenly. b is 1 for signed codes, which have the
+//! Each decade has twice as many values as the one below, spread evenly. b is 1 for signed codebooks, which have the
 //! negatives of these values too (but not −1), and 2 for unsigned ones.
 //!
-//! Rounding to the nearest is off by at most [`Code::error`]: half of the space between neighbours where they are
-//! farthest apart. Values down to 3e-7 of a block's largest stay apart from 0, where the linear code loses what is
+//! Rounding to the nearest is off by at most [`Codebook::error`]: half of the space between neighbours where they are
+//! farthest apart. Values down to 3e-7 of a block's largest stay apart from 0, where the linear codebook loses what is
 //! below 4e-3: second moments span that many decades.
 
 use crate::types::DType;
 
-/// What the codes of a block stand for, as parts of its scale.
+/// The numbers that the quantized values of a block stand for, as parts of its scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum Codebook {
     /// Whole numbers from −127 to 127; the scale is the block's largest over 127.
     Linear,
     /// Dynamic, of both signs; for first moments.
@@ -25,15 +25,15 @@ pub enum Code {
     Unsigned,
 }
 
-/// Decades of a dynamic code, the largest up to 1.
+/// Decades of a dynamic codebook, the largest up to 1.
 pub const DECADES: u32 = 7;
 
-impl Code {
-    /// Every code.
+impl Codebook {
+    /// Every codebook.
     pub const ALL: [Self; 3] = [Self::Linear, Self::Signed, Self::Unsigned];
     const LARGEST_LINEAR: f64 = 127.0;
 
-    /// Storage of the codes.
+    /// Storage of quantized values.
     pub const fn dtype(self) -> DType {
         match self {
             Self::Linear => DType::I8,
@@ -49,7 +49,7 @@ impl Code {
         }
     }
 
-    /// Values of the lowest decade of one sign, b; 0 for the linear code.
+    /// Values of the lowest decade of one sign, b; 0 for the linear codebook.
     pub const fn base(self) -> u32 {
         match self {
             Self::Linear => 0,
@@ -58,7 +58,7 @@ impl Code {
         }
     }
 
-    /// The code of 0, which stands between those of both signs.
+    /// The quantized value of 0, which stands between those of both signs.
     pub const fn zero(self) -> f64 {
         match self {
             Self::Linear | Self::Unsigned => 0.0,
@@ -66,17 +66,17 @@ impl Code {
         }
     }
 
-    /// The number that `code` stands for.
-    pub fn value(self, code: f64) -> f64 {
-        let rank = code - self.zero();
+    /// The number that `quantized` stands for.
+    pub fn value(self, quantized: f64) -> f64 {
+        let rank = quantized - self.zero();
         match self {
-            Self::Linear => code,
+            Self::Linear => quantized,
             Self::Signed => self.magnitude(rank.abs() as u32) * rank.signum(),
             Self::Unsigned => self.magnitude(rank as u32 + 1),
         }
     }
 
-    /// Value `rank` of one sign of a dynamic code: b·2ᵏ + j for value j of decade k.
+    /// Value `rank` of one sign of a dynamic codebook: b·2ᵏ + j for value j of decade k.
     fn magnitude(self, rank: u32) -> f64 {
         let Some(decade) = (rank / self.base()).checked_ilog2() else { return 0.0 };
         if decade == DECADES {
@@ -87,12 +87,12 @@ impl Code {
         10_f64.powi(decade as i32 - DECADES as i32 + 1) * (0.1 + 0.9 * within)
     }
 
-    /// The code whose number is nearest to `x`.
+    /// The quantized value whose number is nearest to `x`.
     pub fn nearest(self, x: f64) -> f64 {
         if self == Self::Linear {
             return x.round_ties_even().clamp(-Self::LARGEST_LINEAR, Self::LARGEST_LINEAR);
         }
-        // Codes are in the order of their numbers: the last up to x, or the one after it.
+        // Quantized values are in the order of their numbers: the last up to x, or the one after it.
         let (mut below, mut above) = (0_u32, 255);
         while above - below > 1 {
             let middle = (below + above) / 2;
@@ -133,40 +133,43 @@ mod tests {
     }
 
     #[test]
-    fn dynamic_codes_are_those_of_bitsandbytes() {
-        for (code, signed) in [(Code::Signed, true), (Code::Unsigned, false)] {
+    fn dynamic_codebooks_are_those_of_bitsandbytes() {
+        for (codebook, signed) in [(Codebook::Signed, true), (Codebook::Unsigned, false)] {
             let map = dynamic_map(signed);
             assert_eq!(map.len(), 256);
             for (index, expected) in map.into_iter().enumerate() {
-                let value = code.value(index as f64);
-                assert!((value - expected).abs() <= 1e-15, "{code:?} {index}: {value} {expected}");
+                let value = codebook.value(index as f64);
+                assert!(
+                    (value - expected).abs() <= 1e-15,
+                    "{codebook:?} {index}: {value} {expected}"
+                );
             }
-            assert_eq!(code.value(code.zero()), 0.0);
+            assert_eq!(codebook.value(codebook.zero()), 0.0);
         }
     }
 
     #[test]
     fn the_nearest_code_is_the_nearest_of_all() {
-        for code in Code::ALL {
-            let (low, high) = match code {
-                Code::Linear => (-127, 127),
+        for codebook in Codebook::ALL {
+            let (low, high) = match codebook {
+                Codebook::Linear => (-127, 127),
                 _ => (0, 255),
             };
-            let smallest = if code == Code::Unsigned { 0.0 } else { -1.0 };
-            let distance = |x: f64, c: f64| (code.value(c) / code.largest() - x).abs();
+            let smallest = if codebook == Codebook::Unsigned { 0.0 } else { -1.0 };
+            let distance = |x: f64, c: f64| (codebook.value(c) / codebook.largest() - x).abs();
             let mut largest = 0.0_f64;
             for i in 0..20_000 {
                 let x = smallest + (1.0 - smallest) * f64::from(i) / 19_999.0;
                 let x = if i % 2 == 0 { x } else { x.powi(9) };
-                let found = code.nearest(x * code.largest());
+                let found = codebook.nearest(x * codebook.largest());
                 let best = (low..=high).map(|c| distance(x, c.into())).fold(1.0, f64::min);
-                assert!(distance(x, found) <= best + 1e-15, "{code:?} {x}");
+                assert!(distance(x, found) <= best + 1e-15, "{codebook:?} {x}");
                 largest = largest.max(distance(x, found));
             }
-            let bound = code.error();
+            let bound = codebook.error();
             assert!(
                 largest <= bound + 1e-12 && largest > 0.95 * bound,
-                "{code:?} {largest} {bound}"
+                "{codebook:?} {largest} {bound}"
             );
         }
     }
