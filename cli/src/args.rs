@@ -43,7 +43,7 @@ pub enum Command {
     Plan(Plan),
     /// Generate text from a run or a model directory
     Generate(Generate),
-    /// Loss and perplexity on held-out data
+    /// Loss on held-out data, with perplexity of text and accuracy on images
     Eval(Eval),
     /// Check this device against recorded reference cases
     Verify(Verify),
@@ -75,6 +75,7 @@ impl Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   tightrope train --data book.txt --preset gpt2 --memory 8GiB --steps 2000
+  tightrope train --preset vit-tiny --data digits
   tightrope train --config runs/a/run.toml --lr 1e-3 --set train.beta2=0.99
   tightrope train --resume runs/a
   tightrope train --resume from-the-browser.tar --out runs/b
@@ -420,7 +421,7 @@ mod tests {
     fn every_flag_reaches_its_setting() {
         let settings = train(
             "--preset gpt2 --layers 2 --channels 64 --heads 4 --kv-heads 4 --hidden 256 \
-             --context 128 --vocab 512 --family gpt2 --init m --batch 8 --micro-batch 4 \
+             --context 128 --vocab 512 --image-size 8 --patch-size 4x2 --family gpt2 --init m --batch 8 --micro-batch 4 \
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --tokenizer bytes \

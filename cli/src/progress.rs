@@ -17,8 +17,10 @@ pub struct StepInfo {
     pub readings: Option<Readings>,
     /// Learning rate of the step.
     pub lr: f64,
-    /// Tokens trained in the step.
+    /// Tokens or images trained in the step.
     pub tokens: u64,
+    /// What those are called in a rate.
+    pub unit: &'static str,
     /// Bytes of device memory in use.
     pub memory: u64,
 }
@@ -26,8 +28,10 @@ pub struct StepInfo {
 /// The numbers that a step reads back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Readings {
-    /// Mean loss, in nats per token.
+    /// Mean loss, in nats.
     pub loss: f64,
+    /// Share of classes that were told right, of a model that tells classes apart.
+    pub accuracy: Option<f64>,
     /// Global gradient norm before clipping.
     pub grad_norm: f64,
 }
@@ -114,12 +118,16 @@ impl Progress {
         let percent = 100.0 * info.step as f64 / self.steps.max(1) as f64;
         let mut line = format!("{percent:3.0}% {:width$}/{}", info.step, self.steps);
         // Writing to a String can't fail.
-        if let Some(Readings { loss, grad_norm }) = self.readings {
-            let _ = write!(line, "  loss {loss:.4}  grad {grad_norm:.2}");
+        if let Some(Readings { loss, accuracy, grad_norm }) = self.readings {
+            let _ = write!(line, "  loss {loss:.4}");
+            if let Some(accuracy) = accuracy {
+                let _ = write!(line, "  accuracy {:.1}%", 100.0 * accuracy);
+            }
+            let _ = write!(line, "  grad {grad_norm:.2}");
         }
         let _ = write!(line, "  lr {:.2e}", info.lr);
         if let Some(rate) = self.pace.tokens_per_s() {
-            let _ = write!(line, "  {} tok/s", human_count(rate));
+            let _ = write!(line, "  {} {}/s", human_count(rate), info.unit);
         }
         let _ = write!(line, "  {}", human_bytes(info.memory));
         let left = self.steps.saturating_sub(info.step);
@@ -230,9 +238,10 @@ mod tests {
     fn info(step: u64, loss: Option<f64>) -> StepInfo {
         StepInfo {
             step,
-            readings: loss.map(|loss| Readings { loss, grad_norm: 0.834 }),
+            readings: loss.map(|loss| Readings { loss, accuracy: None, grad_norm: 0.834 }),
             lr: 3e-4,
             tokens: 1024,
+            unit: "tok",
             memory: 1_331_439_862,
         }
     }
@@ -270,6 +279,22 @@ mod tests {
              \x20 0%    1/1000  loss 10.9000  grad 0.83  lr 3.00e-4  1.24 GiB\n\
              \x20 0%    5/1000  loss NaN  grad 0.83  lr 3.00e-4  10.2k tok/s  1.24 GiB  ETA 1m40s\n"
         );
+    }
+
+    #[test]
+    fn images_have_an_accuracy() {
+        let out = Shared::default();
+        let mut progress = Progress::with_output(Output::Lines(Box::new(out.clone())), 4);
+        for step in 1..=4 {
+            let readings = Readings { loss: 0.25, accuracy: Some(0.96875), grad_norm: 0.834 };
+            let readings = (step == 4).then_some(readings);
+            let info = StepInfo { readings, unit: "img", tokens: 32, ..info(step, None) };
+            progress.step_at(&info, seconds(step as f64));
+        }
+        progress.finish();
+        let expected =
+            "100% 4/4  loss 0.2500  accuracy 96.9%  grad 0.83  lr 3.00e-4  32 img/s  1.24 GiB\n";
+        assert_eq!(out.text(), expected);
     }
 
     #[test]

@@ -106,6 +106,9 @@ pub struct DataState {
 }
 
 impl DataState {
+    /// What stands for a tokenizer where the data is images.
+    pub const IMAGES: &str = "images";
+
     /// The task it's a position in, where it's none of files.
     pub fn toy(&self) -> Option<Toy> {
         let [Source { name, .. }] = self.files.as_slice() else { return None };

@@ -166,6 +166,29 @@ impl ImageDataset {
         Self::new(name, idx::from_bytes(name, images.into(), labels.into())?, None)
     }
 
+    /// Opens a pair of IDX files, as [`ImageDataset::open`] does: images and labels, in either order.
+    ///
+    /// # Errors
+    /// As [`ImageDataset::open`], and files of which none has a name that ends as that of images.
+    pub fn open_idx(
+        one: impl AsRef<Path>,
+        other: impl AsRef<Path>,
+        shape: Option<ImageShape>,
+    ) -> Result<Self> {
+        let (one, other) = (one.as_ref(), other.as_ref());
+        Self::new(&one.display().to_string(), idx::of_files(one, other)?, shape)
+    }
+
+    /// The same images, which must be of this shape.
+    ///
+    /// # Errors
+    /// Images of another shape.
+    pub fn of_shape(self, shape: ImageShape) -> Result<Self> {
+        let name = self.sources.first().map_or("the dataset", |source| source.name.as_str());
+        check_shape(name, self.shape(), shape)?;
+        Ok(self)
+    }
+
     /// The 1,797 images of handwritten digits, 8 × 8, that scikit-learn comes with; compiled in.
     ///
     /// # Errors
@@ -176,12 +199,7 @@ impl ImageDataset {
 
     fn new(name: &str, parts: Parts, wanted: Option<ImageShape>) -> Result<Self> {
         let Parts { shape, classes, train, test } = parts;
-        if let Some(wanted) = wanted.filter(|&wanted| wanted != shape) {
-            let problem = format!(
-                "its images are {shape}, and the model reads {wanted}: set the model's image size to theirs"
-            );
-            return Err(broken(name, problem));
-        }
+        wanted.map_or(Ok(()), |wanted| check_shape(name, shape, wanted))?;
         let count = |segments: &[Segment]| segments.iter().map(|s| s.labels.len()).sum::<usize>();
         if count(&train) == 0 {
             return Err(broken(name, "it holds no image to train on".to_owned()));
@@ -259,7 +277,7 @@ impl ImageDataset {
 
     /// What a checkpoint remembers after `position` images.
     pub fn state(&self, position: u64, holdout: f64) -> DataState {
-        DataState::new(position, &self.sources, "images", holdout)
+        DataState::new(position, &self.sources, DataState::IMAGES, holdout)
     }
 }
 
@@ -404,6 +422,16 @@ fn list(folder: &Path) -> Result<Vec<Entry>> {
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
+}
+
+fn check_shape(name: &str, shape: ImageShape, wanted: ImageShape) -> Result<()> {
+    if shape == wanted {
+        return Ok(());
+    }
+    let problem = format!(
+        "its images are {shape}, and the model reads {wanted}: set the model's image size to theirs"
+    );
+    Err(broken(name, problem))
 }
 
 fn none_found(folder: &Path) -> Error {

@@ -1,16 +1,17 @@
-//! Text from a model on disk, and its loss.
+//! Text from a model on disk, and the loss of one on text or images.
 
 use std::path::Path;
 
 use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_data::Tokenizer;
-use tightrope_nn::{Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
+use tightrope_nn::{Architecture, Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::block_on;
 use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
-use crate::recipe::{Step, Text, windows};
+use crate::model::Unit;
+use crate::recipe::{LabelledImages, Step, Text, windows};
 use crate::run::{self, Evaluation, evaluate};
 use crate::settings::Settings;
 use crate::weights::{Places, Source};
@@ -36,7 +37,8 @@ pub struct Loaded {
     source: Source,
     settings: Settings,
     step: Step,
-    tokenizer: Tokenizer,
+    /// `None` of a model that reads no text.
+    tokenizer: Option<Tokenizer>,
     notes: Vec<String>,
 }
 
@@ -48,7 +50,11 @@ impl Loaded {
     pub fn open(path: &Path, said: &Settings) -> Result<Self> {
         let source = Source::open(path)?;
         let settings = source.settings(said)?;
-        let tokenizer = source.tokenizer(settings.data.tokenizer.as_deref())?;
+        let asked = settings.data.tokenizer.as_deref();
+        let tokenizer = match &source.config {
+            Architecture::Language(_) => Some(source.tokenizer(asked)?),
+            Architecture::Vit(_) => None,
+        };
         let step = Step::of_model(&settings, source.config.clone())?;
         let notes = [source.notes.clone(), settings.notes()].concat();
         Ok(Self { source, settings, step, tokenizer, notes })
@@ -72,8 +78,15 @@ impl Loaded {
     /// The model on `device`, to continue text: the smallest training step there is, of which only the decoder is replayed.
     ///
     /// # Errors
-    /// Weights that can't be read, and those of the device.
+    /// A model that reads no text, weights that can't be read, and those of the device.
     pub fn generator(self, device: Box<dyn Backend>) -> Result<Generator> {
+        let Some(tokenizer) = self.tokenizer else {
+            let (shown, family) = (self.source.dir.display(), self.source.config.family().name());
+            return Err(Error::usage(
+                anyhow!("`{shown}` holds a model of the family {family}, which continues no text"),
+                "name a language model, or score this one with `tightrope eval`",
+            ));
+        };
         let config = TrainerConfig {
             batch: 1,
             micro_batch: 1,
@@ -84,7 +97,7 @@ impl Loaded {
         };
         let planned = Planned::new(&config, &*device)?;
         let trainer = loaded(&self.source, &self.settings, planned, device)?;
-        Ok(Generator { trainer, tokenizer: self.tokenizer, seed: self.step.config.seed })
+        Ok(Generator { trainer, tokenizer, seed: self.step.config.seed })
     }
 
     /// The loss on what is held out, or on everything where nothing is, and the sequence length that it was scored with.
@@ -92,10 +105,19 @@ impl Loaded {
     /// # Errors
     /// Data that can't be read, and those of the device.
     pub fn evaluate(self, device: Box<dyn Backend>) -> Result<Scored> {
-        let (data, vocab) = (&self.settings.data, self.source.config.vocab);
-        let texts = if data.files.is_empty() { self.source.own_texts()? } else { Vec::new() };
-        let of_bytes = matches!(self.tokenizer, Tokenizer::Byte);
-        let text = Text::open(data, self.tokenizer, vocab, texts)?;
+        let (data, source) = (&self.settings.data, &self.source);
+        let of_bytes = matches!(self.tokenizer, Some(Tokenizer::Byte));
+        let scored = match (&source.config, self.tokenizer) {
+            (Architecture::Vit(model), _) => {
+                let normalization = Some(source.normalization(model.colors)?);
+                Data::Images(Box::new(LabelledImages::open(data, model, None, normalization)?))
+            }
+            (Architecture::Language(model), tokenizer) => {
+                let texts = if data.files.is_empty() { source.own_texts()? } else { Vec::new() };
+                let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
+                Data::Text(Text::open(data, tokenizer, model.vocab, texts)?)
+            }
+        };
         // Nothing is trained, so no optimizer state is kept.
         let optimizer = Optimizer::Sgd { momentum: 0.0 };
         let step = Step {
@@ -109,16 +131,27 @@ impl Loaded {
         };
         let planned = step.plan(&*device)?;
         let mut trainer = loaded(&self.source, &self.settings, planned, device)?;
-        let batches = windows(text.scored(), trainer.config(), None)?;
+        let (batches, count) = match &scored {
+            Data::Images(images) => images.scored(trainer.config())?,
+            Data::Text(text) => {
+                (windows(text.scored(), trainer.config(), None)?, text.scored().len())
+            }
+        };
+        let unit = Unit::of(trainer.config());
         let Some(evaluation) = block_on(evaluate(&mut trainer, batches))? else {
-            let tokens = text.scored().len();
             return Err(Error::usage(
-                anyhow!("nothing is held out: the held-out part has {tokens} tokens"),
+                anyhow!("nothing is held out: the held-out part has {count} {}", unit.many),
                 "raise data.holdout, or give more --data",
             ));
         };
-        Ok(Scored { evaluation, of_bytes, seq_len: trainer.config().model.tokens() })
+        Ok(Scored { evaluation, unit, of_bytes, seq_len: trainer.config().model.tokens() })
     }
+}
+
+/// What a model is scored on.
+enum Data {
+    Text(Text),
+    Images(Box<LabelledImages>),
 }
 
 /// The model of `source` in a trainer of `planned`.
@@ -138,6 +171,8 @@ fn loaded(
 pub struct Scored {
     /// The loss.
     pub evaluation: Evaluation,
+    /// What was scored.
+    pub unit: Unit,
     /// Whether tokens are bytes, so that the loss in bits is bits per byte.
     pub of_bytes: bool,
     /// Sequence length.

@@ -23,6 +23,7 @@
 
 mod continues;
 mod corpus;
+mod images;
 mod model;
 mod planned;
 mod step;
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use tightrope_core::Backend;
 use tightrope_data::checkpoint;
-use tightrope_nn::{self as nn, ModelConfig, Trainer};
+use tightrope_nn::{self as nn, Architecture, Trainer};
 
 use crate::devices;
 use crate::error::{Help as _, Result};
@@ -40,8 +41,10 @@ use crate::run::{Batches, Every, directory};
 use crate::settings::Settings;
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
 use crate::weights::{Places, Source, Start};
+use model::Described;
 
 pub use corpus::{Text, windows};
+pub use images::LabelledImages;
 pub use planned::Planned;
 pub use step::Step;
 
@@ -95,7 +98,7 @@ impl Recipe {
             directory::refuse_run(out)?;
         }
         let start = Self::fresh(&settings)?;
-        let model = model::model_config(&settings)?;
+        let model = model::described(&settings)?;
         let notes = match &start {
             Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
@@ -120,7 +123,7 @@ impl Recipe {
         let mut notes = Vec::new();
         let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
             notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
-            let model = model::model_config(&settings)?;
+            let model = model::described(&settings)?;
             (Self::fresh(&settings)?, model)
         } else {
             let source = Source::open(&dir)?;
@@ -128,7 +131,7 @@ impl Recipe {
             notes.extend(source.notes.iter().cloned());
             let model = source.config.clone();
             model::agrees(&settings, &model, &source.dir)?;
-            (Start::Checkpoint(Box::new(source)), model)
+            (Start::Checkpoint(Box::new(source)), Described::known(model))
         };
         let unchanged = before.memory == settings.memory
             && before.train.micro_batch == settings.train.micro_batch;
@@ -146,7 +149,8 @@ impl Recipe {
         }
         let model = source.config.clone();
         model::agrees(&settings, &model, &source.dir)?;
-        Self::finished(settings, model, Start::Checkpoint(Box::new(source)), Vec::new())
+        let (model, start) = (Described::known(model), Start::Checkpoint(Box::new(source)));
+        Self::finished(settings, model, start, Vec::new())
     }
 
     /// Where a run begins that has no checkpoint.
@@ -160,33 +164,37 @@ impl Recipe {
     /// Fills in the settings of a run of `model`, and opens its data.
     fn finished(
         settings: Settings,
-        model: ModelConfig,
+        described: Described,
         start: Start,
         mut notes: Vec<String>,
     ) -> Result<Self> {
+        let Described { model, images } = described;
         let settings = step::filled(&settings, &model)?;
         notes.extend(settings.notes());
-        let asked = settings.data.tokenizer.as_deref();
-        let (tokenizer, texts) = match &start {
-            Start::Checkpoint(source) => {
-                let named = !settings.data.files.is_empty();
-                let texts = if named { Vec::new() } else { source.own_texts()? };
-                (source.own_tokenizer(asked)?, texts)
+        let mut brought = Vec::new();
+        let data: Box<dyn Batches> = match &model {
+            Architecture::Language(model) => {
+                Box::new(Self::text(&settings, model.vocab, &start, &mut brought)?)
             }
-            _ => (corpus::tokenizer(&settings, model.vocab)?, Vec::new()),
+            Architecture::Vit(model) => {
+                let normalization = match &start {
+                    Start::Model(source) | Start::Checkpoint(source) => {
+                        Some(source.normalization(model.colors)?)
+                    }
+                    Start::Seed | Start::Own(_) => None,
+                };
+                Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
+            }
         };
-        #[cfg(not(target_family = "wasm"))]
-        let brought = texts.clone();
-        let data = Text::open(&settings.data, tokenizer, model.vocab, texts)?;
         if let Start::Checkpoint(source) = &start
             && let Some(checkpoint) = &source.checkpoint
         {
-            continues::check(checkpoint, &settings, &data)?;
+            continues::check(checkpoint, &settings, &*data)?;
         }
         Ok(Self {
             step: Step::of_filled(&settings, model)?,
             every: Every::of(&settings.run),
-            data: Box::new(data),
+            data,
             start,
             places: Places::of(&settings),
             out: settings.run.out.clone(),
@@ -197,6 +205,26 @@ impl Recipe {
             texts: brought,
             record: settings,
         })
+    }
+
+    /// The text of a run. What a checkpoint `brought` along is added there.
+    fn text(
+        settings: &Settings,
+        vocab: usize,
+        start: &Start,
+        brought: &mut Vec<(String, Vec<u8>)>,
+    ) -> Result<Text> {
+        let asked = settings.data.tokenizer.as_deref();
+        let tokenizer = match start {
+            Start::Checkpoint(source) => {
+                if settings.data.files.is_empty() {
+                    *brought = source.own_texts()?;
+                }
+                source.own_tokenizer(asked)?
+            }
+            _ => corpus::tokenizer(settings, vocab)?,
+        };
+        Text::open(&settings.data, tokenizer, vocab, brought.clone())
     }
 
     /// Plans the step on `device`: the run's own plan comes first, then the one that was named, then the fastest that fits

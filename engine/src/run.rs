@@ -28,6 +28,7 @@ mod saved;
 mod stepped;
 pub mod tensorboard;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -53,7 +54,7 @@ pub(crate) use saved::json_text;
 use origin::Origin;
 use saved::Saved;
 
-/// Held-out tokens that an evaluation during training scores; the one at the end scores all.
+/// Held-out tokens or images that an evaluation during training scores; the one at the end scores all.
 const EVALUATED: usize = 1 << 15;
 /// f16 steps in a row that may be skipped: halved that often, the loss scale has gone from its highest value
 /// to its lowest.
@@ -292,6 +293,7 @@ impl<'a> Run<'a> {
         self.summary.done = self.done();
         self.summary.first_loss.get_or_insert(outcome.loss);
         self.summary.last_loss = Some(outcome.loss);
+        self.summary.last_metrics = figures(&outcome);
         self.summary.times.push(seconds);
         Ok(Some((outcome, seconds)))
     }
@@ -302,6 +304,7 @@ impl<'a> Run<'a> {
         Stepped {
             step,
             loss: outcome.loss,
+            metrics: figures(outcome),
             lr: rate.lr_at(step - 1),
             grad_norm: outcome.grad_norm,
             step_s,
@@ -431,6 +434,11 @@ impl<'a> Run<'a> {
         };
         self.inner.attempt(archive).await
     }
+}
+
+/// The figures of a step besides its loss, by name.
+fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
+    outcome.metrics.iter().map(|(name, value)| (name.clone(), f64::from(*value))).collect()
 }
 
 const DIVERGED: &str =

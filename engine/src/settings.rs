@@ -45,6 +45,8 @@ pub use origin::Origin;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
 pub use setting::{Command, Flag, PageField, Setting};
-pub use tightrope_nn::{Family, Offload, Schedule, UpdateRule};
+pub use tightrope_nn::{Family, ModelFamily, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
-pub use values::{Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Precision, Recompute, Word};
+pub use values::{
+    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Word,
+};

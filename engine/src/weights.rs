@@ -1,6 +1,7 @@
-//! Where the weights of a run come from: model directories, checkpoints, adapters, tokenizers beside them.
+//! Where the weights of a run come from: model directories, checkpoints, adapters, and what is beside them.
 
 pub mod adapters;
+pub mod preprocessor;
 pub mod source;
 pub mod start;
 pub mod tokenizer;

@@ -2,7 +2,7 @@
 
 use tightrope_core::ops::LOSS_ROWS;
 
-use crate::models::{Family, ModelConfig, padded_vocab};
+use crate::models::{Family, ModelConfig, VitConfig, padded_vocab};
 
 /// The model of a run that names none: small enough to train within minutes on two cores.
 pub const MODEL: ModelConfig = ModelConfig {
@@ -21,6 +21,10 @@ pub const MODEL: ModelConfig = ModelConfig {
 };
 /// Preset of a run that names the family Llama alone.
 pub const LLAMA: &str = "llama-small";
+/// Preset of a run that names the family of vision transformers alone.
+pub const VIT: &str = "vit-tiny";
+/// Images of a step where the settings don't say otherwise.
+pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 pub const BATCH: usize = 8;
 /// Steps of a run that doesn't say how many.
@@ -50,6 +54,11 @@ pub const CUDA_LOSS_ROWS: usize = 8192;
 /// al., "Language Models are Few-Shot Learners", 2020, table 2.1): 6e-4 for 768 channels, 1.2e-4 for 4096.
 pub fn lr(model: &ModelConfig) -> f64 {
     (0.512 / model.channels as f64).min(4e-3)
+}
+
+/// Learning rate of a vision transformer: 2e-3 for 64 channels, and inversely to the width.
+pub fn vit_lr(model: &VitConfig) -> f64 {
+    (0.128 / model.channels as f64).min(2e-3)
 }
 
 /// Learning rate that a schedule from `lr` ends at.

@@ -52,8 +52,8 @@ pub use inputs::{Batch, Input, Inputs, Values};
 pub use lora::Lora;
 pub use model::{Decoder, Model};
 pub use models::{
-    Architecture, Family, IMAGES, LABELS, LanguageModel, ModelConfig, Pooling, Preset, Vit,
-    VitConfig, parameters, preset, presets, vit_presets,
+    Architecture, Family, IMAGES, LABELS, LanguageModel, ModelConfig, ModelFamily, Pooling, Preset,
+    Vit, VitConfig, parameters, preset, presets, vit_presets,
 };
 pub use offload::Offload;
 pub use optim::{

@@ -210,7 +210,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Appends a figure that evaluation reads besides the loss, f32 (1): a mean over what counts in the batch. Training
-    /// passes leave it out.
+    /// passes leave it out; [`Pass::figure`] is for what they make anyway.
     ///
     /// # Errors
     /// Those of `build`.
@@ -224,6 +224,14 @@ impl<'a> Pass<'a> {
             self.metrics.push((name.to_owned(), figure));
         }
         Ok(())
+    }
+
+    /// Names a figure that the pass makes on its way to the loss, f32 (1): a mean over what counts in the batch. Training reads
+    /// it as evaluation does.
+    pub fn figure(&mut self, name: &str, figure: Tensor) {
+        if !matches!(self.purpose, Purpose::Decoding { .. }) {
+            self.metrics.push((name.to_owned(), figure));
+        }
     }
 
     /// The caches of the attention layer `layer`, whose keys have so many `columns`, in a pass that appends to them:
@@ -249,7 +257,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What was appended for evaluation besides the loss.
+    /// What is read besides the loss, by name.
     pub(crate) fn into_metrics(self) -> Vec<(String, Tensor)> {
         self.metrics
     }

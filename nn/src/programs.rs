@@ -165,6 +165,8 @@ pub(crate) struct Handles {
     pub(crate) key: Option<Tensor>,
     pub(crate) loss: Tensor,
     pub(crate) loss_sum: Option<Tensor>,
+    /// What a step reads besides the loss, by name: sums where the loss is one.
+    pub(crate) step_metrics: Vec<(String, Tensor)>,
     /// Gradients that micro-steps add to; none where a step is one micro-batch.
     pub(crate) accumulators: Vec<Tensor>,
     /// Master remainders of what is trained; none in f32.
@@ -271,6 +273,9 @@ impl Built {
             },
         )?;
         let weights = config.declare(&mut graph)?;
+        ensure(!weights.trained().0.is_empty(), "train.freeze", || {
+            "it names every parameter, and leaves none to train".into()
+        })?;
         let remainders = weights.declare_remainders(&mut graph);
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
@@ -279,7 +284,7 @@ impl Built {
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let declared =
             Declared { weights: &weights, remainders: &remainders, inputs: &inputs, key };
-        let (loss, loss_sum, accumulators, update) =
+        let Training { loss, loss_sum, metrics: step_metrics, accumulators, update } =
             training(&mut graph, config, &declared, loss_scale.as_ref())?;
         graph.begin(Role::Eval);
         let mut pass = Pass::evaluation(&mut graph, &weights, inputs.clone(), config.build);
@@ -300,6 +305,7 @@ impl Built {
             key,
             loss,
             loss_sum,
+            step_metrics,
             accumulators,
             remainders,
             update,
@@ -361,14 +367,25 @@ struct Declared<'a> {
     key: Option<Tensor>,
 }
 
-/// Appends the programs of a training step: its loss, the sum of losses and the sums of gradients over
-/// micro-steps, the update.
+/// What the programs of a training step leave.
+struct Training {
+    loss: Tensor,
+    /// The sum of losses over micro-steps.
+    loss_sum: Option<Tensor>,
+    /// What is read besides the loss, by name.
+    metrics: Vec<(String, Tensor)>,
+    /// Sums of gradients over micro-steps.
+    accumulators: Vec<Tensor>,
+    update: Update,
+}
+
+/// Appends the programs of a training step.
 fn training(
     graph: &mut Graph,
     config: &TrainerConfig,
     declared: &Declared<'_>,
     loss_scale: Option<&LossScale>,
-) -> Result<(Tensor, Option<Tensor>, Vec<Tensor>, Update)> {
+) -> Result<Training> {
     let (accumulates, share) = (config.accumulates(), 1.0 / config.accumulation() as f64);
     let one = Type::new(DType::F32, [1]);
     let Declared { weights, remainders, inputs, key } = *declared;
@@ -394,6 +411,7 @@ fn training(
     };
     let mut pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
     let loss = config.model.loss(&mut pass)?;
+    let mut metrics = pass.into_metrics();
     let wanted: Vec<Wanted> =
         tensors.iter().zip(&accumulators).map(|(&tensor, &into)| Wanted { tensor, into }).collect();
     let gradients = grad(graph, loss, seed, &wanted)?;
@@ -421,17 +439,24 @@ fn training(
     }
     let mut total = loss;
     if let Some(sum) = loss_sum {
-        let add = Map {
+        let add = || Map {
             in_place: vec![(0, 0)],
             ..Map::new(input(0) + input(1) * constant(share), DType::F32)
         };
-        graph.one(add, &[sum, loss], "loss_sum.next")?;
+        graph.one(add(), &[sum, loss], "loss_sum.next")?;
+        for (name, figure) in &mut metrics {
+            let sum = graph.persistent(&format!("{name}_sum"), one.clone(), Class::Optimizer);
+            graph.one(add(), &[sum, *figure], &format!("{name}_sum.next"))?;
+            *figure = sum;
+        }
         graph.begin(Role::Update);
         // Programs share persistent tensors by storage: the update reads what the last micro-step left.
         for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
             trained.gradient = accumulator.unwrap_or(trained.gradient);
         }
         total = sum;
+    } else {
+        metrics.iter().for_each(|&(_, figure)| graph.result(figure));
     }
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
@@ -456,5 +481,5 @@ fn training(
             graph.one(zero, &[gradient], "clear")?;
         }
     }
-    Ok((total, loss_sum, accumulators, update))
+    Ok(Training { loss: total, loss_sum, metrics, accumulators, update })
 }

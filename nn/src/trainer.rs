@@ -17,7 +17,7 @@ pub(crate) const PIECE: usize = 1 << 20;
 const _: () = assert!(PIECE.is_multiple_of(BLOCK));
 
 /// What one optimizer step came to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Mean loss over the step, nats a token where it's a language model's.
     pub loss: f32,
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub grad_norm: f32,
     /// Whether the update was made: loss and norm are finite.
     pub updated: bool,
+    /// The model's figures by name, means over the step: see [`crate::Pass::figure`].
+    pub metrics: Vec<(String, f32)>,
 }
 
 /// What evaluating a batch gave.
@@ -377,6 +379,9 @@ impl Trainer {
         }
         if let Some(sum) = self.handles.loss_sum {
             self.session.write_values(sum, &[0.0])?;
+            for &(_, sum) in &self.handles.step_metrics {
+                self.session.write_values(sum, &[0.0])?;
+            }
         }
         Ok(())
     }
@@ -444,9 +449,16 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn outcome(&mut self) -> Result<Outcome, TrainError> {
-        let Handles { loss, ref update, .. } = self.handles;
-        let scalars = self.session.read_scalars(&[loss, update.grad_norm, update.ok]).await?;
-        Ok(Outcome { loss: scalars[0], grad_norm: scalars[1], updated: scalars[2] != 0.0 })
+        let Handles { loss, ref update, step_metrics: ref metrics, .. } = self.handles;
+        let mut read = vec![loss, update.grad_norm, update.ok];
+        read.extend(metrics.iter().map(|&(_, figure)| figure));
+        let scalars = self.session.read_scalars(&read).await?;
+        Ok(Outcome {
+            loss: scalars[0],
+            grad_norm: scalars[1],
+            updated: scalars[2] != 0.0,
+            metrics: named(metrics, &scalars[3..]),
+        })
     }
 
     /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
@@ -489,11 +501,7 @@ impl Trainer {
         let read: Vec<Tensor> =
             [eval_loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
         let figures = self.session.read_scalars(&read).await?;
-        let names = metrics.iter().map(|(name, _)| name.clone());
-        Ok(Evaluation {
-            loss: figures[0],
-            metrics: names.zip(figures[1..].iter().copied()).collect(),
-        })
+        Ok(Evaluation { loss: figures[0], metrics: named(metrics, &figures[1..]) })
     }
 
     /// Logits after `token` at `position`, given that all positions before it were decoded since the last
@@ -529,6 +537,11 @@ impl Trainer {
     pub fn allocated_bytes(&self) -> u64 {
         self.session.backend().allocated_bytes()
     }
+}
+
+/// Each value with the name of its tensor.
+fn named(tensors: &[(String, Tensor)], values: &[f32]) -> Vec<(String, f32)> {
+    tensors.iter().zip(values).map(|((name, _), &value)| (name.clone(), value)).collect()
 }
 
 /// The values that a parameter begins with, a piece at a time with the index of its first element.

@@ -219,7 +219,7 @@ pub(crate) fn freeze(parameters: &mut [Parameter], patterns: &[String]) -> Resul
             let near = nearest(pattern, parameters.iter().map(|p| p.name.as_str()));
             let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             let problem = format!("no parameter is called `{pattern}`{near}");
-            return Err(Error::Setting { key: "train.frozen", problem });
+            return Err(Error::Setting { key: "train.freeze", problem });
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The vision transformer: parity with transformers on every device, and scikit-learn's digits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
@@ -181,15 +182,18 @@ fn ten_steps_of_adamw_are_those_of_transformers() {
     }
 }
 
+fn preset() -> VitConfig {
+    vit_presets().find(|(name, _)| *name == "vit-tiny").expect("a preset").1
+}
+
 /// A model of the digits, in steps of 32 images.
 fn digits() -> TrainerConfig {
-    let (_, config) = vit_presets().find(|(name, _)| *name == "vit-tiny").expect("a preset");
     let optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.99, eps: 1e-8 };
     TrainerConfig {
         batch: 32,
         micro_batch: 32,
         optimizer,
-        ..TrainerConfig::new(config.build().expect("a model"))
+        ..TrainerConfig::new(preset().build().expect("a model"))
     }
 }
 
@@ -239,6 +243,44 @@ fn digits_are_read_97_times_of_100() {
     }
     println!("{:.2} % of {scored} digits", 100.0 * right / scored);
     assert!(right >= 0.97 * scored, "{right} of {scored} digits");
+}
+
+#[test]
+fn a_step_tells_its_accuracy_however_it_is_cut() {
+    let whole = digits();
+    let (train, _) = ImageDataset::digits().expect("digits").split(0.2).expect("a split");
+    let normalization = train.normalization().expect("pixels");
+    let order = ImageLoaderConfig { batch: 32, seed: 1, normalization };
+    let read = Loader::of_images(train, order, 0).expect("a loader").next().expect("images");
+    let batch = Batch::new().with(IMAGES, &read.images).with(LABELS, &read.labels);
+    let offload = Offload { optimizer: true, gradients: true, ..Offload::NONE };
+    for (micro_batch, offload) in [(32, Offload::NONE), (8, Offload::NONE), (16, offload)] {
+        let model = Arc::new(Vit::new(&VitConfig { dropout: 0.0, ..preset() }).expect("a model"));
+        let config = TrainerConfig { micro_batch, offload, model, ..whole.clone() };
+        let mut trainer = trainer(&config);
+        // Evaluation of the same weights on the same images, a micro-batch at a time.
+        let mut expected = 0.0;
+        for part in 0..32 / micro_batch {
+            let pixels = read.images.len() / 32 * micro_batch;
+            let images = &read.images[part * pixels..][..pixels];
+            let labels = &read.labels[part * micro_batch..][..micro_batch];
+            let part = Batch::new().with(IMAGES, images).with(LABELS, labels);
+            let found = block_on(trainer.evaluate(&part)).expect("an evaluation");
+            expected += found.metrics[0].1 * micro_batch as f32 / 32.0;
+        }
+        for step in 0..30 {
+            trainer.step(step, 1e-3, &batch).expect("a step");
+            let outcome = block_on(trainer.outcome()).expect("an outcome");
+            let [(name, accuracy)] = &outcome.metrics[..] else { panic!("{outcome:?}") };
+            assert_eq!(name, "accuracy");
+            assert!((0.0..=1.0).contains(accuracy), "{accuracy}");
+            if step == 0 {
+                assert!((accuracy - expected).abs() < 1e-6, "{accuracy}, not {expected}");
+            }
+            expected = *accuracy;
+        }
+        assert!(expected > 0.5, "{expected} after 30 steps on one batch");
+    }
 }
 
 #[test]

@@ -6,7 +6,9 @@ use tightrope::settings::{Chunk, LIST, MicroBatch, Origin, Precision, Settings};
 use tightrope_core::graph::nearest;
 use tightrope_core::plan::Options;
 use tightrope_data::{Checkpoint, Corpus, Tokenizer, Toy};
-use tightrope_nn::{BuildOptions, Family, ModelConfig, TrainerConfig, defaults, preset};
+use tightrope_nn::{
+    BuildOptions, Family, ModelConfig, ModelFamily, TrainerConfig, defaults, preset,
+};
 
 use crate::error::{Error, Result};
 
@@ -92,7 +94,7 @@ impl Setup {
             }
         }
         let base = match settings.model.family {
-            Some(Family::Llama) => preset(defaults::LLAMA)?,
+            Some(ModelFamily::Language(Family::Llama)) => preset(defaults::LLAMA)?,
             _ => defaults::MODEL,
         };
         let setup = Self { kind, ..Self::filled(settings.model.sizes().over(&base), settings) };

@@ -9,7 +9,7 @@ use tightrope::core::Backend;
 use tightrope::data::Tokenizer;
 use tightrope::devices::{Devices, Spec};
 use tightrope::machine::{resident, resident_peak};
-use tightrope::model;
+use tightrope::model::{self, Unit};
 use tightrope::nn::{Precision, Rates};
 use tightrope::profile::{self, Profile};
 use tightrope::rates::{Known, Store};
@@ -92,6 +92,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         profiling.write(&dir, None)?;
     }
     let config = run.config().clone();
+    let unit = Unit::of(&config);
     let mut progress = progress(steps, run.done().steps);
     for note in &notes {
         progress.note(&format!("note: {note}"));
@@ -99,7 +100,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
     run.stop_when(stop);
     for stepped in &mut run {
-        show(&mut progress, &stepped?);
+        show(&mut progress, &stepped?, unit);
     }
     progress.finish();
     run.take_notes().iter().for_each(|note| progress.note(note));
@@ -139,7 +140,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
     if args.json {
         let tokens = config.tokens() as f64;
-        let object = json!({
+        let mut object = json!({
             "steps": summary.done.steps,
             "tokens": summary.done.tokens,
             "first_loss": summary.first_loss,
@@ -160,29 +161,47 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "profile": profiling.map(|_| dir.join(profile::FILE)),
             "run": dir,
         });
+        for (name, value) in &summary.last_metrics {
+            object[name] = json!(value);
+        }
+        for (name, value) in evaluation.iter().flat_map(|evaluation| &evaluation.metrics) {
+            object[format!("heldout_{name}")] = json!(value);
+        }
         print(out, &format!("{object}\n"));
     } else {
-        print(out, &ending(&dir, evaluation.as_ref(), sample.as_deref(), run.data()));
+        print(out, &ending(&dir, unit, evaluation.as_ref(), sample.as_deref(), run.data()));
     }
     Ok(())
 }
 
+/// The figure of models that tell classes apart.
+const ACCURACY: &str = "accuracy";
+
 /// Shows a step, and what came of it besides.
-fn show(progress: &mut Progress, stepped: &Stepped) {
+fn show(progress: &mut Progress, stepped: &Stepped, unit: Unit) {
     for note in &stepped.notes {
         progress.note(note);
     }
-    let readings = Readings { loss: stepped.loss.into(), grad_norm: stepped.grad_norm.into() };
+    let readings = Readings {
+        loss: stepped.loss.into(),
+        accuracy: stepped.metrics.get(ACCURACY).copied(),
+        grad_norm: stepped.grad_norm.into(),
+    };
     progress.step(&StepInfo {
         step: stepped.step,
         readings: stepped.logged.then_some(readings),
         lr: stepped.lr,
         tokens: stepped.step_tokens,
+        unit: unit.short,
         memory: stepped.allocated_bytes,
     });
-    if let Some(Evaluation { loss, tokens, .. }) = &stepped.evaluation {
-        let step = stepped.step;
-        progress.note(&format!("step {step}: held-out loss {loss:.4} ({tokens} tokens)"));
+    if let Some(evaluation) = &stepped.evaluation {
+        let Evaluation { loss, tokens, metrics } = evaluation;
+        let (step, many) = (stepped.step, unit.many);
+        let accuracy =
+            metrics.get(ACCURACY).map(|share| format!(", accuracy {:.1}%", 100.0 * share));
+        let accuracy = accuracy.unwrap_or_default();
+        progress.note(&format!("step {step}: held-out loss {loss:.4}{accuracy} ({tokens} {many})"));
     }
 }
 
@@ -219,20 +238,31 @@ impl Profiling {
 /// What a run ends with on the terminal.
 fn ending(
     dir: &Path,
+    unit: Unit,
     evaluation: Option<&Evaluation>,
     sample: Option<&str>,
     data: &dyn Batches,
 ) -> String {
     let mut text = String::new();
     if let Some(evaluation) = evaluation {
-        let Evaluation { loss, tokens, .. } = evaluation;
-        let _ = write!(text, "held-out loss {loss:.4} nats per token over {tokens} tokens");
+        let Evaluation { loss, tokens, metrics } = evaluation;
+        let Unit { one, many, .. } = unit;
+        let _ = write!(text, "held-out loss {loss:.4} nats per {one} over {tokens} {many}");
         let _ = match data.tokenizer() {
+            _ if unit != Unit::TOKEN => {
+                let share =
+                    |(name, share): (&String, &f64)| format!(", {name} {:.2}%", 100.0 * share);
+                writeln!(text, "{}", metrics.iter().map(share).collect::<String>())
+            }
             Some(Tokenizer::Byte) => {
                 writeln!(text, " ({:.3} bits per byte)", evaluation.bits())
             }
             _ => writeln!(text, " (perplexity {:.2})", evaluation.perplexity()),
         };
+    }
+    if unit != Unit::TOKEN {
+        let _ = writeln!(text, "score it again with: tightrope eval {}", dir.display());
+        return text;
     }
     match sample {
         Some(sample) => {

@@ -1,6 +1,7 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
 mod archives;
+mod images;
 mod lora;
 mod models;
 mod offload;

@@ -2,6 +2,7 @@
 //! <https://github.com/cvdfoundation/mnist>.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use flate2::read::GzDecoder;
 
@@ -49,6 +50,24 @@ pub(super) fn open(entries: &[Entry]) -> Result<Parts> {
         if is_test { test.push(segment) } else { train.push(segment) }
     }
     Ok(parts(shape, train, test))
+}
+
+/// One pair of files.
+pub(super) fn of_files(one: &Path, other: &Path) -> Result<Parts> {
+    let named =
+        |path: &&Path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_images);
+    let shown = |path: &Path| path.display().to_string();
+    let (images, labels) = match [one, other].iter().position(named) {
+        Some(0) => (one, other),
+        Some(_) => (other, one),
+        None => {
+            let problem = "neither it nor the file beside it has a name that ends in idx3-ubyte, as IDX files of images";
+            return Err(broken(&shown(one), problem.to_owned()));
+        }
+    };
+    let (shape, segment) =
+        pair(&shown(images), Bytes::open(images)?, &shown(labels), Bytes::open(labels)?)?;
+    Ok(parts(Some(shape), vec![segment], Vec::new()))
 }
 
 /// Images and labels in memory.

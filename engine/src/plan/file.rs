@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tightrope_core::{Backend, DeviceKind, plan};
 use tightrope_nn::{
-    self as nn, BuildOptions, Lora, Offload, Planned, Precision, StateBits, TrainerConfig,
+    self as nn, Architecture, BuildOptions, Lora, Offload, Planned, Precision, StateBits,
+    TrainerConfig,
 };
 
 use super::fit::{all_but, allowed};
 use super::scope::Scope;
 use crate::error::{Error, Result};
-use crate::model::language;
 use crate::settings::{Bytes, Recompute};
 use crate::units::exact_bytes;
 
@@ -43,6 +43,9 @@ pub struct Choices {
     consume_gradients: bool,
     #[serde(default)]
     lora: Option<Lora>,
+    /// Patterns of parameters that aren't trained.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    freeze: Vec<String>,
 }
 
 impl Choices {
@@ -65,6 +68,7 @@ impl Choices {
             overlap: config.offload.transfers() && config.options.overlap,
             consume_gradients: config.consume_gradients,
             lora: config.lora.clone(),
+            freeze: config.frozen.clone(),
         }
     }
 
@@ -126,8 +130,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What tells a model's plans from others': its sizes, or the shapes of its parameters.
 fn sizes(config: &TrainerConfig) -> Map<String, Value> {
-    let language = language(config).map(serde_json::to_value);
-    match language {
+    let known = Architecture::of(&*config.model).map(serde_json::to_value);
+    match known {
         Some(Ok(Value::Object(sizes))) => sizes,
         _ => {
             let parameters = config.model.parameters().into_iter();
@@ -215,6 +219,10 @@ impl PlanFile {
         let (there, here) = (self.choices.consume_gradients, config.consume_gradients);
         if there != here {
             found.push(format!("`memory.consume_gradients` is {there} there and {here} here"));
+        }
+        if self.choices.freeze != config.frozen {
+            let [there, here] = [&self.choices.freeze, &config.frozen].map(|list| json!(list));
+            found.push(format!("`train.freeze` is {there} there and {here} here"));
         }
         let offload = self.choices.offload;
         if !allowed(scope, config, target).iter().any(|it| it.offload == offload) {

@@ -1,14 +1,18 @@
 //! The failure of a step that doesn't fit: what it takes, and what would fit.
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use serde_json::json;
 use tightrope_core::Backend;
-use tightrope_nn::{Planned, Precision, StateBits, TrainerConfig, presets};
+use tightrope_nn::{
+    Model, Planned, Precision, StateBits, TrainerConfig, VitConfig, presets, vit_presets,
+};
 
 use super::fit::fit;
 use super::scope::Scope;
 use crate::error::{Error, Result};
-use crate::model::{language, parameters};
+use crate::model::{language, parameters, vision};
 use crate::settings::{Bytes, Recompute};
 use crate::units::{exact_bytes, human_bytes};
 
@@ -82,7 +86,11 @@ pub fn does_not_fit(
         help += &format!("; {with}so does {each}{}", smaller.join(", "));
     }
     if cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
-        help += "; no smaller batch, no shorter context and no smaller preset does";
+        help += match (language(config), vision(config)) {
+            (Some(_), _) => "; no smaller batch, no shorter context and no smaller preset does",
+            (None, Some(_)) => "; no smaller batch and no smaller preset does",
+            (None, None) => "; no smaller batch does",
+        };
     }
     let message = format!(
         "the training step takes {} at least, and {} are available",
@@ -211,18 +219,26 @@ pub fn largest_preset(
     below: u64,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
 ) -> Result<Option<&'static str>> {
-    if language(config).is_none() {
-        return Ok(None);
+    let mut smaller: Vec<(u64, &'static str, Arc<dyn Model>)> = vec![];
+    if language(config).is_some() {
+        let seq_len = config.model.tokens();
+        for preset in presets() {
+            let model = preset.config();
+            if model.parameters() < below && model.context >= seq_len {
+                smaller.push((model.parameters(), preset.name, model.build(seq_len)?));
+            }
+        }
+    } else if let Some(own) = vision(config) {
+        for (name, model) in vit_presets() {
+            let reads = (model.image, model.colors) == (own.image, own.colors);
+            let model = VitConfig { classes: own.classes, ..model };
+            if reads && model.parameters() < below {
+                smaller.push((model.parameters(), name, model.build()?));
+            }
+        }
     }
-    let seq_len = config.model.tokens();
-    let mut smaller: Vec<_> = presets()
-        .iter()
-        .map(|preset| (preset.name, preset.config()))
-        .filter(|(_, model)| model.parameters() < below && model.context >= seq_len)
-        .collect();
-    smaller.sort_by_key(|(_, model)| std::cmp::Reverse(model.parameters()));
-    for (name, model) in smaller {
-        let model = model.build(seq_len)?;
+    smaller.sort_by_key(|(parameters, ..)| std::cmp::Reverse(*parameters));
+    for (_, name, model) in smaller {
         if fits(&TrainerConfig { model, ..config.clone() })? {
             return Ok(Some(name));
         }

@@ -24,6 +24,7 @@ pub(crate) fn check(
     let adapted = settings.lora.rank > 0;
     for (key, matters) in [
         ("memory.optimizer_bits", true),
+        ("train.freeze", true),
         ("lora.rank", true),
         ("lora.alpha", adapted),
         ("lora.targets", adapted),

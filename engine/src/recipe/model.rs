@@ -3,27 +3,71 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use tightrope_data::{ImageDataset, ImageShape};
 use tightrope_nn::defaults::{self, Sizes};
-use tightrope_nn::{ModelConfig, preset};
+use tightrope_nn::{Architecture, ModelConfig, VitConfig};
 
+use super::images;
 use crate::error::{Error, Result};
-use crate::settings::{Family, Settings};
+use crate::settings::{self, Extents, Family, ModelFamily, Settings};
 use crate::weights::source::config_of;
 use crate::weights::tokenizer;
+
+/// A model, with the images that were opened to learn its classes.
+pub struct Described {
+    /// The model.
+    pub model: Architecture,
+    /// The images that the settings name, where it reads some.
+    pub images: Option<ImageDataset>,
+}
+
+impl Described {
+    /// A model that is known already.
+    pub fn known(model: Architecture) -> Self {
+        Self { model, images: None }
+    }
+}
 
 /// The model that the settings describe. Its context is the number of positions it has, of which a run
 /// may use fewer.
 ///
 /// # Errors
-/// An unknown preset, a model directory that can't be read, and sizes that don't fit each other.
-pub fn model_config(settings: &Settings) -> Result<ModelConfig> {
+/// An unknown preset, a model directory or images that can't be read, and sizes that don't fit each other.
+pub fn described(settings: &Settings) -> Result<Described> {
     let own = &settings.model;
-    let base = match (&own.init, &own.preset) {
-        (Some(init), _) => config_of(init)?,
-        (None, Some(name)) => preset(name)?,
-        (None, None) if own.family == Some(Family::Llama) => preset(defaults::LLAMA)?,
-        (None, None) => defaults::MODEL,
+    let base = match (&own.init, &own.preset, own.family) {
+        (Some(init), ..) => config_of(init)?,
+        (None, Some(name), _) => Architecture::preset(name)?,
+        (None, None, Some(ModelFamily::Language(Family::Llama))) => {
+            Architecture::preset(defaults::LLAMA)?
+        }
+        (None, None, Some(ModelFamily::Vit)) => Architecture::preset(defaults::VIT)?,
+        (None, None, Some(ModelFamily::Language(Family::Gpt2)) | None) => {
+            Architecture::Language(defaults::MODEL)
+        }
     };
+    check_keys(settings, &base)?;
+    let agree = || own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init));
+    match &base {
+        Architecture::Language(sizes) => {
+            let model = language(settings, sizes)?;
+            model.check()?;
+            agree()?;
+            Ok(Described::known(model))
+        }
+        Architecture::Vit(sizes) => {
+            // Images are opened in the size that the model reads.
+            agree()?;
+            let described = vision(settings, sizes)?;
+            described.model.check()?;
+            Ok(described)
+        }
+    }
+}
+
+/// A language model, with the sizes of `base` where none are set. Unchecked.
+fn language(settings: &Settings, base: &ModelConfig) -> Result<Architecture> {
+    let own = &settings.model;
     let vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
         (None, Some(name), None) => Some(tokenizer::named(name)?.vocab_size()),
         (vocab, _, _) => vocab,
@@ -34,12 +78,72 @@ pub fn model_config(settings: &Settings) -> Result<ModelConfig> {
         vocab,
         ..own.sizes()
     };
-    let config = sizes.over(&base);
-    config.check()?;
-    if let Some(init) = &own.init {
-        agrees(settings, &base, init)?;
+    Ok(Architecture::Language(sizes.over(base)))
+}
+
+/// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither
+/// a preset nor a setting says what images it reads, those of the data. Unchecked.
+fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
+    let settings::Model { init, preset, image_size, image_channels, .. } = &settings.model;
+    let own = &settings.model;
+    let said =
+        init.is_some() || preset.is_some() || image_size.is_some() || image_channels.is_some();
+    let channels = own.channels.unwrap_or(base.channels);
+    let hidden = base.hidden.saturating_mul(channels) / base.channels.max(1);
+    let pixels = |extents: Option<Extents>, base| extents.map_or(base, |Extents(extents)| extents);
+    let mut model = VitConfig {
+        layers: own.layers.unwrap_or(base.layers),
+        channels,
+        heads: own.heads.unwrap_or(base.heads),
+        hidden: own.hidden.unwrap_or(hidden.max(1)),
+        image: pixels(*image_size, base.image),
+        patch: pixels(own.patch_size, base.patch),
+        colors: image_channels.unwrap_or(base.colors),
+        classes: own.classes.unwrap_or(base.classes),
+        dropout: own.dropout.unwrap_or(base.dropout),
+        ..base.clone()
+    };
+    let images = images::named(&settings.data, said.then(|| images::shape(&model)))?;
+    if let Some(images) = &images {
+        let ImageShape { channels, height, width } = images.shape();
+        (model.colors, model.image) = (channels, [height, width]);
+        if own.classes.is_none() && init.is_none() {
+            model.classes = images.classes().len();
+        }
     }
-    Ok(config)
+    Ok(Described { model: Architecture::Vit(model), images })
+}
+
+/// Whether the settings name another family than the model's, or a size that its family doesn't have.
+///
+/// # Errors
+/// The first one that is.
+pub fn check_keys(settings: &Settings, model: &Architecture) -> Result<()> {
+    const TEXT: [&str; 5] =
+        ["model.kv_heads", "model.context", "model.vocab", "model.tied", "data.tokenizer"];
+    const IMAGES: [&str; 4] =
+        ["model.image_size", "model.patch_size", "model.image_channels", "model.classes"];
+    let (is, others, foreign) = match model {
+        Architecture::Language(_) => ("a language model", "a vision transformer", &IMAGES[..]),
+        Architecture::Vit(_) => ("a vision transformer", "a language model", &TEXT[..]),
+    };
+    let of_text = matches!(model, Architecture::Language(_));
+    let family = settings.model.family;
+    if let Some(family) =
+        family.filter(|family| matches!(family, ModelFamily::Language(_)) != of_text)
+    {
+        let message = format!("`model.family` is {}, and the model is {is}", family.name());
+        const HELP: &str =
+            "leave `model.family` out, or name a preset or a directory of that family";
+        return Err(settings.error(&["model.family"], message, HELP).into());
+    }
+    match foreign.iter().find(|key| settings.is_said(key)) {
+        Some(key) => {
+            let message = format!("`{key}` is of {others}, and the model is {is}");
+            Err(settings.error(&[key], message, &format!("leave `{key}` out")).into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether the sizes that the settings name are those of the model in `dir`: weights of one shape can't
@@ -47,18 +151,40 @@ pub fn model_config(settings: &Settings) -> Result<ModelConfig> {
 ///
 /// # Errors
 /// The first size that isn't.
-pub fn agrees(settings: &Settings, model: &ModelConfig, dir: &Path) -> Result<()> {
+pub fn agrees(settings: &Settings, model: &Architecture, dir: &Path) -> Result<()> {
     let own = &settings.model;
-    for (key, asked, found) in [
-        ("layers", own.layers, model.layers),
-        ("channels", own.channels, model.channels),
-        ("heads", own.heads, model.heads),
-        ("kv_heads", own.kv_heads, model.kv_heads),
-        ("hidden", own.hidden, model.hidden),
-        ("vocab", own.vocab, model.vocab),
-        ("tied", own.tied.map(usize::from), usize::from(model.tied)),
-    ] {
-        if let Some(asked) = asked.filter(|&asked| asked != found) {
+    let sides = |extents: Option<Extents>| extents.map(|Extents(extents)| extents);
+    let pixels = |[height, width]: [usize; 2]| format!("{height}x{width}");
+    let number = |asked: Option<usize>, found: usize| {
+        asked.filter(|&asked| asked != found).map(|asked| (asked.to_string(), found.to_string()))
+    };
+    let area = |asked: Option<Extents>, found: [usize; 2]| {
+        let asked = sides(asked).filter(|&asked| asked != found);
+        asked.map(|asked| (pixels(asked), pixels(found)))
+    };
+    let differences = match model {
+        Architecture::Language(model) => vec![
+            ("layers", number(own.layers, model.layers)),
+            ("channels", number(own.channels, model.channels)),
+            ("heads", number(own.heads, model.heads)),
+            ("kv_heads", number(own.kv_heads, model.kv_heads)),
+            ("hidden", number(own.hidden, model.hidden)),
+            ("vocab", number(own.vocab, model.vocab)),
+            ("tied", number(own.tied.map(usize::from), usize::from(model.tied))),
+        ],
+        Architecture::Vit(model) => vec![
+            ("layers", number(own.layers, model.layers)),
+            ("channels", number(own.channels, model.channels)),
+            ("heads", number(own.heads, model.heads)),
+            ("hidden", number(own.hidden, model.hidden)),
+            ("image_size", area(own.image_size, model.image)),
+            ("patch_size", area(own.patch_size, model.patch)),
+            ("image_channels", number(own.image_channels, model.colors)),
+            ("classes", number(own.classes, model.classes)),
+        ],
+    };
+    for (key, difference) in differences {
+        if let Some((asked, found)) = difference {
             return Err(Error::usage(
                 anyhow!(
                     "`model.{key}` is {asked}, and the model in `{}` has {found}",
@@ -71,4 +197,86 @@ pub fn agrees(settings: &Settings, model: &ModelConfig, dir: &Path) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> Settings {
+        let mut settings = Settings::default();
+        words.iter().for_each(|word| settings.read_argument(word).unwrap());
+        settings
+    }
+
+    fn model(words: &[&str]) -> Architecture {
+        described(&said(words)).unwrap_or_else(|error| panic!("{words:?}: {error}")).model
+    }
+
+    #[test]
+    fn the_family_decides_which_model_it_is() {
+        assert_eq!(model(&[]), Architecture::Language(defaults::MODEL));
+        let tiny = Architecture::preset("vit-tiny").unwrap();
+        assert_eq!(model(&["model.family=vit"]), tiny);
+        assert_eq!(model(&["model.preset=vit-tiny"]), tiny);
+        assert_eq!(model(&["model.preset=vit-tiny", "data.files=digits"]), tiny);
+        let Architecture::Vit(wide) = model(&[
+            "model.preset=vit-tiny",
+            "model.channels=128",
+            "model.image_size=12x20",
+            "model.patch_size=4x5",
+            "model.image_channels=3",
+            "model.classes=7",
+        ]) else {
+            panic!("it is a vision transformer")
+        };
+        assert_eq!((wide.channels, wide.hidden, wide.layers), (128, 512, 4));
+        assert_eq!((wide.image, wide.patch, wide.colors), ([12, 20], [4, 5], 3));
+        assert_eq!((wide.classes, wide.patches()), (7, 12));
+    }
+
+    #[test]
+    fn classes_are_those_of_the_data() {
+        let Architecture::Vit(model) =
+            model(&["model.family=vit", "model.patch_size=4", "data.files=digits"])
+        else {
+            panic!("it is a vision transformer")
+        };
+        assert_eq!((model.classes, model.image, model.colors), (10, [8, 8], 1));
+        let large = said(&["model.preset=vit-base-patch16-224", "data.files=digits"]);
+        let error = described(&large).err().unwrap();
+        let all = format!("{error}: {}", error.causes().join(": "));
+        assert!(all.contains("the model reads 224 × 224 pixels of 3 channels"), "{all}");
+    }
+
+    #[test]
+    fn sizes_of_another_family_are_refused() {
+        for (words, expected) in [
+            (
+                &["model.preset=vit-tiny", "model.context=16"][..],
+                "`model.context` is of a language model, and the model is a vision transformer",
+            ),
+            (
+                &["model.family=vit", "data.tokenizer=byte"],
+                "`data.tokenizer` is of a language model",
+            ),
+            (
+                &["model.preset=tiny", "model.patch_size=2"],
+                "`model.patch_size` is of a vision transformer, and the model is a language model",
+            ),
+            (
+                &["model.preset=tiny", "model.family=vit"],
+                "`model.family` is vit, and the model is a language model",
+            ),
+            (
+                &["model.preset=vit-tiny", "model.family=gpt2"],
+                "`model.family` is gpt2, and the model is a vision transformer",
+            ),
+            (&["model.family=vit", "model.patch_size=3"], "patches of 3 × 3 pixels don't divide"),
+        ] {
+            let error = described(&said(words)).err().unwrap();
+            assert!(error.message().contains(expected), "{words:?}: {}", error.message());
+            assert!(error.help().is_some(), "{words:?}");
+        }
+    }
 }

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
-use tightrope_nn::{self as nn, TrainerConfig};
+use tightrope_nn::{self as nn, Architecture, TrainerConfig};
 
 use super::Recipe;
 #[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
 use crate::error::{Help as _, Result};
-use crate::model::language;
 use crate::plan::{Choices, MadeFor, free, planned_now};
 use crate::run::{Described, Parts, Reopen, json_text};
 #[cfg(not(target_family = "wasm"))]
@@ -60,8 +59,8 @@ impl Planned {
     /// Settings that can't be written: a path that isn't valid Unicode.
     pub fn parts(self, reopen: Reopen<'_>) -> Result<Parts<'_>> {
         let Self { recipe, step, device } = self;
-        let model = language(step.config());
-        let text = model.map(|model| json_text(&model.to_hf())).transpose()?;
+        let model = Architecture::of(&*step.config().model);
+        let text = model.as_ref().map(|model| json_text(&model.to_hf())).transpose()?;
         let files = text.map(|text| ("config.json".to_owned(), text)).into_iter().collect();
         let described = Described {
             settings: recipe.record.to_json(|setting| !setting.passing)?,

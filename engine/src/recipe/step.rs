@@ -3,9 +3,7 @@
 use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Options;
-use tightrope_nn::{
-    self as nn, BuildOptions, LearningRate, ModelConfig, Planned, TrainerConfig, defaults,
-};
+use tightrope_nn::{Architecture, BuildOptions, LearningRate, Planned, TrainerConfig, defaults};
 
 use super::model;
 use crate::devices::Spec;
@@ -31,9 +29,10 @@ impl Step {
     /// The step that the settings describe, of the model that they describe.
     ///
     /// # Errors
-    /// An unknown preset, a model directory that can't be read, and settings that don't fit each other or the model.
+    /// An unknown preset, a model directory or images that can't be read, and settings that don't fit each other or the
+    /// model.
     pub fn of(settings: &Settings) -> Result<Self> {
-        Self::of_model(settings, model::model_config(settings)?)
+        Self::of_model(settings, model::described(settings)?.model)
     }
 
     /// The step that the settings describe, of a model that is known already. Its context is the number of
@@ -41,14 +40,17 @@ impl Step {
     ///
     /// # Errors
     /// Settings that don't fit each other or the model.
-    pub fn of_model(settings: &Settings, model: ModelConfig) -> Result<Self> {
+    pub fn of_model(settings: &Settings, model: Architecture) -> Result<Self> {
         Self::of_filled(&filled(settings, &model)?, model)
     }
 
-    pub(crate) fn of_filled(settings: &Settings, model: ModelConfig) -> Result<Self> {
+    pub(crate) fn of_filled(settings: &Settings, model: Architecture) -> Result<Self> {
+        let mut scope = Scope::of(settings);
+        // Scores of classes are too few to be made in parts.
+        scope.loss_chunk &= matches!(model, Architecture::Language(_));
         Ok(Self {
             config: trainer_config(settings, model)?,
-            scope: Scope::of(settings),
+            scope,
             device: Spec::of(settings),
             rate: settings.train.learning_rate(),
         })
@@ -68,18 +70,30 @@ impl Step {
 ///
 /// # Errors
 /// Settings that don't fit each other or the model.
-pub(crate) fn filled(settings: &Settings, model: &ModelConfig) -> Result<Settings> {
+pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settings> {
+    model::check_keys(settings, model)?;
     let mut settings = settings.clone();
-    let context = settings.model.context.unwrap_or(model.context);
-    if context > model.context {
-        return Err(Error::usage(
-            anyhow!("`model.context` is {context}, and the model has {} positions", model.context),
-            format!("give --context {} or less", model.context),
-        ));
+    match model {
+        Architecture::Language(model) => {
+            let context = settings.model.context.unwrap_or(model.context);
+            if context > model.context {
+                return Err(Error::usage(
+                    anyhow!(
+                        "`model.context` is {context}, and the model has {} positions",
+                        model.context
+                    ),
+                    format!("give --context {} or less", model.context),
+                ));
+            }
+            settings.model.fill(model);
+            settings.model.context = Some(context);
+            settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
+        }
+        Architecture::Vit(model) => {
+            settings.model.fill_vit(model);
+            settings.train.fill(defaults::IMAGES, defaults::STEPS, defaults::vit_lr(model));
+        }
     }
-    settings.model.fill(model);
-    settings.model.context = Some(context);
-    settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
         let found =
             adapters::config_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
@@ -91,7 +105,7 @@ pub(crate) fn filled(settings: &Settings, model: &ModelConfig) -> Result<Setting
         }
     }
     if let Some(lora) = settings.lora.adapters() {
-        lora.check(&nn::parameters(model))?;
+        lora.check(&model.build(1)?.parameters())?;
         settings.lora.alpha = Some(lora.alpha);
     }
     settings.check()?;
@@ -99,20 +113,29 @@ pub(crate) fn filled(settings: &Settings, model: &ModelConfig) -> Result<Setting
 }
 
 /// What the trainer is to do, before the planner's choices, by settings that are filled in.
-fn trainer_config(settings: &Settings, model: ModelConfig) -> Result<TrainerConfig> {
+fn trainer_config(settings: &Settings, model: Architecture) -> Result<TrainerConfig> {
     let Settings { train, memory, .. } = settings;
     let optimizer = train.rule();
     optimizer.check()?;
     train.learning_rate().check()?;
-    let seq_len = settings.model.context.unwrap_or(model.context);
-    let batch = train.batch.unwrap_or(defaults::BATCH);
-    let loss_chunk = match memory.loss_chunk {
-        Chunk::Rows(rows) => rows,
-        Chunk::None => 0,
-        Chunk::Auto if matches!(settings.run.device, Device::Cuda(_)) => defaults::CUDA_LOSS_ROWS,
-        Chunk::Auto => defaults::loss_chunk(&model),
+    // Positions of a sequence, and those of a decoder's cache.
+    let (seq_len, decode) = match &model {
+        Architecture::Language(model) => {
+            let context = settings.model.context.unwrap_or(model.context);
+            (context, context)
+        }
+        Architecture::Vit(_) => (1, 0),
     };
-    Ok(TrainerConfig {
+    let batch = train.batch.unwrap_or(defaults::BATCH);
+    let loss_chunk = match (memory.loss_chunk, &model) {
+        (Chunk::None, _) | (_, Architecture::Vit(_)) => 0,
+        (Chunk::Rows(rows), _) => rows,
+        (Chunk::Auto, _) if matches!(settings.run.device, Device::Cuda(_)) => {
+            defaults::CUDA_LOSS_ROWS
+        }
+        (Chunk::Auto, Architecture::Language(model)) => defaults::loss_chunk(model),
+    };
+    let config = TrainerConfig {
         precision: settings.run.precision.storage,
         batch,
         micro_batch: match train.micro_batch {
@@ -129,18 +152,42 @@ fn trainer_config(settings: &Settings, model: ModelConfig) -> Result<TrainerConf
             ..Options::default()
         },
         seed: train.seed,
-        decode: seq_len,
+        decode,
         offload: memory.offload,
         consume_gradients: memory.consume_gradients,
-        frozen: vec![],
+        frozen: train.freeze.clone(),
         lora: settings.lora.adapters(),
         model: model.build(seq_len)?,
-    })
+    };
+    // A pattern that no parameter matches is refused here, before anything is planned.
+    config.parameters()?;
+    Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frozen_parameters_are_named_by_patterns() {
+        let mut settings = Settings::default();
+        settings.model.preset = Some("vit-tiny".to_owned());
+        settings.read_argument("train.freeze=[\"patches.*\", \"h.0.*\"]").unwrap();
+        let step = Step::of(&settings).unwrap();
+        let frozen = step.config.parameters().unwrap().iter().filter(|it| it.frozen).count();
+        // Weight and bias of the patches; of a block two norms, attention and MLP of two linear layers each.
+        assert_eq!(frozen, 2 + 12);
+        assert_eq!((step.config.batch, step.config.decode), (defaults::IMAGES, 0));
+        assert!(!step.scope.loss_chunk);
+        settings.train.freeze = vec!["patch.*".to_owned()];
+        let error = Step::of(&settings).err().unwrap();
+        assert_eq!(error.kind(), crate::error::Kind::Usage);
+        assert!(
+            error.message().contains("`train.freeze`: no parameter is called `patch.*`"),
+            "{}",
+            error.message()
+        );
+    }
 
     #[test]
     fn a_gpu_takes_more_rows_of_logits_at_once() {

@@ -1,8 +1,8 @@
 //! What a run is trained on.
 
-use tightrope_data::{self as data, DataState, IGNORED, Tokenizer};
+use tightrope_data::{self as data, DataState, IGNORED, ImageBatch, Tokenizer};
 use tightrope_nn::inputs::{TARGETS, TOKENS};
-use tightrope_nn::{Batch, Done, TrainerConfig, Values};
+use tightrope_nn::{Batch, Done, IMAGES, LABELS, TrainerConfig, Values};
 
 use crate::error::Result;
 
@@ -54,6 +54,11 @@ impl Samples {
         self
     }
 
+    /// The numbers of each input, by its name.
+    pub fn numbers(&self) -> impl Iterator<Item = (&str, &Numbers)> {
+        self.numbers.iter().map(|(name, numbers)| (name.as_str(), numbers))
+    }
+
     /// As the trainer takes them.
     pub fn batch(&self) -> Batch<'_> {
         let mut batch = Batch::new();
@@ -73,6 +78,14 @@ impl From<data::Batch> for Samples {
     fn from(batch: data::Batch) -> Self {
         let counted = batch.targets.iter().filter(|&&target| target != IGNORED).count();
         Self::new(counted).with(TOKENS, batch.inputs).with(TARGETS, batch.targets)
+    }
+}
+
+impl From<ImageBatch> for Samples {
+    /// Labelled images.
+    fn from(batch: ImageBatch) -> Self {
+        let counted = batch.labels.iter().filter(|&&label| label != IGNORED).count();
+        Self::new(counted).with(IMAGES, batch.images).with(LABELS, batch.labels)
     }
 }
 
@@ -97,7 +110,7 @@ pub trait Batches {
     /// Data that can't be read any more.
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples>;
 
-    /// What is held out, or the first of it that holds `most` tokens.
+    /// What is held out, or the first of it that holds `most` tokens or images.
     ///
     /// # Errors
     /// Data that can't be read.

@@ -11,9 +11,9 @@ use crate::error::{Help as _, Result};
 /// What an evaluation came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Mean over the tokens, nats a token.
+    /// Mean over what counted, in nats.
     pub loss: f64,
-    /// What counted: tokens that were predicted, or samples.
+    /// What counted: tokens that were predicted, images, or samples.
     pub tokens: usize,
     /// What the model says besides, by name: means as the loss.
     pub metrics: BTreeMap<String, f64>,

@@ -1,5 +1,6 @@
 //! `metrics.jsonl`: a line of JSON per logged step of a run.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub const FILE_NAME: &str = "metrics.jsonl";
 
 /// One logged step. A number that isn't finite is written as `null`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metrics {
     /// Optimizer steps done, from 1.
     pub step: u64,
-    /// Mean loss of the step's tokens, in nats.
+    /// Mean loss over the step, in nats a token or an image.
     pub loss: f64,
     /// Learning rate of the step.
     pub lr: f64,
@@ -23,10 +24,13 @@ pub struct Metrics {
     pub grad_norm: f64,
     /// Seconds the step took.
     pub step_s: f64,
-    /// Trained tokens per second.
+    /// Trained tokens or images per second.
     pub tokens_per_s: f64,
-    /// Tokens trained since the start of the run.
+    /// Tokens or images trained since the start of the run.
     pub tokens: u64,
+    /// The model's other figures, each under its name.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, f64>,
 }
 
 /// Appends to the metrics of a run.
@@ -120,6 +124,7 @@ mod tests {
             step_s: 0.125,
             tokens_per_s: 4096.0,
             tokens: step * 512,
+            others: BTreeMap::new(),
         }
     }
 
@@ -142,6 +147,9 @@ mod tests {
             "{\"step\":1,\"loss\":null,\"lr\":0.0003,\"grad_norm\":null,\"step_s\":0.125,\
              \"tokens_per_s\":4096.0,\"tokens\":512}\n"
         );
+        let others = [("accuracy".to_owned(), 0.5)].into();
+        file.append(&Metrics { others, ..at(2) }).unwrap();
+        assert!(read(dir.path()).ends_with(",\"tokens\":1024,\"accuracy\":0.5}\n"));
     }
 
     #[test]

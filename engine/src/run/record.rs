@@ -40,6 +40,7 @@ impl Recorder {
             step_s: stepped.step_s,
             tokens_per_s: stepped.step_tokens as f64 / stepped.step_s,
             tokens: stepped.tokens,
+            others: stepped.metrics.clone(),
         };
         self.metrics.append(&metrics)?;
         for (tag, value) in [
@@ -49,6 +50,9 @@ impl Recorder {
             ("train/tokens_per_s", metrics.tokens_per_s),
         ] {
             self.events.scalar(tag, metrics.step, value)?;
+        }
+        for (name, value) in &metrics.others {
+            self.events.scalar(&format!("train/{name}"), metrics.step, *value)?;
         }
         Ok(self.events.flush()?)
     }

@@ -1,5 +1,7 @@
 //! What steps come to.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use tightrope_nn::Done;
 
@@ -11,8 +13,11 @@ use crate::figures::StepTimes;
 pub struct Stepped {
     /// Optimizer steps done, from 1.
     pub step: u64,
-    /// Mean loss of the step, in nats a token.
+    /// Mean loss of the step, in nats a token or an image.
     pub loss: f32,
+    /// The model's other figures by name, means over the step: `accuracy` of one that tells classes apart.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// Learning rate of the step.
     pub lr: f64,
     /// Global gradient norm before clipping.
@@ -54,6 +59,8 @@ pub struct Summary {
     pub first_loss: Option<f32>,
     /// Loss of the last step of this session.
     pub last_loss: Option<f32>,
+    /// The other figures of the last step of this session.
+    pub last_metrics: BTreeMap<String, f64>,
     /// Times of the steps of this session.
     pub times: StepTimes,
     /// f16 steps without an update.

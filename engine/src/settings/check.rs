@@ -1,6 +1,6 @@
 //! Limits that hold between settings.
 
-use tightrope_nn::Family;
+use tightrope_nn::{Family, ModelFamily};
 
 use super::{LIST, MicroBatch, Settings, SettingsError};
 
@@ -38,7 +38,9 @@ impl Settings {
                 return Err(self.indivisible("model.channels", channels, "model.heads", heads));
             }
             let width = channels / heads;
-            if model.family == Some(Family::Llama) && !width.is_multiple_of(2) {
+            if model.family == Some(ModelFamily::Language(Family::Llama))
+                && !width.is_multiple_of(2)
+            {
                 return Err(self.error(
                     &["model.heads", "model.channels"],
                     format!(
@@ -53,7 +55,7 @@ impl Settings {
             if !heads.is_multiple_of(kv_heads) {
                 return Err(self.indivisible("model.heads", heads, "model.kv_heads", kv_heads));
             }
-            if model.family == Some(Family::Gpt2) && heads != kv_heads {
+            if model.family == Some(ModelFamily::Language(Family::Gpt2)) && heads != kv_heads {
                 return Err(self.error(
                     &["model.kv_heads", "model.family"],
                     format!(
@@ -151,12 +153,12 @@ mod tests {
              leave min_lr out for a tenth of lr"
         );
         let grouped = |s: &mut Settings| {
-            s.model.family = Some(Family::Gpt2);
+            s.model.family = Some(ModelFamily::Language(Family::Gpt2));
             (s.model.heads, s.model.kv_heads) = (Some(4), Some(2));
         };
         assert!(conflict(grouped).contains("one key and value head"));
         let odd = |s: &mut Settings| {
-            s.model.family = Some(Family::Llama);
+            s.model.family = Some(ModelFamily::Language(Family::Llama));
             (s.model.channels, s.model.heads) = (Some(12), Some(4));
         };
         assert!(conflict(odd).contains("pairs of channels"));

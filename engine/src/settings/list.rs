@@ -6,12 +6,14 @@
 use std::path::PathBuf;
 
 use tightrope_nn::lora::ALL_LINEAR;
-use tightrope_nn::{Family, Offload, Schedule, StateBits, UpdateRule, defaults};
+use tightrope_nn::{ModelFamily, Offload, Schedule, StateBits, UpdateRule, defaults};
 
 use super::kind::Range::{Fraction, Positive};
 use super::setting::Command;
 use super::table::settings;
-use super::values::{Allow, Bytes, Chunk, Device, Matmul, MicroBatch, Precision, Recompute};
+use super::values::{
+    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute,
+};
 
 const PRESET: &str = "the preset's";
 const OF_MODEL: &str = "the preset's or that of init";
@@ -28,7 +30,7 @@ settings! {
     /// The network. A size that isn't set is the preset's, or the one found in `init`.
     model "Model" => Model {
         preset: Option<String>, "Known model that gives every size left unset", [unset("a small GPT"), flag("preset", "NAME"), only(STEPS)];
-        family: Option<Family>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family")];
+        family: Option<ModelFamily>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family"), page_words(&["gpt2", "llama"])];
         layers: Option<usize>, "Transformer blocks", [unset(OF_MODEL), flag("layers", "N"), only(STEPS), elsewhere(&["n_layer", "num_layers", "num_hidden_layers"]), page("Layers")];
         channels: Option<usize>, "Width of the residual stream", [unset(OF_MODEL), flag("channels", "N"), only(STEPS), elsewhere(&["n_embd", "d_model", "hidden_size"]), page("Channels")];
         heads: Option<usize>, "Attention heads; divides channels", [unset(OF_MODEL), flag("heads", "N"), only(STEPS), elsewhere(&["n_head", "num_attention_heads"]), page("Heads")];
@@ -38,13 +40,17 @@ settings! {
         vocab: Option<usize>, "Vocabulary", [unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary"), page_empty("256 bytes")];
         tied: Option<bool>, "Use the embedding as the output layer", [unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
         dropout: Option<f64>, "Probability of dropping an activation", [within(Fraction), unset(PRESET), only(STEPS), page_more("Dropout")];
+        image_size: Option<Extents>, "Pixels of an image along each side, or HEIGHTxWIDTH", [unset("the preset's, that of init, or the data's"), flag("image-size", "N|HxW"), only(STEPS)];
+        patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS)];
+        image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
+        classes: Option<usize>, "Classes of images", [unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
         init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(STEPS), passing()];
     }
 
     /// The optimization.
     train "Training" => Train {
-        batch: Option<usize>, "Sequences per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
-        micro_batch: MicroBatch, "Sequences per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
+        batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
+        micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [within(Positive), unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate")];
@@ -56,6 +62,7 @@ settings! {
         beta2: f64 = defaults::BETA2, "Decay of the second moment", [within(Fraction), only(STEPS), page_more("Beta 2")];
         eps: f64 = defaults::EPS, "Term in the denominator of Adam", [within(Positive), only(STEPS), page_more("Epsilon")];
         clip: f64 = defaults::CLIP, "Largest gradient norm; 0 is no clipping", [flag("clip", "NORM"), only(STEPS), elsewhere(&["grad_clip", "max_grad_norm"]), page_more("Clip norm at")];
+        freeze: Vec<String>, "Parameters that training leaves as they are, by name, where * stands for any characters: h.0.*, *.bias", [only(STEPS), elsewhere(&["frozen", "freeze_layers"])];
         seed: u64 = defaults::SEED, "Seed of weights, dropout, data order and samples", [at_least(0), at_most(i64::MAX), flag("seed", "N"), page_more("Seed")];
     }
 
@@ -81,9 +88,9 @@ settings! {
         allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, precision (which change numbers), offload", [only(STEPS)];
     }
 
-    /// The text.
+    /// The text or the images.
     data "Data" => Data {
-        files: Vec<PathBuf>, "Text files or token shards; none is the built-in text", [flag("data", "FILE"), only(DATA), passing()];
+        files: Vec<PathBuf>, "Text files or token shards; of images, a folder or two IDX files, or the word digits; none is what is built in", [flag("data", "FILE"), only(DATA), passing()];
         tokenizer: Option<String>, "Tokenizer", [unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), passing()];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation", [within(Fraction), only(DATA), page_more("Held-out share")];
     }
@@ -157,7 +164,10 @@ mod tests {
             Kind::OneOf(values) => values[0].into(),
             Kind::Whole(_, most) => most.into(),
             Kind::Number(_) => 0.5.into(),
-            Kind::Form(form) => form.words.first().map_or("2GiB".into(), |word| (*word).into()),
+            Kind::Form(form) => {
+                let texts = form.words.iter().copied().chain(["2GiB", "8x12"]);
+                texts.map(Value::from).find(|text| (form.accepts)(text)).unwrap()
+            }
             Kind::List(item) => Value::Array(vec![example(*item)]),
         };
         assert!(kind.accepts(&value), "{kind:?}: {value}");

@@ -37,7 +37,7 @@ error: unknown setting `train.lrr`
   |
 3 | lrr = 3e-4
   | ^^^
-help: did you mean `train.lr`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, seed
+help: did you mean `train.lr`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, freeze, seed
 "#,
     );
 }
@@ -52,7 +52,7 @@ error: unknown setting `model.n_embd`
   |
 2 | n_embd = 768
   | ^^^^^^
-help: did you mean `model.channels`? `model` takes preset, family, layers, channels, heads, kv_heads, hidden, context, vocab, tied, dropout, init
+help: did you mean `model.channels`? `model` takes preset, family, layers, channels, heads, kv_heads, hidden, context, vocab, tied, dropout, image_size, patch_size, image_channels, classes, init
 "#,
     );
 }
@@ -67,7 +67,7 @@ error: unknown setting `train.precision`
   |
 2 | precision = "bf16"
   | ^^^^^^^^^
-help: did you mean `run.precision`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, seed
+help: did you mean `run.precision`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, freeze, seed
 "#,
     );
 }
@@ -262,7 +262,7 @@ error: unknown setting `train.lrr`
  |
  | --set train.lrr=3e-4
  |       ^^^^^^^^^
-help: did you mean `train.lr`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, seed
+help: did you mean `train.lr`? `train` takes batch, micro_batch, steps, optimizer, lr, min_lr, warmup, schedule, weight_decay, beta1, beta2, eps, clip, freeze, seed
 "#,
     );
 }

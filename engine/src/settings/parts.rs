@@ -3,15 +3,18 @@
 use tightrope_core::plan;
 use tightrope_nn as nn;
 use tightrope_nn::defaults::{self, Sizes};
-use tightrope_nn::{LearningRate, ModelConfig};
+use tightrope_nn::{LearningRate, ModelConfig, ModelFamily, VitConfig};
 
-use super::{Lora, Model, Recompute, Train};
+use super::{Extents, Lora, Model, Recompute, Train};
 
 impl Model {
-    /// The sizes that are set.
+    /// The sizes of a language model that are set.
     pub fn sizes(&self) -> Sizes {
         Sizes {
-            family: self.family,
+            family: match self.family {
+                Some(ModelFamily::Language(family)) => Some(family),
+                Some(ModelFamily::Vit) | None => None,
+            },
             layers: self.layers,
             channels: self.channels,
             heads: self.heads,
@@ -26,7 +29,7 @@ impl Model {
 
     /// Sets every size to that of `model`.
     pub fn fill(&mut self, model: &ModelConfig) {
-        self.family = Some(model.family);
+        self.family = Some(ModelFamily::Language(model.family));
         self.layers = Some(model.layers);
         self.channels = Some(model.channels);
         self.heads = Some(model.heads);
@@ -37,10 +40,24 @@ impl Model {
         self.tied = Some(model.tied);
         self.dropout = Some(model.dropout);
     }
+
+    /// Sets every size to that of a vision transformer.
+    pub fn fill_vit(&mut self, model: &VitConfig) {
+        self.family = Some(ModelFamily::Vit);
+        self.layers = Some(model.layers);
+        self.channels = Some(model.channels);
+        self.heads = Some(model.heads);
+        self.hidden = Some(model.hidden);
+        self.dropout = Some(model.dropout);
+        self.image_size = Some(Extents(model.image));
+        self.patch_size = Some(Extents(model.patch));
+        self.image_channels = Some(model.colors);
+        self.classes = Some(model.classes);
+    }
 }
 
 impl Train {
-    /// Fills what is unset: `batch` in sequences, `steps` and the peak learning rate `lr` from
+    /// Fills what is unset: `batch` in sequences or images, `steps` and the peak learning rate `lr` from
     /// the arguments, `min_lr` as a tenth of the learning rate, `warmup` as a twentieth of the
     /// steps.
     pub fn fill(&mut self, batch: usize, steps: u64, lr: f64) {

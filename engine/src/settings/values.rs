@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tightrope_nn::{self as nn, Family, Offload, Schedule, StateBits, UpdateRule};
+use tightrope_nn::{self as nn, ModelFamily, Offload, Schedule, StateBits, UpdateRule};
 use toml::Value;
 
-use super::kind::{Form, Kind, SettingValue, Unwritable};
+use super::kind::{Form, Kind, LARGEST, SettingValue, Unwritable};
 
 /// A setting that is one of some words.
 pub trait Word: Copy + 'static {
@@ -86,7 +86,7 @@ macro_rules! read_from_text {
     )*};
 }
 
-impl Word for Family {
+impl Word for ModelFamily {
     const ALL: &'static [Self] = Self::ALL;
 
     fn word(self) -> &'static str {
@@ -154,7 +154,7 @@ impl Word for Precision {
     }
 }
 
-read_as_words!(Family, Precision, Schedule, UpdateRule);
+read_as_words!(ModelFamily, Precision, Schedule, UpdateRule);
 read_from_text!(Bytes, Device);
 
 words! {
@@ -257,7 +257,35 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Sequences per forward and backward pass.
+/// Pixels along the sides of an image or of a patch: height and width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extents(pub [usize; 2]);
+
+impl SettingValue for Extents {
+    const KIND: Kind = Kind::Form(&Form {
+        expected: "a number of pixels, 1 or more, or \"HEIGHTxWIDTH\"",
+        words: &[],
+        pattern: Some("^0*[1-9][0-9]*x0*[1-9][0-9]*$"),
+        whole: true,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    });
+
+    fn read(value: &Value) -> Option<Self> {
+        let Some(text) = value.as_str() else { return count(value).map(|side| Self([side; 2])) };
+        let side =
+            |text: &str| text.parse().ok().filter(|side| (1..=LARGEST as usize).contains(side));
+        let (height, width) = text.split_once('x')?;
+        Some(Self([side(height)?, side(width)?]))
+    }
+
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        let [height, width] = self.0;
+        if height == width { height.write() } else { Ok(Some(format!("{height}x{width}").into())) }
+    }
+}
+
+/// Sequences or images per forward and backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MicroBatch {
     /// As many as the planner finds best.
@@ -514,6 +542,13 @@ mod tests {
         assert_eq!(Recompute::read(&"every:0".into()), None);
         assert_eq!(Chunk::read(&"none".into()), Some(Chunk::None));
         assert_eq!(Chunk::read(&Value::Integer(0)), None);
+        assert_eq!(Extents::read(&"8x12".into()), Some(Extents([8, 12])));
+        assert_eq!(Extents::read(&Value::Integer(8)), Some(Extents([8, 8])));
+        assert_eq!(Extents([8, 8]).write(), Ok(Some(Value::Integer(8))));
+        assert_eq!(Extents([8, 12]).write(), Ok(Some("8x12".into())));
+        for wrong in ["", "x", "8x", "0x8", "8x-1", "8x8x8", "8x2000000000"] {
+            assert_eq!(Extents::read(&wrong.into()), None, "{wrong}");
+        }
         assert_eq!(Vec::<Allow>::KIND.words().unwrap(), ["optimizer_bits", "precision", "offload"]);
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::settings::{Bytes, Chunk, Device, Family, Offload, Recompute};
+    use crate::settings::{Bytes, Chunk, Device, Extents, Family, ModelFamily, Offload, Recompute};
 
     fn reread(settings: &Settings) -> Settings {
         let dir = tempfile::tempdir().unwrap();
@@ -133,6 +133,7 @@ beta1 = 0.9
 beta2 = 0.99
 eps = 1e-8
 clip = 1.0
+freeze = []
 seed = 1337
 
 [lora]
@@ -174,6 +175,7 @@ save_every = 500
             budget in proptest::option::of(1u64..1 << 50),
             names in proptest::collection::vec("[ -~é\t\n\"\\\\]{1,12}", 1..4),
             rows in 1usize..100_000,
+            image in [1usize..1000, 1..1000],
             cuda in 0usize..16,
         ) {
             let mut settings = Settings::default();
@@ -184,7 +186,9 @@ save_every = 500
             settings.memory.recompute = Recompute::AllBut(names.clone());
             settings.memory.loss_chunk = Chunk::Rows(rows);
             settings.memory.offload = Offload { optimizer: true, ..Offload::NONE };
-            settings.model.family = Some(Family::Llama);
+            settings.model.family = Some(ModelFamily::Language(Family::Llama));
+            settings.model.image_size = Some(Extents(image));
+            settings.train.freeze = names.clone();
             settings.data.files = names.iter().map(PathBuf::from).collect();
             settings.run.device = Device::Cuda(cuda);
             prop_assert_eq!(reread(&settings), settings);

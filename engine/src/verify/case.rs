@@ -2,7 +2,8 @@
 //!
 //! | tensor | holds |
 //! |---|---|
-//! | `tokens` | ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
+//! | `tokens` | of a language model: ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
+//! | `images`, `labels` | of a vision transformer: (S·A + 1, B, channels, height, width) and (S·A + 1, B) |
 //! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
 //! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
 //!
@@ -10,12 +11,17 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights};
-use tightrope_nn::{self as nn, AdjustLr, Import, Lora, ModelConfig, Optimizer, Trainer};
+use tightrope_nn::inputs::{TARGETS, TOKENS};
+use tightrope_nn::{
+    self as nn, AdjustLr, Architecture, IMAGES, Import, LABELS, Lora, Model, Optimizer, Trainer,
+};
 
+use crate::run::Samples;
 use crate::weights::adapters::Adapters;
 
 /// File with what was recorded.
@@ -25,12 +31,12 @@ const ADAPTERS: &str = "adapters";
 
 /// A case, read and checked for consistent extents.
 pub struct Case {
-    /// Extents of the model.
-    pub config: ModelConfig,
-    /// B: sequences of a micro-batch.
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Extents of its logits, B first, without padding.
+    pub logits: Vec<usize>,
+    /// B: sequences or images of a micro-batch.
     pub batch: usize,
-    /// T: tokens of a sequence.
-    pub time: usize,
     /// S: optimizer steps of the run.
     pub steps: usize,
     /// A: micro-batches of a step.
@@ -46,14 +52,22 @@ pub struct Case {
     weights: Weights,
     adapters: Option<Adapters>,
     record: SafeTensors,
-    tokens: Vec<i32>,
+    inputs: Recorded,
+}
+
+/// What the model reads, all batches one after the other.
+enum Recorded {
+    /// Ids, T + 1 of each of B sequences.
+    Tokens { time: usize, ids: Vec<i32> },
+    /// Pixels of B images, and the class of each.
+    Images { pixels: Vec<f32>, labels: Vec<i32> },
 }
 
 impl Case {
     /// Opens `model.safetensors`, `config.json` and `case.safetensors` in `dir`, and `adapters` where they are.
     ///
     /// # Errors
-    /// A missing or broken file, metadata that is missing or isn't a number, and tokens of another
+    /// A missing or broken file, metadata that is missing or isn't a number, and inputs of another
     /// shape than the metadata says.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let config = read_config(&dir.join("config.json"))?;
@@ -62,35 +76,53 @@ impl Case {
         let adapters = adapters.exists().then(|| Adapters::open(&adapters)).transpose()?;
         let record = SafeTensors::open(dir.join(RECORD))?;
         let settings = Metadata(&record);
-        let (batch, time) = (settings.size("batch")?, settings.size("seq")?);
+        let batch = settings.size("batch")?;
         let (steps, accumulation) = (settings.size("steps")?, settings.size("accumulate")?);
         let optimizer = settings.optimizer()?;
         optimizer.check().with_context(|| settings.place())?;
         let clip = settings.number("clip")?;
         let (lr, weight_decay) = (settings.number("lr")?, settings.number("weight_decay")?);
-        let found = record.require("tokens")?;
-        let extents = steps.checked_mul(accumulation).and_then(|batches| batches.checked_add(1));
-        let expected = [extents.unwrap_or(usize::MAX), batch, time.saturating_add(1)];
-        ensure!(
-            found.shape == expected,
-            "{}, tensor \"tokens\": its shape is {:?} and the metadata makes it {expected:?}; \
-             record the case again",
-            record.path().display(),
-            found.shape
-        );
-        ensure!(
-            time <= config.context,
-            "{}: its sequences of {time} tokens are longer than the context of {} in config.json; \
-             the two files are of different models",
-            record.path().display(),
-            config.context
-        );
-        let tokens = found.to_i32()?;
+        let batches = steps.checked_mul(accumulation).and_then(|batches| batches.checked_add(1));
+        let batches = batches.unwrap_or(usize::MAX);
+        let shaped = |name: &str, expected: &[usize]| {
+            let found = record.require(name)?;
+            ensure!(
+                found.shape == expected,
+                "{}, tensor \"{name}\": its shape is {:?} and the metadata makes it {expected:?}; \
+                 record the case again",
+                record.path().display(),
+                found.shape
+            );
+            Ok(found)
+        };
+        let (seq_len, logits, inputs) = match &config {
+            Architecture::Language(config) => {
+                let time = settings.size("seq")?;
+                let tokens = shaped("tokens", &[batches, batch, time.saturating_add(1)])?;
+                ensure!(
+                    time <= config.context,
+                    "{}: its sequences of {time} tokens are longer than the context of {} in \
+                     config.json; the two files are of different models",
+                    record.path().display(),
+                    config.context
+                );
+                let inputs = Recorded::Tokens { time, ids: tokens.to_i32()? };
+                (time, vec![batch, time, config.vocab], inputs)
+            }
+            Architecture::Vit(config) => {
+                let [height, width] = config.image;
+                let images = shaped("images", &[batches, batch, config.colors, height, width])?;
+                let labels = shaped("labels", &[batches, batch])?;
+                let (pixels, labels) = (images.to_f32()?, labels.to_i32()?);
+                (1, vec![batch, config.classes], Recorded::Images { pixels, labels })
+            }
+        };
+        let model = config.build(seq_len)?;
         let clip = (clip > 0.0).then_some(clip);
         Ok(Self {
-            config,
+            model,
+            logits,
             batch,
-            time,
             steps,
             accumulation,
             lr,
@@ -100,16 +132,29 @@ impl Case {
             weights,
             adapters,
             record,
-            tokens,
+            inputs,
         })
     }
 
-    /// Tokens and targets of batch `index`, B·T ids each; batch 0 is the one of the gradients.
-    pub fn ids(&self, index: usize) -> (Vec<i32>, Vec<i32>) {
-        let row = self.time + 1;
-        let rows = self.tokens[index * self.batch * row..][..self.batch * row].chunks_exact(row);
-        let tokens = rows.clone().flat_map(|row| &row[..self.time]).copied().collect();
-        (tokens, rows.flat_map(|row| &row[1..]).copied().collect())
+    /// What the model reads in so many batches from `first` on; batch 0 is the one of the gradients.
+    pub fn samples(&self, first: usize, batches: usize) -> Samples {
+        let (first, count) = (first * self.batch, batches * self.batch);
+        match &self.inputs {
+            Recorded::Tokens { time, ids } => {
+                let row = time + 1;
+                let rows = ids[first * row..][..count * row].chunks_exact(row);
+                let tokens: Vec<i32> =
+                    rows.clone().flat_map(|row| &row[..*time]).copied().collect();
+                let targets: Vec<i32> = rows.flat_map(|row| &row[1..]).copied().collect();
+                Samples::new(targets.len()).with(TOKENS, tokens).with(TARGETS, targets)
+            }
+            Recorded::Images { pixels, labels } => {
+                let size = pixels.len() / labels.len();
+                let pixels = pixels[first * size..][..count * size].to_vec();
+                let labels = labels[first..][..count].to_vec();
+                Samples::new(count).with(IMAGES, pixels).with(LABELS, labels)
+            }
+        }
     }
 
     /// What is trained in place of the model, if anything.
@@ -123,8 +168,7 @@ impl Case {
     /// A tensor that is missing, of another shape, or holds something infinite.
     pub fn initial(&self, weights: &nn::Weights) -> anyhow::Result<Vec<(Tensor, Vec<f32>)>> {
         let place = || self.weights_place();
-        let import =
-            Import::new(&*self.config.build(1)?, self.weights.names()).with_context(place)?;
+        let import = Import::new(&*self.model, self.weights.names()).with_context(place)?;
         let mut get = |name: &str| Ok(self.weights.require(name)?.to_values()?);
         let mut initial = vec![];
         for (parameter, &weight) in weights.parameters().iter().zip(weights.tensors()) {
@@ -174,11 +218,11 @@ impl Case {
     }
 }
 
-fn read_config(path: &Path) -> anyhow::Result<ModelConfig> {
+fn read_config(path: &Path) -> anyhow::Result<Architecture> {
     let place = || format!("can't read `{}`", path.display());
     let text = std::fs::read_to_string(path).with_context(place)?;
     let value = serde_json::from_str(&text).with_context(place)?;
-    ModelConfig::from_hf(&value).with_context(place)
+    Architecture::from_hf(&value).with_context(place)
 }
 
 /// The settings of the recorded run, which the format keeps as text.
@@ -232,14 +276,13 @@ impl Metadata<'_> {
     }
 }
 
-/// Folders with the repository's recorded cases of language models, for tests.
+/// Folders with the repository's recorded cases, for tests.
 #[cfg(test)]
 pub fn recorded() -> Vec<std::path::PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
     let entries = std::fs::read_dir(&root).expect("the folder of recorded cases");
     let folders = entries.map(|entry| entry.unwrap().path());
     let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
-    cases.retain(|path| SafeTensors::open(path.join(RECORD)).unwrap().require("tokens").is_ok());
     assert!(!cases.is_empty(), "{} holds no case", root.display());
     cases.sort();
     cases

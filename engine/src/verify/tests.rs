@@ -107,12 +107,30 @@ fn one_changed_number_fails_and_is_named() {
     let [gradient, trained] = ["grad", "after"].map(|what| format!("{what}.{adapter}"));
     let [of_gradient, of_trained] =
         ["gradient of", "trained"].map(|what| format!("{what} `{adapter}`"));
+    let patches = "vit.embeddings.patch_embeddings.projection.weight";
+    let of_patches = format!("grad.{patches}");
+    let vit = [
+        (record, "images", 5, 0.5, ""),
+        (record, &of_patches, 7, 0.1, "gradient of"),
+        (record, "logits", 3, 0.01, "logits"),
+        (record, "train.losses", 9, 0.001, "losses of the training run"),
+        // Nothing depends on it, so only its drift is bounded.
+        (
+            record,
+            "after.vit.encoder.layer.0.attention.attention.key.bias",
+            3,
+            0.05,
+            "weights without influence",
+        ),
+    ];
     let lora = [
         ("adapters/adapter_model.safetensors", adapter, 5, 0.05, ""),
         (record, &gradient, 7, 0.01, &of_gradient),
         (record, &trained, 3, 0.01, &of_trained),
     ];
-    for (case, changes) in [("gpt2-small-case", &small[..]), ("gpt2-lora-case", &lora)] {
+    for (case, changes) in
+        [("gpt2-small-case", &small[..]), ("gpt2-lora-case", &lora), ("vit-case", &vit)]
+    {
         let from = named(case);
         for &(file, tensor, index, add, named) in changes {
             let dir = tempfile::tempdir().unwrap();
@@ -154,6 +172,7 @@ fn broken_cases_are_errors_with_a_place() {
         (message(&gone("case.safetensors")), "case.safetensors"),
         (message(&reshaped("loss", &[])), "loss"),
         (message(&reshaped("tokens", &[11, 41, 2])), "its shape is [11, 41, 2]"),
+        (message(&reshaped("tokens", &[])), "tokens"),
     ] {
         assert!(found.contains(words), "{found}");
     }

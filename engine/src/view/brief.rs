@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::summary::copied_text;
-use crate::model;
+use crate::model::{self, Unit};
 use crate::rates::Known;
 use crate::recipe::Planned;
 use crate::units::{human_bytes, human_count, human_time, plural};
@@ -23,7 +23,11 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line("model", model::described(config));
     let parameters = human_count(model::parameters(config) as f64);
     match &config.lora {
-        None => line("parameters", parameters),
+        None if config.frozen.is_empty() => line("parameters", parameters),
+        None => {
+            let trained = human_count(model::trained(config) as f64);
+            line("parameters", format!("{parameters}, {trained} of them trained"));
+        }
         Some(lora) => line(
             "parameters",
             format!(
@@ -38,12 +42,17 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line("data", data.describe());
     let steps = rate.steps;
     let tokens = config.tokens();
+    let unit = Unit::of(config);
+    let sequences = match unit {
+        Unit::TOKEN => format!("{} sequences ", config.batch),
+        _ => String::new(),
+    };
     line(
         "training",
         format!(
-            "{steps} steps of {tokens} tokens ({} in all), {} sequences in {} of {}, {}",
+            "{steps} steps of {tokens} {} ({} in all), {sequences}in {} of {}, {}",
+            unit.many,
             human_count(steps as f64 * tokens as f64),
-            config.batch,
             plural(config.accumulation(), "micro-batch", "micro-batches"),
             config.micro_batch,
             config.optimizer.name(),

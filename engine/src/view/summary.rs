@@ -10,10 +10,10 @@ use tightrope_nn::{Estimate, Planned, TrainerConfig};
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
 use crate::devices;
-use crate::model::{self, parameters};
+use crate::model::{self, Unit, parameters};
 use crate::plan::{Choices, MadeFor};
 use crate::rates::Known;
-use crate::units::{exact_bytes, human_bytes, human_count};
+use crate::units::{exact_bytes, human_bytes, human_count, plural};
 
 /// Groups of tensors listed.
 const LISTED: usize = 12;
@@ -123,12 +123,15 @@ impl<'a> Summary<'a> {
             ("device", format!("{}, {}", self.device, config.precision.dtype())),
             (
                 "step",
-                format!(
-                    "{} tokens: {} sequences of {}",
-                    human_count(self.tokens() as f64),
-                    config.batch,
-                    config.model.tokens()
-                ),
+                match Unit::of(config) {
+                    Unit::TOKEN => format!(
+                        "{} tokens: {} sequences of {}",
+                        human_count(self.tokens() as f64),
+                        config.batch,
+                        config.model.tokens()
+                    ),
+                    unit => plural(config.batch, unit.one, unit.many),
+                },
             ),
             (
                 "peak",
@@ -163,9 +166,10 @@ impl<'a> Summary<'a> {
         facts.push((
             "estimate",
             format!(
-                "{:.3} s a step, {} tokens/s, {:.0}% of it recomputation ({})",
+                "{:.3} s a step, {} {}/s, {:.0}% of it recomputation ({})",
                 estimate.step_s,
                 human_count(self.tokens() as f64 / estimate.step_s),
+                Unit::of(config).many,
                 100.0 * estimate.recomputed(),
                 self.known.source()
             ),

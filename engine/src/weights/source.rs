@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::{Base, Checkpoint, Tokenizer, Weights, checkpoint, weights_fingerprint};
-use tightrope_nn::{ModelConfig, Trainer};
+use tightrope_data::{
+    Base, Checkpoint, Normalization, Tokenizer, Weights, checkpoint, weights_fingerprint,
+};
+use tightrope_nn::{Architecture, Trainer};
 
-use super::{adapters, tokenizer};
+use super::{adapters, preprocessor, tokenizer};
 use crate::error::{Error, Help as _, Result};
 use crate::settings::{Origin, Settings};
 
@@ -43,7 +45,7 @@ pub struct Source {
     /// The directory with the weights, or the archive.
     pub dir: PathBuf,
     /// What the weights are of.
-    pub config: ModelConfig,
+    pub config: Architecture,
     /// The checkpoint, where it is one.
     pub checkpoint: Option<Checkpoint>,
     /// Newer checkpoints that were passed over as damaged, one line each.
@@ -81,7 +83,7 @@ impl Source {
     fn of_checkpoint(checkpoint: Checkpoint, notes: Vec<String>) -> Result<Self> {
         let dir = checkpoint.path.clone();
         let model = checkpoint.manifest.model.clone();
-        let config: ModelConfig = serde_json::from_value(model)
+        let config: Architecture = serde_json::from_value(model)
             .with_context(|| format!("the model in `{}` can't be read", dir.display()))
             .help("use the version of tightrope that wrote this checkpoint")?;
         config.check()?;
@@ -216,7 +218,7 @@ impl Source {
                 ));
             }
         };
-        let (size, vocab) = (tokenizer.vocab_size(), self.config.vocab);
+        let (size, vocab) = (tokenizer.vocab_size(), self.vocab()?);
         if size > vocab {
             return Err(Error::usage(
                 anyhow!("the tokenizer has {size} tokens, and the model knows {vocab}"),
@@ -233,6 +235,42 @@ impl Source {
     /// As [`Source::tokenizer`].
     pub fn own_tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
         self.tokenizer(asked.filter(|_| !self.has_tokenizer() && !self.reads_bytes()))
+    }
+
+    /// Tokens that the model knows.
+    fn vocab(&self) -> Result<usize> {
+        match &self.config {
+            Architecture::Language(config) => Ok(config.vocab),
+            Architecture::Vit(_) => Err(Error::usage(
+                anyhow!("`{}` holds a vision transformer, which reads no text", self.dir.display()),
+                "name a language model, or score this one on images with `tightrope eval`",
+            )),
+        }
+    }
+
+    /// What pixels of `channels` become before the model reads them: what is beside the weights, else −1 to 1 as
+    /// Hugging Face has it.
+    ///
+    /// # Errors
+    /// A file that can't be read, and what isn't supported.
+    pub fn normalization(&self, channels: usize) -> Result<Normalization> {
+        let text = match &self.checkpoint {
+            Some(checkpoint) if checkpoint.has(preprocessor::FILE) => {
+                Some(checkpoint.extra(preprocessor::FILE).help("copy the checkpoint again")?)
+            }
+            Some(_) => None,
+            None => {
+                let file = self.dir.join(preprocessor::FILE);
+                file.exists()
+                    .then(|| std::fs::read(&file))
+                    .transpose()
+                    .help("fetch the file again")?
+            }
+        };
+        let Some(text) = text else { return Ok(Normalization::centred(channels)) };
+        preprocessor::read(&text, channels)
+            .with_context(|| format!("the images of `{}` can't be read", self.dir.display()))
+            .help("fetch or copy the model again, or name another one")
     }
 
     fn has_tokenizer(&self) -> bool {
@@ -259,7 +297,7 @@ impl Source {
     fn reads_bytes(&self) -> bool {
         match &self.checkpoint {
             Some(checkpoint) => checkpoint.manifest.data.tokenizer == Tokenizer::Byte.name(),
-            None => self.config.vocab == Tokenizer::Byte.vocab_size(),
+            None => self.vocab().is_ok_and(|vocab| vocab == Tokenizer::Byte.vocab_size()),
         }
     }
 
@@ -331,14 +369,14 @@ pub fn is_run(path: &Path) -> bool {
 ///
 /// # Errors
 /// A directory without a readable `config.json`.
-pub fn config_of(path: &Path) -> Result<ModelConfig> {
+pub fn config_of(path: &Path) -> Result<Architecture> {
     if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
     read_config(path)
 }
 
-fn read_config(dir: &Path) -> Result<ModelConfig> {
+fn read_config(dir: &Path) -> Result<Architecture> {
     let file = dir.join(CONFIG);
     let text = std::fs::read(&file)
         .with_context(|| {
@@ -348,7 +386,7 @@ fn read_config(dir: &Path) -> Result<ModelConfig> {
     let value = serde_json::from_slice(&text)
         .with_context(|| format!("`{}` is not JSON", file.display()))
         .help("fetch the file again")?;
-    ModelConfig::from_hf(&value)
+    Architecture::from_hf(&value)
         .with_context(|| format!("the model in `{}` can't be used", dir.display()))
-        .help("name a gpt2 or llama model")
+        .help("name a gpt2, llama or vit model")
 }

@@ -6,13 +6,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tightrope_core::graph::nearest;
 
-use super::config::ModelConfig;
+use super::config::{Family, ModelConfig};
 use super::language::LanguageModel;
 use super::presets::{PRESETS, Preset};
 use super::vit::{Vit, VitConfig, vit_presets};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::model::Model;
+
+/// A family of models, as settings name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelFamily {
+    /// Language models of this family.
+    Language(Family),
+    /// Vision transformers.
+    Vit,
+}
+
+impl ModelFamily {
+    /// Every family.
+    pub const ALL: &'static [Self] =
+        &[Self::Language(Family::Gpt2), Self::Language(Family::Llama), Self::Vit];
+
+    /// Lower-case name, as in settings and in Hugging Face's `model_type`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Language(family) => family.name(),
+            Self::Vit => "vit",
+        }
+    }
+}
 
 /// A model of this crate, by its extents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +52,14 @@ impl Architecture {
     pub fn of(model: &dyn Model) -> Option<Self> {
         let language = LanguageModel::of(model).map(|model| Self::Language(model.config().clone()));
         language.or_else(|| Vit::of(model).map(|model| Self::Vit(model.config().clone())))
+    }
+
+    /// Its family.
+    pub fn family(&self) -> ModelFamily {
+        match self {
+            Self::Language(config) => ModelFamily::Language(config.family),
+            Self::Vit(_) => ModelFamily::Vit,
+        }
     }
 
     /// The model `name`.
@@ -62,11 +93,20 @@ impl Architecture {
     /// # Errors
     /// As [`ModelConfig::from_hf`] and [`VitConfig::from_hf`].
     pub fn from_hf(value: &Value) -> Result<Self> {
-        let model_type = Keys::of("config.json", "model_type", value)?.text("model_type")?;
+        let keys = Keys::of("config.json", "model_type", value)?;
+        let model_type = keys.text("model_type")?;
         if VitConfig::is_hf(model_type) {
             return Ok(Self::Vit(VitConfig::from_hf(value)?));
         }
-        Ok(Self::Language(ModelConfig::from_hf(value)?))
+        let known = || ModelFamily::ALL.iter().map(|family| family.name());
+        match model_type {
+            Some(name) if !known().any(|known| known == name) => {
+                let known: Vec<&str> = known().collect();
+                let problem = format!("is {name}; supported: {}", known.join(", "));
+                Err(keys.wrong("model_type", problem))
+            }
+            _ => Ok(Self::Language(ModelConfig::from_hf(value)?)),
+        }
     }
 
     /// The `config.json` with which transformers loads this model.
@@ -82,6 +122,17 @@ impl Architecture {
         match self {
             Self::Language(config) => config.parameters(),
             Self::Vit(config) => config.parameters(),
+        }
+    }
+
+    /// Whether the extents are in range and fit each other.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::check`] and [`VitConfig::check`].
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Language(config) => config.check(),
+            Self::Vit(config) => config.check(),
         }
     }
 
@@ -113,8 +164,24 @@ mod tests {
                 "{name}"
             );
         }
+        for family in ModelFamily::ALL {
+            let of_family = |name: &&str| Architecture::preset(name).unwrap().family() == *family;
+            let name = Architecture::preset_names().find(of_family).unwrap();
+            let file = Architecture::preset(name).unwrap().to_hf();
+            assert_eq!(file["model_type"], family.name(), "{name}");
+        }
         let model = Architecture::preset("vit-tiny").unwrap().build(1).unwrap();
         assert_eq!(Architecture::of(&*model), Architecture::preset("vit-tiny").ok());
+    }
+
+    #[test]
+    fn a_model_of_no_family_is_refused() {
+        let file = serde_json::json!({ "model_type": "bloom" });
+        let message = Architecture::from_hf(&file).unwrap_err().to_string();
+        assert!(
+            message.contains("`model_type`: is bloom; supported: gpt2, llama, vit"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod parts;
 mod presets;
 mod vit;
 
-pub use architecture::Architecture;
+pub use architecture::{Architecture, ModelFamily};
 pub(crate) use config::padded_vocab;
 pub use config::{Family, ModelConfig};
 pub use language::{LanguageModel, parameters};

@@ -83,6 +83,11 @@ impl VitConfig {
         rows * columns
     }
 
+    /// Positions that attend to each other: the patches, and the class token where there is one.
+    pub fn tokens(&self) -> usize {
+        self.patches() + usize::from(self.pooling == Pooling::Class)
+    }
+
     /// Channels of a head, D.
     pub fn head_dim(&self) -> usize {
         self.channels / self.heads.max(1)
@@ -193,7 +198,7 @@ impl Vit {
             let token = Parameter::new("class_token", &[1, channels], NORMAL);
             token.stored_shaped_as(there("cls_token"), &[1, 1, channels])
         });
-        let length = config.patches() + usize::from(class_token.is_some());
+        let length = config.tokens();
         let positions = Parameter::new("positions", &[length, channels], NORMAL)
             .of_kind(Kind::Table)
             .stored_shaped_as(there("position_embeddings"), &[1, length, channels]);

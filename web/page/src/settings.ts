@@ -25,9 +25,9 @@ export interface Settings {
     dropout: number;
   };
   train: {
-    /** Sequences per optimizer step */
+    /** Sequences or images per optimizer step */
     batch: number;
-    /** Sequences per pass; divides batch */
+    /** Sequences or images per pass; divides batch */
     micro_batch: number | "auto";
     /** Optimizer steps */
     steps: number;
@@ -109,7 +109,7 @@ export interface Setting {
 }
 
 export const SETTINGS: readonly Setting[] = [
-  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama"],"expected":"gpt2 or llama","type":"choice"},"table":"model"},
+  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama"],"expected":"one of gpt2, llama","type":"choice"},"table":"model"},
   {"help":"Transformer blocks [default: the preset's or that of init]","key":"layers","label":"Layers","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Width of the residual stream [default: the preset's or that of init]","key":"channels","label":"Channels","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Attention heads; divides channels [default: the preset's or that of init]","key":"heads","label":"Heads","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
@@ -119,8 +119,8 @@ export const SETTINGS: readonly Setting[] = [
   {"empty":"256 bytes","help":"Vocabulary [default: the tokenizer's]","key":"vocab","label":"Vocabulary","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Use the embedding as the output layer [default: the preset's or that of init]","key":"tied","label":"Output tied to embedding","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"model"},
   {"help":"Probability of dropping an activation [default: the preset's]","key":"dropout","label":"Dropout","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"model"},
-  {"help":"Sequences per optimizer step [default: the preset's]","key":"batch","label":"Batch, sequences","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
-  {"default":"auto","empty":"auto","help":"Sequences per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
+  {"help":"Sequences or images per optimizer step [default: the preset's]","key":"batch","label":"Batch, sequences","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
+  {"default":"auto","empty":"auto","help":"Sequences or images per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
   {"help":"Optimizer steps [default: the preset's]","key":"steps","label":"Steps","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"train"},
   {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon"],"expected":"adamw, sgd, lion or muon","type":"choice"},"table":"train"},
   {"help":"Peak learning rate [default: the preset's]","key":"lr","label":"Learning rate","old":[],"rule":{"above":true,"expected":"a number above 0","min":0,"type":"number"},"table":"train"},

@@ -1,0 +1,239 @@
+//! Labelled images of a run.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use tightrope_data::{
+    DataState, ImageBatch, ImageBatches, ImageDataset, ImageLoaderConfig, ImageShape, Images,
+    Loader, Normalization,
+};
+use tightrope_nn::{Done, TrainerConfig, VitConfig};
+
+use crate::error::{Error, Help as _, Result};
+use crate::run::{Batches, HeldOut, Samples};
+use crate::settings;
+use crate::units::human_count;
+use crate::weights::preprocessor;
+
+/// What `data.files` says for the images that are built in.
+const BUILT_IN: &str = "digits";
+const CHECK: &str = "check --data";
+
+/// Size of the images that a model reads.
+pub(super) fn shape(model: &VitConfig) -> ImageShape {
+    let [height, width] = model.image;
+    ImageShape { channels: model.colors, height, width }
+}
+
+/// The images that the settings name, of this `shape` where it is given; `None` where they name none.
+///
+/// # Errors
+/// Files that are missing, broken, or of images of another size.
+pub(super) fn named(
+    data: &settings::Data,
+    shape: Option<ImageShape>,
+) -> Result<Option<ImageDataset>> {
+    let opened = match data.files.as_slice() {
+        [] => return Ok(None),
+        [name] if name == Path::new(BUILT_IN) && !name.exists() => {
+            return built_in(shape).map(Some);
+        }
+        [folder] => ImageDataset::open(folder, shape),
+        [one, other] => ImageDataset::open_idx(one, other, shape),
+        more => {
+            return Err(Error::usage(
+                anyhow!("`data.files` names {} files, and images are in one folder", more.len()),
+                "name a folder with a sub-folder of PNG or JPEG files for each class, with IDX files or with \
+                 CIFAR-10's binary files; two IDX files, of images and of labels; or digits",
+            ));
+        }
+    };
+    opened.help(CHECK).map(Some)
+}
+
+/// scikit-learn's digits, where the model reads images of their `shape`.
+fn built_in(shape: Option<ImageShape>) -> Result<ImageDataset> {
+    const NEXT: &str = "name other images with --data, or give the model the size of these";
+    let digits = ImageDataset::digits().help(NEXT)?;
+    match shape {
+        Some(shape) => digits.of_shape(shape).help(NEXT),
+        None => Ok(digits),
+    }
+}
+
+/// Labelled images, opened.
+pub struct LabelledImages {
+    dataset: ImageDataset,
+    train: Images,
+    held_out: Images,
+    normalization: Normalization,
+    origin: String,
+    holdout: f64,
+    loader: Option<Loader<ImageBatch>>,
+}
+
+impl LabelledImages {
+    /// Opens the images that the settings name for `model`, or takes those that are `opened` already; where the settings
+    /// name none, the digits that are built in. Without a `normalization`, it's that of the images to train on.
+    ///
+    /// # Errors
+    /// Files that are missing, broken, or of images of another size, and more classes than the model has.
+    pub fn open(
+        data: &settings::Data,
+        model: &VitConfig,
+        opened: Option<ImageDataset>,
+        normalization: Option<Normalization>,
+    ) -> Result<Self> {
+        let shape = shape(model);
+        let dataset = match opened {
+            Some(dataset) => dataset,
+            None => match named(data, Some(shape))? {
+                Some(dataset) => dataset,
+                None => built_in(Some(shape))?,
+            },
+        };
+        let classes = dataset.classes().len();
+        if classes > model.classes {
+            return Err(Error::usage(
+                anyhow!(
+                    "the images are of {classes} classes, and the model knows {}",
+                    model.classes
+                ),
+                "name other images with --data, or start a new model, which takes the classes of its data",
+            ));
+        }
+        let origin = match data.files.as_slice() {
+            [] => BUILT_IN.to_owned(),
+            [first, ..] => first.display().to_string(),
+        };
+        let holdout = data.holdout;
+        let (train, held_out) = dataset.split(holdout).help("check data.holdout")?;
+        let normalization = match normalization {
+            Some(normalization) => normalization,
+            None => train.normalization().help(CHECK)?,
+        };
+        Ok(Self { dataset, train, held_out, normalization, origin, holdout, loader: None })
+    }
+
+    /// Batches of what is held out where something is, else of everything, and how many images those are.
+    ///
+    /// # Errors
+    /// A broken file.
+    pub fn scored(&self, config: &TrainerConfig) -> Result<(HeldOut, usize)> {
+        let scored = if self.held_out.is_empty() { &self.train } else { &self.held_out };
+        Ok((self.batches(scored, config, None)?, scored.len()))
+    }
+
+    fn order(&self, batch: usize, seed: u64) -> ImageLoaderConfig {
+        ImageLoaderConfig { batch, seed, normalization: self.normalization.clone() }
+    }
+
+    /// The images in order, or the first batches that hold `most` of them.
+    fn batches(
+        &self,
+        images: &Images,
+        config: &TrainerConfig,
+        most: Option<usize>,
+    ) -> Result<HeldOut> {
+        let TrainerConfig { micro_batch, seed, .. } = *config;
+        let batches = most.map(|most| (most / micro_batch).max(1));
+        let batches = ImageBatches::new(images.clone(), self.order(micro_batch, seed), batches);
+        Ok(Box::new(batches.help(CHECK)?.map(|batch| Ok(batch.help("restore the data")?.into()))))
+    }
+}
+
+impl Batches for LabelledImages {
+    fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
+        if self.loader.as_ref().is_none_or(|loader| loader.position() != at.samples) {
+            let order = self.order(config.batch, config.seed);
+            // The one before has a thread of its own, which ends first.
+            self.loader = None;
+            let loader = Loader::of_images(self.train.clone(), order, at.samples);
+            self.loader = Some(loader.help("give more --data, or a smaller data.holdout")?);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
+        self.seek(config, at)?;
+        let loader = self.loader.as_mut().expect("`seek` leaves one");
+        Ok(loader.next().help("restore the data, then resume the run")?.into())
+    }
+
+    fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        self.batches(&self.held_out, config, most)
+    }
+
+    fn state(&self, samples: u64) -> DataState {
+        self.dataset.state(samples, self.holdout)
+    }
+
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let text = preprocessor::text(&self.normalization, self.dataset.shape());
+        vec![(preprocessor::FILE.to_owned(), text)]
+    }
+
+    fn describe(&self) -> String {
+        let count = |images: &Images| human_count(images.len() as f64);
+        format!(
+            "{}: {} images to train on, {} held out, {} classes",
+            self.origin,
+            count(&self.train),
+            count(&self.held_out),
+            self.dataset.classes().len(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tightrope_nn::{Architecture, Planned};
+
+    use super::*;
+    use crate::backends::Cpu;
+
+    fn model() -> VitConfig {
+        match Architecture::preset("vit-tiny").unwrap() {
+            Architecture::Vit(model) => model,
+            Architecture::Language(_) => panic!("it reads images"),
+        }
+    }
+
+    #[test]
+    fn every_image_is_trained_on_or_held_out() {
+        let data = settings::Data::default();
+        let mut images = LabelledImages::open(&data, &model(), None, None).unwrap();
+        assert_eq!(images.describe(), "digits: 1.62k images to train on, 179 held out, 10 classes");
+        let config = TrainerConfig {
+            batch: 32,
+            micro_batch: 8,
+            ..TrainerConfig::new(model().build().unwrap())
+        };
+        Planned::new(&config, &Cpu::new(1).unwrap()).unwrap();
+        let first = images.batch(&config, Done::default()).unwrap();
+        assert_eq!(first.counted, 32);
+        let next = Done { samples: 32, ..Done::default() };
+        let second = images.batch(&config, next).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(images.batch(&config, next).unwrap(), second);
+        assert_eq!(images.batch(&config, Done::default()).unwrap(), first);
+        let held_out = images.held_out(&config, None).unwrap();
+        assert_eq!(held_out.map(|batch| batch.unwrap().counted).sum::<usize>(), 179);
+        let few = images.held_out(&config, Some(20)).unwrap();
+        assert_eq!(few.map(|batch| batch.unwrap().counted).sum::<usize>(), 16);
+    }
+
+    #[test]
+    fn images_that_do_not_fit_the_model_are_refused() {
+        let data = settings::Data::default();
+        let small = VitConfig { classes: 9, ..model() };
+        let error = LabelledImages::open(&data, &small, None, None).err().unwrap();
+        assert!(error.message().contains("10 classes, and the model knows 9"), "{error}");
+        let large = VitConfig { image: [16; 2], ..model() };
+        let error = LabelledImages::open(&data, &large, None, None).err().unwrap();
+        assert!(error.message().contains("the model reads 16 × 16 pixels"), "{error}");
+        let files = vec!["a".into(), "b".into(), "c".into()];
+        let error = named(&settings::Data { files, ..data }, None).err().unwrap();
+        assert!(error.message().contains("3 files, and images are in one folder"), "{error}");
+    }
+}
