@@ -402,6 +402,7 @@ impl Normalization {
 struct Entry {
     name: String,
     path: PathBuf,
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "a browser has no folders"))]
     is_dir: bool,
 }
 

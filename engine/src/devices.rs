@@ -29,7 +29,9 @@ use tightrope_core::DeviceError;
 #[cfg(feature = "wgpu")]
 use tightrope_core::launch::Limits;
 
-use crate::error::{Error, Help as _, Result};
+#[cfg(any(feature = "cpu", feature = "wgpu"))]
+use crate::error::Help as _;
+use crate::error::{Error, Result};
 #[cfg(feature = "cuda")]
 use crate::machine;
 use crate::settings::{Device, Matmul, Settings};

@@ -90,7 +90,7 @@ settings! {
 
     /// The text or the images.
     data "Data" => Data {
-        files: Vec<PathBuf>, "Text files or token shards; of images, a folder or two IDX files, or the word digits; none is what is built in", [flag("data", "FILE"), only(DATA), passing()];
+        files: Vec<PathBuf>, "Text files or token shards; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
         tokenizer: Option<String>, "Tokenizer", [unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), passing()];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation", [within(Fraction), only(DATA), page_more("Held-out share")];
     }

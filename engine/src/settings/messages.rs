@@ -202,7 +202,7 @@ error: `data.files` must be a list, each item a path, not 3
   |
 2 | files = ["a", 3]
   |         ^^^^^^^^
-help: data.files: Text files or token shards; none is the built-in text [default: none]
+help: data.files: Text files or token shards; or images: a folder, two IDX files or the word digits; none is the built-in data [default: none]
 "#,
     );
 }
