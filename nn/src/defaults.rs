@@ -28,7 +28,7 @@ pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 pub const BATCH: usize = 8;
 /// Steps of a run that doesn't say how many.
-pub const STEPS: u64 = 2000;
+pub const STEPS: u64 = 1850;
 /// Decoupled decay of matrices.
 pub const WEIGHT_DECAY: f64 = 0.1;
 /// Decay of the first moment.
