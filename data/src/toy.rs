@@ -59,6 +59,12 @@ impl Toy {
         format!("toy:{}", self.name())
     }
 
+    /// What a checkpoint remembers after `position` rows, with a fraction `holdout` of the problems held out.
+    pub fn state(self, position: u64, holdout: f64) -> DataState {
+        let source = Source { name: self.source(), tokens: 0 };
+        DataState::new(position, &[source], Tokenizer::Byte.name(), holdout)
+    }
+
     /// Bytes of a problem with its line end.
     pub fn length(self) -> usize {
         let Problem { question, answer } = self.problem(0);
@@ -131,11 +137,6 @@ impl ToyTask {
         Ok(Self { toy, config, holdout })
     }
 
-    /// What kind of problem.
-    pub fn toy(&self) -> Toy {
-        self.toy
-    }
-
     /// The batch after `position` rows to train on: each row is full of problems, and only the bytes of
     /// answers are targets.
     pub fn batch(&self, position: u64) -> Batch {
@@ -150,12 +151,6 @@ impl ToyTask {
     /// The held-out problem at `index`. Where nothing is held out, one that may have been trained on.
     pub fn held_out(&self, index: u64) -> Problem {
         self.nth(HELD_OUT, index)
-    }
-
-    /// What a checkpoint remembers after `position` rows.
-    pub fn state(&self, position: u64) -> DataState {
-        let source = Source { name: self.toy.source(), tokens: 0 };
-        DataState::new(position, &[source], Tokenizer::Byte.name(), self.holdout)
     }
 
     fn rows(&self, stream: u64, position: u64) -> Batch {

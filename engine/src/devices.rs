@@ -19,10 +19,10 @@ use anyhow::anyhow;
 use tightrope_backend_cpu::Cpu;
 #[cfg(feature = "cuda")]
 use tightrope_backend_cuda::{Cuda, driver::Gpu, matmuls::Makers};
+#[cfg(feature = "wgpu")]
+use tightrope_backend_wgpu::Wgpu;
 #[cfg(all(feature = "wgpu", feature = "cuda"))]
 use tightrope_backend_wgpu::adapters;
-#[cfg(feature = "wgpu")]
-use tightrope_backend_wgpu::{Options as Adapter, Wgpu};
 use tightrope_core::Backend;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use tightrope_core::DeviceError;
@@ -35,6 +35,9 @@ use crate::error::{Error, Result};
 #[cfg(feature = "cuda")]
 use crate::machine;
 use crate::settings::{Device, Matmul, Settings};
+
+#[cfg(feature = "wgpu")]
+pub use tightrope_backend_wgpu::Options as Adapter;
 
 /// Which device, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,10 +135,22 @@ impl Devices {
         &mut self,
         options: &Adapter,
     ) -> std::result::Result<Box<dyn Backend>, DeviceError> {
+        Ok(Box::new(self.wgpu_async(options).await?))
+    }
+
+    /// A GPU by itself, for a program that asks more of it than a [`Backend`] answers.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`] where there's none, or it refuses.
+    #[cfg(feature = "wgpu")]
+    pub async fn wgpu_async(
+        &mut self,
+        options: &Adapter,
+    ) -> std::result::Result<Wgpu, DeviceError> {
         let mut wgpu = Wgpu::open(options).await?;
         let first = self.limits.get_or_insert_with(|| wgpu.limits().clone());
         wgpu.restrict(|limits| limits.clone_from(first));
-        Ok(Box::new(wgpu))
+        Ok(wgpu)
     }
 
     #[cfg(feature = "cuda")]

@@ -45,19 +45,30 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Store {
     folder: Option<PathBuf>,
+    /// FLOP/s of matmuls, where they were timed already.
+    matmul: Option<f64>,
 }
 
 impl Store {
     /// That of this user.
     pub fn of_user() -> Self {
-        Self { folder: machine::cache_folder() }
+        Self { folder: machine::cache_folder(), matmul: None }
+    }
+
+    /// That of a device whose matmuls were timed when it was opened, at `matmul` FLOP/s: everything else is taken to be as
+    /// much faster or slower than by default.
+    pub fn of_timed(matmul: f64) -> Self {
+        Self { folder: None, matmul: Some(matmul) }
     }
 
     /// The rates of a device: those kept, else default ones.
     pub fn known(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
         let kept =
             self.read(device).and_then(|kept| kept.by_precision.get(key(precision)).copied());
-        let default = || Rates::of(&device.name(), precision, threads);
+        let default = || {
+            let rates = Rates::of(&device.name(), precision, threads);
+            self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul))
+        };
         Known { rates: kept.unwrap_or_else(default), measured: kept.is_some() }
     }
 
@@ -98,7 +109,7 @@ mod tests {
     #[test]
     fn rates_are_measured_once_and_kept_for_their_device_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store { folder: Some(dir.path().join("tightrope")) };
+        let store = Store { folder: Some(dir.path().join("tightrope")), matmul: None };
         let mut cpu = Cpu::new(1).unwrap();
         let default = store.known(&cpu, Precision::F32, 1);
         assert!(!default.measured && default.source().contains("default"));
@@ -114,6 +125,16 @@ mod tests {
             fs::write(&file, broken).unwrap();
             assert!(!store.known(&cpu, Precision::F32, 1).measured);
         }
-        assert!(!Store { folder: None }.known(&cpu, Precision::F32, 1).measured);
+        let none = Store { folder: None, matmul: None };
+        assert!(!none.known(&cpu, Precision::F32, 1).measured);
+    }
+
+    #[test]
+    fn a_device_whose_matmuls_were_timed_is_as_much_faster_in_all() {
+        let cpu = Cpu::new(1).unwrap();
+        let known = |flops| Store::of_timed(flops).known(&cpu, Precision::F32, 1);
+        let default = Rates::of(&cpu.name(), Precision::F32, 1);
+        assert_eq!(known(1e9).rates, default.scaled_to(1e9));
+        assert!(known(2e9).rates != known(1e9).rates && !known(1e9).measured);
     }
 }

@@ -27,11 +27,12 @@ mod images;
 mod model;
 mod planned;
 mod step;
+mod task;
 
 use std::path::{Path, PathBuf};
 
 use tightrope_core::Backend;
-use tightrope_data::checkpoint;
+use tightrope_data::{Checkpoint, checkpoint};
 use tightrope_nn::{self as nn, Architecture, Trainer};
 
 use crate::devices;
@@ -46,7 +47,8 @@ use model::Described;
 pub use corpus::{Text, windows};
 pub use images::LabelledImages;
 pub use planned::Planned;
-pub use step::Step;
+pub use step::{Step, complete};
+pub use task::Task;
 
 /// A trainer of a plan, on its device and, where something is offloaded, on so many threads of the host.
 ///
@@ -186,9 +188,54 @@ impl Recipe {
                 Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
             }
         };
-        if let Start::Checkpoint(source) = &start
-            && let Some(checkpoint) = &source.checkpoint
-        {
+        let recipe = Self::on_data(settings, model, start, data)?;
+        Ok(Self {
+            notes,
+            #[cfg(not(target_family = "wasm"))]
+            texts: brought,
+            ..recipe
+        })
+    }
+
+    /// The recipe of a run on data that the program opened itself: a new one, or one that goes on from `checkpoint`. What
+    /// isn't said is then the default and not the checkpoint's; sizes of the model are the checkpoint's.
+    ///
+    /// # Errors
+    /// As [`Recipe::new`]; a checkpoint of another model, seed, data or optimizer state.
+    pub fn on(
+        said: &Settings,
+        data: Box<dyn Batches>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Self> {
+        said.check()?;
+        let (model, start) = match checkpoint {
+            None => (model::described(said)?.model, Self::fresh(said)?),
+            Some(checkpoint) => {
+                let source = Source::of_checkpoint(checkpoint, Vec::new())?;
+                model::agrees(said, &source.config, &source.dir)?;
+                let mut model = source.config.clone();
+                if let (Architecture::Language(model), Some(dropout)) =
+                    (&mut model, said.model.dropout)
+                {
+                    model.dropout = dropout;
+                }
+                (model, Start::Checkpoint(Box::new(source)))
+            }
+        };
+        if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
+            corpus::fits(tokenizer, model.vocab)?;
+        }
+        Self::on_data(step::filled(said, &model)?, model, start, data)
+    }
+
+    /// The recipe by settings that are filled in, on data that is open.
+    fn on_data(
+        settings: Settings,
+        model: Architecture,
+        start: Start,
+        data: Box<dyn Batches>,
+    ) -> Result<Self> {
+        if let Some(checkpoint) = start.checkpoint() {
             continues::check(checkpoint, &settings, &*data)?;
         }
         Ok(Self {
@@ -199,10 +246,10 @@ impl Recipe {
             places: Places::of(&settings),
             out: settings.run.out.clone(),
             resumes: None,
-            notes,
+            notes: Vec::new(),
             own: None,
             #[cfg(not(target_family = "wasm"))]
-            texts: brought,
+            texts: Vec::new(),
             record: settings,
         })
     }
@@ -234,5 +281,10 @@ impl Recipe {
     /// [`Kind::DoesNotFit`](crate::error::Kind) with what would fit, and a plan file of another step.
     pub fn plan(self, device: Box<dyn Backend>) -> Result<Planned> {
         Planned::of(self, device)
+    }
+
+    /// With a plan that was found already, for the device that it was found for.
+    pub fn with_plan(self, step: nn::Planned, device: Box<dyn Backend>) -> Planned {
+        Planned::with(self, step, device)
     }
 }

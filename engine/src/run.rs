@@ -38,6 +38,7 @@ use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig}
 use web_time::Instant;
 
 use crate::error::{Error, Result};
+use crate::weights::Start;
 
 pub use batches::{Batches, HeldOut, Numbers, Samples};
 pub use evaluate::{Evaluation, evaluate};
@@ -212,26 +213,53 @@ impl<'a> Run<'a> {
         self.inner.attempt(async |_, trainer| work(trainer).await).await
     }
 
-    /// Queues the next step without reading what it comes to: for devices where reading waits.
+    /// Trains `count` steps, or those that are left, and says what the last of them came to; `None` where all are done. What
+    /// the others came to isn't read, as reading waits for the device: nothing ends where a loss isn't finite, and
+    /// [`Stepped::step_s`] is the mean.
     ///
     /// # Errors
     /// Those of the data, and a device that is lost again and again.
-    pub async fn queue(&mut self) -> Result<()> {
-        let at = self.done();
-        self.inner
-            .attempt(async |origin, trainer| tightrope_nn::Origin::queue(origin, trainer, at))
-            .await?;
-        self.inner.advance();
-        self.summary.done = self.inner.done();
-        Ok(())
+    pub async fn steps_async(&mut self, count: u64) -> Result<Option<Stepped>> {
+        let first = self.done().steps;
+        let end = first.saturating_add(count).min(self.saved.rate.steps);
+        if first >= end {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        while self.done().steps < end {
+            let at = self.done();
+            self.inner
+                .attempt(async |origin, trainer| tightrope_nn::Origin::queue(origin, trainer, at))
+                .await?;
+            self.inner.advance();
+            self.summary.done = self.done();
+        }
+        let outcome = self.with_trainer(async |trainer| Ok(trainer.outcome().await?)).await?;
+        let step_s = started.elapsed().as_secs_f64() / (end - first) as f64;
+        self.inner.copy_if_due(step_s).await?;
+        let notes = self.take_notes();
+        Ok(Some(Stepped { notes, ..self.stepped(&outcome, step_s) }))
     }
 
-    /// What the step that was queued last came to.
+    /// Copies weights and states to the host and lets go of the checkpoint that the run goes on from: for one that lies in
+    /// memory. One whose weights are partly frozen stays, as copies don't hold those.
     ///
     /// # Errors
-    /// A device that is lost again and again.
-    pub async fn outcome(&mut self) -> Result<Outcome> {
-        self.with_trainer(async |trainer| Ok(trainer.outcome().await?)).await
+    /// A host without memory for the copy, and a device that is lost again and again.
+    pub async fn release_checkpoint_async(&mut self) -> Result<()> {
+        let config = self.config();
+        let frozen = config.lora.is_some() || !config.frozen.is_empty();
+        if self.continues().is_none() || frozen {
+            return Ok(());
+        }
+        if !self.inner.copy().await? {
+            return Err(Error::failed(
+                anyhow!("there is no memory left for a copy of the weights"),
+                "train a smaller model, or end what else takes memory",
+            ));
+        }
+        self.inner.origin.start = Start::Seed;
+        Ok(())
     }
 
     /// The next step, with the evaluation, the sample and the checkpoint that are due after it. `None` where all are

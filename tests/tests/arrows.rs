@@ -14,17 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tightrope-backend-cpu", &["tightrope-core"]),
     ("tightrope-backend-wgpu", &["tightrope-core"]),
     ("tightrope-backend-cuda", &["tightrope-core"]),
-    (
-        "tightrope-web",
-        &[
-            "tightrope",
-            "tightrope-core",
-            "tightrope-nn",
-            "tightrope-data",
-            "tightrope-backend-cpu",
-            "tightrope-backend-wgpu",
-        ],
-    ),
+    ("tightrope-web", &["tightrope"]),
     ("tightrope", ENGINE),
     ("tightrope-cli", COMMAND_LINE),
     ("conformance", ENGINE),

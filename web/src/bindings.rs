@@ -109,7 +109,7 @@ impl Engine {
 
     /// What training with this setup would take.
     pub fn plan(&self, setup: &str) -> Result<String, JsError> {
-        text(&self.look(|inner| inner.plan(setup))?)
+        Ok(self.look(|inner| inner.plan(setup))?.to_string())
     }
 
     /// The setup that continues a checkpoint.

@@ -6,13 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::{Value, json};
-use tightrope_backend_cpu::Cpu;
-use tightrope_backend_wgpu::{Options, Wgpu};
-use tightrope_core::launch::Limits;
-use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope::backends::{Cpu, Wgpu};
+use tightrope::core::plan::Target;
+use tightrope::core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope::devices::{self, Adapter};
+use tightrope::plan::Scope;
+use tightrope::rates::Store;
 
 /// Which device to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ impl Moment {
 pub type Armed = Rc<Cell<Option<Moment>>>;
 
 /// What was opened, for the page.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// "webgpu" or "cpu".
     pub device: &'static str,
@@ -89,16 +88,24 @@ pub struct Description {
     pub name: String,
     /// Why it isn't WebGPU.
     pub reason: Option<String>,
-    /// What the adapter grants; an empty object for the processor.
-    pub limits: Value,
     /// Bytes that plans may take where the setup names no budget; `None` where only trying tells.
     pub budget: Option<u64>,
     /// Bytes that a preset should stay below, as far as the adapter lets one guess.
     pub comfortable: u64,
-    /// FLOP/s of matrix products, where they were measured.
+    /// FLOP/s of matmuls, where they were measured.
     pub rate: Option<f64>,
     /// Whether reading from it costs about nothing, so that every step's loss is read.
     pub reads_for_free: bool,
+}
+
+impl Description {
+    /// Fills in what a planner has to know of the device.
+    pub fn fill(&self, scope: &mut Scope) {
+        scope.budget = scope.budget.or(self.budget);
+        if let Some(rate) = self.rate {
+            scope.rates = Store::of_timed(rate);
+        }
+    }
 }
 
 /// Opens devices: the first one, and those that take the place of a lost one.
@@ -115,9 +122,7 @@ pub struct Devices {
     default_limits: bool,
     /// When to go away.
     armed: Armed,
-    /// What launches of the first adapter were made for. A device that takes its place is used alike, though
-    /// it may measure another speed, so that plans and numbers stay.
-    limits: RefCell<Option<Limits>>,
+    devices: RefCell<devices::Devices>,
 }
 
 /// Memory of a 32-bit module is 4 GiB at most; copies of weights and checkpoints need room beside the plan.
@@ -130,100 +135,85 @@ impl Opener for Devices {
     async fn open(&self) -> Result<(Box<dyn Backend>, Description), DeviceError> {
         let reason = match self.choice.get() {
             Choice::Cpu => "the processor was asked for".to_owned(),
-            Choice::Auto | Choice::WebGpu => {
-                let options = Options { default_limits: self.default_limits, ..Options::default() };
-                match Wgpu::open(&options).await {
-                    Ok(mut wgpu) => {
-                        self.choice.set(Choice::WebGpu);
-                        let first = self.limits.take().unwrap_or_else(|| wgpu.limits().clone());
-                        wgpu.restrict(|limits| limits.clone_from(&first));
-                        self.limits.replace(Some(first));
-                        return Ok(self.wgpu(wgpu));
-                    }
-                    Err(error) if self.choice.get() == Choice::WebGpu => return Err(error),
-                    Err(error) => error.to_string(),
+            Choice::Auto | Choice::WebGpu => match self.gpu().await {
+                Ok(wgpu) => {
+                    self.choice.set(Choice::WebGpu);
+                    return Ok(self.wgpu(wgpu));
                 }
-            }
+                Err(error) if self.choice.get() == Choice::WebGpu => return Err(error),
+                Err(error) => error.to_string(),
+            },
         };
         let cpu = Cpu::new(0)?;
         let description = Description {
             device: "cpu",
             name: cpu.name(),
             reason: Some(reason),
-            limits: json!({}),
             budget: cfg!(target_family = "wasm").then_some(WASM_BUDGET),
             comfortable: WASM_BUDGET,
             rate: None,
             reads_for_free: true,
         };
-        Ok((self.losable(Kind::Cpu(cpu)), description))
+        Ok((self.losable(cpu, None), description))
     }
 }
 
 impl Devices {
     /// Opens `choice`, and goes away when it's `armed` to.
     pub fn new(choice: Choice, default_limits: bool, armed: Armed) -> Self {
-        Self { choice: Cell::new(choice), default_limits, armed, limits: RefCell::default() }
+        Self { choice: Cell::new(choice), default_limits, armed, devices: RefCell::default() }
+    }
+
+    async fn gpu(&self) -> Result<Wgpu, DeviceError> {
+        let options = Adapter { default_limits: self.default_limits, ..Adapter::default() };
+        let mut devices = self.devices.take();
+        let opened = devices.wgpu_async(&options).await;
+        self.devices.replace(devices);
+        opened
     }
 
     fn wgpu(&self, wgpu: Wgpu) -> (Box<dyn Backend>, Description) {
-        let found = wgpu.describe();
         let description = Description {
             device: "webgpu",
             name: wgpu.name(),
             reason: None,
-            // A description is of plain fields.
-            limits: serde_json::to_value(found).unwrap_or_default(),
             budget: None,
-            comfortable: found.buffer_bytes.saturating_mul(BUFFERS),
+            comfortable: wgpu.describe().buffer_bytes.saturating_mul(BUFFERS),
             rate: Some(wgpu.rate()),
             reads_for_free: false,
         };
-        (self.losable(Kind::Wgpu(Box::new(wgpu))), description)
+        let lose = Box::new(wgpu.loser());
+        (self.losable(wgpu, Some(lose)), description)
     }
 
-    fn losable(&self, device: Kind) -> Box<dyn Backend> {
-        Box::new(Losable { device, armed: self.armed.clone(), lost: false, plan: None })
+    fn losable(&self, device: impl Backend + 'static, lose: Option<Lose>) -> Box<dyn Backend> {
+        let (device, armed) = (Box::new(device), self.armed.clone());
+        Box::new(Losable { device, lose, armed, lost: false, plan: None })
     }
 }
 
-enum Kind {
-    Cpu(Cpu),
-    Wgpu(Box<Wgpu>),
-}
+/// Makes a device go away.
+type Lose = Box<dyn Fn()>;
 
 /// A device that can be made to go away.
 struct Losable {
-    device: Kind,
+    device: Box<dyn Backend>,
+    /// The processor has none, and only pretends.
+    lose: Option<Lose>,
     armed: Armed,
-    /// The processor only pretends.
     lost: bool,
     plan: Option<Arc<Plan>>,
 }
 
 impl Losable {
-    fn inner(&self) -> &dyn Backend {
-        match &self.device {
-            Kind::Cpu(cpu) => cpu,
-            Kind::Wgpu(wgpu) => &**wgpu,
-        }
-    }
-
-    fn inner_mut(&mut self) -> &mut dyn Backend {
-        match &mut self.device {
-            Kind::Cpu(cpu) => cpu,
-            Kind::Wgpu(wgpu) => &mut **wgpu,
-        }
-    }
-
     /// Goes away if this is the moment. Says so where the device itself doesn't.
     fn at(&mut self, moment: Moment) -> Result<(), DeviceError> {
         let due = self.armed.get().is_some_and(|armed| armed == moment || armed == Moment::Idle);
         if due {
             self.armed.set(None);
-            match &self.device {
-                Kind::Cpu(_) => self.lost = true,
-                Kind::Wgpu(wgpu) => wgpu.lose(),
+            match &self.lose {
+                None => self.lost = true,
+                Some(lose) => lose(),
             }
         }
         self.check()
@@ -233,7 +223,7 @@ impl Losable {
         if !self.lost {
             return Ok(());
         }
-        let device = self.inner().name();
+        let device = self.device.name();
         Err(DeviceError::Lost { device, reason: "a test made it go away".to_owned() })
     }
 
@@ -261,71 +251,71 @@ impl Losable {
 
 impl Target for Losable {
     fn alignment(&self) -> u64 {
-        self.inner().alignment()
+        self.device.alignment()
     }
 
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.inner().workspace(op, inputs, outputs)
+        self.device.workspace(op, inputs, outputs)
     }
 
     fn in_place(&self, op: &Op) -> bool {
-        self.inner().in_place(op)
+        self.device.in_place(op)
     }
 
     fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.inner().parameters(op, inputs, outputs)
+        self.device.parameters(op, inputs, outputs)
     }
 
     fn staging(&self) -> u64 {
-        self.inner().staging()
+        self.device.staging()
     }
 
     fn buffer_bytes(&self) -> u64 {
-        self.inner().buffer_bytes()
+        self.device.buffer_bytes()
     }
 
     fn operands(&self) -> usize {
-        self.inner().operands()
+        self.device.operands()
     }
 }
 
 impl Backend for Losable {
     fn kind(&self) -> DeviceKind {
-        self.inner().kind()
+        self.device.kind()
     }
 
     fn name(&self) -> String {
-        self.inner().name()
+        self.device.name()
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.at(Moment::Compile)?;
         self.plan = Some(Arc::clone(&plan));
-        self.inner_mut().prepare(plan)
+        self.device.prepare(plan)
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.inner().allocated_bytes()
+        self.device.allocated_bytes()
     }
 
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.at(Moment::Upload)?;
-        self.inner_mut().write(at, data)
+        self.device.write(at, data)
     }
 
     fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
         self.check()?;
         let Some((cut, moment)) = self.cut(program, &steps) else {
-            return self.inner_mut().run(program, steps);
+            return self.device.run(program, steps);
         };
-        self.inner_mut().run(program, steps.start..cut)?;
+        self.device.run(program, steps.start..cut)?;
         self.at(moment)?;
-        self.inner_mut().run(program, cut..steps.end)
+        self.device.run(program, cut..steps.end)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
         match self.at(Moment::Readback) {
-            Ok(()) => self.inner_mut().read(ranges),
+            Ok(()) => self.device.read(ranges),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     }

@@ -1,25 +1,37 @@
 //! What the page asks for. Every text is JSON.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use tightrope::settings::{MicroBatch, Recompute};
-use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError};
-use tightrope_data::Checkpoint;
-use tightrope_nn::TrainerConfig;
+use tightrope::core::{Backend, DeviceError};
+use tightrope::data::Checkpoint;
+use tightrope::nn::{Done, Planned, TrainError};
+use tightrope::plan::Closest;
+use tightrope::recipe::Recipe;
+use tightrope::run::{Opening, Reopen, Run, Stepped};
 
-use crate::checkpoint;
-use crate::corpus::Data;
 use crate::device::{Armed, Description, Moment, Opener};
 use crate::error::{Error, Result};
 use crate::planning;
-use crate::run::Run;
-pub use crate::run::{Record, Stats};
+use crate::running::Running;
 use crate::setup::Setup;
 
 /// What a call that needs a run is told without one.
 const NO_RUN: Error = Error::Refused("there is no run: start one first");
+
+/// Figures that can be read while a call is under way.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// The plan's peak.
+    pub predicted_bytes: Cell<u64>,
+    /// What the device allocated.
+    pub allocated_bytes: Cell<u64>,
+    /// Copies of weights and optimizer state in the host's memory.
+    pub host_copy_bytes: Cell<u64>,
+    /// How often a device took the place of a lost one.
+    pub recoveries: Cell<u32>,
+}
 
 /// A device with at most one run on it.
 pub struct Engine<O> {
@@ -29,12 +41,12 @@ pub struct Engine<O> {
     stats: Rc<Stats>,
     /// The device while there's no run.
     idle: Option<Box<dyn Backend>>,
-    run: Option<Run<O>>,
+    run: Option<Running>,
     /// How much longer steps take here than was estimated.
     slowness: f64,
 }
 
-impl<O: Opener> Engine<O> {
+impl<O: Opener + 'static> Engine<O> {
     /// Opens a device. `armed` is what the opener's devices look at.
     ///
     /// # Errors
@@ -62,46 +74,41 @@ impl<O: Opener> Engine<O> {
     /// # Errors
     /// As [`Setup::to_json`].
     pub fn info(&self) -> Result<Value> {
-        let Description { device, name, reason, limits, comfortable, .. } = &self.description;
+        let Description { device, name, reason, comfortable, .. } = &self.description;
         let offers = planning::offers(*comfortable)?;
         let largest = offers.iter().rfind(|offer| offer.fits).map(|offer| offer.name);
         Ok(json!({
             "device": device,
             "name": name,
             "reason": reason,
-            "limits": limits,
             "presets": offers,
             "largest_fitting_preset": largest,
         }))
     }
 
-    /// The device's rules for plans.
-    fn target(&self) -> Result<&dyn Target> {
-        let device = self.run.as_ref().and_then(Run::backend).or(self.idle.as_deref());
-        let device: &dyn Backend = device.ok_or(Error::Refused(
+    /// The device, where it isn't lost.
+    fn device(&self) -> Result<&dyn Backend> {
+        let device = self.run.as_ref().and_then(|running| running.run.backend());
+        device.or(self.idle.as_deref()).ok_or(Error::Refused(
             "the device is gone: start a run to open it again, or reload the page",
-        ))?;
-        Ok(device)
+        ))
     }
 
     /// What training with this setup would take. Touches no run.
     ///
     /// # Errors
     /// A setup that can't be.
-    pub fn plan(&self, setup: &str) -> Result<planning::Shown> {
+    pub fn plan(&self, setup: &str) -> Result<Value> {
         let setup = Setup::from_json(setup)?;
-        let (target, device) = (self.target()?, &self.description);
-        let found = planning::find(&setup, device, target)?;
-        found.show(&setup, device, self.slowness, target)
+        planning::show(&setup, &self.description, self.slowness, self.device()?)
     }
 
     /// The setup that continues a checkpoint.
     ///
     /// # Errors
-    /// A damaged checkpoint, and one with settings that the page has no means for.
+    /// A damaged checkpoint, and one of adapters.
     pub fn setup_of(&self, archive: Vec<u8>) -> Result<Value> {
-        let checkpoint = Checkpoint::from_archive("checkpoint.tar", archive)?;
-        Setup::of_checkpoint(&checkpoint)?.to_json()
+        Setup::of_checkpoint(&read(archive)?)?.to_json()
     }
 
     /// Ends the run there is, and begins or continues another. What can be refused is refused before.
@@ -114,74 +121,92 @@ impl<O: Opener> Engine<O> {
         text: Option<Vec<u8>>,
         archive: Option<Vec<u8>>,
     ) -> Result<Value> {
-        let mut setup = Setup::from_json(setup)?;
-        let archive = archive.map(|bytes| Checkpoint::from_archive("checkpoint.tar", bytes));
-        let archive = archive.transpose()?;
-        if let Some(archive) = &archive {
-            setup = checkpoint::with_model(setup, archive)?;
+        let setup = Setup::from_json(setup)?;
+        let mut recipe = setup.recipe(text, archive.map(read).transpose()?)?;
+        recipe.data.seek(&recipe.step.config, Done::default())?;
+        if self.device().is_err() {
+            let (device, description) = self.opener.open().await?;
+            (self.idle, self.description) = (Some(device), description);
         }
-        let data = Data::open(&setup, text, archive.as_ref())?;
-        if self.target().is_err() {
-            (self.idle, self.description) = {
-                let (device, description) = self.opener.open().await?;
-                (Some(device), description)
-            };
+        self.description.fill(&mut recipe.step.scope);
+        let (device, budget) = (self.device()?, recipe.step.scope.budget);
+        let Closest { planned, fits, fewest_bytes } = planning::find(&recipe.step, device)?;
+        if !fits {
+            let available = budget.unwrap_or_default();
+            let what = format!(
+                "the training step takes {fewest_bytes} bytes at least, and {available} are available"
+            );
+            let nearest = planning::nearest(&setup, budget, &self.description, device)?;
+            return Err(planning::refusal(what, fewest_bytes, nearest)?);
         }
-        let available = self.description.budget;
-        let found = planning::find(&setup, &self.description, self.target()?)?;
-        if !found.fits {
-            let bytes = found.smallest_seen_bytes;
-            return Err(planning::refusal(&setup, bytes, available, self.target()?)?);
-        }
-        let asked = setup.clone();
-        let TrainerConfig { micro_batch, options, .. } = found.planned.config();
-        setup.settings.train.micro_batch = MicroBatch::Size(*micro_batch);
-        // A choice of single tensors has no short name: the planner makes it again.
-        setup.settings.memory.recompute = Recompute::of(&options.checkpoint).unwrap_or_default();
-        if let Some(device) = self.run.take().and_then(Run::into_backend) {
+        let estimate = planning::estimate(&recipe.step, &planned, device);
+        self.stats.predicted_bytes.set(planned.plan.peak_bytes());
+        if let Some(device) = self.run.take().and_then(|running| running.run.into_backend()) {
             self.idle = Some(device);
         }
         let Some(device) = self.idle.take() else { return Err(NO_RUN) };
-        let first = (device, found.planned);
-        let stats = (self.stats(), &self.description);
-        let started =
-            Run::start(Rc::clone(&self.opener), first, (setup, data), archive, stats).await;
-        let run = match started {
-            Ok(run) => run,
-            Err(Error::Device(error @ DeviceError::OutOfMemory { .. })) => {
-                return Err(self.out_of_memory(&asked, &error, found.smallest_seen_bytes).await?);
+        let run = match self.run(recipe, planned, device).await {
+            Err(error) if is_full(&error) => {
+                return Err(self.out_of_memory(&setup, error, fewest_bytes).await?);
             }
-            Err(error) => return Err(error),
+            run => run?,
         };
-        let (tokens, held_out) = run.made().data.tokens();
-        let started = json!({
-            "step": run.done().steps,
+        let step = run.done().steps;
+        let running = self.run.insert(Running { run, task: setup.task(), estimate });
+        count(&self.stats, &running.run);
+        Ok(json!({
+            "step": step,
             "predicted_bytes": self.stats.predicted_bytes.get(),
             "allocated_bytes": self.stats.allocated_bytes.get(),
-            "vocab": run.made().setup.model.vocab,
-            "tokens_in_data": tokens,
-            "heldout_tokens": held_out,
-        });
-        self.run = Some(run);
-        Ok(started)
+            "vocab": setup.settings.model.vocab,
+        }))
+    }
+
+    /// The run of a recipe, without the checkpoint that it goes on from.
+    async fn run(
+        &self,
+        recipe: Recipe,
+        planned: Planned,
+        device: Box<dyn Backend>,
+    ) -> tightrope::Result<Run<'static>> {
+        let parts = recipe.with_plan(planned, device).parts(self.reopen())?;
+        let mut run = Run::start_async(parts).await?;
+        run.release_checkpoint_async().await?;
+        Ok(run)
+    }
+
+    /// Opens a device in place of one that was lost.
+    fn reopen(&self) -> Reopen<'static> {
+        let (opener, stats) = (Rc::clone(&self.opener), self.stats());
+        Box::new(move || -> Opening<'static> {
+            let (opener, stats) = (Rc::clone(&opener), Rc::clone(&stats));
+            Box::pin(async move {
+                stats.recoveries.set(stats.recoveries.get() + 1);
+                Ok(opener.open().await.map_err(TrainError::from)?.0)
+            })
+        })
     }
 
     /// The refusal of a setup whose plan the device turned out to have no room for.
     async fn out_of_memory(
         &mut self,
         setup: &Setup,
-        error: &DeviceError,
+        error: tightrope::Error,
         smallest_bytes: u64,
     ) -> Result<Error> {
         let (device, _) = self.opener.open().await?;
-        let predicted = self.stats.predicted_bytes.get();
-        let smaller = planning::nearest(setup, Some(predicted / 2), &*device)?;
-        self.idle = Some(device);
-        Ok(Error::DoesNotFit {
-            what: error.to_string(),
-            smallest_bytes,
-            nearest: smaller.map(|setup| setup.to_json().map(Box::new)).transpose()?,
-        })
+        let device = self.idle.insert(device);
+        let half = Some(self.stats.predicted_bytes.get() / 2);
+        let nearest = planning::nearest(setup, half, &self.description, &**device)?;
+        planning::refusal(Error::from(error).to_string(), smallest_bytes, nearest)
+    }
+
+    /// Does `work` with the run, and reads its figures.
+    async fn with<T>(&mut self, work: impl AsyncFnOnce(&mut Running) -> Result<T>) -> Result<T> {
+        let running = self.run.as_mut().ok_or(NO_RUN)?;
+        let result = work(running).await;
+        count(&self.stats, &running.run);
+        result
     }
 
     /// Trains `count` steps, or those that are left. A record for each on the processor; on a GPU, where reading
@@ -189,13 +214,12 @@ impl<O: Opener> Engine<O> {
     ///
     /// # Errors
     /// Without a run; a device that is lost again and again.
-    pub async fn step(&mut self, count: u64) -> Result<Vec<Record>> {
-        let run = self.run.as_mut().ok_or(NO_RUN)?;
-        let records = run.step(count).await?;
-        if let Some(last) = records.last()
-            && run.estimate > 0.0
-        {
-            self.slowness = last.step_s / run.estimate;
+    pub async fn step(&mut self, count: u64) -> Result<Vec<Stepped>> {
+        let reads_for_free = self.description.reads_for_free;
+        let records = self.with(async |running| running.step(count, reads_for_free).await).await?;
+        let estimate = self.run.as_ref().map_or(0.0, |running| running.estimate);
+        if let Some(last) = records.last().filter(|_| estimate > 0.0) {
+            self.slowness = last.step_s / estimate;
         }
         Ok(records)
     }
@@ -205,7 +229,7 @@ impl<O: Opener> Engine<O> {
     /// # Errors
     /// Without a run; a device that is lost again and again.
     pub async fn evaluate(&mut self) -> Result<f64> {
-        self.run.as_mut().ok_or(NO_RUN)?.evaluate().await
+        self.with(Running::evaluate).await
     }
 
     /// Part of the held-out problems that are answered exactly.
@@ -213,7 +237,7 @@ impl<O: Opener> Engine<O> {
     /// # Errors
     /// Without a run; a device that is lost again and again.
     pub async fn accuracy(&mut self) -> Result<f64> {
-        self.run.as_mut().ok_or(NO_RUN)?.accuracy().await
+        self.with(Running::accuracy).await
     }
 
     /// What the model continues a prompt with.
@@ -227,7 +251,7 @@ impl<O: Opener> Engine<O> {
         temperature: f64,
         seed: u64,
     ) -> Result<String> {
-        self.run.as_mut().ok_or(NO_RUN)?.sample(prompt, tokens, temperature, seed).await
+        self.with(async |running| running.sample(prompt, tokens, temperature, seed).await).await
     }
 
     /// The run as one file.
@@ -238,6 +262,22 @@ impl<O: Opener> Engine<O> {
         if self.armed.get() == Some(Moment::Save) {
             self.armed.set(Some(Moment::Readback));
         }
-        self.run.as_mut().ok_or(NO_RUN)?.checkpoint().await
+        self.with(async |running| Ok(running.run.archive_async().await?)).await
     }
+}
+
+/// A checkpoint in one file.
+fn read(archive: Vec<u8>) -> Result<Checkpoint> {
+    Ok(Checkpoint::from_archive("checkpoint.tar", archive)?)
+}
+
+/// Sets the figures that can be read meanwhile.
+fn count(stats: &Stats, run: &Run<'_>) {
+    stats.allocated_bytes.set(run.allocated_bytes());
+    stats.host_copy_bytes.set(run.copied_bytes());
+}
+
+/// Whether a device has no room for a plan.
+fn is_full(error: &tightrope::Error) -> bool {
+    matches!(error.device(), Some(DeviceError::OutOfMemory { .. }))
 }

@@ -1,9 +1,8 @@
 //! What the page is told when something can't be done.
 
 use serde_json::{Value, json};
+use tightrope::core::DeviceError;
 use tightrope::settings::SettingsError;
-use tightrope_core::{DeviceError, SessionError};
-use tightrope_nn::{SampleError, TrainError};
 
 /// `Result` with the crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -14,12 +13,6 @@ pub enum Error {
     /// A setup with a wrong key or value.
     #[error("{0}")]
     Setup(String),
-    /// A model or plan that can't be.
-    #[error(transparent)]
-    Model(#[from] tightrope_nn::Error),
-    /// A text or checkpoint that can't be used.
-    #[error(transparent)]
-    Data(#[from] tightrope_data::Error),
     /// The training step doesn't fit the memory. The message is an object, for the page to show.
     #[error("{}", refusal(what, *smallest_bytes, nearest))]
     DoesNotFit {
@@ -30,15 +23,9 @@ pub enum Error {
         /// The nearest setup that fits, if one was found.
         nearest: Option<Box<Value>>,
     },
-    /// The device failed, or was lost and can't be brought back.
-    #[error("{0}")]
-    Device(#[from] DeviceError),
-    /// A step or a sample went wrong.
-    #[error(transparent)]
-    Train(TrainError),
-    /// A text can't be continued.
-    #[error("{0}")]
-    Sample(String),
+    /// What the library refuses, or what went wrong on the way.
+    #[error("{}", text(.0))]
+    Engine(#[from] tightrope::Error),
     /// A call that can't be answered now, and what to do first.
     #[error("{0}")]
     Refused(&'static str),
@@ -48,11 +35,18 @@ fn refusal(what: &str, smallest_bytes: u64, nearest: &Option<Box<Value>>) -> Val
     json!({ "what": what, "smallest_bytes": smallest_bytes, "nearest": nearest })
 }
 
-impl Error {
-    /// Whether the device is gone.
-    pub fn is_lost(&self) -> bool {
-        matches!(self, Self::Device(DeviceError::Lost { .. }))
+/// The message with its causes. What to do next is said in the words of the command line, and so left out.
+fn text(error: &tightrope::Error) -> String {
+    let mut text = error.message();
+    for cause in error.causes() {
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
     }
+    if let Some(DeviceError::Lost { .. }) = error.device() {
+        text += ". Reload the page; the run continues from its last saved checkpoint";
+    }
+    text
 }
 
 impl From<SettingsError> for Error {
@@ -61,21 +55,14 @@ impl From<SettingsError> for Error {
     }
 }
 
-impl From<TrainError> for Error {
-    fn from(error: TrainError) -> Self {
-        match error {
-            TrainError::Session(SessionError::Device(error)) => Self::Device(error),
-            TrainError::Saved(error) => Self::Model(error),
-            error => Self::Train(error),
-        }
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::Engine(tightrope::nn::TrainError::from(error).into())
     }
 }
 
-impl From<SampleError> for Error {
-    fn from(error: SampleError) -> Self {
-        match error {
-            SampleError::Train(error) => error.into(),
-            error => Self::Sample(error.to_string()),
-        }
+impl From<tightrope::data::Error> for Error {
+    fn from(error: tightrope::data::Error) -> Self {
+        Self::Setup(error.to_string())
     }
 }

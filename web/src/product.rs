@@ -1,10 +1,12 @@
 //! Times matrix products alone, to compare a device's kernels with others'.
 
-use tightrope_backend_wgpu::{Options, Wgpu};
-use tightrope_core::ops::MatMul;
-use tightrope_core::{Backend, Class, DType, Graph, Plan, Role, Session, SessionError, Type, plan};
-
-use crate::clock::now;
+use tightrope::backends::Wgpu;
+use tightrope::core::ops::MatMul;
+use tightrope::core::{
+    Backend, Class, DType, Graph, Plan, Role, Session, SessionError, Type, plan,
+};
+use tightrope::devices::Adapter;
+use web_time::Instant;
 
 /// What came of timing.
 pub struct Timed {
@@ -19,7 +21,7 @@ pub struct Timed {
 /// # Errors
 /// Matrices of another extent, and those of the device.
 pub async fn time(a: &[f32], b: &[f32], extent: usize, runs: u32) -> Result<Timed, SessionError> {
-    let device = Wgpu::open(&Options::default()).await?;
+    let device = Wgpu::open(&Adapter::default()).await?;
     let mut graph = Graph::new();
     let matrix = Type::new(DType::F32, [extent, extent]);
     let lhs = graph.persistent("a", matrix.clone(), Class::Input);
@@ -35,11 +37,11 @@ pub async fn time(a: &[f32], b: &[f32], extent: usize, runs: u32) -> Result<Time
     // The first compiles.
     session.run(Role::Main)?;
     session.read_scalars(&[product]).await?;
-    let start = now();
+    let start = Instant::now();
     for _ in 0..runs.max(1) {
         session.run(Role::Main)?;
     }
     session.read_scalars(&[product]).await?;
-    let ms = (now() - start) * 1e3 / f64::from(runs.max(1));
+    let ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(runs.max(1));
     Ok(Timed { ms, product: session.read_values(product).await? })
 }

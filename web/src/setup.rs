@@ -2,15 +2,16 @@
 //! line's default.
 
 use serde_json::Value;
-use tightrope::settings::{Chunk, LIST, MicroBatch, Origin, Precision, Settings};
-use tightrope_core::graph::nearest;
-use tightrope_core::plan::Options;
-use tightrope_data::{Checkpoint, Corpus, Tokenizer, Toy};
-use tightrope_nn::{
-    BuildOptions, Family, ModelConfig, ModelFamily, TrainerConfig, defaults, preset,
-};
+use tightrope::core::graph::nearest;
+use tightrope::data::{Checkpoint, Corpus, Tokenizer, Toy};
+use tightrope::recipe::{Recipe, Task, Text, complete};
+use tightrope::run::Batches;
+use tightrope::settings::{LIST, Origin, Precision, Settings};
 
 use crate::error::{Error, Result};
+
+/// Name of a text that the page gives.
+pub const TEXT: &str = "text.txt";
 
 /// Where the tokens come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,25 +34,26 @@ impl Kind {
         }
     }
 
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::BuiltIn,
-        Self::Text,
-        Self::Toy(Toy::Sort),
-        Self::Toy(Toy::Reverse),
-        Self::Toy(Toy::Add),
-    ];
-
     fn of_name(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| {
-            let known = Self::ALL.map(Self::name);
-            let near = nearest(name, known.into_iter());
+        let all = || [Self::BuiltIn, Self::Text].into_iter().chain(Toy::ALL.map(Self::Toy));
+        all().find(|kind| kind.name() == name).ok_or_else(|| {
+            let near = nearest(name, all().map(Self::name));
             let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let known: Vec<_> = all().map(Self::name).collect();
             Error::Setup(format!(
                 "`data.kind` must be one of {}, not \"{name}\"{near}",
                 known.join(", ")
             ))
+        })
+    }
+
+    fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
+        let data = &checkpoint.manifest.data;
+        let built_in = Corpus::built_in(&Tokenizer::Byte)?;
+        Ok(match (data.toy(), data.files.as_slice()) {
+            (Some(toy), _) => Self::Toy(toy),
+            (None, files) if files.len() == 1 && files != built_in.sources() => Self::Text,
+            _ => Self::BuiltIn,
         })
     }
 }
@@ -59,8 +61,6 @@ impl Kind {
 /// Everything that decides what a run computes and what it may take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// The model; its context is the length of sequences.
-    pub model: ModelConfig,
     /// The settings, the model's sizes, step count and rates filled in.
     pub settings: Settings,
     /// What to train on.
@@ -84,122 +84,29 @@ impl Setup {
         };
         let mut settings = Settings::default();
         settings.read_json(&json, &Origin::Caller)?;
-        let foreign = LIST.iter().filter(|setting| setting.page.is_none());
-        for setting in foreign {
-            if *settings.origin(setting.key) != Origin::Default {
-                return Err(Error::Setup(format!(
-                    "`{}` is a setting that the page lacks",
-                    setting.key
-                )));
-            }
+        let mut foreign = LIST.iter().filter(|setting| setting.page.is_none());
+        if let Some(setting) = foreign.find(|setting| settings.is_said(setting.key)) {
+            let message = format!("`{}` is a setting that the page lacks", setting.key);
+            return Err(Error::Setup(message));
         }
-        let base = match settings.model.family {
-            Some(ModelFamily::Language(Family::Llama)) => preset(defaults::LLAMA)?,
-            _ => defaults::MODEL,
-        };
-        let setup = Self { kind, ..Self::filled(settings.model.sizes().over(&base), settings) };
-        setup.check()?;
-        Ok(setup)
+        settings.check()?;
+        Ok(Self { settings: complete(&settings)?, kind })
     }
 
-    /// The defaults for a model.
-    pub fn of_model(model: ModelConfig) -> Self {
-        Self::filled(model, Settings::default())
-    }
-
-    /// The same of another model.
-    #[must_use]
-    pub fn with_model(&self, model: ModelConfig) -> Self {
-        let mut settings = self.settings.clone();
-        settings.model.fill(&model);
-        Self { model, settings, kind: self.kind }
-    }
-
-    fn filled(model: ModelConfig, mut settings: Settings) -> Self {
-        settings.model.fill(&model);
-        settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(&model));
-        Self { model, settings, kind: Kind::BuiltIn }
-    }
-
-    fn check(&self) -> Result<()> {
-        self.settings.check()?;
-        self.model.check()?;
-        self.settings.train.learning_rate().check()?;
-        Ok(self.settings.train.rule().check()?)
-    }
-
-    /// Sequences of a step.
-    pub fn batch(&self) -> usize {
-        self.settings.train.batch.unwrap_or(defaults::BATCH)
-    }
-
-    /// Sequences of one pass; `None` leaves them to the planner.
-    pub fn micro_batch(&self) -> Option<usize> {
-        match self.settings.train.micro_batch {
-            MicroBatch::Auto => None,
-            MicroBatch::Size(size) => Some(size),
-        }
-    }
-
-    /// Bytes that the plan may take; `None` for what the device has.
-    pub fn budget(&self) -> Option<u64> {
-        self.settings.memory.budget.map(|bytes| bytes.0)
-    }
-
-    /// What the trainer is to do, before the planner's choices.
+    /// The defaults for a preset.
     ///
     /// # Errors
-    /// A model that [`ModelConfig::check`] refuses.
-    pub fn trainer(&self) -> Result<TrainerConfig> {
-        let Settings { train, memory, run, .. } = &self.settings;
-        let loss_chunk = match memory.loss_chunk {
-            Chunk::Auto => defaults::loss_chunk(&self.model),
-            Chunk::None => 0,
-            Chunk::Rows(rows) => rows,
-        };
-        let batch = self.batch();
-        Ok(TrainerConfig {
-            precision: run.precision.storage,
-            batch,
-            micro_batch: self.micro_batch().unwrap_or(batch),
-            build: BuildOptions { loss_chunk },
-            optimizer: train.rule(),
-            optimizer_bits: memory.optimizer_bits,
-            weight_decay: train.weight_decay,
-            clip: (train.clip > 0.0).then_some(train.clip),
-            options: Options {
-                checkpoint: memory.recompute.choice().unwrap_or_default(),
-                ..Options::default()
-            },
-            seed: train.seed,
-            decode: self.model.context,
-            ..TrainerConfig::new(self.model.build(self.model.context)?)
-        })
-    }
-
-    /// The setup as an object, every key filled in.
-    ///
-    /// # Errors
-    /// A number that JSON can't hold.
-    pub fn to_json(&self) -> Result<Value> {
-        let mut json = self.settings.to_json(|setting| setting.page.is_some())?;
-        json["memory"]["budget"] = self.budget().into();
-        json["data"]["kind"] = self.kind.name().into();
-        Ok(json)
-    }
-
-    /// The settings as the command line writes them into a checkpoint.
-    ///
-    /// # Errors
-    /// As [`Setup::to_json`].
-    pub fn to_settings(&self) -> Result<Value> {
-        Ok(self.settings.to_json(|setting| !setting.passing)?)
+    /// A preset that there isn't.
+    pub fn of_preset(name: &str) -> Result<Self> {
+        let mut settings = Settings::default();
+        settings.model.preset = Some(name.to_owned());
+        Ok(Self { settings: complete(&settings)?, kind: Kind::BuiltIn })
     }
 
     /// The setup that continues a checkpoint, whoever wrote it.
     ///
     /// # Errors
-    /// A checkpoint of adapters, and one of a model that was trained on shorter sequences than it has positions.
+    /// A checkpoint of adapters.
     pub fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         let manifest = &checkpoint.manifest;
         if manifest.base.is_some() {
@@ -209,38 +116,64 @@ impl Setup {
                     .to_owned(),
             ));
         }
-        let kind = match manifest.data.toy() {
-            Some(toy) => Kind::Toy(toy),
-            None => match manifest.data.files.as_slice() {
-                files if files == Corpus::built_in(&Tokenizer::Byte)?.sources() => Kind::BuiltIn,
-                [_] => Kind::Text,
-                _ => Kind::BuiltIn,
-            },
-        };
-        let mut whole = Settings::default();
-        whole.read_json(
-            &manifest.settings,
-            &Origin::Checkpoint(checkpoint.path.display().to_string()),
-        )?;
+        let mut settings = Settings::default();
+        let origin = Origin::Checkpoint(checkpoint.path.display().to_string());
+        settings.read_json(&manifest.settings, &origin)?;
         // The budget is that of another device, and so is how its f32 is multiplied.
-        whole.memory.budget = None;
-        whole.run.precision = Precision::of(whole.run.precision.storage);
-        let mut shown = whole.to_json(|setting| setting.page.is_some())?;
-        shown["data"]["kind"] = kind.name().into();
-        let setup = Self::from_json(&shown.to_string())?;
-        let model: ModelConfig =
-            serde_json::from_value(manifest.model.clone()).map_err(|error| {
-                Error::Setup(format!("the checkpoint's model can't be read: {error}"))
-            })?;
-        model.check()?;
-        let context = setup.model.context;
-        if context != model.context {
-            return Err(Error::Setup(format!(
-                "the checkpoint's model has {} positions and was trained on {context}; the page trains on all \
-                 of them",
-                model.context
-            )));
+        settings.memory.budget = None;
+        settings.run.precision = Precision::of(settings.run.precision.storage);
+        let whole = Self { settings, kind: Kind::of_checkpoint(checkpoint)? };
+        Self::from_json(&whole.to_json()?.to_string())
+    }
+
+    /// The setup as an object, every key filled in.
+    ///
+    /// # Errors
+    /// A number that JSON can't hold.
+    pub fn to_json(&self) -> Result<Value> {
+        let mut json = self.settings.to_json(|setting| setting.page.is_some())?;
+        json["memory"]["budget"] = self.settings.memory.budget.map(|bytes| bytes.0).into();
+        json["data"]["kind"] = self.kind.name().into();
+        Ok(json)
+    }
+
+    /// The task, where it's one.
+    pub fn task(&self) -> Option<Task> {
+        match self.kind {
+            Kind::Toy(toy) => Some(Task::new(toy, self.settings.data.holdout)),
+            Kind::BuiltIn | Kind::Text => None,
         }
-        Ok(Self { model, ..setup })
+    }
+
+    /// The recipe of a run on what the setup names: on a `text` that the page gives, or on the one in the `checkpoint`, which
+    /// the run goes on from.
+    ///
+    /// # Errors
+    /// A text that's missing or not UTF-8, a vocabulary without the bytes, and a checkpoint of another model or other data.
+    pub fn recipe(&self, text: Option<Vec<u8>>, checkpoint: Option<Checkpoint>) -> Result<Recipe> {
+        let Settings { data, model, .. } = &self.settings;
+        let vocab = model.vocab.unwrap_or(Tokenizer::Byte.vocab_size());
+        let batches: Box<dyn Batches> = match (self.task(), self.kind) {
+            (Some(task), _) => Box::new(task),
+            (None, Kind::Text) => {
+                let (name, text) = own_text(text, checkpoint.as_ref())?;
+                Box::new(Text::in_memory(&name, text, Tokenizer::Byte, vocab, data.holdout)?)
+            }
+            _ => Box::new(Text::open(data, Tokenizer::Byte, vocab, Vec::new())?),
+        };
+        Ok(Recipe::on(&self.settings, batches, checkpoint)?)
+    }
+}
+
+/// The text that the page gives, else the one in the checkpoint. It goes by the name that it had when the run began.
+fn own_text(text: Option<Vec<u8>>, checkpoint: Option<&Checkpoint>) -> Result<(String, Vec<u8>)> {
+    let brought = checkpoint.map(Checkpoint::texts).transpose()?.unwrap_or_default();
+    let brought = <[_; 1]>::try_from(brought).ok().map(|[text]| text);
+    let began = checkpoint.map(|checkpoint| checkpoint.manifest.data.files.as_slice());
+    match (text, brought, began) {
+        (Some(text), _, Some([file])) => Ok((file.name.clone(), text)),
+        (Some(text), _, _) => Ok((TEXT.to_owned(), text)),
+        (None, Some(brought), _) => Ok(brought),
+        (None, None, _) => Err(Error::Setup("`data.kind` is \"text\": give a text".to_owned())),
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{engine, json, setup, start, train};
 use pollster::block_on;
 use serde_json::{Value, json};
-use tightrope_data::Checkpoint;
+use tightrope::data::Checkpoint;
 
 const STEPS: u64 = 10;
 const SAVED_AFTER: u64 = 6;
@@ -81,7 +81,11 @@ fn checkpoints_of_other_runs_are_refused() {
     let saved = block_on(first.checkpoint()).unwrap();
     let mut second = engine();
     for (change, words) in [
-        (("/model/layers", json!(3)), "`model.layers` is 3, and it has 2"),
+        (
+            ("/model/layers", json!(3)),
+            "`model.layers` is 3, and the model in `checkpoint.tar` has 2",
+        ),
+        (("/model/family", json!("llama")), "`model.family` is llama, and the model"),
         (("/train/seed", json!(1)), "`train.seed` was 1337"),
         (("/data/holdout", json!(0.2)), "`data.holdout` was 0.1"),
         (("/data/kind", json!("sort")), "the task `sort`"),

@@ -22,41 +22,32 @@ fn what_is_shown_of_a_plan_agrees_with_itself() {
         assert!(
             classes.len() == names.len() && names.iter().all(|name| classes.contains_key(*name))
         );
-        let steps = shown["steps"].as_array().unwrap();
-        let tensors = shown["tensors"].as_array().unwrap();
-        let timeline = shown["timeline"].as_array().unwrap();
-        assert_eq!(steps.len(), timeline.len());
+        let programs = shown["programs"].as_array().unwrap();
+        assert_eq!(programs.len(), if key == "/train/micro_batch" { 2 } else { 1 });
+        let steps = programs[0]["ops"].as_array().unwrap();
+        let tensors = programs[0]["tensors"].as_array().unwrap();
         let number = |value: &serde_json::Value| value.as_u64().unwrap();
         let peak = number(&shown["peak_bytes"]);
-        assert!(timeline.iter().all(|live| number(live) <= peak));
-        let (mut read, mut made) = (0, 0);
-        for (index, tensor) in tensors.iter().enumerate() {
+        assert!(steps.iter().all(|step| number(&step["live"]) <= peak));
+        let mut made = 0;
+        for tensor in tensors {
             let (birth, death) = (number(&tensor["birth"]), number(&tensor["death"]));
             assert!(birth <= death && (death as usize) < steps.len(), "{tensor}");
             assert!(number(&tensor["offset"]) + number(&tensor["bytes"]) <= peak, "{tensor}");
             assert!(classes.contains_key(tensor["class"].as_str().unwrap()));
-            for step in tensor["read_by"].as_array().unwrap() {
-                let reads = steps[number(step) as usize]["reads"].as_array().unwrap();
-                assert!(reads.contains(&json!(index)), "{tensor}");
-                read += 1;
+            let mut readers = tensor["read_by"].as_array().unwrap().iter().map(number);
+            assert!(readers.all(|step| (birth..=death).contains(&step)), "{tensor}");
+            made += usize::from(tensor["kept"] == false);
+            if tensor["again_s"].is_number() {
+                assert_eq!(tensor["class"], "activation", "{tensor}");
             }
-            if let Some(by) = tensor["made_by"].as_u64() {
-                made += 1;
-                assert_eq!(by, birth, "{tensor}");
-            } else {
-                assert_eq!(tensor["persistent"], true, "{tensor}");
-            }
-            let remade = tensor["recompute_flops"].as_u64().is_some();
-            assert_eq!(remade, tensor["class"] == "activation", "{tensor}");
         }
-        let reads: usize = steps.iter().map(|step| step["reads"].as_array().unwrap().len()).sum();
-        assert!(reads == read && made > 10);
+        assert!(made > 10);
         for step in steps {
-            assert!(!step["writes"].as_array().unwrap().is_empty(), "{step}");
             let phases = ["forward", "backward", "recompute", "update"];
             assert!(phases.contains(&step["phase"].as_str().unwrap()));
         }
-        assert!(shown["predicted_step_s"].as_f64().unwrap() > 0.0);
+        assert!(shown["step_s"].as_f64().unwrap() > 0.0);
         assert!(number(&shown["lower_bound_bytes"]) <= peak);
     }
 }
@@ -87,10 +78,6 @@ fn what_is_planned_is_what_is_allocated() {
     let started = start(&mut engine, &setup(&[]));
     assert_eq!(started["predicted_bytes"], started["allocated_bytes"]);
     assert_eq!(json(&engine.plan(&setup(&[])).unwrap())["peak_bytes"], started["predicted_bytes"]);
-    assert!(
-        started["tokens_in_data"].as_u64().unwrap()
-            > 9 * started["heldout_tokens"].as_u64().unwrap() / 2
-    );
     assert_eq!(started["step"], 0);
 }
 
@@ -157,6 +144,11 @@ fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
     ] {
         let message = engine.plan(setup).unwrap_err().to_string();
         assert!(message.contains(words), "{setup}: {message}");
+    }
+    for kind in ["add", "built-in"] {
+        let words = [("/data/kind", json!(kind)), ("/model/vocab", json!(100))];
+        let message = block_on(engine.start(&setup(&words), None, None)).unwrap_err().to_string();
+        assert!(message.contains("100"), "{message}");
     }
     let text = setup(&[("/data/kind", json!("text"))]);
     for (given, words) in [(None, "give a text"), (Some(b"short".to_vec()), "holds 4 tokens")] {

@@ -1,5 +1,6 @@
 //! The fastest plan of a step that fits so many bytes.
 
+use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
 use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
 
@@ -78,6 +79,38 @@ pub fn fits<'a>(
     Ok(Box::new(move |budget| planner.within(budget).map_err(Error::from)))
 }
 
+/// The fastest plan within a budget; where none fits, the smallest.
+pub struct Closest {
+    /// The plan.
+    pub planned: Planned,
+    /// Whether it fits.
+    pub fits: bool,
+    /// The fewest bytes of the plans that were seen: where none fits, of all.
+    pub fewest_bytes: u64,
+}
+
+/// The fastest plan within `budget` over what the scope leaves open; where none fits, the smallest.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn closest(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<Closest> {
+    let mut fits = fits(scope, config, target)?;
+    match fits(budget)? {
+        (Some(planned), fewest_bytes) => Ok(Closest { planned, fits: true, fewest_bytes }),
+        (None, fewest_bytes) => {
+            let (smallest, _) = fits(fewest_bytes)?;
+            let lost = || anyhow!("no plan takes the {fewest_bytes} bytes that one took before");
+            let planned = smallest.ok_or_else(|| Error::failed(lost(), "report it"))?;
+            Ok(Closest { planned, fits: false, fewest_bytes })
+        }
+    }
+}
+
 /// As [`fit`], where the scope says what is recomputed: the largest micro-batch is the fastest.
 fn fit_as_asked(
     scope: &Scope,
@@ -131,4 +164,35 @@ pub(super) fn all_but(
         }
     }
     Ok(plan::Checkpoint::Tensors(dropped))
+}
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests {
+    use tightrope_backend_cpu::Cpu;
+
+    use super::*;
+    use crate::recipe::Step;
+    use crate::settings::Settings;
+
+    #[test]
+    fn the_closest_plan_is_the_smallest_where_none_fits() {
+        for recompute in ["auto", "block", "none"] {
+            let mut settings = Settings::default();
+            let recompute = format!("memory.recompute={recompute}");
+            for words in ["model.preset=tiny", "train.batch=4", &recompute] {
+                settings.read_argument(words).unwrap();
+            }
+            let Step { config, scope, .. } = Step::of(&settings).unwrap();
+            let cpu = Cpu::new(1).unwrap();
+            let found = |budget| closest(&scope, &config, budget, &cpu).unwrap();
+            let (fastest, smallest) = (found(u64::MAX), found(1));
+            assert!(fastest.fits && !smallest.fits);
+            let bytes = smallest.planned.plan.peak_bytes();
+            assert_eq!(bytes, smallest.fewest_bytes);
+            assert!(bytes < fastest.planned.plan.peak_bytes());
+            let exact = found(bytes);
+            assert!(exact.fits && exact.planned.plan.peak_bytes() == bytes);
+            assert!(!found(bytes - 1).fits);
+        }
+    }
 }

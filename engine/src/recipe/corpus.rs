@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use tightrope_data::checkpoint::text_file;
 use tightrope_data::{Corpus, DataState, Loader, LoaderConfig, Source, Tokenizer, Tokens, Windows};
 use tightrope_nn::{Done, TrainerConfig};
 
@@ -24,6 +25,8 @@ pub struct Text {
     sources: Vec<Source>,
     holdout: f64,
     loader: Option<Loader>,
+    /// Texts that are nowhere else: checkpoints bring them along.
+    own: Vec<(String, Vec<u8>)>,
 }
 
 impl Text {
@@ -57,7 +60,35 @@ impl Text {
         let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
         let sources = corpus.sources().to_vec();
         let is_text = !only_shards(data) || tokenizer.vocab_size() == vocab;
-        Ok(Self { tokenizer, train, held_out, is_text, origin, sources, holdout, loader: None })
+        Ok(Self {
+            tokenizer,
+            train,
+            held_out,
+            is_text,
+            origin,
+            sources,
+            holdout,
+            loader: None,
+            own: Vec::new(),
+        })
+    }
+
+    /// Opens a text that is in memory and nowhere else, for a model of `vocab` tokens. Checkpoints bring it along as the
+    /// file `name`.
+    ///
+    /// # Errors
+    /// A text that is empty or not UTF-8, and token ids that the model doesn't know.
+    pub fn in_memory(
+        name: &str,
+        text: Vec<u8>,
+        tokenizer: Tokenizer,
+        vocab: usize,
+        holdout: f64,
+    ) -> Result<Self> {
+        let data = settings::Data { holdout, ..settings::Data::default() };
+        let own = vec![(name.to_owned(), text)];
+        let opened = Self::open(&data, tokenizer, vocab, own.clone())?;
+        Ok(Self { own, origin: name.to_owned(), ..opened })
     }
 
     /// What is held out where something is, else everything.
@@ -95,7 +126,8 @@ impl Batches for Text {
     }
 
     fn files(&self) -> Vec<(String, Vec<u8>)> {
-        self.tokenizer.files()
+        let own = self.own.iter().map(|(name, text)| (text_file(name), text.clone()));
+        self.tokenizer.files().into_iter().chain(own).collect()
     }
 
     fn tokenizer(&self) -> Option<&Tokenizer> {
@@ -141,16 +173,25 @@ pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> 
         _ => Tokenizer::Byte,
     };
     // Shards are of ids already, and those are checked one by one.
-    if tokenizer.vocab_size() > vocab && !shards {
+    if !shards {
+        fits(&tokenizer, vocab)?;
+    }
+    Ok(tokenizer)
+}
+
+/// Whether a model of `vocab` tokens knows all that a tokenizer gives.
+///
+/// # Errors
+/// A tokenizer with more tokens.
+pub(crate) fn fits(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
+    let size = tokenizer.vocab_size();
+    if size > vocab {
         return Err(Error::usage(
-            anyhow!(
-                "the tokenizer has {} tokens, and `model.vocab` is {vocab}",
-                tokenizer.vocab_size()
-            ),
+            anyhow!("the tokenizer has {size} tokens, and `model.vocab` is {vocab}"),
             "leave `model.vocab` out, or give the tokenizer of this vocabulary",
         ));
     }
-    Ok(tokenizer)
+    Ok(())
 }
 
 /// Whether the data is token ids, so that no tokenizer is needed to read it.
@@ -162,6 +203,16 @@ fn only_shards(data: &settings::Data) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_nowhere_else_goes_into_checkpoints() {
+        let own = b"to be or not to be".repeat(9);
+        let text = Text::in_memory("own.txt", own.clone(), Tokenizer::Byte, 256, 0.1).unwrap();
+        assert_eq!(text.files(), [("data-own.txt".to_owned(), own)]);
+        assert_eq!(text.state(3).files[0].name, "own.txt");
+        let built_in = Text::open(&settings::Data::default(), Tokenizer::Byte, 256, Vec::new());
+        assert_eq!(built_in.unwrap().files(), []);
+    }
 
     #[test]
     fn every_token_is_trained_on_or_held_out() {

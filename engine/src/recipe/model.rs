@@ -1,5 +1,6 @@
 //! The model that settings describe.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -162,8 +163,13 @@ pub fn agrees(settings: &Settings, model: &Architecture, dir: &Path) -> Result<(
         let asked = sides(asked).filter(|&asked| asked != found);
         asked.map(|asked| (pixels(asked), pixels(found)))
     };
+    let family = |found: ModelFamily| {
+        let asked = own.family.filter(|&asked| asked != found);
+        asked.map(|asked| (asked.name().to_owned(), found.name().to_owned()))
+    };
     let differences = match model {
         Architecture::Language(model) => vec![
+            ("family", family(ModelFamily::Language(model.family))),
             ("layers", number(own.layers, model.layers)),
             ("channels", number(own.channels, model.channels)),
             ("heads", number(own.heads, model.heads)),

@@ -35,8 +35,12 @@ impl Planned {
         let own = recipe.own.as_ref();
         let (step, notes) = planned_now(scope, config, own, free(&*device), &*device)?;
         recipe.notes.extend(notes);
+        Ok(Self::with(recipe, step, device))
+    }
+
+    pub(super) fn with(mut recipe: Recipe, step: nn::Planned, device: Box<dyn Backend>) -> Self {
         chosen(&mut recipe.record, step.config());
-        Ok(Self { recipe, step, device })
+        Self { recipe, step, device }
     }
 
     /// The plan's report, and the choices that made it: `plan.json` of a run.

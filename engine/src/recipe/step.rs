@@ -112,6 +112,14 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     Ok(settings)
 }
 
+/// The settings of a new run with every size, step count and rate filled in.
+///
+/// # Errors
+/// As [`Step::of`].
+pub fn complete(settings: &Settings) -> Result<Settings> {
+    filled(settings, &model::described(settings)?.model)
+}
+
 /// What the trainer is to do, before the planner's choices, by settings that are filled in.
 fn trainer_config(settings: &Settings, model: Architecture) -> Result<TrainerConfig> {
     let Settings { train, memory, .. } = settings;

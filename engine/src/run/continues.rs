@@ -37,6 +37,9 @@ pub(crate) fn changed(what: &str, was: String, now: String) -> Result<()> {
 }
 
 fn described(data: &DataState) -> String {
+    if let Some(toy) = data.toy() {
+        return format!("the task `{}`", toy.name());
+    }
     let what = if data.tokenizer == DataState::IMAGES { "images" } else { "tokens" };
     let tokens: u64 = data.files.iter().map(|file| file.tokens).sum();
     let names: Vec<&str> = data.files.iter().take(3).map(|file| file.name.as_str()).collect();

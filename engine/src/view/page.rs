@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::alive::grouped;
 use super::layers::layers;
-use super::step::ShownProgram;
+use super::step::{ShownPlan, ShownProgram};
 use super::summary::Summary;
 use super::sweep::Sweep;
 use crate::model;
@@ -55,12 +55,13 @@ fn data(
     profile: Option<&Profile>,
 ) -> Value {
     let (report, plan) = (&summary.report, &summary.planned.plan);
-    let mut shown = json!(programs);
+    let step_s = summary.estimate.step_s;
+    let mut shown = json!(ShownPlan::new(plan, report, summary.budget, step_s, programs.to_vec()));
     let mut profile = profile.map(|profile| json!(profile));
     if let Some(profile) = &mut profile {
         // Beside the ops that they are of.
         let measured = profile["programs"].take();
-        for (program, measured) in shown
+        for (program, measured) in shown["programs"]
             .as_array_mut()
             .into_iter()
             .flatten()
@@ -70,21 +71,12 @@ fn data(
             program["measured_s"] = ops.map(|op| op["measured_s"].clone()).collect();
         }
     }
-    json!({
-        "peak_bytes": report.peak_bytes,
-        "lower_bound_bytes": report.lower_bound_bytes,
-        "budget_bytes": summary.budget,
-        "persistent_bytes": plan.persistent_bytes,
-        "fixed_bytes": plan.fixed_bytes,
-        "by_class": report.by_class,
-        "gap_bytes": summary.gaps(),
-        "step_s": summary.estimate.step_s,
-        "groups": grouped(&report.alive),
-        "layers": layers(plan, programs),
-        "plans": sweep.json()["plans"],
-        "programs": shown,
-        "profile": profile,
-    })
+    shown["gap_bytes"] = json!(summary.gaps());
+    shown["groups"] = json!(grouped(&report.alive));
+    shown["layers"] = json!(layers(plan, programs));
+    shown["plans"] = sweep.json()["plans"].take();
+    shown["profile"] = json!(profile);
+    shown
 }
 
 /// A template with what `value` has for each of its `{{places}}`.

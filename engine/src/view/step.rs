@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use tightrope_core::plan::{Allocation, Plan};
+use tightrope_core::plan::{Allocation, ByClass, Plan, Report};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Role, Rule as _, Tensor};
 use tightrope_nn::Rates;
 
@@ -66,6 +66,49 @@ pub struct ShownProgram {
     pub ops: Vec<ShownOp>,
     /// Tensors that are kept between steps, then all others.
     pub tensors: Vec<ShownTensor>,
+}
+
+/// A plan with its programs: what the pages show, that of a browser's run and that of `plan --html`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShownPlan {
+    /// Bytes of the whole plan.
+    pub peak_bytes: u64,
+    /// Bytes below which no plan of this order of ops can be.
+    pub lower_bound_bytes: u64,
+    /// Bytes that the plan may take, where that's known.
+    pub budget_bytes: Option<u64>,
+    /// Bytes that are kept between steps.
+    pub persistent_bytes: u64,
+    /// Bytes of launch parameters and staging: part of the peak, outside of the arena.
+    pub fixed_bytes: u64,
+    /// Bytes of each class at the peak.
+    pub by_class: ByClass,
+    /// Predicted seconds of an optimizer step.
+    pub step_s: f64,
+    /// The programs of an optimizer step, in order.
+    pub programs: Vec<ShownProgram>,
+}
+
+impl ShownPlan {
+    /// Of a plan with its report and its programs.
+    pub fn new(
+        plan: &Plan,
+        report: &Report,
+        budget: Option<u64>,
+        step_s: f64,
+        programs: Vec<ShownProgram>,
+    ) -> Self {
+        Self {
+            peak_bytes: report.peak_bytes,
+            lower_bound_bytes: report.lower_bound_bytes,
+            budget_bytes: budget,
+            persistent_bytes: plan.persistent_bytes,
+            fixed_bytes: plan.fixed_bytes,
+            by_class: report.by_class.clone(),
+            step_s,
+            programs,
+        }
+    }
 }
 
 /// Lower-case name of a phase.

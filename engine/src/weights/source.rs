@@ -80,7 +80,11 @@ impl Source {
         Ok(Self { dir: path.to_owned(), config, checkpoint: None, notes: Vec::new() })
     }
 
-    fn of_checkpoint(checkpoint: Checkpoint, notes: Vec<String>) -> Result<Self> {
+    /// The model of a checkpoint that is open, and what there is to tell of it.
+    ///
+    /// # Errors
+    /// A model that this version doesn't know.
+    pub fn of_checkpoint(checkpoint: Checkpoint, notes: Vec<String>) -> Result<Self> {
         let dir = checkpoint.path.clone();
         let model = checkpoint.manifest.model.clone();
         let config: Architecture = serde_json::from_value(model)

@@ -40,16 +40,11 @@ export function count(value: number): string {
   return scaled(value, DECIMAL, COUNT_UNITS).join("");
 }
 
-/** `1234567` as `1.23 MFLOP`. */
-export function flops(value: number): string {
-  const [text, unit] = scaled(value, DECIMAL, COUNT_UNITS);
-  return `${text} ${unit}FLOP`;
-}
-
-/** Seconds as `0.42 ms`, `12 ms`, `1.2 s`. */
+/** Seconds as `4.2 µs`, `0.42 ms`, `12 ms`, `1.2 s`. */
 export function duration(seconds: number): string {
   if (seconds >= 1) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
   const ms = seconds * 1000;
+  if (ms > 0 && ms < 0.1) return `${(ms * 1000).toFixed(1)} µs`;
   return ms >= 100 ? `${Math.round(ms)} ms` : ms >= 1 ? `${ms.toFixed(1)} ms` : `${ms.toFixed(2)} ms`;
 }
 

@@ -1,5 +1,6 @@
 // The worker: owns the engine, so that nothing it does holds up the page.
 
+import { peakProgram } from "./arena/geometry";
 import { loadEngine } from "./engine/load";
 import { Queue } from "./engine/queue";
 import { AUTOSAVE_S, Training } from "./engine/training";
@@ -10,7 +11,7 @@ import type {
   History,
   Info,
   Methods,
-  Planned,
+  Plan,
   Reply,
   StartRequest,
   Started,
@@ -71,7 +72,10 @@ const methods: Methods = {
   },
 
   plan(setup) {
-    return queue.run(() => JSON.parse(opened().plan(toEngine(setup))) as Planned);
+    return queue.run(() => {
+      const { programs, ...plan } = JSON.parse(opened().plan(toEngine(setup))) as Plan;
+      return { ...plan, program: peakProgram(programs) };
+    });
   },
 
   setupOf(checkpoint) {

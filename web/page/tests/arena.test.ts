@@ -1,6 +1,6 @@
 import { explain } from "../src/arena/explain";
-import { type Frame, aliveAt, at, boxOf, peakStep, sections, snapped, spans, tensorAt, ticks } from "../src/arena/geometry";
-import type { PlanStep, PlanTensor, Planned } from "../src/engine/types";
+import { type Frame, aliveAt, at, boxOf, peakProgram, peakStep, sections, snapped, spans, tensorAt, ticks } from "../src/arena/geometry";
+import type { PlanOp, PlanTensor, Program } from "../src/engine/types";
 import { smoothed } from "../src/ui/chart";
 import { type Tests, equal } from "./check";
 
@@ -15,35 +15,24 @@ function tensor(values: Partial<PlanTensor>): PlanTensor {
     bytes: 100,
     birth: 0,
     death: 0,
-    persistent: false,
-    made_by: 0,
+    kept: false,
     read_by: [],
-    recompute_flops: null,
+    again_s: null,
     ...values,
   };
 }
 
-const weight = tensor({ name: "w", class: "weight", persistent: true, death: 9, made_by: null });
-const kept = tensor({ name: "kept", offset: 100, birth: 2, death: 7, made_by: 2, read_by: [3, 7], recompute_flops: 50 });
-const inPlace = tensor({ name: "later", offset: 100, birth: 7, death: 8, made_by: 7, read_by: [8] });
+const weight = tensor({ name: "w", class: "weight", kept: true, death: 9 });
+const kept = tensor({ name: "kept", offset: 100, birth: 2, death: 7, read_by: [3, 7], again_s: 5e-4 });
+const inPlace = tensor({ name: "later", offset: 100, birth: 7, death: 8, read_by: [8] });
 const tensors = [weight, kept, inPlace];
-const step = (phase: PlanStep["phase"]): PlanStep => ({ op: "map", name: "map", phase, flops: 100 });
+const op = (phase: PlanOp["phase"], live = 100): PlanOp => ({ op: "map", name: "map", phase, seconds: 1e-3, live });
 
-const planned: Planned = {
-  peak_bytes: 200,
-  lower_bound_bytes: 200,
-  persistent_bytes: 100,
-  by_class: { weight: 100, optimizer: 0, gradient: 0, activation: 100, workspace: 0, input: 0 },
-  plan_ms: 1,
-  predicted_step_s: 1,
-  parameters: 25,
-  choices: { micro_batch: 1, accumulation: 1, checkpoint: "none", loss_chunk: 0 },
-  fits: true,
-  smallest_seen_bytes: 200,
-  nearest: null,
-  program: "step",
-  steps: Array.from({ length: 10 }, (_, index) => step(index < 5 ? "forward" : "backward")),
-  timeline: [100, 100, 200, 200, 200, 200, 200, 200, 200, 100],
+const program: Program = {
+  name: "step",
+  ops: Array.from({ length: 10 }, (_, index) =>
+    op(index < 5 ? "forward" : "backward", 2 <= index && index < 9 ? 200 : 100),
+  ),
   tensors,
 };
 
@@ -79,18 +68,23 @@ export const tests: Tests = {
   the_living_are_listed_from_the_bottom() {
     equal(aliveAt(tensors, 7), [0, 1, 2]);
     equal(aliveAt(tensors, 0), [0]);
-    equal(peakStep(planned.timeline), 2);
+    equal(peakStep(program.ops), 2);
     equal(peakStep([]), 0);
   },
+  the_program_of_the_peak_is_shown() {
+    const update: Program = { name: "update", ops: [op("update", 150)], tensors: [] };
+    equal(peakProgram([update, program, { ...program, name: "another" }]).name, "step");
+    equal(peakProgram([]).ops, []);
+  },
   phases_are_joined() {
-    equal(spans(planned.steps), [
+    equal(spans(program.ops), [
       { phase: "forward", from: 0, to: 5 },
       { phase: "backward", from: 5, to: 10 },
     ]);
   },
   recomputation_is_labelled_with_the_backward_pass() {
-    const steps = (["forward", "recompute", "backward", "recompute", "backward", "update"] as const).map(step);
-    equal(sections(steps).map(({ label, from, to }) => [label, from, to]), [
+    const ops = (["forward", "recompute", "backward", "recompute", "backward", "update"] as const).map((phase) => op(phase));
+    equal(sections(ops).map(({ label, from, to }) => [label, from, to]), [
       ["forward", 0, 1],
       ["backward, recompute", 1, 5],
       ["update", 5, 6],
@@ -107,12 +101,12 @@ export const tests: Tests = {
     }
   },
   a_tensor_says_who_made_it_and_who_reads_it_next() {
-    const rows = Object.fromEntries(explain(planned, 1, 4).rows);
+    const rows = Object.fromEntries(explain(program, 1, 4).rows);
     equal(rows["Made by"], "step 2 · map (forward)");
     equal(rows["Read next by"], "step 7 · map (backward)");
-    equal(rows["Recomputing"], "Would cost 50 FLOP, 5.0 % of the step.");
+    equal(rows["Recomputing"], "Would take 0.50 ms, 5.0 % of program “step”.");
     equal(rows["Alive"], "Steps 2 to 7, 6 of 10");
-    equal(Object.fromEntries(explain(planned, 0, 4).rows)["Kept"]?.startsWith("For the whole run"), true);
+    equal(Object.fromEntries(explain(program, 0, 4).rows)["Kept"]?.startsWith("For the whole run"), true);
   },
   smoothing_keeps_a_constant_and_skips_gaps() {
     equal(smoothed([2, 2, null, 2]), [2, 2, null, 2]);

@@ -27,7 +27,7 @@ pub fn setup(changes: &[(&str, Value)]) -> String {
     let mut setup = serde_json::json!({
         "model": {
             "family": "gpt2", "layers": 2, "channels": 32, "heads": 2, "kv_heads": null,
-            "hidden": 64, "context": 32, "tied": true, "dropout": 0.1,
+            "hidden": 64, "context": 32, "vocab": null, "tied": true, "dropout": 0.1,
         },
         "train": {
             "batch": 8, "micro_batch": "auto", "steps": 80, "optimizer": "adamw", "lr": 5e-3,

@@ -1,6 +1,6 @@
 // Where tensors lie on the map: steps of the program to the right, offsets in the arena upwards.
 
-import type { Phase, PlanStep, PlanTensor } from "../engine/types";
+import type { Phase, PlanOp, PlanTensor, Program } from "../engine/types";
 
 /** The plot's area in CSS pixels, and what it spans. */
 export interface Frame {
@@ -36,7 +36,7 @@ export function yOf(frame: Frame, offset: number): number {
 
 /** The first step at which a tensor holds its bytes, and the one after its last. */
 export function lifetime(tensor: PlanTensor, steps: number): [from: number, to: number] {
-  return tensor.persistent ? [0, steps] : [tensor.birth, Math.min(steps, tensor.death + 1)];
+  return [tensor.birth, Math.min(steps, tensor.death + 1)];
 }
 
 export function boxOf(frame: Frame, tensor: PlanTensor): Box {
@@ -65,7 +65,7 @@ export function at(frame: Frame, x: number, y: number): { step: number; offset: 
 
 /** Whether a tensor holds its bytes at `step`. */
 export function isAlive(tensor: PlanTensor, step: number): boolean {
-  return tensor.persistent || (tensor.birth <= step && step <= tensor.death);
+  return tensor.birth <= step && step <= tensor.death;
 }
 
 /** The tensor at a step and an offset: of several that share storage, the one that was made last. */
@@ -73,7 +73,7 @@ export function tensorAt(tensors: readonly PlanTensor[], step: number, offset: n
   let found: number | null = null;
   let born = Number.NEGATIVE_INFINITY;
   tensors.forEach((tensor, index) => {
-    const birth = tensor.persistent ? -1 : tensor.birth;
+    const birth = tensor.kept ? -1 : tensor.birth;
     const inside = tensor.offset <= offset && offset < tensor.offset + tensor.bytes;
     if (inside && isAlive(tensor, step) && birth > born) {
       found = index;
@@ -92,18 +92,25 @@ export function aliveAt(tensors: readonly PlanTensor[], step: number): number[] 
 }
 
 /** The first step with the most live bytes. */
-export function peakStep(timeline: readonly number[]): number {
+export function peakStep(ops: readonly PlanOp[]): number {
   let peak = 0;
-  timeline.forEach((live, step) => {
-    if (live > (timeline[peak] ?? 0)) peak = step;
+  ops.forEach(({ live }, step) => {
+    if (live > (ops[peak]?.live ?? 0)) peak = step;
   });
   return peak;
 }
 
+/** The program with the most live bytes; of equals, the first. */
+export function peakProgram(programs: readonly Program[]): Program {
+  const peak = ({ ops }: Program): number => ops[peakStep(ops)]?.live ?? 0;
+  const none: Program = { name: "none", ops: [], tensors: [] };
+  return programs.reduce((best, program) => (peak(program) > peak(best) ? program : best), none);
+}
+
 /** Runs of steps of one phase. */
-export function spans(steps: readonly PlanStep[]): Span[] {
+export function spans(ops: readonly PlanOp[]): Span[] {
   const found: Span[] = [];
-  steps.forEach(({ phase }, step) => {
+  ops.forEach(({ phase }, step) => {
     const last = found.at(-1);
     if (last?.phase === phase) last.to = step + 1;
     else found.push({ phase, from: step, to: step + 1 });
@@ -112,9 +119,9 @@ export function spans(steps: readonly PlanStep[]): Span[] {
 }
 
 /** The spans to label: recomputation goes with the backward pass that it alternates with. */
-export function sections(steps: readonly PlanStep[]): { label: string; from: number; to: number }[] {
+export function sections(ops: readonly PlanOp[]): { label: string; from: number; to: number }[] {
   const found: { phases: Set<Phase>; isBack: boolean; from: number; to: number }[] = [];
-  for (const { phase, from, to } of spans(steps)) {
+  for (const { phase, from, to } of spans(ops)) {
     const last = found.at(-1);
     const isBack = phase === "backward" || phase === "recompute";
     if (last !== undefined && isBack && last.isBack) {

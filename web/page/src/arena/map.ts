@@ -95,7 +95,7 @@ export class ArenaMap {
     const planned = this.#planned;
     if (planned === null) return null;
     const { clientWidth, clientHeight } = this.#host;
-    const frame = frameOf(clientWidth, clientHeight, planned.steps.length, this.#top * HEADROOM);
+    const frame = frameOf(clientWidth, clientHeight, planned.program.ops.length, this.#top * HEADROOM);
     return { planned, frame, budget: this.#budget, highlight: this.#highlight };
   }
 
@@ -115,19 +115,19 @@ export class ArenaMap {
       return;
     }
     const { step, offset } = place;
-    this.#move({ step, tensor: tensorAt(scene.planned.tensors, step, offset) });
+    this.#move({ step, tensor: tensorAt(scene.planned.program.tensors, step, offset) });
   }
 
   #toPeak(): void {
     const planned = this.#planned;
     if (planned === null) return;
-    const step = peakStep(planned.timeline);
-    const alive = aliveAt(planned.tensors, step);
-    const transient = alive.filter((index) => planned.tensors[index]?.persistent === false);
+    const step = peakStep(planned.program.ops);
+    const alive = aliveAt(planned.program.tensors, step);
+    const transient = alive.filter((index) => planned.program.tensors[index]?.kept === false);
     const largest = (list: number[]): number | null =>
       list.reduce<number | null>((best, index) => {
-        const size = planned.tensors[index]?.bytes ?? 0;
-        return best === null || size > (planned.tensors[best]?.bytes ?? 0) ? index : best;
+        const size = planned.program.tensors[index]?.bytes ?? 0;
+        return best === null || size > (planned.program.tensors[best]?.bytes ?? 0) ? index : best;
       }, null);
     this.#move({ step, tensor: largest(transient) ?? largest(alive) });
   }
@@ -136,8 +136,8 @@ export class ArenaMap {
   #key(event: KeyboardEvent): void {
     const planned = this.#planned;
     if (planned === null || event.altKey || event.ctrlKey || event.metaKey) return;
-    const last = planned.steps.length - 1;
-    const from = this.#cursor ?? { step: peakStep(planned.timeline), tensor: null };
+    const last = planned.program.ops.length - 1;
+    const from = this.#cursor ?? { step: peakStep(planned.program.ops), tensor: null };
     const stride = event.shiftKey ? Math.max(1, Math.round(last / 20)) : 1;
     const sideways = { ArrowLeft: -stride, ArrowRight: stride, Home: -last, End: last }[event.key];
     const upwards = { ArrowUp: 1, ArrowDown: -1 }[event.key];
@@ -147,7 +147,7 @@ export class ArenaMap {
       const step = Math.min(last, Math.max(0, from.step + sideways));
       this.#move({ step, tensor: this.#nearest(planned, step, from.tensor) });
     } else if (upwards !== undefined) {
-      const alive = aliveAt(planned.tensors, from.step);
+      const alive = aliveAt(planned.program.tensors, from.step);
       const index = from.tensor === null ? 0 : alive.indexOf(from.tensor) + upwards;
       const tensor = alive[Math.min(alive.length - 1, Math.max(0, index))] ?? null;
       this.#move({ step: from.step, tensor });
@@ -160,9 +160,9 @@ export class ArenaMap {
   /** The same tensor where it's still alive, else the one in its place. */
   #nearest(planned: Planned, step: number, tensor: number | null): number | null {
     if (tensor === null) return null;
-    const offset = planned.tensors[tensor]?.offset ?? 0;
-    const alive = aliveAt(planned.tensors, step);
+    const offset = planned.program.tensors[tensor]?.offset ?? 0;
+    const alive = aliveAt(planned.program.tensors, step);
     if (alive.includes(tensor)) return tensor;
-    return tensorAt(planned.tensors, step, offset) ?? alive.at(-1) ?? null;
+    return tensorAt(planned.program.tensors, step, offset) ?? alive.at(-1) ?? null;
   }
 }

@@ -91,7 +91,7 @@ function paintGrid(context: CanvasRenderingContext2D, frame: Frame, theme: Theme
 
 function paintTensors(context: CanvasRenderingContext2D, scene: Scene, theme: Theme, ratio: number): void {
   context.setTransform(1, 0, 0, 1, 0, 0);
-  for (const tensor of scene.planned.tensors) {
+  for (const tensor of scene.planned.program.tensors) {
     const box = snapped(boxOf(scene.frame, tensor), ratio);
     const isDimmed = scene.highlight !== null && tensor.class !== scene.highlight;
     context.globalAlpha = isDimmed ? DIMMED : 1;
@@ -110,14 +110,14 @@ function paintPhases(context: CanvasRenderingContext2D, { planned, frame }: Scen
   const shades = { forward: 0.25, backward: 0.5, recompute: 0.8, update: 1 };
   context.textAlign = "left";
   context.textBaseline = "top";
-  for (const { phase, from, to } of spans(planned.steps)) {
+  for (const { phase, from, to } of spans(planned.program.ops)) {
     const x = xOf(frame, from);
     context.globalAlpha = shades[phase];
     context.fillStyle = theme.muted;
     context.fillRect(x, y, Math.max(xOf(frame, to) - x - 1, 0.5), PHASE_BAR);
   }
   context.globalAlpha = 1;
-  for (const { label, from, to } of sections(planned.steps)) {
+  for (const { label, from, to } of sections(planned.program.ops)) {
     const x = xOf(frame, from);
     const isRoomy = xOf(frame, to) - x >= context.measureText(label).width + 8;
     if (isRoomy) context.fillText(label, x, y + PHASE_BAR + 6);
@@ -197,7 +197,7 @@ export function paintCursor(
   context.strokeStyle = theme.ink;
   context.lineWidth = 1 / ratio;
   line(context, x, frame.top, x, frame.top + frame.height + 6 + PHASE_BAR);
-  const tensor = cursor.tensor === null ? undefined : planned.tensors[cursor.tensor];
+  const tensor = cursor.tensor === null ? undefined : planned.program.tensors[cursor.tensor];
   if (tensor !== undefined) paintSelected(context, tensor, frame, theme, cursor.step);
 }
 

@@ -1,15 +1,19 @@
 // A pretended engine, to work on the page without wasm: plausible plans, losses and samples, no training.
 // Only `--mode mock` loads it.
 
-import type { Engine, EngineClass, PlanStep, PlanTensor, TensorClass } from "../engine/types";
+import type { Engine, EngineClass, PlanOp, PlanTensor, TensorClass } from "../engine/types";
+import { isAlive, peakStep } from "../arena/geometry";
 import { DEFAULTS, type Setup, readSetup } from "../setup";
 
 const ALIGN = 256;
 const VOCAB = 256;
 const STEP_MS = 25;
 
+/** Operations a second. */
+const SPEED = 5e10;
+
 interface Draft {
-  steps: PlanStep[];
+  ops: PlanOp[];
   tensors: PlanTensor[];
 }
 
@@ -18,10 +22,10 @@ function add(
   name: string,
   shape: number[],
   kind: TensorClass,
-  persistent: boolean,
+  kept: boolean,
 ): PlanTensor {
   const elements = shape.reduce((product, extent) => product * extent, 1);
-  const step = draft.steps.length;
+  const step = draft.ops.length;
   const tensor: PlanTensor = {
     name,
     type: `f32[${shape.join(", ")}]`,
@@ -30,27 +34,26 @@ function add(
     bytes: Math.ceil((elements * 4) / ALIGN) * ALIGN,
     birth: step,
     death: step,
-    persistent,
-    made_by: persistent ? null : step,
+    kept,
     read_by: [],
-    recompute_flops: kind === "activation" ? elements * 64 : null,
+    again_s: kind === "activation" ? (elements * 64) / SPEED : null,
   };
   draft.tensors.push(tensor);
   return tensor;
 }
 
 function read(draft: Draft, tensor: PlanTensor): void {
-  const step = draft.steps.length;
+  const step = draft.ops.length;
   tensor.read_by.push(step);
   tensor.death = step;
 }
 
-function run(draft: Draft, op: string, phase: PlanStep["phase"], flops: number): void {
-  draft.steps.push({ op, name: `${op}.${draft.steps.length}`, phase, flops });
+function run(draft: Draft, op: string, phase: PlanOp["phase"], flops: number): void {
+  draft.ops.push({ op, name: `${op}.${draft.ops.length}`, phase, seconds: flops / SPEED, live: 0 });
 }
 
 function model(setup: Setup, micro: number, isRecomputed: boolean): Draft {
-  const draft: Draft = { steps: [], tensors: [] };
+  const draft: Draft = { ops: [], tensors: [] };
   const { layers, channels: C, context: T } = setup.model;
   const rows = micro * T;
   const extents: [string, number[]][] = [["wte", [VOCAB, C]]];
@@ -65,7 +68,7 @@ function model(setup: Setup, micro: number, isRecomputed: boolean): Draft {
   }
   add(draft, "tokens", [micro, T + 1], "input", true);
   const kept: PlanTensor[] = [];
-  const block = (layer: number, phase: PlanStep["phase"]): PlanTensor[] =>
+  const block = (layer: number, phase: PlanOp["phase"]): PlanTensor[] =>
     (["norm", "qkv", "attention", "residual", "norm", "fc", "gelu", "residual"] as const).map((op, index) => {
       const width = index === 1 ? 3 * C : index === 5 || index === 6 ? 4 * C : C;
       const tensor = add(draft, `h.${layer}.${op}${index}`, [micro, T, width], "activation", false);
@@ -95,17 +98,19 @@ function model(setup: Setup, micro: number, isRecomputed: boolean): Draft {
 }
 
 /** First fit, the largest first. */
-function place(draft: Draft): number[] {
-  const last = draft.steps.length - 1;
+function place(draft: Draft): void {
+  const last = draft.ops.length - 1;
   let top = 0;
   for (const tensor of draft.tensors) {
     tensor.death = Math.min(tensor.death, last);
-    if (!tensor.persistent) continue;
+    if (!tensor.kept) continue;
+    tensor.birth = 0;
+    tensor.death = last;
     tensor.offset = top;
     top += tensor.bytes;
   }
   const placed: PlanTensor[] = [];
-  for (const tensor of draft.tensors.filter((t) => !t.persistent).sort((a, b) => b.bytes - a.bytes)) {
+  for (const tensor of draft.tensors.filter((t) => !t.kept).sort((a, b) => b.bytes - a.bytes)) {
     const others = placed
       .filter((other) => other.birth <= tensor.death && tensor.birth <= other.death)
       .sort((a, b) => a.offset - b.offset);
@@ -117,16 +122,17 @@ function place(draft: Draft): number[] {
     tensor.offset = offset;
     placed.push(tensor);
   }
-  return draft.steps.map((_, step) =>
-    placed.reduce((sum, t) => sum + (t.birth <= step && step <= t.death ? t.bytes : 0), top),
-  );
+  draft.ops.forEach((op, step) => {
+    const alive = placed.filter(({ birth, death }) => birth <= step && step <= death);
+    op.live = alive.reduce((sum, { bytes }) => sum + bytes, top);
+  });
 }
 
 function planOf(setup: Setup, micro: number, isRecomputed: boolean) {
   const draft = model(setup, micro, isRecomputed);
-  const timeline = place(draft);
+  place(draft);
   const peak = Math.max(...draft.tensors.map(({ offset, bytes }) => offset + bytes));
-  return { ...draft, timeline, peak, micro, isRecomputed };
+  return { ...draft, peak, micro, isRecomputed };
 }
 
 class MockEngine implements Engine {
@@ -157,20 +163,19 @@ class MockEngine implements Engine {
     const found = plans.find(({ peak }) => peak <= budget);
     const shown = found ?? plans.at(-1);
     if (shown === undefined) throw new Error("no plan");
-    const { steps, tensors, timeline, peak, micro, isRecomputed } = shown;
-    const top = timeline.indexOf(Math.max(...timeline));
+    const { ops, tensors, peak, micro, isRecomputed } = shown;
+    const top = peakStep(ops);
     const by_class: Record<string, number> = {};
     for (const t of tensors) {
-      const isAlive = t.persistent || (t.birth <= top && top <= t.death);
-      by_class[t.class] = (by_class[t.class] ?? 0) + (isAlive ? t.bytes : 0);
+      by_class[t.class] = (by_class[t.class] ?? 0) + (isAlive(t, top) ? t.bytes : 0);
     }
     return JSON.stringify({
       peak_bytes: peak,
-      lower_bound_bytes: Math.max(...timeline),
+      lower_bound_bytes: ops[top]?.live ?? 0,
       persistent_bytes: 0,
       by_class,
       plan_ms: performance.now() - start,
-      predicted_step_s: (steps.reduce((sum, { flops }) => sum + flops, 0) * batch) / micro / 5e10,
+      step_s: (ops.reduce((sum, { seconds }) => sum + seconds, 0) * batch) / micro,
       parameters: setup.model.layers * setup.model.channels ** 2 * 12,
       choices: {
         micro_batch: micro,
@@ -181,10 +186,7 @@ class MockEngine implements Engine {
       fits: found !== undefined,
       smallest_seen_bytes: plans.at(-1)?.peak ?? 0,
       nearest: found === undefined ? { ...setup, memory: { ...setup.memory, budget: null } } : null,
-      program: "step",
-      steps,
-      timeline,
-      tensors,
+      programs: [{ name: "step", ops, tensors }],
     });
   }
 
@@ -197,8 +199,7 @@ class MockEngine implements Engine {
     this.#step = checkpoint === undefined ? 0 : new DataView(checkpoint.buffer).getUint32(0);
     const { peak_bytes } = JSON.parse(this.plan(text)) as { peak_bytes: number };
     const bytes = { predicted_bytes: peak_bytes, allocated_bytes: peak_bytes };
-    const data = { vocab: VOCAB, tokens_in_data: 1e6, heldout_tokens: 1e5 };
-    return JSON.stringify({ step: this.#step, ...bytes, ...data });
+    return JSON.stringify({ step: this.#step, ...bytes, vocab: VOCAB });
   }
 
   async step(count: number): Promise<string> {
@@ -216,7 +217,7 @@ class MockEngine implements Engine {
           grad_norm: 1,
           tokens,
           step_s,
-          tokens_per_s: tokens / step_s,
+          step_tokens: tokens,
           updated: true,
         };
       }),

@@ -51,11 +51,15 @@ export interface Info {
 
 export type Phase = "forward" | "backward" | "recompute" | "update";
 
-export interface PlanStep {
+/** One op of a program. */
+export interface PlanOp {
   op: string;
   name: string;
   phase: Phase;
-  flops: number;
+  /** Predicted. */
+  seconds: number;
+  /** Bytes in use meanwhile. */
+  live: number;
 }
 
 export interface PlanTensor {
@@ -65,21 +69,31 @@ export interface PlanTensor {
   offset: number;
   bytes: number;
   birth: number;
-  /** The last step that reads it. */
+  /** The last op that it's needed for. */
   death: number;
-  persistent: boolean;
-  made_by: number | null;
+  /** Whether it's kept between steps; else the op of its birth makes it. */
+  kept: boolean;
   read_by: number[];
-  recompute_flops: number | null;
+  /** Predicted seconds of making it once more; `null` where the step can't. */
+  again_s: number | null;
 }
 
-export interface Planned {
+/** What is run once or several times in a training step. */
+export interface Program {
+  name: string;
+  ops: PlanOp[];
+  tensors: PlanTensor[];
+}
+
+/** What the engine tells of a plan. */
+export interface Plan {
   peak_bytes: number;
   lower_bound_bytes: number;
   persistent_bytes: number;
   by_class: Record<TensorClass, number>;
   plan_ms: number;
-  predicted_step_s: number;
+  /** Predicted seconds of a step. */
+  step_s: number;
   parameters: number;
   choices: {
     micro_batch: number;
@@ -92,19 +106,17 @@ export interface Planned {
   /** Of the plans that were tried; where none fits, of all. */
   smallest_seen_bytes: number;
   nearest: unknown;
-  program: string;
-  steps: PlanStep[];
-  timeline: number[];
-  tensors: PlanTensor[];
+  programs: Program[];
 }
+
+/** A plan with the program that is shown: the one of the peak. */
+export type Planned = Omit<Plan, "programs"> & { program: Program };
 
 export interface Started {
   step: number;
   predicted_bytes: number;
   allocated_bytes: number;
   vocab: number;
-  tokens_in_data: number;
-  heldout_tokens: number;
 }
 
 export interface StepRecord {
@@ -113,8 +125,10 @@ export interface StepRecord {
   lr: number;
   grad_norm: number;
   tokens: number;
+  /** Seconds of a step, over those since the last record. */
   step_s: number;
-  tokens_per_s: number;
+  /** Tokens of a step. */
+  step_tokens: number;
   updated: boolean;
 }
 

@@ -57,7 +57,7 @@ export class MemoryPanel {
     this.#planned = planned;
     this.#rows = planned.choices.micro_batch * model.context;
     const took = duration(planned.plan_ms / 1000);
-    const ops = `${planned.steps.length} ops`;
+    const ops = `${planned.program.ops.length} ops`;
     setText(this.#note, `${count(planned.parameters)} parameters · ${ops} · planned in ${took}`);
     this.#map.show(planned, budget, Math.max(this.#range[1], planned.peak_bytes));
     this.#table.show(planned);
@@ -107,7 +107,7 @@ export class MemoryPanel {
       ["Predicted peak", bytes(planned.peak_bytes), `${exact(planned.peak_bytes)} B`],
       ["Measured peak", ...this.#measuredText(measured)],
       ["WebAssembly heap", ...this.#hostText(measured)],
-      ["Predicted step", duration(planned.predicted_step_s), planned.fits ? "" : "can’t run"],
+      ["Predicted step", duration(planned.step_s), planned.fits ? "" : "can’t run"],
       [
         "Micro-batch",
         `${choices.micro_batch} × ${choices.accumulation}`,
@@ -164,14 +164,14 @@ export class MemoryPanel {
       this.#detail.replaceChildren(make("p", { class: "hint" }, HINT));
       return;
     }
-    const step = planned.steps[cursor.step];
-    const live = bytes(planned.timeline[cursor.step] ?? 0);
+    const step = planned.program.ops[cursor.step];
+    const live = bytes(step?.live ?? 0);
     const where = `Step ${cursor.step} · ${step?.op ?? ""} · ${live} live`;
     const parts: Node[] = [make("p", { class: "hint" }, where)];
     if (cursor.tensor === null) {
       parts.push(make("p", { class: "hint" }, "Nothing is here at this step."));
     } else {
-      const { title, rows } = explain(planned, cursor.tensor, cursor.step);
+      const { title, rows } = explain(planned.program, cursor.tensor, cursor.step);
       const list = make("dl", {});
       for (const [name, value] of rows) list.append(make("dt", {}, name), make("dd", {}, value));
       parts.push(make("h3", {}, title), list);

@@ -29,13 +29,13 @@ export class PeakTable {
   #fill(): void {
     if (this.#planned === null || this.#isFresh || !this.#details.open) return;
     this.#isFresh = true;
-    const { tensors, steps, timeline, program } = this.#planned;
-    const step = peakStep(timeline);
+    const { name: program, ops, tensors } = this.#planned.program;
+    const step = peakStep(ops);
     const alive = aliveAt(tensors, step)
       .map((index) => tensors[index] as PlanTensor)
       .sort((a, b) => b.bytes - a.bytes);
-    const name = (index: number | null | undefined): string =>
-      index === null || index === undefined ? "–" : `${index} ${steps[index]?.op ?? ""}`;
+    const name = (index: number | undefined): string =>
+      index === undefined ? "–" : `${index} ${ops[index]?.op ?? ""}`;
     const rows = alive.map((tensor) =>
       make(
         "tr",
@@ -45,11 +45,11 @@ export class PeakTable {
         make("td", {}, tensor.type),
         make("td", {}, exact(tensor.bytes)),
         make("td", {}, exact(tensor.offset)),
-        make("td", {}, tensor.persistent ? "kept" : name(tensor.made_by)),
-        make("td", {}, tensor.persistent ? "kept" : name(tensor.read_by.at(-1))),
+        make("td", {}, tensor.kept ? "kept" : name(tensor.birth)),
+        make("td", {}, tensor.kept ? "kept" : name(tensor.read_by.at(-1))),
       ),
     );
-    const where = `step ${step} (${steps[step]?.op ?? ""}) of program “${program}”`;
+    const where = `step ${step} (${ops[step]?.op ?? ""}) of program “${program}”`;
     const caption = `${alive.length} tensors alive at ${where}`;
     const heads = COLUMNS.map((text) => make("th", { scope: "col" }, text));
     this.#host.replaceChildren(

@@ -32,15 +32,14 @@ export class Readouts {
   records(records: readonly StepRecord[], steps: number): void {
     const last = records.at(-1);
     if (last === undefined) return;
-    const now = last.tokens_per_s;
+    const now = last.step_tokens / Math.max(1e-9, last.step_s);
     const before = this.#tokensPerS;
     this.#tokensPerS = before === 0 ? now : SMOOTHING * before + (1 - SMOOTHING) * now;
     cancelAnimationFrame(this.#queued);
     this.#queued = requestAnimationFrame(() => {
       setText(this.#loss, last.loss.toFixed(3));
       setText(this.#speed, count(this.#tokensPerS));
-      const perStep = last.tokens_per_s * last.step_s;
-      const left = ((steps - last.step) * perStep) / Math.max(1e-9, this.#tokensPerS);
+      const left = ((steps - last.step) * last.step_tokens) / Math.max(1e-9, this.#tokensPerS);
       setText(this.#remaining, clock(left));
       this.#progress(last.step, steps);
     });
