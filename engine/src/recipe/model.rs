@@ -1,6 +1,5 @@
 //! The model that settings describe.
 
-use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::anyhow;

@@ -113,6 +113,6 @@ mod tests {
         settings.read_argument("model.context=8").unwrap();
         let config = Step::of(&settings).unwrap().config;
         let refusal = Task::new(Toy::Sort, 0.1).seek(&config, Done::default()).unwrap_err();
-        assert!(refusal.message().contains("`model.context`"), "{refusal}");
+        assert!(refusal.message().contains("model.context is 8"), "{refusal}");
     }
 }

@@ -7,6 +7,7 @@ use tightrope_core::{Backend, DeviceError};
 use tightrope_nn::{self as nn, Done, LearningRate, Trainer};
 
 use super::Batches;
+#[cfg(not(target_family = "wasm"))]
 use crate::devices;
 use crate::error::{Error, Result};
 use crate::units::plural;
@@ -26,6 +27,7 @@ pub(super) struct Origin<'a> {
     pub(super) data: Box<dyn Batches>,
     pub(super) rate: LearningRate,
     pub(super) reopen: Reopen<'a>,
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "nothing is offloaded there"))]
     pub(super) threads: usize,
     /// What there is to tell of devices that were lost.
     pub(super) notes: Vec<String>,
@@ -46,6 +48,8 @@ impl nn::Origin for Origin<'_> {
         (self.reopen)().await
     }
 
+    // In a browser the host can't wait for a device, so nothing is offloaded to it.
+    #[cfg(not(target_family = "wasm"))]
     fn host(&mut self) -> Result<Option<Box<dyn Backend + Send>>> {
         devices::host(self.threads).map(Some)
     }
