@@ -16,6 +16,7 @@ pub mod overrides;
 #[cfg(not(target_family = "wasm"))]
 pub mod peak;
 pub mod tape;
+mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Rule, 
 use arena::{ALIGNMENT, Arena, View};
 use overrides::Scratch;
 use tape::Tape;
+use threads::Pool;
 
 /// The processor as a device.
 pub struct Cpu {
-    /// `None` where the system has no threads: all work stays on the caller's.
-    pool: Option<rayon::ThreadPool>,
+    pool: Pool,
     loaded: Option<Loaded>,
     references: bool,
 }
@@ -50,18 +51,7 @@ impl Cpu {
     /// # Errors
     /// [`DeviceError::Lost`] where the system refuses the threads.
     pub fn new(threads: usize) -> Result<Self, DeviceError> {
-        let pool = || {
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|index| format!("cpu-{index}"))
-                .build()
-                .map_err(|error| DeviceError::Lost {
-                    device: "cpu".into(),
-                    reason: error.to_string(),
-                })
-        };
-        let threaded = cfg!(not(target_family = "wasm"));
-        Ok(Self { pool: threaded.then(pool).transpose()?, loaded: None, references: false })
+        Ok(Self { pool: Pool::new(threads)?, loaded: None, references: false })
     }
 
     /// The same device without fast paths: every op runs core's reference. To bisect a wrong number.
@@ -72,7 +62,7 @@ impl Cpu {
 
     /// Threads of the pool.
     pub fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+        self.pool.threads()
     }
 
     fn loaded(&self) -> &Loaded {
@@ -189,10 +179,7 @@ impl Backend for Cpu {
             }
             Ok(())
         };
-        match &self.pool {
-            Some(pool) => pool.install(replay),
-            None => replay(),
-        }
+        self.pool.run(replay)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -4,13 +4,13 @@
 //! cache, so that a map costs one pass over memory however long its formulas are.
 
 use half::{bf16, f16};
-use rayon::prelude::*;
 use tightrope_core::DType;
 use tightrope_core::expr::{Binary, Expr, Term, Unary, round_stochastic, split};
 use tightrope_core::ops::{Map, RandomKey, fill_uniform};
 
 use crate::arena::View;
 use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
+use crate::threads;
 
 /// Elements of a block.
 const BLOCK: usize = 256;
@@ -239,7 +239,8 @@ impl Tape {
             })
             .collect();
         let isa = Isa::detect();
-        tasks.into_par_iter().for_each(|(segment, start)| {
+        threads::for_each(tasks.len(), |index| {
+            let (segment, start) = tasks[index];
             let own = |i| inputs[self.map.position(segment, i, per_segment)];
             let views: Vec<View<'_>> = (0..self.map.shared + per_segment).map(own).collect();
             let outputs = &outputs[segment * count..][..count];

@@ -206,6 +206,15 @@ impl<T, E: Into<anyhow::Error>> Help<T> for std::result::Result<T, E> {
     }
 }
 
+/// Refuses to go on where there are no files: in a browser, whose module then ships nothing that reads them.
+///
+/// # Errors
+/// In a browser.
+pub(crate) fn needs_files() -> anyhow::Result<()> {
+    anyhow::ensure!(cfg!(not(target_family = "wasm")), "a browser has no files to read");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;

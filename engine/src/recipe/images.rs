@@ -9,7 +9,7 @@ use tightrope_data::{
 };
 use tightrope_nn::{Done, TrainerConfig, VitConfig};
 
-use crate::error::{Error, Help as _, Result};
+use crate::error::{Error, Help as _, Result, needs_files};
 use crate::run::{Batches, HeldOut, Samples};
 use crate::settings;
 use crate::units::human_count;
@@ -33,8 +33,11 @@ pub(super) fn named(
     data: &settings::Data,
     shape: Option<ImageShape>,
 ) -> Result<Option<ImageDataset>> {
+    if data.files.is_empty() {
+        return Ok(None);
+    }
+    needs_files().help("leave `data.files` out")?;
     let opened = match data.files.as_slice() {
-        [] => return Ok(None),
         [name] if name == Path::new(BUILT_IN) && !name.exists() => {
             return built_in(shape).map(Some);
         }

@@ -10,6 +10,7 @@ use super::{Dims, Masked, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
+use crate::threads;
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
@@ -67,7 +68,7 @@ pub(super) fn forward_on<T: Storage>(
     }
     let units = dims.batch * dims.kv_heads;
     let tiles = dims.positions.div_ceil(tile_rows(dims.positions));
-    let wanted = 2 * rayon::current_num_threads();
+    let wanted = 2 * threads::current();
     let pieces = wanted.div_ceil(units).min(tiles);
     let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
     let per_worker = sizes(dims).iter().sum();

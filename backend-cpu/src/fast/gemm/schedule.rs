@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::prelude::*;
+use crate::threads;
 
 /// Bytes that every piece of scratch is aligned to: a cache line, and an AVX-512 vector.
 pub(super) const ALIGN: usize = 64;
@@ -31,7 +31,7 @@ pub(super) fn share(
     if workers <= 1 {
         work(0, &next);
     } else {
-        (0..workers).into_par_iter().with_max_len(1).for_each(|worker| work(worker, &next));
+        threads::for_each_worker(workers, |worker| work(worker, &next));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block, partial_rows};
 use crate::fast::vmath::reduce::{dot, sum, sum_partials};
 use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+use crate::threads;
 
 /// f32 of scratch that [`column_sums`] needs for R rows of C columns, on any number of threads.
 pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
@@ -91,7 +92,7 @@ fn tree<X: Storage>(isa: Isa, x: &[X]) -> f64 {
     }
     let (left, right) = x.split_at((x.len() / 2).next_multiple_of(LEAF));
     let (left, right) = if x.len() > SPLIT {
-        rayon::join(|| tree(isa, left), || tree(isa, right))
+        threads::join(|| tree(isa, left), || tree(isa, right))
     } else {
         (tree(isa, left), tree(isa, right))
     };

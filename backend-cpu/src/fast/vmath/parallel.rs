@@ -1,9 +1,10 @@
-//! The split of work over rayon's current pool, without allocating.
+//! The split of work over the threads of the current pool, without allocating.
 
-use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::threads;
 
 /// Runs `body(task, scratch)` for every task in `0..tasks`, handing tasks out in order to workers
 /// that each own `per_worker` f32 of `scratch`. There are as many workers as the pool has threads
@@ -23,9 +24,9 @@ pub(crate) fn for_each_task(
     }
     let room = scratch.len() / per_worker;
     assert!(room > 0, "scratch holds {} f32, one worker needs {per_worker}", scratch.len());
-    let workers = room.min(tasks).min(rayon::current_num_threads());
+    let workers = room.min(tasks).min(threads::current());
     let next = AtomicUsize::new(0);
-    scratch[..workers * per_worker].par_chunks_exact_mut(per_worker).for_each(|scratch| {
+    threads::for_each_chunk(&mut scratch[..workers * per_worker], per_worker, |_, scratch| {
         loop {
             let task = next.fetch_add(1, Ordering::Relaxed);
             if task >= tasks {
@@ -38,7 +39,7 @@ pub(crate) fn for_each_task(
 
 /// Runs `body` for `0..count` in consecutive ranges of `block`, the last one shorter.
 pub(crate) fn for_each_block(count: usize, block: usize, body: impl Fn(Range<usize>) + Sync) {
-    (0..count.div_ceil(block)).into_par_iter().for_each(|i| {
+    threads::for_each(count.div_ceil(block), |i| {
         body(i * block..((i + 1) * block).min(count));
     });
 }

@@ -2,7 +2,7 @@
 //! so that the order of a sum depends on its length only.
 
 use super::{LANES, Simd, Storage, exp};
-use rayon::prelude::*;
+use crate::threads;
 
 /// Combines partial results in halves.
 #[inline(always)]
@@ -88,7 +88,7 @@ pub(crate) fn sum_partials(
     accumulate: bool,
 ) {
     const COLUMNS: usize = 256;
-    to.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, to)| {
+    threads::for_each_chunk(to, COLUMNS, |i, to| {
         if !accumulate {
             to.fill(0.0);
         }
