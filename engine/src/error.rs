@@ -206,13 +206,12 @@ impl<T, E: Into<anyhow::Error>> Help<T> for std::result::Result<T, E> {
     }
 }
 
-/// Refuses to go on where there are no files: in a browser, whose module then ships nothing that reads them.
-///
-/// # Errors
-/// In a browser.
-pub(crate) fn needs_files() -> anyhow::Result<()> {
-    anyhow::ensure!(cfg!(not(target_family = "wasm")), "a browser has no files to read");
-    Ok(())
+/// Whether there are files. Who asks first ships nothing that reads them to a browser.
+pub(crate) const FILES: bool = cfg!(not(target_family = "wasm"));
+
+/// What to say where there are none.
+pub(crate) fn no_files() -> anyhow::Error {
+    anyhow::anyhow!("a browser has no files to read")
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn bind(modules: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
 /// Runs the page's own wasm-opt over the module: those of distributions may be too old for its tables.
 fn shrink(shell: &mut Shell, page: &Path, module: &Path) -> anyhow::Result<()> {
     let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
-    shell.run(Command::new(optimizer).args(FEATURES).arg("-Oz").arg(module).arg("-o").arg(module))
+    shell.run(Command::new(optimizer).args(FEATURES).arg("-O1").arg(module).arg("-o").arg(module))
 }
 
 /// Prints the module's size.

@@ -9,7 +9,7 @@ use tightrope_data::{
 };
 use tightrope_nn::{Done, TrainerConfig, VitConfig};
 
-use crate::error::{Error, Help as _, Result, needs_files};
+use crate::error::{Error, FILES, Help as _, Result, no_files};
 use crate::run::{Batches, HeldOut, Samples};
 use crate::settings;
 use crate::units::human_count;
@@ -36,7 +36,9 @@ pub(super) fn named(
     if data.files.is_empty() {
         return Ok(None);
     }
-    needs_files().help("leave `data.files` out")?;
+    if !FILES {
+        return Err(Error::usage(no_files(), "leave `data.files` out"));
+    }
     let opened = match data.files.as_slice() {
         [name] if name == Path::new(BUILT_IN) && !name.exists() => {
             return built_in(shape).map(Some);

@@ -8,7 +8,7 @@ use tightrope_data::SafeTensors;
 use tightrope_data::checkpoint::ADAPTERS;
 use tightrope_nn::{self as nn, Import, Lora, Trainer, Weights};
 
-use crate::error::{Error, Help as _, Result, needs_files};
+use crate::error::{Error, FILES, Help as _, Result, no_files};
 
 /// File that says what the adapters are.
 pub const CONFIG: &str = "adapter_config.json";
@@ -30,7 +30,9 @@ pub struct Adapters {
 /// A directory without a readable [`CONFIG`], or one that asks for something unsupported.
 pub fn config_of(dir: &Path) -> anyhow::Result<Lora> {
     let unusable = || format!("the adapters in `{}` can't be used", dir.display());
-    needs_files().with_context(unusable)?;
+    if !FILES {
+        return Err(no_files()).with_context(unusable);
+    }
     let text = std::fs::read(dir.join(CONFIG))
         .with_context(|| format!("can't read `{CONFIG}`"))
         .with_context(unusable)?;

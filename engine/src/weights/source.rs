@@ -10,7 +10,7 @@ use tightrope_data::{
 use tightrope_nn::{Architecture, Trainer};
 
 use super::{adapters, preprocessor, tokenizer};
-use crate::error::{Error, Help as _, Result, needs_files};
+use crate::error::{Error, FILES, Help as _, Result, no_files};
 use crate::settings::{Origin, Settings};
 
 const CONFIG: &str = "config.json";
@@ -58,7 +58,9 @@ impl Source {
     /// # Errors
     /// A directory without a model, or with a damaged one.
     pub fn open(path: &Path) -> Result<Self> {
-        needs_files().help("bring the checkpoint along")?;
+        if !FILES {
+            return Err(Error::usage(no_files(), "bring the checkpoint along"));
+        }
         if is_run(path) {
             let (checkpoint, skipped) = checkpoint::latest_complete(path)
                 .help("name another model, or train the run further first")?;
@@ -375,7 +377,9 @@ pub fn is_run(path: &Path) -> bool {
 /// # Errors
 /// A directory without a readable `config.json`.
 pub fn config_of(path: &Path) -> Result<Architecture> {
-    needs_files().help("leave `model.init` out")?;
+    if !FILES {
+        return Err(Error::usage(no_files(), "leave `model.init` out"));
+    }
     if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
