@@ -53,6 +53,10 @@ pub enum Command {
     Bench(Bench),
     /// Print a script that completes this command line in a shell
     Completions(Completions),
+    /// Print the JSON schema of settings files, by which editors complete and check them
+    #[command(after_long_help = "Example:
+  tightrope schema > tightrope.schema.json")]
+    Schema,
 }
 
 impl Command {
@@ -66,7 +70,7 @@ impl Command {
             | Self::Verify(Verify { json, .. })
             | Self::Doctor(Doctor { json, .. })
             | Self::Bench(Bench { json, .. }) => *json,
-            Self::Completions(_) => false,
+            Self::Completions(_) | Self::Schema => false,
         }
     }
 }

@@ -64,3 +64,12 @@ fn completions_for_every_shell() {
         assert!(script.contains("micro-batch") && script.contains("generate"), "{shell}");
     }
 }
+
+#[test]
+fn the_schema_has_the_settings_with_their_limits() {
+    let output = tightrope(&["schema"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = &schema["properties"]["train"]["properties"]["lr"];
+    assert_eq!((&rate["type"], &rate["exclusiveMinimum"]), (&"number".into(), &0.into()), "{rate}");
+}

@@ -1,5 +1,15 @@
 //! Every op of a training step and the step as a whole, against what the device was
 //! measured to reach.
+//!
+//! ```no_run
+//! use tightrope::bench::bench;
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//!
+//! let figures = bench(&Step::of(&Settings::default())?, &mut |what| eprintln!("{what}"))?;
+//! println!("{}", figures.text());
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 mod ops;
 

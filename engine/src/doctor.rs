@@ -1,4 +1,13 @@
 //! What this machine has, and the largest preset that fits it.
+//!
+//! ```
+//! use tightrope::doctor::Findings;
+//!
+//! let findings = Findings::look()?;
+//! println!("{}", findings.text());
+//! assert!(findings.json()["devices"][0]["cores"].as_u64() >= Some(1));
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,15 @@
 //! What went wrong: what, where, why, and what to do next.
+//!
+//! ```
+//! use tightrope::error::Kind;
+//! use tightrope::settings::Settings;
+//!
+//! let wrong = Settings::default().read_argument("train.lrr=1").unwrap_err();
+//! let error = tightrope::Error::from(wrong);
+//! assert_eq!(error.kind(), Kind::Usage);
+//! assert_eq!(error.message(), "unknown setting `train.lrr`");
+//! assert!(error.help().unwrap().starts_with("did you mean `train.lr`?"));
+//! ```
 
 use std::fmt;
 
@@ -23,17 +34,6 @@ pub enum Kind {
 }
 
 /// An error with its causes and what to do about it.
-///
-/// ```
-/// use tightrope::error::Kind;
-/// use tightrope::settings::Settings;
-///
-/// let wrong = Settings::default().read_argument("train.lrr=1").unwrap_err();
-/// let error = tightrope::Error::from(wrong);
-/// assert_eq!(error.kind(), Kind::Usage);
-/// assert_eq!(error.message(), "unknown setting `train.lrr`");
-/// assert!(error.help().unwrap().starts_with("did you mean `train.lr`?"));
-/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,

@@ -1,4 +1,16 @@
 //! Times of steps, and the one in the middle.
+//!
+//! ```
+//! use tightrope::figures::{StepTimes, median};
+//!
+//! assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+//! let mut times = StepTimes::default();
+//! // The first steps touch memory for the first time: they don't count where there are others.
+//! for seconds in [9.0, 5.0, 4.0, 1.0, 2.0] {
+//!     times.push(seconds);
+//! }
+//! assert_eq!((times.count(), times.median()), (5, Some(1.5)));
+//! ```
 
 /// Times of the steps of a run.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,34 @@
 //! Text from a model on disk, and the loss of one on text or images.
+//!
+//! ```
+//! use tightrope::devices::Devices;
+//! use tightrope::generate::{Asked, Loaded};
+//! use tightrope::settings::Settings;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let dir = folder.path().join("run");
+//! # let mut said = Settings::default();
+//! # for words in ["model.preset=tiny", "model.context=16", "train.steps=1", "run.device=cpu"] {
+//! #     said.read_argument(words)?;
+//! # }
+//! # said.read_argument(&format!("run.out={}", dir.display()))?;
+//! # let recipe = tightrope::recipe::Recipe::new(&said)?;
+//! # let device = Devices::default().open(&recipe.step.device)?;
+//! # let (mut run, _) = recipe.plan(device)?.start(|spec| Devices::default().open(spec))?.begin()?;
+//! # (&mut run).try_for_each(|step| step.map(drop))?;
+//!
+//! // A run directory, a checkpoint, or a directory of Hugging Face.
+//! let loaded = Loaded::open(&dir, &Settings::default())?;
+//! let device = Devices::default().open(loaded.device())?;
+//! let mut text = String::new();
+//! let asked = Asked { prompt: "To be", max_tokens: 10, temperature: 0.8, top_k: 0, top_p: 1.0 };
+//! let tokens = loaded.generator(device)?.generate(&asked, &mut |piece| {
+//!     text += piece;
+//!     true
+//! })?;
+//! assert_eq!(tokens.len(), 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::path::Path;
 
@@ -17,22 +47,6 @@ use crate::settings::Settings;
 use crate::weights::{Places, Source};
 
 /// A model on disk, with what was said over the settings that it was trained with.
-///
-/// ```no_run
-/// use tightrope::devices::Devices;
-/// use tightrope::generate::{Asked, Loaded};
-/// use tightrope::settings::Settings;
-///
-/// let loaded = Loaded::open("runs/1".as_ref(), &Settings::default())?;
-/// let device = Devices::default().open(loaded.device())?;
-/// let mut text = String::new();
-/// let asked = Asked { prompt: "To be", max_tokens: 100, temperature: 0.8, top_k: 0, top_p: 1.0 };
-/// loaded.generator(device)?.generate(&asked, &mut |piece| {
-///     text += piece;
-///     true
-/// })?;
-/// # Ok::<(), tightrope::Error>(())
-/// ```
 pub struct Loaded {
     source: Source,
     settings: Settings,

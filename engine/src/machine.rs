@@ -1,4 +1,13 @@
 //! The processor, its memory and this process, as the system describes them.
+//!
+//! ```
+//! use tightrope::machine::{Machine, threads};
+//!
+//! let machine = Machine::look();
+//! println!("{}, {} cores", machine.model, machine.cores);
+//! assert_eq!(threads(3), 3);
+//! assert_eq!(threads(0), machine.cores);
+//! ```
 
 use std::fs;
 use std::path::{Path, PathBuf};

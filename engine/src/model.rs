@@ -1,4 +1,18 @@
 //! What is said of any model, and of those that settings describe.
+//!
+//! ```
+//! use tightrope::model::{Unit, parameters, title};
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//!
+//! let mut said = Settings::default();
+//! said.read_argument("model.preset=gpt2")?;
+//! let step = Step::of(&said)?;
+//! assert_eq!(parameters(&step.config), 124_439_808);
+//! assert_eq!(Unit::of(&step.config).many, "tokens");
+//! println!("{}", title(&step.config));
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 use tightrope_nn::{LanguageModel, ModelConfig, ModelFamily, TrainerConfig, Vit, VitConfig};
 

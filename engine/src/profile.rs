@@ -1,4 +1,25 @@
 //! What the ops of a step took on a device, beside what was predicted: `profile.json` of a run.
+//!
+//! ```
+//! use tightrope::devices::Devices;
+//! use tightrope::profile::Profile;
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//!
+//! let mut said = Settings::default();
+//! for words in ["model.preset=tiny", "run.device=cpu"] {
+//!     said.read_argument(words)?;
+//! }
+//! let step = Step::of(&said)?;
+//! let mut device = Devices::default().open(&step.device)?;
+//! let planned = step.plan(&*device)?;
+//!
+//! let known = step.scope.rates.known(&*device, planned.config().precision, 1);
+//! let profile = Profile::measure(&planned, &known.rates, &mut *device)?;
+//! profile.check(&planned.plan)?;
+//! println!("{}", profile.text());
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 #[cfg(not(target_family = "wasm"))]
 mod measure;

@@ -1,4 +1,16 @@
 //! Rates of this machine's devices: measured for a moment, and kept for the next command.
+//!
+//! ```
+//! use tightrope::devices::cpu;
+//! use tightrope::nn::Precision;
+//! use tightrope::rates::Store;
+//!
+//! let device = cpu(2)?;
+//! let known = Store::of_user().known(&*device, Precision::F32, 2);
+//! println!("a step is estimated {}", known.source());
+//! assert_eq!(known.measured, known.source() == "from rates measured on this device");
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 #[cfg(not(target_family = "wasm"))]
 mod measure;

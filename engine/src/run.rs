@@ -12,6 +12,36 @@
 //! | `saved` | what a run saves of itself |
 //! | `evaluate` | loss on held-out data |
 //! | `sample` | text out of a model |
+//!
+//! ```
+//! use tightrope::devices::Devices;
+//! use tightrope::recipe::Recipe;
+//! use tightrope::run::Ended;
+//! use tightrope::settings::Settings;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let dir = folder.path().join("run");
+//! let mut said = Settings::default();
+//! for words in ["model.preset=tiny", "model.context=16", "train.steps=2", "run.device=cpu"] {
+//!     said.read_argument(words)?;
+//! }
+//! said.read_argument(&format!("run.out={}", dir.display()))?;
+//! let recipe = Recipe::new(&said)?;
+//! let device = Devices::default().open(&recipe.step.device)?;
+//! let (mut run, dir) = recipe.plan(device)?.start(|spec| Devices::default().open(spec))?.begin()?;
+//! let losses: Vec<f64> = (&mut run).map(|step| Ok(step?.loss)).collect::<tightrope::Result<_>>()?;
+//! assert_eq!(losses.len(), 2);
+//! assert_eq!(run.ended(), Some(Ended::Complete));
+//!
+//! // What it saved goes on for two more steps.
+//! let mut said = Settings::default();
+//! said.read_argument("train.steps=4")?;
+//! let recipe = Recipe::resume(&said, Some(&dir))?;
+//! let device = Devices::default().open(&recipe.step.device)?;
+//! let (mut run, _) = recipe.plan(device)?.start(|spec| Devices::default().open(spec))?.begin()?;
+//! assert_eq!(run.next().expect("a step")?.step, 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod batches;
 #[cfg(not(target_family = "wasm"))]

@@ -1,4 +1,28 @@
 //! Times every op of a training step, in place: in the arena of the plan, on the values of a real step.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tightrope::devices::Devices;
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//! use tightrope::timing::times;
+//!
+//! let mut said = Settings::default();
+//! for words in ["model.preset=tiny", "run.device=cpu"] {
+//!     said.read_argument(words)?;
+//! }
+//! let step = Step::of(&said)?;
+//! let mut device = Devices::default().open(&step.device)?;
+//! let planned = step.plan(&*device)?;
+//!
+//! // Each op of each program at least twice.
+//! let model = &*planned.config().model;
+//! for (program, ops) in times(&planned.plan, model, &mut *device, (Duration::ZERO, 2))? {
+//!     assert_eq!(ops.len(), planned.plan.programs[program].steps.len());
+//!     assert!(ops.iter().all(|seconds| seconds.len() >= 2));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ops::Range;
 use std::slice::from_ref;

@@ -1,4 +1,14 @@
 //! Numbers as people read them: three digits and a unit.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tightrope::units::{human_bytes, human_count, human_time, plural};
+//!
+//! assert_eq!(human_count(124_439_808.0), "124M");
+//! assert_eq!(human_bytes(1_331_439_862), "1.24 GiB");
+//! assert_eq!(human_time(Duration::from_secs(125)), "2m05s");
+//! assert_eq!(plural(2, "step", "steps"), "2 steps");
+//! ```
 
 use std::time::Duration;
 

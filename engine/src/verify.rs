@@ -1,4 +1,17 @@
 //! Checks a device against recorded reference cases.
+//!
+//! ```
+//! use tightrope::devices::Spec;
+//! use tightrope::settings::Settings;
+//! use tightrope::verify::Verification;
+//!
+//! let mut settings = Settings::default();
+//! settings.read_argument("run.device=cpu")?;
+//! let mut verification = Verification::on(Spec::of(&settings))?;
+//! println!("{}", verification.check("../tests/parity/llama-gqa-case".as_ref())?.text());
+//! assert_eq!(verification.finish()?["pass"], true);
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 mod case;
 mod measure;
@@ -17,17 +30,6 @@ use case::Case;
 use measure::{Errors, measure};
 
 /// How a device does on recorded cases, one after the other.
-///
-/// ```no_run
-/// use tightrope::devices::Spec;
-/// use tightrope::settings::Settings;
-/// use tightrope::verify::Verification;
-///
-/// let mut verification = Verification::on(Spec::of(&Settings::default()))?;
-/// println!("{}", verification.check("parity/gpt2-case".as_ref())?.text());
-/// println!("{}", verification.finish()?);
-/// # Ok::<(), tightrope::Error>(())
-/// ```
 pub struct Verification {
     spec: Spec,
     devices: Devices,

@@ -9,6 +9,32 @@
 //! | [`sweep`] | the plans from the fastest to the smallest |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
 //! | [`trace`] | the step as trace events, which ui.perfetto.dev opens |
+//!
+//! ```
+//! use tightrope::devices::Devices;
+//! use tightrope::recipe::Step;
+//! use tightrope::settings::Settings;
+//! use tightrope::view::step::programs;
+//! use tightrope::view::summary::Summary;
+//!
+//! let mut said = Settings::default();
+//! for words in ["model.preset=tiny", "run.device=cpu"] {
+//!     said.read_argument(words)?;
+//! }
+//! let step = Step::of(&said)?;
+//! let device = Devices::default().open(&step.device)?;
+//! let planned = step.plan(&*device)?;
+//!
+//! let known = step.scope.rates.known(&*device, planned.config().precision, 1);
+//! let summary = Summary::new(&planned, &*device, known, None, 0.0);
+//! println!("{}", summary.text(100));
+//! assert_eq!(summary.json()["peak_bytes"], planned.plan.peak_bytes());
+//!
+//! // Every op, and every tensor's offset, first and last step.
+//! let programs = programs(&planned.plan, planned.config().accumulation(), &known.rates);
+//! assert_eq!(programs[0].ops.len(), planned.plan.programs[0].steps.len());
+//! # Ok::<(), tightrope::Error>(())
+//! ```
 
 pub mod advice;
 mod alive;

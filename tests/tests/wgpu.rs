@@ -52,7 +52,7 @@ fn drawn(of: usize, what: &str, cases: Vec<Case>) -> Vec<Case> {
     Draw::of_today().one_of(of, what, cases)
 }
 
-/// A part: in a browser they all run.
+/// A part: a browser runs another one.
 #[test]
 fn kernels_match_the_references_with_default_limits() {
     let options = Options { default_limits: true, ..Options::default() };

@@ -6,6 +6,7 @@ mod doctor;
 mod eval;
 mod generate;
 mod plan;
+mod schema;
 mod train;
 mod verify;
 
@@ -44,7 +45,8 @@ fn asked(settings: &SettingArgs) -> Result<Step, Failure> {
 /// When the settings are wrong, or the command fails.
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Completions(args) => Ok(completions::run(args)?),
+        Command::Completions(args) => completions::run(args),
+        Command::Schema => schema::run(),
         Command::Train(args) => train::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),

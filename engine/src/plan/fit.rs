@@ -166,7 +166,7 @@ pub(super) fn all_but(
     Ok(plan::Checkpoint::Tensors(dropped))
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use tightrope_backend_cpu::Cpu;
 

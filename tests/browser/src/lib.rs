@@ -13,12 +13,14 @@ use tightrope_core::{Backend, Graph, Node};
 use tightrope_nn::{Free, Planner, Precision, Rates, TrainerConfig, preset};
 use wasm_bindgen::prelude::*;
 
-/// One of so many cases is drawn.
-const DRAWN: usize = 6;
+/// One of so many cases is drawn, with the limits that every adapter has.
+const WITH_DEFAULT_LIMITS: usize = 3;
+/// With the adapter's own limits, under which few kernels are others.
+const WITH_OWN_LIMITS: usize = 6;
 
-/// Cases on the browser's adapter: all with the limits that every adapter has, and with the adapter's own, under which few kernels
-/// are others, a part that the words `drawn_by` draw, or all where there are none. `unsupported` is the checked-in list of what may
-/// have no kernel. Gives JSON: the device, the table of families, the cases that passed, and what is wrong.
+/// Cases on the browser's adapter: a part that the words `drawn_by` draw, or all where there are none. `unsupported` is the
+/// checked-in list of what may have no kernel. Gives JSON: the device, the table of families, the cases that passed, and what is
+/// wrong.
 ///
 /// # Errors
 /// Where the browser has no adapter.
@@ -30,10 +32,11 @@ pub async fn check(
 ) -> Result<String, JsError> {
     let options = Options { default_limits, ..Options::default() };
     let mut backend = Wgpu::open(&options).await?;
-    let mut cases = cases::all();
-    if !default_limits {
-        cases = Draw::by(drawn_by).one_of(DRAWN, "cases with the adapter's limits", cases);
-    }
+    let (of, what) = match default_limits {
+        true => (WITH_DEFAULT_LIMITS, "cases with default limits"),
+        false => (WITH_OWN_LIMITS, "cases with the adapter's limits"),
+    };
+    let cases = Draw::by(drawn_by).one_of(of, what, cases::all());
     let report = run(&mut backend, &cases, Mode::Check).await;
     let tried = |line: &&str| {
         let name = line.split('#').next().unwrap_or_default().trim();
