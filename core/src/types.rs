@@ -72,6 +72,7 @@ impl DType {
     ///
     /// # Panics
     /// Where `bytes` holds less than one element.
+    #[inline]
     pub fn read(self, bytes: &[u8]) -> f64 {
         fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
             *bytes.first_chunk().expect("an element's bytes")

@@ -274,24 +274,24 @@ impl Rule for MatMul {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let Matrices { batch, m, n, k } = self.matrices(inputs[0].ty(), inputs[1].ty());
-        let (lhs, rhs, out) = (inputs[0], inputs[1], outputs[0]);
+        let (lhs, rhs, out) = (inputs[0].values(), inputs[1].values(), outputs[0]);
+        let bias = self.bias.then(|| inputs[2].values());
+        let mut sums = vec![0.0; n];
         for b in 0..batch {
             for i in 0..m {
-                for j in 0..n {
-                    let mut sum = 0.0;
-                    for l in 0..k {
-                        let left = if self.transpose_lhs { l * m + i } else { i * k + l };
-                        let right = if self.transpose_rhs { j * k + l } else { l * n + j };
-                        sum += lhs.get(b * m * k + left) * rhs.get(b * k * n + right);
+                sums.fill(0.0);
+                for l in 0..k {
+                    let left = if self.transpose_lhs { l * m + i } else { i * k + l };
+                    let left = lhs[b * m * k + left];
+                    let rhs = &rhs[b * k * n..][..k * n];
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        *sum += left * rhs[if self.transpose_rhs { j * k + l } else { l * n + j }];
                     }
-                    if self.bias {
-                        sum += inputs[2].get(j);
-                    }
+                }
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    *sum += bias.as_ref().map_or(0.0, |bias| bias[j]);
                     let at = (b * m + i) * n + j;
-                    if self.accumulate {
-                        sum += out.get(at);
-                    }
-                    out.set(at, sum);
+                    out.set(at, if self.accumulate { *sum + out.get(at) } else { *sum });
                 }
             }
         }

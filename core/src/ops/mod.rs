@@ -184,13 +184,25 @@ impl<'a> Array<'a> {
     }
 
     /// Element `index` in row-major order.
+    #[inline]
     pub fn get(&self, index: usize) -> f64 {
-        let size = self.ty.dtype.size();
-        let mut element = [0; 8];
-        for (byte, cell) in element.iter_mut().zip(&self.bytes[index * size..][..size]) {
-            *byte = cell.get();
+        // Of a known size, so that each is one load.
+        fn element<const N: usize>(bytes: &[Cell<u8>], index: usize) -> [u8; N] {
+            let cells = bytes[index * N..].first_chunk::<N>().expect("an element's bytes");
+            std::array::from_fn(|byte| cells[byte].get())
         }
-        self.ty.dtype.read(&element)
+        let dtype = self.ty.dtype;
+        match dtype.size() {
+            8 => dtype.read(&element::<8>(self.bytes, index)),
+            4 => dtype.read(&element::<4>(self.bytes, index)),
+            2 => dtype.read(&element::<2>(self.bytes, index)),
+            _ => dtype.read(&element::<1>(self.bytes, index)),
+        }
+    }
+
+    /// All elements in row-major order.
+    pub fn values(&self) -> Vec<f64> {
+        (0..self.len()).map(|index| self.get(index)).collect()
     }
 
     /// Element `index` as an index; negative where it marks "none".

@@ -21,8 +21,9 @@ const RUNGS: u32 = 3;
 const FIRST: u64 = 16;
 /// Batches and contexts are told to this part of them.
 const TOLD: usize = 16;
-/// Where doubling ends: more is no plan for a machine.
-const MOST: usize = 1 << 30;
+/// Batches and contexts are tried up to so many times those that are planned: more is no plan for a machine, and on a GPU it
+/// would be cut into more launches than can be listed in a moment.
+const TIMES: usize = 1 << 10;
 /// Percent of time or bytes from which on a difference is told.
 const SEEN: f64 = 0.1;
 /// Contexts are tried to this part of the one that is planned.
@@ -285,23 +286,25 @@ impl Subject<'_> {
         Ok(false)
     }
 
-    /// The most sequences that fit in one pass.
+    /// The most sequences that fit in one pass, of up to [`TIMES`] as many.
     fn largest_batch(&self, budget: u64) -> Result<Option<usize>> {
         let config = self.config();
         let scope = Scope { micro_batch: false, ..self.scope.clone() };
-        largest(self.planned.config().micro_batch, 1, MOST, &mut |batch| {
+        let planned = self.planned.config().micro_batch;
+        largest(planned, 1, planned.saturating_mul(TIMES), &mut |batch| {
             let config = TrainerConfig { batch, micro_batch: batch, ..config.clone() };
             Ok(plan::fit(&scope, &config, budget, self.device)?.0.is_some())
         })
     }
 
-    /// The longest sequences that fit. A new model has as many positions; one with weights keeps its own.
+    /// The longest sequences that fit, of up to [`TIMES`] as long. A new model has as many positions; one with weights keeps its own.
     fn longest_context(&self, budget: u64) -> Result<Option<usize>> {
         let config = self.config();
         let new = self.scope.new_model;
         let Some(model) = language(&config) else { return Ok(None) };
-        let most = if new { ModelConfig::LONGEST_CONTEXT } else { model.context };
+        let longest = if new { ModelConfig::LONGEST_CONTEXT } else { model.context };
         let seq_len = config.model.tokens();
+        let most = longest.min(seq_len.saturating_mul(TIMES));
         let step = (seq_len / PARTS).max(1);
         largest(seq_len, step, most, &mut |seq_len| {
             self.fits(&refusal::with_seq_len(&config, seq_len, new)?, budget)
