@@ -29,7 +29,7 @@
 //! let recipe = Recipe::new(&said)?;
 //! let device = Devices::default().open(&recipe.step.device)?;
 //! let (mut run, dir) = recipe.plan(device)?.start(|spec| Devices::default().open(spec))?.begin()?;
-//! let losses: Vec<f64> = (&mut run).map(|step| Ok(step?.loss)).collect::<tightrope::Result<_>>()?;
+//! let losses: Vec<f32> = (&mut run).map(|step| Ok(step?.loss)).collect::<tightrope::Result<_>>()?;
 //! assert_eq!(losses.len(), 2);
 //! assert_eq!(run.ended(), Some(Ended::Complete));
 //!

@@ -1,6 +1,7 @@
 //! Times every op of a training step, in place: in the arena of the plan, on the values of a real step.
 //!
 //! ```
+//! use std::sync::Arc;
 //! use std::time::Duration;
 //! use tightrope::devices::Devices;
 //! use tightrope::recipe::Step;
@@ -17,7 +18,8 @@
 //!
 //! // Each op of each program at least twice.
 //! let model = &*planned.config().model;
-//! for (program, ops) in times(&planned.plan, model, &mut *device, (Duration::ZERO, 2))? {
+//! let plan = Arc::new(planned.plan.clone());
+//! for (program, ops) in times(&plan, model, &mut *device, (Duration::ZERO, 2))? {
 //!     assert_eq!(ops.len(), planned.plan.programs[program].steps.len());
 //!     assert!(ops.iter().all(|seconds| seconds.len() >= 2));
 //! }

@@ -14,8 +14,10 @@ safetensors = \"0.8\"
 tempfile = \"3\"
 ";
 
-/// Crates that are compiled for it alone, since it isn't of their workspace; there is little for them to do.
-const CRATES: [&str; 6] = ["", "-core", "-nn", "-data", "-backend-cpu", "-backend-wgpu"];
+/// Crates that are compiled for it alone, since it isn't of their workspace, and how far each is optimised: there is little to do
+/// but for the processor.
+const CRATES: [(&str, u8); 6] =
+    [("", 0), ("-core", 0), ("-nn", 0), ("-data", 0), ("-backend-cpu", 1), ("-backend-wgpu", 0)];
 
 /// Copies the crate to where no workspace is, and builds it there.
 fn build() -> PathBuf {
@@ -32,7 +34,9 @@ fn build() -> PathBuf {
     // The profiles and versions of the workspace: what it has compiled is taken as it is.
     let workspace = read(root.join("Cargo.toml"));
     let profiles = &workspace[workspace.find("[profile.").expect("profiles")..];
-    let quick = |name: &str| format!("[profile.dev.package.tightrope{name}]\nopt-level = 1\n");
+    let quick = |(name, level): (&str, u8)| {
+        format!("[profile.dev.package.tightrope{name}]\nopt-level = {level}\ndebug = false\n")
+    };
     let quick = CRATES.map(quick).concat();
     let manifest = format!("{own}{FEATURES}\n{profiles}\n{quick}");
     fs::write(there.join("Cargo.toml"), manifest).expect("a file");
