@@ -29,17 +29,16 @@ def main():
                 found = runs.train(folder, settings)
                 rows.append(dict(
                     optimizer=optimizer, lr=lr, heldout_loss=found["heldout_loss"],
-                    last_loss=found["last_loss"], tokens_per_s=found["tokens_per_s"],
-                    peak_bytes=found["measured_peak_bytes"],
+                    last_loss=found["last_loss"], peak_bytes=found["measured_peak_bytes"],
                 ))  # fmt: skip
                 report(rows, given.batch)
 
 
 def report(rows, batch):
-    heads = ["optimizer", "rate", "held-out loss", "last loss", "tokens/s", "MiB"]
+    heads = ["optimizer", "rate", "held-out loss", "last loss", "MiB"]
     show = lambda row: [
         row["optimizer"], f"{row['lr']:g}", f"{row['heldout_loss']:.4f}", f"{row['last_loss']:.4f}",
-        f"{row['tokens_per_s']:.0f}", f"{row['peak_bytes'] / runs.MIB:.0f}",
+        f"{row['peak_bytes'] / runs.MIB:.0f}",
     ]  # fmt: skip
     runs.write("optimizers", runs.table(heads, map(show, rows)), steps=STEPS, warmup=WARMUP, batch=batch, rows=rows)
 

@@ -1,4 +1,4 @@
-//! `Session`: a plan on a device, and where something is offloaded another one beside it on the host.
+//! `Session`: a plan on a device, and a second plan on the host where something is offloaded.
 
 mod offload;
 mod worker;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tightrope_core::DeviceError;
 
-/// What a device does in order, beside what is in its other queues.
+/// What a device does in order, at the same time as what is in its other queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// Everything but asynchronous copies.

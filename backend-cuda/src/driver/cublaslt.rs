@@ -85,7 +85,7 @@ fn data_type(dtype: DType) -> sys::cudaDataType {
 }
 
 impl CublasLt {
-    /// Finds and begins the newest library beside a driver for this version of CUDA. A context is current.
+    /// Finds and begins the newest library that a driver for this version of CUDA can run. A context is current.
     ///
     /// # Errors
     /// In words, where none is installed or begins.
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A matmul by the library's calls beside plain loops over rows.
+    /// A matmul by the library's calls, compared with plain loops over rows.
     fn agrees(dtype: DType, out: DType, transposed: [bool; 2], bias: bool, accumulate: bool) {
         let (batch, m, n, k) = (2, 6, 5, 7);
         let placed = |source, dtype, [rows, columns]: [u64; 2], transposed: bool| {

@@ -73,7 +73,7 @@ pub fn of_gpu(name: &str, (major, minor): Version) -> Result<(), String> {
     ))
 }
 
-/// What is wrong with an NVRTC of this version beside a driver: code of a later major version can't be loaded.
+/// What is wrong with an NVRTC of this version for a driver: code of a later major version can't be loaded.
 pub fn of_compiler((major, minor): Version, driver: Version) -> Result<(), String> {
     if major <= driver.0 {
         return Ok(());
@@ -86,7 +86,7 @@ pub fn of_compiler((major, minor): Version, driver: Version) -> Result<(), Strin
     ))
 }
 
-/// What is wrong with a cuBLASLt for this version of CUDA beside a driver.
+/// What is wrong with a cuBLASLt for this version of CUDA, with this driver.
 pub fn of_library((major, _): Version, driver: Version) -> Result<(), String> {
     let (of_driver, _) = driver;
     if major <= of_driver {

@@ -247,6 +247,9 @@ fn images_come_from_every_format() {
         assert_eq!(trained["heldout_tokens"], held_out, "{data}");
         let config = object(&dir, &format!("r{index}/checkpoints/step-2/config.json"));
         assert_eq!(config["id2label"].as_object().unwrap().len(), classes, "{data}");
+        if data == "pets" {
+            assert_eq!(config["id2label"], serde_json::json!({ "0": "cats", "1": "dogs" }));
+        }
     }
     for (words, expected) in [
         (

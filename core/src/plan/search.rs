@@ -43,7 +43,7 @@ pub struct Found {
 /// Part of a pass that a plan may be above its bound before that is looked at more closely.
 const CLOSE: f64 = 0.002;
 
-/// Bytes of the list that may be those of a plan with fewer by liveness: one in so many.
+/// A plan may take fewer bytes than the list says, by at most one in so many.
 const APART: u64 = 50;
 
 /// The plans of one graph, from the fastest to the smallest.

@@ -1,5 +1,5 @@
-//! Programs that run beside the device: on the host, over tensors that the device then needn't hold; and the transfers
-//! of the device's own programs.
+//! Programs that run on the host, at the same time as those of the device, over tensors that the device then needn't hold; and
+//! the transfers of the device's own programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -65,7 +65,7 @@ fn written(graph: &Graph, program: &Program) -> BTreeSet<Tensor> {
 }
 
 impl Host {
-    /// Readies `plan` on `backend`, beside a `device` with another plan of the same tensors.
+    /// Readies `plan` on `backend`; the `device` has another plan of the same tensors.
     pub fn new(
         device: &Plan,
         plan: Plan,
@@ -148,7 +148,7 @@ impl Host {
         }
     }
 
-    /// Where a tensor of the host arrives: beside its sum, where it's added to one.
+    /// Where a tensor of the host arrives: next to its sum, where it's added to one.
     fn arrives(&self, own: Tensor) -> Tensor {
         self.adds.get(&own).map_or(own, |&(.., arrives)| arrives)
     }

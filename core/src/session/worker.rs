@@ -1,4 +1,4 @@
-//! The host as a device that works beside another: what it's told to write and run waits in a queue, so that the
+//! The host as a second device, at work at the same time: what it's told to write and run waits in a queue, so that the
 //! session goes on. Only what is read is waited for.
 
 use std::ops::Range;

@@ -36,7 +36,7 @@ pub struct Choices {
     optimizer_bits: StateBits,
     #[serde(default)]
     offload: Offload,
-    /// Whether transfers go on beside other ops.
+    /// Whether transfers overlap with other ops.
     #[serde(default)]
     overlap: bool,
     #[serde(default)]

@@ -231,7 +231,8 @@ pub fn largest_preset(
     } else if let Some(own) = vision(config) {
         for (name, model) in vit_presets() {
             let reads = (model.image, model.colors) == (own.image, own.colors);
-            let model = VitConfig { classes: own.classes, ..model };
+            let labels = own.labels.clone();
+            let model = VitConfig { classes: own.classes, labels, ..model };
             if reads && model.parameters() < below {
                 smaller.push((model.parameters(), name, model.build()?));
             }

@@ -100,6 +100,11 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
         patch: pixels(own.patch_size, base.patch),
         colors: image_channels.unwrap_or(base.colors),
         classes: own.classes.unwrap_or(base.classes),
+        labels: if own.classes.is_none_or(|classes| classes == base.classes) {
+            base.labels.clone()
+        } else {
+            vec![]
+        },
         dropout: own.dropout.unwrap_or(base.dropout),
         ..base.clone()
     };
@@ -109,6 +114,7 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
         (model.colors, model.image) = (channels, [height, width]);
         if own.classes.is_none() && init.is_none() {
             model.classes = images.classes().len();
+            model.labels = images.classes().to_vec();
         }
     }
     Ok(Described { model: Architecture::Vit(model), images })
@@ -224,7 +230,10 @@ mod tests {
         let tiny = Architecture::preset("vit-tiny").unwrap();
         assert_eq!(model(&["model.family=vit"]), tiny);
         assert_eq!(model(&["model.preset=vit-tiny"]), tiny);
-        assert_eq!(model(&["model.preset=vit-tiny", "data.files=digits"]), tiny);
+        let labels = (0..10).map(|digit| digit.to_string()).collect();
+        let Architecture::Vit(sizes) = tiny else { panic!("it is a vision transformer") };
+        let named = Architecture::Vit(VitConfig { labels, ..sizes });
+        assert_eq!(model(&["model.preset=vit-tiny", "data.files=digits"]), named);
         let Architecture::Vit(wide) = model(&[
             "model.preset=vit-tiny",
             "model.channels=128",

@@ -145,7 +145,7 @@ impl<'a> Summary<'a> {
             (
                 "bound",
                 format!(
-                    "{}: no order of offsets takes less; {:.2}% above it",
+                    "{}: the most bytes alive at once; this plan is {:.2}% above it",
                     human_bytes(report.lower_bound_bytes),
                     100.0 * self.gap()
                 ),

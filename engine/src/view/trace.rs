@@ -9,7 +9,7 @@ use crate::profile::Profile;
 const MOST: usize = 50_000;
 const MICROSECONDS: f64 = 1e6;
 
-/// The predicted step, and the measured one beside it where there is one.
+/// The predicted step, then the measured one where there is one.
 pub fn trace(programs: &[ShownProgram], profile: Option<&Profile>) -> Value {
     let mut events = Events::default();
     let predicted = |_: usize, _: usize, op: &ShownOp| op.seconds;

@@ -63,6 +63,9 @@ pub struct VitConfig {
     pub colors: usize,
     /// Classes.
     pub classes: usize,
+    /// Names of the classes, in order; empty where they have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// What the scores are of.
     pub pooling: Pooling,
     /// Whether queries, keys and values have a bias.
@@ -127,6 +130,10 @@ impl VitConfig {
                 format!("{value} must lie between 1 and {limit}")
             })?;
         }
+        let named = self.labels.len();
+        ensure(named == 0 || named == self.classes, "labels", || {
+            format!("{named} names for {} classes", self.classes)
+        })?;
         ensure(
             height.is_multiple_of(patch_height) && width.is_multiple_of(patch_width),
             "patch",

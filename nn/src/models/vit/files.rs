@@ -61,6 +61,7 @@ impl VitConfig {
             patch: keys.extents("patch_size")?,
             colors: keys.optional_size("num_channels")?.unwrap_or(3),
             classes: classes(&keys)?,
+            labels: labels(&keys),
             pooling,
             qkv_bias: keys.flag("qkv_bias")?.unwrap_or(true),
             activation,
@@ -74,7 +75,8 @@ impl VitConfig {
     /// The `config.json` with which transformers loads this model. It has no name for a model with [`Pooling::Mean`], and
     /// refuses it.
     pub fn to_hf(&self) -> Value {
-        let label = |class: usize| format!("LABEL_{class}");
+        let label =
+            |class: usize| self.labels.get(class).cloned().unwrap_or_else(|| unnamed(class));
         let labels = || 0..self.classes;
         let by_id: Map<String, Value> =
             labels().map(|class| (class.to_string(), json!(label(class)))).collect();
@@ -112,6 +114,21 @@ fn classes(keys: &Keys<'_>) -> Result<usize> {
     }
 }
 
+/// What transformers calls a class without a name.
+fn unnamed(class: usize) -> String {
+    format!("LABEL_{class}")
+}
+
+/// Names of a model's classes, where they have some.
+fn labels(keys: &Keys<'_>) -> Vec<String> {
+    let Some(Value::Object(by_id)) = keys.get("id2label") else { return vec![] };
+    let name = |class: usize| Some(by_id.get(&class.to_string())?.as_str()?.to_owned());
+    let named: Option<Vec<String>> = (0..by_id.len()).map(name).collect();
+    let has_names =
+        |named: &Vec<String>| named.iter().enumerate().any(|(class, name)| *name != unnamed(class));
+    named.filter(has_names).unwrap_or_default()
+}
+
 /// One number where both are the same, as published files have it.
 fn extents([height, width]: [usize; 2]) -> Value {
     if height == width { json!(height) } else { json!([height, width]) }
@@ -143,6 +160,7 @@ pub fn vit_presets() -> impl Iterator<Item = (&'static str, VitConfig)> {
             patch: [patch; 2],
             colors: if small { 1 } else { 3 },
             classes: if small { 10 } else { 1000 },
+            labels: vec![],
             pooling: Pooling::Class,
             qkv_bias: true,
             activation: Activation::Gelu,
@@ -192,6 +210,10 @@ mod tests {
             ..preset("vit-tiny")
         };
         assert_eq!(VitConfig::from_hf(&config.to_hf()).unwrap(), config);
+        let labels = ["cat", "dog"].map(str::to_owned).to_vec();
+        let named = VitConfig { classes: 2, labels, ..config };
+        assert_eq!(named.to_hf()["label2id"], json!({ "cat": 0, "dog": 1 }));
+        assert_eq!(VitConfig::from_hf(&named.to_hf()).unwrap(), named);
     }
 
     #[test]
