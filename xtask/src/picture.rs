@@ -75,7 +75,7 @@ fn drawing(plans: &[(&str, Value)]) -> anyhow::Result<String> {
         let _ = write!(
             svg,
             "<text x=\"{left:.0}\" y=\"16\" font-weight=\"bold\">{title}: {}</text>\n\
-             <text x=\"{left:.0}\" y=\"32\">micro-batch {} × {}, checkpoint {}</text>\n",
+             <text x=\"{left:.0}\" y=\"32\">micro-batch {} × {}, recompute {}</text>\n",
             mebibytes(peak(plan)?),
             choices["micro_batch"],
             choices["accumulation"],
@@ -208,7 +208,7 @@ mod tests {
         assert!(svg.contains("M58.0 119.0H278.0V269.0H58.0Z"), "{svg}");
         // The second panel on the scale of the first.
         assert!(svg.contains("M556.0 306.5H996.0V344.0H556.0Z"), "{svg}");
-        assert!(svg.contains("half: 512 MiB") && svg.contains("checkpoint block"), "{svg}");
+        assert!(svg.contains("half: 512 MiB") && svg.contains("recompute block"), "{svg}");
         assert_eq!(svg.matches('Z').count(), 4, "the gradient of one byte isn't drawn");
     }
 

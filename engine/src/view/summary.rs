@@ -319,7 +319,7 @@ pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
         words.push(format!("micro-batch {} × {}", config.micro_batch, config.accumulation()));
     }
     if config.options.checkpoint != before.options.checkpoint {
-        words.push(format!("checkpoint {}", config.options.checkpoint));
+        words.push(format!("recompute {}", config.options.checkpoint));
     }
     let [chunk, chunk_before] = [config, before].map(|it| rows(it, it.build.loss_chunk, "none"));
     // A chunk that covers a smaller micro-batch is the same choice.
@@ -345,7 +345,7 @@ fn rows(config: &TrainerConfig, chunk: usize, zero: &str) -> String {
 
 fn choices_text(config: &TrainerConfig) -> String {
     format!(
-        "micro-batch {} × {}, checkpoint {}, loss chunk {}, optimizer state in {} bits",
+        "micro-batch {} × {}, recompute {}, loss chunk {}, optimizer state in {} bits",
         config.micro_batch,
         config.accumulation(),
         config.options.checkpoint,

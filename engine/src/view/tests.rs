@@ -105,7 +105,7 @@ fn every_line_fits_the_width_of_the_chart() {
         for phase in ["│forward", "│backward", "│update"] {
             assert!(chart.contains(phase), "{chart}");
         }
-        assert!(text.contains("micro-batch 8 × 1, checkpoint none, loss chunk 256 rows"), "{text}");
+        assert!(text.contains("micro-batch 8 × 1, recompute none, loss chunk 256 rows"), "{text}");
         assert!(text.contains(&format!("({} bytes)", summary.report.peak_bytes)), "{text}");
     });
 }

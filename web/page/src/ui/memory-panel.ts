@@ -114,7 +114,7 @@ export class MemoryPanel {
         choices.accumulation === 1 ? "in one pass" : `${choices.accumulation} passes a step`,
       ],
       [
-        "Checkpointing",
+        "Recomputed",
         choices.checkpoint,
         isWhole ? "loss in one piece" : `loss in chunks of ${choices.loss_chunk}`,
       ],
