@@ -16,7 +16,11 @@ pub struct Interpreter<'g> {
 
 impl<'g> Interpreter<'g> {
     /// Storage for every tensor of `graph`.
+    ///
+    /// # Panics
+    /// Where an op in place would overwrite what is still read.
     pub fn new(graph: &'g Graph) -> Self {
+        graph.check_in_place().expect("a graph whose ops in place may be");
         let storages = graph.tensors.iter().map(|info| {
             let bytes = if info.replaces.is_some() { 0 } else { info.ty.bytes() };
             vec![Cell::new(0); bytes]
@@ -49,8 +53,27 @@ impl<'g> Interpreter<'g> {
 
     /// Elements of a tensor, in row-major order.
     pub fn values(&self, tensor: Tensor) -> Vec<f64> {
+        self.array(tensor).values()
+    }
+
+    /// The only element of a tensor.
+    ///
+    /// # Panics
+    /// Where it has others.
+    pub fn scalar(&self, tensor: Tensor) -> f64 {
+        let values = self.values(tensor);
+        assert_eq!(values.len(), 1, "{}", self.graph.info(tensor).name);
+        values[0]
+    }
+
+    /// Sets all elements of a tensor, rounded to its dtype.
+    ///
+    /// # Panics
+    /// Where `values` are not as many.
+    pub fn assign<T: Into<f64> + Copy>(&self, tensor: Tensor, values: &[T]) {
         let array = self.array(tensor);
-        (0..array.len()).map(|index| array.get(index)).collect()
+        assert_eq!(array.len(), values.len(), "{}", self.graph.info(tensor).name);
+        values.iter().enumerate().for_each(|(index, &value)| array.set(index, value.into()));
     }
 
     /// Sets one element of a tensor.
@@ -58,8 +81,13 @@ impl<'g> Interpreter<'g> {
         self.array(tensor).set(index, value);
     }
 
-    /// Runs one node.
+    /// Runs one node. Outputs of their own begin as NaN, so that an element that nobody writes shows.
     pub fn step(&self, node: &Node) {
+        for &output in &node.outputs {
+            if self.graph.info(output).replaces.is_none() {
+                self.storage(output).iter().for_each(|byte| byte.set(0xFF));
+            }
+        }
         let arrays = |tensors: &[Tensor]| -> Vec<Array<'_>> {
             tensors.iter().map(|&tensor| self.array(tensor)).collect()
         };
@@ -72,6 +100,14 @@ impl<'g> Interpreter<'g> {
     /// Where the graph has no such program.
     pub fn run(&self, program: usize) {
         self.graph.programs[program].nodes.iter().for_each(|node| self.step(node));
+    }
+
+    /// Runs the program of this role.
+    ///
+    /// # Panics
+    /// Where the graph has none.
+    pub fn run_role(&self, role: Role) {
+        self.run(self.graph.program(role).expect("a program of this role"));
     }
 }
 

@@ -130,10 +130,10 @@ impl Rule for Rope {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let (x, start, out) = (inputs[0], inputs[1].get(0), outputs[0]);
-        let (time, columns) = (x.ty().shape[1], x.ty().last());
+        let (seq_len, columns) = (x.ty().shape[1], x.ty().last());
         let half = self.head_dim / 2;
         for r in 0..x.ty().rows() {
-            let position = start + (r % time) as f64;
+            let position = start + (r % seq_len) as f64;
             for head in 0..self.rotated {
                 for d in 0..half {
                     let frequency = self.theta.powf(-2.0 * d as f64 / self.head_dim as f64);

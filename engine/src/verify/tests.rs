@@ -38,14 +38,19 @@ fn recorded_cases_pass() {
     }
 }
 
+/// Where the tests of CUDA keep kernels that they compiled for the processor: the folder that cargo gives to integration tests.
+fn cache() -> PathBuf {
+    let own = std::env::current_exe().expect("a path");
+    let target = own.ancestors().nth(3).expect("a test lies in target/PROFILE/deps");
+    target.join("tmp/emulated")
+}
+
 #[test]
 fn recorded_cases_pass_through_the_kernels_for_cuda() {
-    let cache = tempfile::tempdir().unwrap();
     let mut seed = 0;
     let mut device = || {
         seed += 1;
-        let backend: Box<dyn Backend> =
-            Box::new(Cuda::new(Box::new(Emulated::new(cache.path(), seed))));
+        let backend: Box<dyn Backend> = Box::new(Cuda::new(Box::new(Emulated::new(cache(), seed))));
         Ok(backend)
     };
     for dir in cases() {

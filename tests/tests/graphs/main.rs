@@ -1,6 +1,5 @@
 //! Graphs of models and optimizers, run node by node on the ops' references.
 
-mod interpreter;
 mod model;
 mod optim;
 mod parity;

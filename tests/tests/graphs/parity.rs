@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use conformance::reference::Interpreter;
 use serde_json::Value;
 use tightrope_core::{Class, DType, Graph, Role, Tensor, Type, Wanted, grad};
 use tightrope_nn::inputs::{POSITIONS, START, TARGETS, TOKENS};
@@ -10,8 +11,6 @@ use tightrope_nn::{
     AdjustLr, BuildOptions, Exported, Inputs, ModelConfig, Optimizer, Pass, Precision, StateBits,
     Trained, Update, UpdateOptions, Weights, append_update, export, import,
 };
-
-use crate::interpreter::Interpreter;
 
 /// Tensors of a safetensors file as f32 (i32 converted), and its metadata.
 struct File {
@@ -81,7 +80,7 @@ impl Case {
 
 /// Every recorded case of a language model that trains all weights.
 fn cases() -> Vec<Case> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("parity");
     let entries = std::fs::read_dir(&folder).expect("the folder of recorded cases");
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     folders
@@ -120,8 +119,8 @@ struct Built {
 }
 
 fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
-    let (batch, time) = (case.setting("batch") as usize, case.setting("seq") as usize);
-    let model = case.config.build(time).unwrap();
+    let (batch, seq_len) = (case.setting("batch") as usize, case.setting("seq") as usize);
+    let model = case.config.build(seq_len).unwrap();
     let weights = Weights::declare(graph, model.parameters(), precision).unwrap();
     let inputs = Inputs::declare(graph, &model.inputs(), batch).unwrap();
     let mut given = |name: &str, dtype, shape: &[usize]| {
@@ -174,7 +173,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
     let mut pass = Pass::evaluation(graph, &weights, inputs.clone(), BuildOptions::default());
     let logits = model.logits(&mut pass).unwrap().expect("a language model has logits");
     graph.begin(Role::Decode);
-    let mut pass = Pass::decoding(graph, &weights, decoding.clone(), time);
+    let mut pass = Pass::decoding(graph, &weights, decoding.clone(), seq_len);
     let decoded = model.decoder().expect("it decodes").decode(&mut pass).unwrap();
     let gradients = trained.iter().map(|trained| trained.gradient).collect();
     Built { weights, inputs, seed, loss, gradients, loss_sum, update, logits, decoding, decoded }
@@ -197,18 +196,18 @@ fn optimizer(case: &Case) -> Optimizer {
 impl Built {
     fn start(&self, run: &Interpreter<'_>, case: &Case) {
         for (&weight, values) in self.weights.tensors().iter().zip(case.import()) {
-            run.write(weight, &values);
+            run.assign(weight, &values);
         }
-        let time = case.setting("seq") as i32;
-        run.write(self.inputs.get(POSITIONS).unwrap(), &(0..time).collect::<Vec<_>>());
+        let seq_len = case.setting("seq") as i32;
+        run.assign(self.inputs.get(POSITIONS).unwrap(), &(0..seq_len).collect::<Vec<_>>());
     }
 
     fn micro_step(&self, run: &Interpreter<'_>, case: &Case, batch: usize, seed: f64) -> f64 {
         let (tokens, targets) = case.batch(batch);
-        run.write(self.inputs.get(TOKENS).unwrap(), &tokens);
-        run.write(self.inputs.get(TARGETS).unwrap(), &targets);
-        run.write(self.seed, &[seed]);
-        run.run(Role::Train);
+        run.assign(self.inputs.get(TOKENS).unwrap(), &tokens);
+        run.assign(self.inputs.get(TARGETS).unwrap(), &targets);
+        run.assign(self.seed, &[seed]);
+        run.run_role(Role::Train);
         run.scalar(self.loss)
     }
 
@@ -262,9 +261,9 @@ fn loss_logits_and_gradients() {
         let loss = built.micro_step(&run, &case, 0, 1.0);
         let difference = (loss - f64::from(case.values("loss")[0])).abs();
         assert!(difference < 1e-5, "{}: loss {loss}, {difference:e} off", case.name);
-        let gradients = built.distance(&case, "grad.", |index| run.read(built.gradients[index]));
-        run.run(Role::Logits);
-        let logits = unpadded(&run.read(built.logits), &case.config);
+        let gradients = built.distance(&case, "grad.", |index| run.values(built.gradients[index]));
+        run.run_role(Role::Logits);
+        let logits = unpadded(&run.values(built.logits), &case.config);
         let logits = largest_difference(&logits, case.values("logits"));
         assert!(logits < 1e-4, "{}: logits {logits:e} off", case.name);
         println!(
@@ -282,15 +281,15 @@ fn decoding_token_by_token_gives_the_same_logits() {
         let run = Interpreter::new(&graph);
         built.start(&run, &case);
         let (tokens, _) = case.batch(0);
-        let (time, vocab) = (case.setting("seq") as usize, case.config.vocab);
-        for position in 0..time {
-            let column: Vec<f32> = tokens.chunks(time).map(|row| row[position]).collect();
-            run.write(built.decoding.get(TOKENS).unwrap(), &column);
-            run.write(built.decoding.get(POSITIONS).unwrap(), &[position as i32]);
-            run.write(built.decoding.get(START).unwrap(), &[position as i32]);
-            run.run(Role::Decode);
-            let found = unpadded(&run.read(built.decoded), &case.config);
-            let recorded = case.values("logits").chunks(time * vocab);
+        let (seq_len, vocab) = (case.setting("seq") as usize, case.config.vocab);
+        for position in 0..seq_len {
+            let column: Vec<f32> = tokens.chunks(seq_len).map(|row| row[position]).collect();
+            run.assign(built.decoding.get(TOKENS).unwrap(), &column);
+            run.assign(built.decoding.get(POSITIONS).unwrap(), &[position as i32]);
+            run.assign(built.decoding.get(START).unwrap(), &[position as i32]);
+            run.run_role(Role::Decode);
+            let found = unpadded(&run.values(built.decoded), &case.config);
+            let recorded = case.values("logits").chunks(seq_len * vocab);
             let expected: Vec<f32> =
                 recorded.flat_map(|row| &row[position * vocab..][..vocab]).copied().collect();
             let difference = largest_difference(&found, &expected);
@@ -307,21 +306,21 @@ fn ten_steps_of_the_optimizer() {
         let run = Interpreter::new(&graph);
         built.start(&run, &case);
         let (optimizer, micro_steps) = (optimizer(&case), case.setting("accumulate") as usize);
-        run.write(built.update.scalars.lr, &[case.setting("lr")]);
+        run.assign(built.update.scalars.lr, &[case.setting("lr")]);
         for step in 0..case.setting("steps") as usize {
             let mut loss = 0.0;
             for micro in 0..micro_steps {
                 let seed = 1.0 / micro_steps as f64;
                 loss += seed * built.micro_step(&run, &case, 1 + step * micro_steps + micro, seed);
             }
-            run.write(built.loss_sum, &[loss]);
+            run.assign(built.loss_sum, &[loss]);
             let corrections = optimizer.corrections(step as u64 + 1).unwrap();
             for (&tensor, value) in
                 built.update.scalars.corrections.iter().flatten().zip(corrections)
             {
-                run.write(tensor, &[value]);
+                run.assign(tensor, &[value]);
             }
-            run.run(Role::Update);
+            run.run_role(Role::Update);
             let norm = run.scalar(built.update.grad_norm);
             let (expected_loss, expected_norm) =
                 (case.values("train.losses")[step], case.values("train.grad_norms")[step]);
@@ -331,12 +330,12 @@ fn ten_steps_of_the_optimizer() {
             assert!(off < 1e-4, "{} step {step}: norm {norm}, {off:e} off", case.name);
         }
         let weights =
-            built.distance(&case, "after.", |index| run.read(built.weights.tensors()[index]));
+            built.distance(&case, "after.", |index| run.values(built.weights.tensors()[index]));
         // What the loss doesn't depend on may wander, but no faster than the learning rate.
         let bound = case.setting("steps") * case.setting("lr") * 1.1;
         for (index, parameter) in built.weights.parameters().iter().enumerate() {
             let found: Vec<f32> =
-                run.read(built.weights.tensors()[index]).into_iter().map(|x| x as f32).collect();
+                run.values(built.weights.tensors()[index]).into_iter().map(|x| x as f32).collect();
             for Exported { name, values, .. } in export(parameter, &found) {
                 let rows = parameter.rows_without_gradient(&name);
                 let first = &case.model.tensors[&name].1;
@@ -366,7 +365,7 @@ fn sixteen_bits_come_close() {
             assert!((loss - expected).abs() > 1e-7, "{precision:?} rounds nothing");
             for &gradient in &built.gradients {
                 assert_eq!(graph.dtype(gradient), DType::F32);
-                assert!(run.read(gradient).iter().all(|x| x.is_finite()));
+                assert!(run.values(gradient).iter().all(|x| x.is_finite()));
             }
         }
     }

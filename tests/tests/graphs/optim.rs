@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
+use conformance::reference::Interpreter;
 use tightrope_core::expr::{join, split};
 use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type};
 use tightrope_nn::{
     AdjustLr, Kind, LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
 };
-
-use crate::interpreter::Interpreter;
 
 const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[12, 4]];
 /// Rows of their matrices; the last is two of another size, packed.
@@ -77,17 +76,17 @@ impl Setup {
             match (self.graph.dtype(trained.weight), trained.remainder) {
                 (DType::BF16, Some(low)) => {
                     let (high, rest): (Vec<_>, Vec<_>) = masters.into_iter().map(split).unzip();
-                    run.write(trained.weight, &high);
-                    run.write(low, &rest);
+                    run.assign(trained.weight, &high);
+                    run.assign(low, &rest);
                 }
                 (_, low) => {
-                    run.write(trained.weight, &masters);
-                    low.into_iter().for_each(|low| run.write(low, &masters));
+                    run.assign(trained.weight, &masters);
+                    low.into_iter().for_each(|low| run.assign(low, &masters));
                 }
             }
         }
-        run.write(self.update.scalars.lr, &[LR]);
-        self.scale.iter().for_each(|scale| run.write(scale.scale, &[LossScale::INITIAL]));
+        run.assign(self.update.scalars.lr, &[LR]);
+        self.scale.iter().for_each(|scale| run.assign(scale.scale, &[LossScale::INITIAL]));
     }
 
     /// One update with the gradients of `step`, times `factor`.
@@ -95,25 +94,25 @@ impl Setup {
         for (index, trained) in self.trained.iter().enumerate() {
             let scaled: Vec<f64> =
                 gradients(index, step).into_iter().map(|g| f64::from(g) * factor).collect();
-            run.write(trained.gradient, &scaled);
+            run.assign(trained.gradient, &scaled);
         }
         if let Some(corrections) = self.optimizer.corrections(step as u64 + 1) {
             for (tensor, value) in
                 self.update.scalars.corrections.unwrap().into_iter().zip(corrections)
             {
-                run.write(tensor, &[value]);
+                run.assign(tensor, &[value]);
             }
         }
-        run.run(Role::Update);
+        run.run_role(Role::Update);
     }
 
     /// The f32 masters of parameter `index`.
     fn masters(&self, run: &Interpreter<'_>, index: usize) -> Vec<f32> {
         let Trained { weight, remainder, .. } = self.trained[index];
-        let single = |tensor| run.read(tensor).into_iter().map(|x| x as f32).collect();
+        let single = |tensor| run.values(tensor).into_iter().map(|x| x as f32).collect();
         match (self.graph.dtype(weight), remainder) {
             (DType::BF16, Some(low)) => {
-                let halves = run.read(weight).into_iter().zip(run.read(low));
+                let halves = run.values(weight).into_iter().zip(run.values(low));
                 halves.map(|(high, low)| join(half::bf16::from_f64(high), low as i16)).collect()
             }
             (_, Some(low)) => single(low),
@@ -126,7 +125,7 @@ impl Setup {
         let weights =
             self.trained.iter().flat_map(|trained| [Some(trained.weight), trained.remainder]);
         let state = self.update.state.iter().map(|state| Some(state.tensor));
-        weights.chain(state).flatten().map(|tensor| run.read(tensor)).collect()
+        weights.chain(state).flatten().map(|tensor| run.values(tensor)).collect()
     }
 }
 
@@ -283,7 +282,7 @@ fn rules_match_plain_loops() {
                 assert!((run.scalar(setup.update.grad_norm) / norm - 1.0).abs() < 1e-6);
                 assert_eq!(run.scalar(setup.update.ok), 1.0);
                 for (index, trained) in setup.trained.iter().enumerate() {
-                    let left = run.read(trained.gradient);
+                    let left = run.values(trained.gradient);
                     let zeroed = left.iter().all(|&g| g == 0.0);
                     assert_eq!(zeroed, options.zero_gradients, "gradient {index}");
                 }
@@ -314,7 +313,7 @@ fn masters_of_sixteen_bit_weights_follow_f32_bit_for_bit() {
         for index in 0..3 {
             let masters = setup.masters(&run, index);
             assert_eq!(masters, single.masters(&expected, index), "{dtype}");
-            for (weight, master) in run.read(setup.trained[index].weight).iter().zip(masters) {
+            for (weight, master) in run.values(setup.trained[index].weight).iter().zip(masters) {
                 let rounded = match dtype {
                     DType::BF16 => split(master).0.to_f64(),
                     _ => half::f16::from_f32(master).to_f64(),
@@ -341,14 +340,14 @@ fn a_step_that_is_not_finite_changes_nothing() {
         setup.start(&run);
         setup.step(&run, 0, 1.0);
         let before = setup.kept(&run);
-        run.write(setup.loss, &[loss]);
+        run.assign(setup.loss, &[loss]);
         setup.step(&run, 1, factor);
         assert_eq!(run.scalar(setup.update.ok), 0.0);
         assert_eq!(setup.kept(&run), before, "{dtype} {loss} {factor}");
         for trained in &setup.trained {
-            assert!(run.read(trained.gradient).iter().all(|&g| g == 0.0));
+            assert!(run.values(trained.gradient).iter().all(|&g| g == 0.0));
         }
-        run.write(setup.loss, &[1.0]);
+        run.assign(setup.loss, &[1.0]);
         setup.step(&run, 2, 1.0);
         assert_ne!(setup.kept(&run), before);
     }
@@ -376,7 +375,7 @@ fn the_loss_scale_cancels_and_adapts() {
     assert_eq!([b.scalar(scale), b.scalar(steps)], [65_536.0, 3.0]);
     scaled.step(&b, 3, f64::INFINITY);
     assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 0.0]);
-    b.write(steps, &[1998.0]);
+    b.assign(steps, &[1998.0]);
     scaled.step(&b, 4, 1.0);
     assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 1999.0]);
     scaled.step(&b, 5, 1.0);

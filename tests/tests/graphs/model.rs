@@ -1,12 +1,11 @@
 //! What model graphs are made of, and what they refuse.
 
+use conformance::reference::Interpreter;
 use tightrope_core::{Class, DType, Graph, Life, Role, Tensor, Type};
 use tightrope_nn::inputs::{POSITIONS, START, TARGETS, TOKENS};
 use tightrope_nn::{
     BuildOptions, Inputs, ModelConfig, Pass, Precision, Weights, initial_values, parameters, preset,
 };
-
-use crate::interpreter::Interpreter;
 
 /// A model in a program `train`, with what it reads.
 struct Built {
@@ -105,7 +104,7 @@ fn an_untrained_model_guesses_evenly() {
         let built = build(&mut graph, &preset(name).unwrap());
         let run = Interpreter::new(&graph);
         start(&run, &built);
-        run.run(Role::Train);
+        run.run_role(Role::Train);
         let loss = run.scalar(built.loss);
         assert!((loss - 256f64.ln()).abs() < 0.1, "{name}: {loss}");
     }
@@ -113,9 +112,9 @@ fn an_untrained_model_guesses_evenly() {
 
 fn start(run: &Interpreter<'_>, Built { weights, inputs, .. }: &Built) {
     for (parameter, &weight) in weights.parameters().iter().zip(weights.tensors()) {
-        run.write(weight, &initial_values(parameter, 1));
+        run.assign(weight, &initial_values(parameter, 1));
     }
-    let write = |name: &str, values: Vec<i32>| run.write(inputs.get(name).unwrap(), &values);
+    let write = |name: &str, values: Vec<i32>| run.assign(inputs.get(name).unwrap(), &values);
     write(TOKENS, (0..16).map(|i| i * 7 % 256).collect());
     write(TARGETS, (0..16).map(|i| i * 11 % 256).collect());
     write(POSITIONS, (0..8).collect());
@@ -135,18 +134,18 @@ fn dropout_follows_its_key_and_keeps_the_mean() {
         let run = Interpreter::new(&graph);
         start(&run, &built);
         let at = |step: u32| {
-            run.write(built.key, &[9, 9, step, 0]);
-            run.run(Role::Train);
-            (run.scalar(built.loss), run.read(embedding))
+            run.assign(built.key, &[9, 9, step, 0]);
+            run.run_role(Role::Train);
+            (run.scalar(built.loss), run.values(embedding))
         };
         let ((first, values), (again, _), (second, _)) = (at(1), at(1), at(2));
         assert_eq!(first, again);
         assert_ne!(first, second);
         let dropped = values.iter().filter(|&&x| x == 0.0).count() as f64 / values.len() as f64;
         assert!((dropped - 0.25).abs() < 0.05, "{name}: {dropped}");
-        run.run(Role::Eval);
+        run.run_role(Role::Eval);
         assert!((run.scalar(eval) - first).abs() < 0.2);
-        let kept: Vec<f64> = run.read(if name == "tiny" {
+        let kept: Vec<f64> = run.values(if name == "tiny" {
             graph.find("embedding").unwrap()
         } else {
             graph.find("wte").unwrap()
