@@ -56,7 +56,7 @@ fn drawn(of: usize, what: &str, cases: Vec<Case>) -> Vec<Case> {
 #[test]
 fn kernels_match_the_references_with_default_limits() {
     let options = Options { default_limits: true, ..Options::default() };
-    check(open(&options), &drawn(4, "cases with default limits", cases::all()), failed);
+    check(open(&options), &drawn(6, "cases with default limits", cases::all()), failed);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn cooperative_matmuls_match_the_references() {
 fn kernels_match_the_references_cut_to_pieces() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| limits.work = 1 << 14);
-    check(backend, &drawn(4, "cases cut to pieces", cases::all()), failed);
+    check(backend, &drawn(6, "cases cut to pieces", cases::all()), failed);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn matmuls_match_the_references_with_every_tile() {
     for (index, &tile) in tiles::CANDIDATES.iter().enumerate() {
         let mut backend = open(&Options::default());
         backend.restrict(|limits| limits.tile = tile);
-        check(backend, &drawn(3, &format!("cases with tile {index}"), cases.clone()), failed);
+        check(backend, &drawn(5, &format!("cases with tile {index}"), cases.clone()), failed);
     }
 }
 
