@@ -16,7 +16,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
 # Seconds for all stages together.
 readonly ALL=590
-readonly TEST=kernels_match_the_references_on_a_gpu_where_there_is_one
+readonly TEST=kernels::kernels_match_the_references_on_a_gpu_where_there_is_one
 
 pack() {
     local folder=$1 root built

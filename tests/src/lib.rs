@@ -12,6 +12,8 @@
 //! | [`draw`] | which cases of a test that takes long are tried today |
 //! | [`language`] | steps of language models, changed |
 //! | [`late`] | a backend whose copies take as long as they may |
+//! | [`parallel`] | work on all cores |
+//! | [`times`] | how long planned steps take |
 
 #![forbid(unsafe_code)]
 
@@ -24,5 +26,6 @@ pub mod late;
 pub mod oracle;
 pub mod parallel;
 pub mod reference;
+pub mod times;
 pub mod tolerance;
 pub mod values;

@@ -15,7 +15,7 @@ use tightrope_core::ops::{Case, FusedMatMul, LinearCrossEntropy, LinearCrossEntr
 use tightrope_core::{DType, Role, Rule};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
-use super::{cache, check, launches};
+use crate::kernels::{cache, check, launches};
 
 /// Limits of a GPU with so many multiprocessors.
 fn hopper(multiprocessors: u32) -> Limits {

@@ -2,8 +2,6 @@
 
 mod integer;
 mod pass;
-#[path = "../common/times.rs"]
-mod times;
 
 use std::env;
 use std::fs;
@@ -11,12 +9,12 @@ use std::path::PathBuf;
 
 use conformance::language::language;
 use conformance::parallel;
+use conformance::times::{THREADS, rate, seconds};
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::{BuildOptions, Family, Free, ModelConfig, Planned, TrainerConfig};
 
 use crate::pass::Pass;
-use crate::times::{THREADS, rate, seconds};
 
 /// Budgets of each model, from the fewest bytes that a plan takes to what nothing recomputed takes.
 const BUDGETS: u64 = 8;

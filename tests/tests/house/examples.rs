@@ -16,7 +16,15 @@ fn examples_are_short_and_run_for_two_steps() {
     let name = |path: &Path| path.file_stem().expect("a name").to_owned();
     // Of all the workspace, so that crates have the features that they have in its tests, and are not built again.
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--offline", "--workspace", "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--workspace",
+            "--exclude",
+            "xtask",
+            "--target-dir",
+        ])
         .arg(target)
         .args(paths.iter().flat_map(|path| ["--example".into(), name(path)]))
         .current_dir(root)

@@ -1,11 +1,9 @@
 //! A budget gets the fastest plan that fits: more bytes are never slower, fewer are never exceeded, and the
 //! search says how far from the best it can be.
 
-#[path = "common/times.rs"]
-mod times;
-
 use conformance::language::changed;
 use conformance::parallel;
+use conformance::times::{THREADS, rate, seconds};
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options, Search};
 use tightrope_core::{Graph, Node};
@@ -13,8 +11,6 @@ use tightrope_nn::{
     BuildOptions, Free, ModelConfig, Planned, Planner, Precision, Rates, TrainerConfig, preset,
     presets, sweep,
 };
-
-use crate::times::{THREADS, rate, seconds};
 
 /// Budgets tried for each model.
 const BUDGETS: u64 = 100;

@@ -1,14 +1,13 @@
 //! Optimizer state in 32, 16 and 8 bits: what it takes, that it trains, and that it can be saved.
 
-mod common;
-
-use common::{VOCAB, saved, train};
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Class;
 use tightrope_nn::{
     BuildOptions, Family, Kind, Optimizer, Planned, StateBits, Stored, Trainer, TrainerConfig,
 };
+
+use crate::text::{VOCAB, saved, train};
 
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
 const ALL_BITS: [StateBits; 3] = [StateBits::B32, StateBits::B16, StateBits::B8];

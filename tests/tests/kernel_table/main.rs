@@ -6,7 +6,6 @@
 //! A row of a table ends with a hash of all that its kernels are made of: texts, options and compilers. A row with the hash that is
 //! stored says what it said then, so its kernels are not compiled again, but for a few rows drawn by the date.
 
-#[path = "kernel_table/table.rs"]
 mod table;
 
 use std::collections::{BTreeMap, HashSet};

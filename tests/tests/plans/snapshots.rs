@@ -1,5 +1,5 @@
 //! Plans and generated kernel text, compared with checked-in copies: a refactor changes none of them.
-//! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo test -p conformance --test snapshots` rewrites
+//! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo test -p conformance --test plans snapshots` rewrites
 //! them, and their difference is reviewed with the change.
 
 use std::fmt::Write;

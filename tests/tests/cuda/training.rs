@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use conformance::draw::Draw;
 use conformance::language::changed;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
@@ -87,7 +88,8 @@ fn a_hundred_steps_emulated_follow_the_processor() {
     const STEPS: u64 = 100;
     // Four times what was measured: the last place of the first losses.
     const TOLERANCE: f32 = 1e-6;
-    for family in [Family::Gpt2, Family::Llama] {
+    let families = vec![Family::Gpt2, Family::Llama];
+    for family in Draw::of_today().one_of(2, "families for a hundred steps", families) {
         let config = config(family, Precision::F32);
         let cpu = losses(cpu(), &config, STEPS);
         let device = Box::new(Emulated::new(cache(), 5));
@@ -158,7 +160,7 @@ fn asynchronous_copies_change_no_bit() {
         };
         let in_turn = run(false, 1);
         // Copies are made early and late, differently each time.
-        for seed in 1..4 {
+        for seed in 1..3 {
             assert_eq!(run(true, seed), in_turn, "{offload} with {checkpoint}, seed {seed}");
         }
     }

@@ -56,7 +56,7 @@ fn drawn(of: usize, what: &str, cases: Vec<Case>) -> Vec<Case> {
 #[test]
 fn kernels_match_the_references_with_default_limits() {
     let options = Options { default_limits: true, ..Options::default() };
-    check(open(&options), &drawn(6, "cases with default limits", cases::all()), failed);
+    check(open(&options), &drawn(15, "cases with default limits", cases::all()), failed);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn matmuls_of_halves() -> Vec<Case> {
 fn native_and_packed_f16_give_the_same_bits() {
     let halves = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::F16);
     let cases: Vec<Case> = cases::all().into_iter().filter(halves).collect();
-    let cases = drawn(2, "cases of f16", cases);
+    let cases = drawn(6, "cases of f16", cases);
     same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.native_f16 = false));
 }
 
@@ -202,7 +202,7 @@ fn cooperative_matmuls_match_the_references() {
 fn kernels_match_the_references_cut_to_pieces() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| limits.work = 1 << 14);
-    check(backend, &drawn(6, "cases cut to pieces", cases::all()), failed);
+    check(backend, &drawn(12, "cases cut to pieces", cases::all()), failed);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn matmuls_match_the_references_with_every_tile() {
     for (index, &tile) in tiles::CANDIDATES.iter().enumerate() {
         let mut backend = open(&Options::default());
         backend.restrict(|limits| limits.tile = tile);
-        check(backend, &drawn(5, &format!("cases with tile {index}"), cases.clone()), failed);
+        check(backend, &drawn(10, &format!("cases with tile {index}"), cases.clone()), failed);
     }
 }
 
@@ -361,7 +361,7 @@ const LIMITED: &str = "TIGHTROPE_LIMITED";
 fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
     if std::env::var_os(LIMITED).is_none() {
         let own = std::env::current_exe().unwrap();
-        let test = "a_plan_that_does_not_fit_is_refused_with_the_tensor";
+        let test = "kernels::a_plan_that_does_not_fit_is_refused_with_the_tensor";
         let limited = std::process::Command::new("sh")
             .args(["-c", "ulimit -v 8388608 && exec \"$0\" --exact \"$1\""])
             .arg(own)

@@ -1,9 +1,6 @@
 //! CUDA kernels, emulated on the processor: a part of the cases each day, and all where they're asked for; what a kernel may not
 //! do is found and named.
 
-#[path = "cuda/wgmma.rs"]
-mod wgmma;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -27,18 +24,18 @@ use tightrope_core::ops::{
 };
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
-fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated")
 }
 
-fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
+pub fn launches(case: &Case, limits: &Limits) -> Vec<Launch> {
     let inputs: Vec<&Type> = case.inputs.iter().map(|sample| &sample.ty).collect();
     let outputs = case.op.infer(&inputs).unwrap();
     let outputs: Vec<&Type> = outputs.iter().collect();
     case.op.launch(limits, &inputs, &outputs).map_or(vec![], |launches| launches.list)
 }
 
-fn check(mut backend: Cuda, cases: &[Case]) {
+pub fn check(mut backend: Cuda, cases: &[Case]) {
     let all: Vec<Launch> = cases.iter().flat_map(|case| launches(case, backend.limits())).collect();
     backend.compile(&all).unwrap();
     let report = block_on(run(&mut backend, cases, Mode::Check));
@@ -47,9 +44,9 @@ fn check(mut backend: Cuda, cases: &[Case]) {
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// A third of the cases, called `what`: each kernel is compiled for the processor, which takes long.
+/// A fifth of the cases, called `what`: each kernel is compiled for the processor, which takes long.
 fn check_drawn(backend: Cuda, what: &str, cases: Vec<Case>) {
-    check(backend, &Draw::of_today().one_of(3, what, cases));
+    check(backend, &Draw::of_today().one_of(5, what, cases));
 }
 
 #[test]
@@ -312,7 +309,7 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
                 [cases::all(), matmul_cases(), fused, attention_cases(), loss_cases()].concat();
             check(Cuda::new(Box::new(gpu)), &all);
             if has_wgmma {
-                wgmma::check_all(|| Box::new(open().expect("the same GPU")));
+                crate::wgmma::check_all(|| Box::new(open().expect("the same GPU")));
             }
         }
         Err(DeviceError::Lost { device, reason }) => {

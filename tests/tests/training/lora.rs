@@ -1,8 +1,5 @@
 //! Adapters beside frozen weights: what they take, that they train, and that their gradients are right.
 
-mod common;
-
-use common::{VOCAB, saved, train};
 use conformance::cases::retyped_op;
 use conformance::language::language;
 use conformance::reference::Interpreter;
@@ -17,6 +14,8 @@ use tightrope_nn::{
     Batch, BuildOptions, Inputs, Lora, ModelConfig, Pass, Planned, Precision, Trainer,
     TrainerConfig, Weights, initial_values, parameters, preset,
 };
+
+use crate::text::{VOCAB, saved, train};
 
 fn lora(targets: &[&str]) -> Lora {
     let targets = targets.iter().map(|&target| target.to_owned()).collect();

@@ -1,10 +1,7 @@
 //! What the host keeps: what the device is left with, and that no number changes.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{VOCAB, saved, train};
 use conformance::language::{changed, language};
 use conformance::late::Late;
 use pollster::block_on;
@@ -17,6 +14,8 @@ use tightrope_nn::{
     Free, Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Rates, Snapshot, StateBits,
     Trainer, TrainerConfig, preset,
 };
+
+use crate::text::{VOCAB, saved, train};
 
 const OPTIMIZER: Offload = Offload { optimizer: true, ..Offload::NONE };
 const ALL: Offload = Offload { optimizer: true, gradients: true, activations: true, weights: true };

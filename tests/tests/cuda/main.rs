@@ -1,0 +1,7 @@
+//! The CUDA backend without a GPU: its kernels and its driver, emulated on the processor.
+
+mod driver;
+mod kernels;
+mod plans;
+mod training;
+mod wgmma;

@@ -1,0 +1,4 @@
+//! The wgpu backend on the GPU that it finds.
+
+mod kernels;
+mod matmuls;
