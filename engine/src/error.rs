@@ -155,6 +155,13 @@ impl From<nn::Error> for Error {
     }
 }
 
+impl From<tightrope_data::Error> for Error {
+    /// A file that is missing, damaged, or of another kind.
+    fn from(error: tightrope_data::Error) -> Self {
+        Self::failed(error, "name a file or a folder of the kind that is asked for")
+    }
+}
+
 impl From<TrainError> for Error {
     /// A refusal of the device, or of what it was given.
     fn from(error: TrainError) -> Self {

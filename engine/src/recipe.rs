@@ -30,16 +30,17 @@ mod step;
 mod task;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tightrope_core::Backend;
 use tightrope_data::{Checkpoint, checkpoint};
-use tightrope_nn::{self as nn, Architecture, Trainer};
+use tightrope_nn::{self as nn, Architecture, Model, Trainer};
 
 use crate::devices;
 use crate::error::{Help as _, Result};
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
-use crate::settings::Settings;
+use crate::settings::{Origin, Settings};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
 use crate::weights::{Places, Source, Start};
 use model::Described;
@@ -228,6 +229,33 @@ impl Recipe {
         Self::on_data(step::filled(said, &model)?, model, start, data)
     }
 
+    /// The recipe of a run of the program's own model on data that it opened itself: a new one, or one that goes on from
+    /// `checkpoint`, whose settings lie under what is said.
+    ///
+    /// # Errors
+    /// As [`Step::of_own`]; a checkpoint of another seed, data or optimizer state.
+    pub fn own(
+        said: &Settings,
+        model: Arc<dyn Model>,
+        data: Box<dyn Batches>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Self> {
+        let mut settings = Settings::default();
+        if let Some(checkpoint) = &checkpoint {
+            let path = checkpoint.path.display().to_string();
+            settings.read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(path))?;
+        }
+        let settings = settings.over(said);
+        settings.check()?;
+        let settings = step::filled_own(&settings, &*model)?;
+        let start = match checkpoint {
+            Some(checkpoint) => Start::Own(Box::new(checkpoint)),
+            None => Start::Seed,
+        };
+        let step = Step::of_own(&settings, model)?;
+        Self::of_step(settings, step, start, data)
+    }
+
     /// The recipe by settings that are filled in, on data that is open.
     fn on_data(
         settings: Settings,
@@ -235,11 +263,21 @@ impl Recipe {
         start: Start,
         data: Box<dyn Batches>,
     ) -> Result<Self> {
+        let step = Step::of_filled(&settings, model)?;
+        Self::of_step(settings, step, start, data)
+    }
+
+    fn of_step(
+        settings: Settings,
+        step: Step,
+        start: Start,
+        data: Box<dyn Batches>,
+    ) -> Result<Self> {
         if let Some(checkpoint) = start.checkpoint() {
             continues::check(checkpoint, &settings, &*data)?;
         }
         Ok(Self {
-            step: Step::of_filled(&settings, model)?,
+            step,
             every: Every::of(&settings.run),
             data,
             start,

@@ -12,6 +12,7 @@
 //! | `saved` | what a run saves of itself |
 //! | `evaluate` | loss on held-out data |
 //! | `sample` | text out of a model |
+//! | `interactive` | what a program asks of a run between its steps |
 //!
 //! ```
 //! use tightrope::devices::Devices;
@@ -49,6 +50,8 @@ mod blocking;
 mod continues;
 pub mod directory;
 mod evaluate;
+#[cfg(not(target_family = "wasm"))]
+mod interactive;
 pub mod metrics;
 mod origin;
 mod parts;

@@ -7,6 +7,7 @@
 //! | [`summary`] | where the bytes go and what was chosen, as text and as JSON |
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
 //! | [`sweep`] | the plans from the fastest to the smallest |
+//! | [`map`] | tensors by place and life, as SVG |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
 //! | [`trace`] | the step as trace events, which ui.perfetto.dev opens |
 //!
@@ -41,6 +42,7 @@ mod alive;
 pub mod brief;
 mod chart;
 mod layers;
+pub mod map;
 pub mod page;
 pub mod step;
 pub mod summary;

@@ -27,6 +27,8 @@ pub const VIT: &str = "vit-tiny";
 pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 pub const BATCH: usize = 8;
+/// Peak learning rate of a program's own model.
+pub const OWN_LR: f64 = 1e-3;
 /// Steps of a run that doesn't say how many.
 pub const STEPS: u64 = 1850;
 /// Decoupled decay of matrices.

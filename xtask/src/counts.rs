@@ -17,20 +17,29 @@ impl Counts {
     /// What failed before it could report.
     pub const FAILED: Self = Self { runners: 0, passed: 0, failed: 1, ignored: 0 };
 
-    /// Of a runner's last line, `test result: ok. 3 passed; 0 failed; 1 ignored; …`; of any other, none.
+    /// Of a runner's last line, `test result: ok. 3 passed; 0 failed; 1 ignored; …` or pytest's `1 failed, 3 passed in 4.56s`; of
+    /// any other, none.
     pub fn of_line(line: &str) -> Self {
-        let Some(rest) = line.trim_start().strip_prefix("test result: ") else {
+        let line = line.trim_matches(|c: char| c.is_whitespace() || c == '=');
+        let of_pytest = || {
+            let (counted, time) = line.rsplit_once(" in ")?;
+            let seconds = time.split(['s', ' ']).next()?.parse::<f64>().ok();
+            seconds.filter(|_| counted.starts_with(|c: char| c.is_ascii_digit())).map(|_| counted)
+        };
+        let Some(rest) = line.strip_prefix("test result: ").or_else(of_pytest) else {
             return Self::default();
         };
         let mut counts = Self { runners: 1, ..Self::default() };
-        for part in rest.split(['.', ';']) {
+        for part in rest.split(['.', ';', ',']) {
             let mut words = part.split_whitespace();
             let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
             let Ok(number) = number.parse() else { continue };
             match what {
                 "passed" => counts.passed = number,
-                "failed" => counts.failed = number,
-                "ignored" => counts.ignored = number,
+                "failed" => counts.failed += number,
+                // A fixture that fails.
+                "error" | "errors" => counts.failed += number,
+                "ignored" | "skipped" => counts.ignored = number,
                 _ => {}
             }
         }
@@ -53,8 +62,11 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The test that a runner's line says has failed: `test graphs::residuals ... FAILED`.
+/// The test that a runner's line says has failed: `test graphs::residuals ... FAILED`, or pytest's `FAILED test_plan.py::test_budget - …`.
 pub fn failed_test(line: &str) -> Option<&str> {
+    if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR ")) {
+        return rest.split(" - ").next().filter(|name| name.contains(".py"));
+    }
     line.trim_start().strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
@@ -67,6 +79,8 @@ mod tests {
         assert_eq!(failed_test("test graphs::residuals ... FAILED"), Some("graphs::residuals"));
         assert_eq!(failed_test("test graphs::residuals ... ok"), None);
         assert_eq!(failed_test("test result: FAILED. 1 passed; 1 failed"), None);
+        let pytests = "FAILED python/tests/test_plan.py::test_budget - AssertionError: 1 - 2";
+        assert_eq!(failed_test(pytests), Some("python/tests/test_plan.py::test_budget"));
     }
 
     #[test]
@@ -80,8 +94,22 @@ mod tests {
     }
 
     #[test]
+    fn pytests_results_are_counted() {
+        let found = Counts::of_line("2 failed, 28 passed, 1 skipped, 1 error in 80.18s (0:01:20)");
+        assert_eq!(found, Counts { runners: 1, passed: 28, failed: 3, ignored: 1 });
+        let found = Counts::of_line("======= 30 passed in 20.41s =======");
+        assert_eq!(found, Counts { runners: 1, passed: 30, ..Counts::default() });
+    }
+
+    #[test]
     fn other_lines_count_nothing() {
-        for line in ["", "test result", "test a::passed ... ok", "error: test failed, 3 failed"] {
+        for line in [
+            "    Finished `dev` profile in 2.5s",
+            "",
+            "test result",
+            "test a::passed ... ok",
+            "error: test failed, 3 failed",
+        ] {
             assert_eq!(Counts::of_line(line), Counts::default(), "{line}");
         }
     }

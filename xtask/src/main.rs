@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
-//! `planning`, `picture` and `web`.
+//! `planning`, `picture`, `python` and `web`.
 
 mod bench;
 mod checks;
@@ -10,6 +10,7 @@ mod nvidia;
 mod packages;
 mod picture;
 mod planning;
+mod python;
 mod shell;
 mod system;
 mod web;
@@ -30,6 +31,7 @@ usage: cargo xtask TASK
               --all                    all cases of tests that try a part of them, drawn by the date
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
+  python    the package for Python, built, installed under target/ and tested
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, into bench/results/
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Some(("test", [])) => checks::run_all(Draw::Part),
         Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
         Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
+        Some(("python", [])) => checks::run_only(&[checks::PYTHON], Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),

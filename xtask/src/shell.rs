@@ -100,8 +100,6 @@ impl Shell {
         if self.draw == Draw::All {
             command.env("TIGHTROPE_DRAW", "all");
         }
-        // Mesa's driver for the processor would take longer to optimise a shader than a test to run it.
-        command.env("GALLIVM_PERF", "nopt");
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn().with_context(|| format!("can't start {shown}"))?;
         // Its ends of the pipe, without which the last line never comes.

@@ -120,6 +120,11 @@ pub struct Started<'a> {
 
 #[cfg(not(target_family = "wasm"))]
 impl<'a> Started<'a> {
+    /// The run without a directory: it writes nothing unless it's told where.
+    pub fn alone(self) -> Run<'a> {
+        self.run
+    }
+
     /// Makes the directory of a new run, which begins with a copy of the checkpoint it goes on from and of the text that
     /// it brought along, or takes up that of a run that goes on. Writes `run.toml` and `plan.json`, and records the run there.
     ///

@@ -1,15 +1,19 @@
 //! A training step before it is planned: defaults filled in, contradictions refused.
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Options;
-use tightrope_nn::{Architecture, BuildOptions, LearningRate, Planned, TrainerConfig, defaults};
+use tightrope_nn::{
+    Architecture, BuildOptions, LearningRate, Model, ModelConfig, Planned, TrainerConfig, defaults,
+};
 
 use super::model;
 use crate::devices::Spec;
 use crate::error::{Error, Result};
 use crate::plan::{Scope, planned};
-use crate::settings::{self, Chunk, Device, MicroBatch, Settings};
+use crate::settings::{self, Chunk, Device, LIST, MicroBatch, Settings};
 use crate::weights::adapters;
 
 /// What is trained and how, what a planner may choose of it, and where it runs.
@@ -45,11 +49,34 @@ impl Step {
     }
 
     pub(crate) fn of_filled(settings: &Settings, model: Architecture) -> Result<Self> {
+        match &model {
+            Architecture::Language(sizes) => {
+                let context = settings.model.context.unwrap_or(sizes.context);
+                Self::with_model(settings, model.build(context)?, Some((sizes, context)))
+            }
+            Architecture::Vit(_) => Self::with_model(settings, model.build(1)?, None),
+        }
+    }
+
+    /// The step that the settings describe, of the program's own model.
+    ///
+    /// # Errors
+    /// Settings that don't fit each other or the model, and those of the table `[model]`.
+    pub fn of_own(settings: &Settings, model: Arc<dyn Model>) -> Result<Self> {
+        Self::with_model(&filled_own(settings, &*model)?, model, None)
+    }
+
+    /// By settings that are filled in. `text` is the sizes of a language model and the length of its sequences.
+    fn with_model(
+        settings: &Settings,
+        model: Arc<dyn Model>,
+        text: Option<(&ModelConfig, usize)>,
+    ) -> Result<Self> {
         let mut scope = Scope::of(settings);
         // Scores of classes are too few to be made in parts.
-        scope.loss_chunk &= matches!(model, Architecture::Language(_));
+        scope.loss_chunk &= text.is_some();
         Ok(Self {
-            config: trainer_config(settings, model)?,
+            config: trainer_config(settings, model, text)?,
             scope,
             device: Spec::of(settings),
             rate: settings.train.learning_rate(),
@@ -104,12 +131,37 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
             own.targets = found.targets;
         }
     }
-    if let Some(lora) = settings.lora.adapters() {
-        lora.check(&model.build(1)?.parameters())?;
-        settings.lora.alpha = Some(lora.alpha);
-    }
+    filled_adapters(&mut settings, &*model.build(1)?)?;
     settings.check()?;
     Ok(settings)
+}
+
+/// The settings of a run of the program's own model, with every count and rate filled in.
+///
+/// # Errors
+/// As [`Step::of_own`].
+pub(crate) fn filled_own(settings: &Settings, model: &dyn Model) -> Result<Settings> {
+    let keys = LIST.iter().map(|setting| setting.key);
+    if let Some(key) =
+        keys.filter(|key| key.starts_with("model.")).find(|key| settings.is_said(key))
+    {
+        let message = format!("`{key}` describes a model, and the program brings its own");
+        return Err(settings.error(&[key], message, &format!("leave `{key}` out")).into());
+    }
+    let mut settings = settings.clone();
+    settings.train.fill(defaults::IMAGES, defaults::STEPS, defaults::OWN_LR);
+    filled_adapters(&mut settings, model)?;
+    settings.check()?;
+    Ok(settings)
+}
+
+/// Fills in what is said of adapters, which must fit the model.
+fn filled_adapters(settings: &mut Settings, model: &dyn Model) -> Result<()> {
+    if let Some(lora) = settings.lora.adapters() {
+        lora.check(&model.parameters())?;
+        settings.lora.alpha = Some(lora.alpha);
+    }
+    Ok(())
 }
 
 /// The settings of a new run with every size, step count and rate filled in.
@@ -120,28 +172,25 @@ pub fn complete(settings: &Settings) -> Result<Settings> {
     filled(settings, &model::described(settings)?.model)
 }
 
-/// What the trainer is to do, before the planner's choices, by settings that are filled in.
-fn trainer_config(settings: &Settings, model: Architecture) -> Result<TrainerConfig> {
+/// What the trainer is to do, before the planner's choices, by settings that are filled in. `text` is the sizes of a language
+/// model and the length of its sequences.
+fn trainer_config(
+    settings: &Settings,
+    model: Arc<dyn Model>,
+    text: Option<(&ModelConfig, usize)>,
+) -> Result<TrainerConfig> {
     let Settings { train, memory, .. } = settings;
     let optimizer = train.rule();
     optimizer.check()?;
     train.learning_rate().check()?;
-    // Positions of a sequence, and those of a decoder's cache.
-    let (seq_len, decode) = match &model {
-        Architecture::Language(model) => {
-            let context = settings.model.context.unwrap_or(model.context);
-            (context, context)
-        }
-        Architecture::Vit(_) => (1, 0),
-    };
     let batch = train.batch.unwrap_or(defaults::BATCH);
-    let loss_chunk = match (memory.loss_chunk, &model) {
-        (Chunk::None, _) | (_, Architecture::Vit(_)) => 0,
+    let loss_chunk = match (memory.loss_chunk, text) {
+        (Chunk::None, _) | (_, None) => 0,
         (Chunk::Rows(rows), _) => rows,
         (Chunk::Auto, _) if matches!(settings.run.device, Device::Cuda(_)) => {
             defaults::CUDA_LOSS_ROWS
         }
-        (Chunk::Auto, Architecture::Language(model)) => defaults::loss_chunk(model),
+        (Chunk::Auto, Some((sizes, _))) => defaults::loss_chunk(sizes),
     };
     let config = TrainerConfig {
         precision: settings.run.precision.storage,
@@ -160,12 +209,13 @@ fn trainer_config(settings: &Settings, model: Architecture) -> Result<TrainerCon
             ..Options::default()
         },
         seed: train.seed,
-        decode,
+        // As many positions in a decoder's cache as a sequence has.
+        decode: text.map_or(0, |(_, context)| context),
         offload: memory.offload,
         consume_gradients: memory.consume_gradients,
         frozen: train.freeze.clone(),
         lora: settings.lora.adapters(),
-        model: model.build(seq_len)?,
+        model,
     };
     // A pattern that no parameter matches is refused here, before anything is planned.
     config.parameters()?;

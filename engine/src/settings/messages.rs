@@ -43,6 +43,32 @@ help: did you mean `train.lr`? `train` takes batch, micro_batch, steps, optimize
 }
 
 #[test]
+fn keywords_are_flags_with_underscores() {
+    let mut settings = Settings::default();
+    for (keyword, value) in [
+        ("micro_batch", 2.into()),
+        ("memory", "4GiB".into()),
+        ("data", "book.txt".into()),
+        ("train.beta2", 0.99.into()),
+    ] {
+        settings.set_keyword(keyword, value).unwrap();
+    }
+    let text = settings.to_json(|_| true).unwrap();
+    assert_eq!(text["train"]["micro_batch"], 2);
+    assert_eq!(text["data"]["files"], serde_json::json!(["book.txt"]));
+    let wrong = |keyword, value: serde_json::Value| {
+        let error = Settings::default().set_keyword(keyword, value).unwrap_err();
+        (error.message, error.help)
+    };
+    assert_eq!(
+        wrong("micro_bath", 2.into()),
+        ("unknown setting `micro_bath`".to_owned(), "did you mean `micro_batch`?".to_owned())
+    );
+    assert!(wrong("qqq", 2.into()).1.starts_with("each setting is named by its flag or its key"));
+    assert!(wrong("batch", "many".into()).0.contains("must be"));
+}
+
+#[test]
 fn key_with_a_name_from_elsewhere() {
     expect(
         from_text("[model]\nn_embd = 768\n"),

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
 use super::setting::Setting;
-use super::{Origin, Place, Settings, SettingsError, find, names, retired};
+use super::{LIST, Origin, Place, Settings, SettingsError, find, names, retired};
 
 /// The text that a setting stands in: a file, or words of the command line.
 #[derive(Clone, Copy)]
@@ -179,6 +179,41 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Sets the setting of this keyword, [`Setting::keyword`], or of this key, for a caller. One file may stand for a list of them.
+    ///
+    /// # Errors
+    /// When there is no such setting, or the value doesn't fit.
+    pub fn set_keyword(
+        &mut self,
+        keyword: &str,
+        value: serde_json::Value,
+    ) -> Result<(), SettingsError> {
+        let named = || {
+            let flag = keyword.replace('_', "-");
+            LIST.iter().find(|setting| setting.has_flag(&flag))
+        };
+        let Some(setting) = find(keyword).or_else(named) else {
+            if keyword.contains('.') {
+                return self.set(keyword, &value, Origin::Caller);
+            }
+            let keywords: Vec<String> = LIST.iter().filter_map(Setting::keyword).collect();
+            let near = names::nearest(keyword, keywords.iter().map(String::as_str));
+            let help = near.map_or_else(
+                || {
+                    "each setting is named by its flag or its key, such as `lr` or \"train.lr\""
+                        .to_owned()
+                },
+                |near| format!("did you mean `{near}`?"),
+            );
+            return Err(SettingsError::new(format!("unknown setting `{keyword}`"), &help));
+        };
+        let value = match value {
+            one @ serde_json::Value::String(_) if setting.kind.is_paths() => vec![one].into(),
+            value => value,
+        };
+        self.set(setting.key, &value, Origin::Caller)
     }
 
     /// Sets the setting of this key, as `origin` says.

@@ -234,6 +234,16 @@ impl Setting {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
 
+    /// Its name as a keyword argument: its flag with underscores, if it has one.
+    pub fn keyword(&self) -> Option<String> {
+        self.flag.map(|flag| flag.name.replace('-', "_"))
+    }
+
+    /// Whether this is its flag, or was in an earlier version.
+    pub fn has_flag(&self, name: &str) -> bool {
+        self.flag.is_some_and(|flag| flag.name == name || flag.old_names.contains(&name))
+    }
+
     /// Its fixed default, if it has one.
     pub fn default(&self) -> Option<Value> {
         (self.default)()

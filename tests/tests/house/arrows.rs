@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tightrope-backend-wgpu", &["tightrope-core"]),
     ("tightrope-backend-cuda", &["tightrope-core"]),
     ("tightrope-web", &["tightrope"]),
+    ("tightrope-python", &["tightrope"]),
     ("tightrope", ENGINE),
     ("tightrope-cli", COMMAND_LINE),
     ("conformance", ENGINE),

@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, nvidia, root, system, web};
+use crate::{highs, mesa, nvidia, python, root, system, web};
 
 /// A part of the checks.
 pub struct Stage {
@@ -57,6 +57,8 @@ const END_TO_END: &str = "page in a browser";
 pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 /// By NVIDIA's compilers.
 pub const KERNELS: &str = "CUDA kernels compiled";
+/// Its wheel, and its tests.
+pub const PYTHON: &str = "package for Python";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -78,6 +80,7 @@ const STAGES: &[Stage] = &[
     ),
     Stage { measures: true, ..Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
+    Stage::new(PYTHON, &[BUILD], Tests(python::test)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
@@ -240,7 +243,7 @@ mod tests {
                 stage.name
             );
         }
-        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, ORACLE]) {
+        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, ORACLE, PYTHON]) {
             assert!(names.contains(&name), "{name}");
         }
     }

@@ -1,0 +1,207 @@
+//! Plans drawn as maps, as SVG: ops of the step from left to right, offsets in the arena from the bottom up, one colour a class.
+
+use std::fmt::Write as _;
+
+use tightrope_core::Class;
+
+use super::step::ShownPlan;
+use crate::units::human_bytes;
+
+/// One plan of a drawing.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel<'a> {
+    /// What it's called; its peak is added.
+    pub title: &'a str,
+    /// What was chosen for it.
+    pub subtitle: &'a str,
+    /// The plan.
+    pub plan: &'a ShownPlan,
+}
+
+/// Colours of the classes.
+const COLOURS: [(Class, &str); 6] = [
+    (Class::Weight, "#4e79a7"),
+    (Class::Gradient, "#e15759"),
+    (Class::Optimizer, "#76b7b2"),
+    (Class::Activation, "#f28e2b"),
+    (Class::Workspace, "#9c755f"),
+    (Class::Input, "#bab0ac"),
+];
+
+/// Pixels of a panel, and of what stands around it.
+const WIDTH: f64 = 440.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 64.0;
+const TOP: f64 = 44.0;
+/// Boxes lower than this would only make the file larger.
+const LOWEST: f64 = 0.2;
+
+/// The plans side by side on one scale, with a legend.
+pub fn svg(panels: &[Panel<'_>]) -> String {
+    let scale = panels.iter().map(|panel| panel.plan.peak_bytes).max().unwrap_or(0).max(1) as f64;
+    let width = panels.len().max(1) as f64 * (WIDTH + LEFT) + 20.0;
+    let height = TOP + HEIGHT + 60.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\" \
+         fill=\"#888\" role=\"img\">\n<title>Memory of a training step over time, by class of tensor\
+         </title>\n"
+    );
+    for (index, Panel { title, subtitle, plan }) in panels.iter().enumerate() {
+        let left = LEFT + index as f64 * (WIDTH + LEFT);
+        // Writing to a String can't fail.
+        let _ = writeln!(
+            svg,
+            "<text x=\"{left:.0}\" y=\"16\" font-weight=\"bold\">{}: {}</text>\n\
+             <text x=\"{left:.0}\" y=\"32\">{}</text>",
+            escaped(title),
+            human_bytes(plan.peak_bytes),
+            escaped(subtitle)
+        );
+        panel(&mut svg, plan, left, scale);
+    }
+    legend(&mut svg);
+    svg + "</svg>\n"
+}
+
+/// One plan, from `left` on.
+fn panel(svg: &mut String, plan: &ShownPlan, left: f64, scale: f64) {
+    let ops: usize = plan.programs.iter().map(|program| program.ops.len()).sum();
+    let x = |op: usize| left + WIDTH * op as f64 / ops.max(1) as f64;
+    let y = |bytes: f64| TOP + HEIGHT * (1.0 - bytes / scale);
+    let mut paths = [const { String::new() }; COLOURS.len()];
+    let mut begin = 0;
+    for (index, program) in plan.programs.iter().enumerate() {
+        // What is kept is in every program, and lies there all the time.
+        for tensor in program.tensors.iter().filter(|tensor| !tensor.kept || index == 0) {
+            let class = COLOURS.iter().position(|(class, _)| *class == tensor.class);
+            let (high, low) = (y((tensor.offset + tensor.bytes) as f64), y(tensor.offset as f64));
+            let Some(class) = class.filter(|_| low - high >= LOWEST) else { continue };
+            let life = if tensor.kept {
+                [0, ops]
+            } else {
+                [begin + tensor.birth, begin + tensor.death + 1]
+            };
+            let [from, to] = life.map(x);
+            let _ = write!(paths[class], "M{from:.1} {high:.1}H{to:.1}V{low:.1}H{from:.1}Z");
+        }
+        begin += program.ops.len();
+    }
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#888\" \
+         fill-opacity=\"0.08\"/>"
+    );
+    for (path, (_, colour)) in paths.iter().zip(COLOURS) {
+        let _ = writeln!(
+            svg,
+            "<path d=\"{path}\" fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"0.15\"/>"
+        );
+    }
+    for part in [0.0, 0.5, 1.0] {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\" font-size=\"10\">{}</text>",
+            left - 4.0,
+            y(part * scale) + 4.0,
+            human_bytes((part * scale) as u64)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{left:.0}\" y=\"{:.0}\" font-size=\"10\">ops of the step, in order →</text>",
+        TOP + HEIGHT + 14.0
+    );
+}
+
+fn legend(svg: &mut String) {
+    let y = TOP + HEIGHT + 40.0;
+    for (index, (class, colour)) in COLOURS.iter().enumerate() {
+        let x = LEFT + 76.0 * index as f64;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{:.0}\" y=\"{y:.0}\" font-size=\"10\">{}</text>",
+            y - 11.0,
+            x + 16.0,
+            class.name()
+        );
+    }
+}
+
+/// Text in SVG.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use tightrope_core::plan::ByClass;
+    use tightrope_core::{Phase, Role};
+
+    use super::*;
+    use crate::view::step::{ShownOp, ShownProgram, ShownTensor};
+
+    fn tensor(class: Class, offset: u64, bytes: u64, life: [usize; 2], kept: bool) -> ShownTensor {
+        ShownTensor {
+            name: String::new(),
+            ty: String::new(),
+            class,
+            offset,
+            bytes,
+            birth: life[0],
+            death: life[1],
+            read_by: vec![],
+            kept,
+            result: false,
+            again_s: None,
+        }
+    }
+
+    fn plan(peak: u64) -> ShownPlan {
+        let op = ShownOp {
+            op: "Map",
+            name: String::new(),
+            phase: Phase::Forward,
+            seconds: 0.0,
+            flops: 0,
+            bytes: 0,
+            live: peak,
+        };
+        let tensors = vec![
+            tensor(Class::Weight, 0, peak / 4, [0, 1], true),
+            tensor(Class::Activation, peak / 4, peak / 2, [0, 0], false),
+            tensor(Class::Gradient, peak / 4, 1, [1, 1], false),
+        ];
+        ShownPlan {
+            peak_bytes: peak,
+            lower_bound_bytes: peak,
+            budget_bytes: None,
+            persistent_bytes: peak / 4,
+            fixed_bytes: 0,
+            by_class: ByClass::default(),
+            step_s: 0.0,
+            programs: vec![ShownProgram {
+                role: Role::Main,
+                repeats: 1,
+                ops: vec![op.clone(), op],
+                tensors,
+            }],
+        }
+    }
+
+    #[test]
+    fn boxes_lie_where_the_plan_says() {
+        let (whole, half) = (plan(1 << 30), plan(1 << 29));
+        let panels = [("whole", &whole), ("a < b", &half)];
+        let svg = svg(&panels.map(|(title, plan)| Panel { title, subtitle: "chosen", plan }));
+        // The weight: all of the time, the lower quarter of the first panel.
+        assert!(svg.contains("M64.0 269.0H504.0V344.0H64.0Z"), "{svg}");
+        // The activation: the first half of the time, half of the height.
+        assert!(svg.contains("M64.0 119.0H284.0V269.0H64.0Z"), "{svg}");
+        // The second panel on the scale of the first.
+        assert!(svg.contains("M568.0 306.5H1008.0V344.0H568.0Z"), "{svg}");
+        assert!(svg.contains("a &lt; b: 512 MiB"), "{svg}");
+        assert_eq!(svg.matches('Z').count(), 4, "the gradient of one byte isn't drawn");
+    }
+}

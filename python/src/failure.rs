@@ -1,0 +1,47 @@
+//! The library's errors as exceptions of Python, which `tightrope/errors.py` defines.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::Value;
+use tightrope::error::{Error, Kind};
+
+/// The exception that says what `error` says: what is wrong, why, and what to do next.
+pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    made(py, error).unwrap_or_else(|problem| problem)
+}
+
+fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let mut text = error.to_string();
+    for cause in error.causes() {
+        text += &format!(": {cause}");
+    }
+    let figures = PyDict::new(py);
+    let class = match error.kind() {
+        Kind::DoesNotFit => {
+            let figure = |key: &str| error.details().and_then(|details| details[key].as_u64());
+            figures.set_item("needed", figure("smallest_bytes"))?;
+            figures.set_item("budget", figure("budget_bytes"))?;
+            figures.set_item("suggestion", error.help())?;
+            "DoesNotFit"
+        }
+        Kind::Usage => "SettingError",
+        Kind::Failed if error.device().is_some() => "DeviceError",
+        Kind::Failed => "Error",
+    };
+    if let Some(help) = error.help() {
+        text += &format!("\nhelp: {help}");
+    }
+    let class = py.import("tightrope.errors")?.getattr(class)?;
+    Ok(PyErr::from_value(class.call((text,), Some(&figures))?))
+}
+
+/// JSON as an object of Python.
+pub fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (value.to_string(),))
+}
+
+/// An exception for what no input leads to.
+pub fn unexpected(problem: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(format!("{problem}; please report it"))
+}

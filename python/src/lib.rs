@@ -1,0 +1,88 @@
+//! Tightrope for Python: the library's values as objects of Python.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `keywords` | keyword arguments, which are the library's settings |
+//! | `failure` | the library's errors as exceptions |
+//! | `worker` | a thread that owns a run, so that the interpreter is free while it works |
+//! | `plan` | a plan and its views |
+//! | `trainer` | a run |
+//! | `traced` | a model that was written in Python |
+//!
+//! The package's Python files, beside this crate in `tightrope/`, are what users see.
+
+mod failure;
+mod fed;
+mod keywords;
+mod plan;
+mod traced;
+mod trainer;
+mod worker;
+
+/// The part of the package `tightrope` that is written in Rust.
+#[pyo3::pymodule]
+mod _engine {
+    use std::path::PathBuf;
+
+    use numpy::{PyArray1, ToPyArray as _};
+    use pyo3::prelude::*;
+    use pyo3::types::PyDict;
+    use tightrope::data::ImageDataset;
+    use tightrope::devices::Spec;
+    use tightrope::doctor::Findings;
+    use tightrope::verify::Verification;
+
+    use crate::failure::{raised, unexpected};
+    use crate::keywords::said;
+
+    #[pymodule_export]
+    use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::trainer::Trainer;
+
+    type Column<'py, T> = Bound<'py, PyArray1<T>>;
+
+    /// Version of the library.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Every setting: `(key, keyword or None, description)`.
+    #[pyfunction]
+    fn settings() -> Vec<(&'static str, Option<String>, String)> {
+        let setting = |it: &tightrope::settings::Setting| (it.key, it.keyword(), it.describe());
+        tightrope::settings::LIST.iter().map(setting).collect()
+    }
+
+    /// Compares a device with a recorded reference case; its report as JSON.
+    #[pyfunction]
+    fn verify(py: Python<'_>, folder: PathBuf, keywords: &Bound<'_, PyDict>) -> PyResult<String> {
+        let settings = said(keywords)?;
+        let checked = py.detach(|| {
+            let mut verification = Verification::on(Spec::of(&settings))?;
+            verification.check(&folder)?;
+            verification.finish().map(|report| report.to_string())
+        });
+        checked.map_err(|error| raised(py, &error))
+    }
+
+    /// Scikit-learn's digits: pixels from 0 to 1, 64 an image, and labels.
+    #[pyfunction]
+    fn digits(py: Python<'_>) -> PyResult<(Column<'_, f32>, Column<'_, i32>)> {
+        let (images, _) =
+            ImageDataset::digits().and_then(|all| all.split(0.0)).map_err(unexpected)?;
+        let (mut pixels, mut labels) = (vec![], vec![]);
+        for index in 0..images.len() {
+            let (label, image) = images.get(index).map_err(unexpected)?;
+            pixels.extend(image.iter().map(|&pixel| f32::from(pixel) / 255.0));
+            labels.push(i32::from(label));
+        }
+        Ok((pixels.to_pyarray(py), labels.to_pyarray(py)))
+    }
+
+    /// What the machine has, as JSON.
+    #[pyfunction]
+    fn doctor(py: Python<'_>) -> PyResult<String> {
+        let looked = py.detach(|| Ok(Findings::look()?.json().to_string()));
+        looked.map_err(|error: tightrope::Error| raised(py, &error))
+    }
+}

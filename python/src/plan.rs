@@ -1,0 +1,326 @@
+//! A plan as Python sees it: figures, columns, and pictures.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use numpy::{PyArray1, ToPyArray as _};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use serde_json::Value;
+use tightrope::core::Backend;
+use tightrope::devices::Devices;
+use tightrope::nn::Planned;
+use tightrope::recipe::Step;
+use tightrope::settings::Settings;
+use tightrope::view::advice::{Advice, Subject};
+use tightrope::view::map::{self, Panel};
+use tightrope::view::page;
+use tightrope::view::step::{ShownPlan, ShownProgram, ShownTensor, phase_name, programs};
+use tightrope::view::summary::Summary;
+use tightrope::view::sweep::Sweep;
+
+use crate::failure::{object, raised, unexpected};
+use crate::keywords::said;
+use crate::traced::Traced;
+
+/// What was asked for: a step, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What was said.
+    pub settings: Settings,
+    /// The program's own model.
+    pub model: Option<Arc<Traced>>,
+}
+
+impl Asked {
+    /// By keywords, and a trace in JSON where the program brings its own model.
+    ///
+    /// # Errors
+    /// Wrong keywords.
+    pub fn read(keywords: &Bound<'_, PyDict>, trace: Option<&str>) -> PyResult<Self> {
+        let model = trace.map(Traced::read).transpose().map_err(unexpected)?;
+        Ok(Self { settings: said(keywords)?, model })
+    }
+
+    fn step(&self) -> tightrope::Result<Step> {
+        match &self.model {
+            None => Step::of(&self.settings),
+            Some(model) => Step::of_own(&self.settings, Arc::<Traced>::clone(model)),
+        }
+    }
+}
+
+/// What is said of a plan, as data that any thread may hold.
+#[derive(Clone, Debug)]
+pub struct Views {
+    summary: Value,
+    text: String,
+    subtitle: String,
+    shown: ShownPlan,
+}
+
+impl Views {
+    /// Of a plan for `device` that took `plan_s` to find.
+    pub fn of(step: &Step, planned: &Planned, device: &dyn Backend, plan_s: f64) -> Self {
+        const WIDTH: usize = 100;
+        let scope = &step.scope;
+        let known = scope.rates.known(device, planned.config().precision, scope.threads);
+        let budget = tightrope::plan::budget(scope, device);
+        let shown = programs(&planned.plan, planned.config().accumulation(), &known.rates);
+        let summary = Summary::new(planned, device, known, budget, plan_s);
+        let step_s = summary.estimate.step_s;
+        let chosen = summary.facts().into_iter().find(|(name, _)| *name == "choices");
+        Self {
+            text: summary.text(WIDTH),
+            subtitle: chosen.map(|(_, text)| text).unwrap_or_default(),
+            shown: ShownPlan::new(&planned.plan, &summary.report, budget, step_s, shown),
+            summary: summary.json(),
+        }
+    }
+}
+
+/// A plan: every byte of a training step, known before anything is allocated.
+#[pyclass(frozen, module = "tightrope._engine")]
+pub struct Plan {
+    asked: Asked,
+    views: Views,
+}
+
+impl Plan {
+    /// Of what was asked for.
+    pub fn of(asked: Asked, views: Views) -> Self {
+        Self { asked, views }
+    }
+
+    fn figure<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+        object(py, &self.views.summary[key])
+    }
+
+    /// Tensors with the number of the first op of their program among all ops of the step, each once.
+    fn tensors(&self) -> impl Iterator<Item = (usize, &ShownProgram, &ShownTensor)> {
+        let mut begin = 0;
+        self.views.shown.programs.iter().enumerate().flat_map(move |(index, program)| {
+            let first = begin;
+            begin += program.ops.len();
+            let tensors = program.tensors.iter().filter(move |tensor| !tensor.kept || index == 0);
+            tensors.map(move |tensor| (first, program, tensor))
+        })
+    }
+
+    fn ops(&self) -> usize {
+        self.views.shown.programs.iter().map(|program| program.ops.len()).sum()
+    }
+}
+
+fn text_column<'py>(
+    py: Python<'py>,
+    words: impl IntoIterator<Item = String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let words: Vec<String> = words.into_iter().collect();
+    py.import("numpy")?.call_method1("array", (PyList::new(py, words)?,))
+}
+
+#[pymethods]
+impl Plan {
+    /// Plans a step by keywords. `trace` is a model that was traced, in JSON.
+    #[new]
+    #[pyo3(signature = (keywords, trace=None))]
+    fn new(py: Python<'_>, keywords: &Bound<'_, PyDict>, trace: Option<&str>) -> PyResult<Self> {
+        let asked = Asked::read(keywords, trace)?;
+        let views = py.detach(|| {
+            let step = asked.step()?;
+            let device = Devices::default().open(&step.device)?;
+            let start = Instant::now();
+            let planned = step.plan(&*device)?;
+            Ok(Views::of(&step, &planned, &*device, start.elapsed().as_secs_f64()))
+        });
+        let views = views.map_err(|error| raised(py, &error))?;
+        Ok(Self { asked, views })
+    }
+
+    /// Bytes that the step takes on the device, all in all.
+    #[getter]
+    fn peak_bytes(&self) -> u64 {
+        self.views.shown.peak_bytes
+    }
+
+    /// The most bytes that are alive at once: no plan of this order of ops takes fewer.
+    #[getter]
+    fn lower_bound_bytes(&self) -> u64 {
+        self.views.shown.lower_bound_bytes
+    }
+
+    /// Bytes that the plan may take; None where nothing limits it.
+    #[getter]
+    fn budget_bytes(&self) -> Option<u64> {
+        self.views.shown.budget_bytes
+    }
+
+    /// Predicted seconds of a step.
+    #[getter]
+    fn predicted_step_s(&self) -> f64 {
+        self.views.shown.step_s
+    }
+
+    /// Bytes at the peak by class of tensor.
+    #[getter]
+    fn by_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.figure(py, "by_class")
+    }
+
+    /// What the planner chose.
+    #[getter]
+    fn choices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.figure(py, "choices")
+    }
+
+    /// Every figure of the plan, as `tightrope plan --json` prints them.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        object(py, &self.views.summary)
+    }
+
+    /// Every tensor of the step, a column a property: name, class, phase of the op that makes it, offset and bytes in the
+    /// arena, first and last op that it lives for. Ops are counted through the programs of a step, as in `live_bytes`.
+    fn tensors_columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = PyDict::new(py);
+        let numbers = |of: &dyn Fn(usize, &ShownTensor) -> u64| -> Bound<'py, PyArray1<u64>> {
+            let column: Vec<u64> = self.tensors().map(|(begin, _, it)| of(begin, it)).collect();
+            column.to_pyarray(py)
+        };
+        let last = self.ops().saturating_sub(1);
+        columns
+            .set_item("name", text_column(py, self.tensors().map(|(_, _, it)| it.name.clone()))?)?;
+        let class = self.tensors().map(|(_, _, it)| it.class.name().to_owned());
+        columns.set_item("class", text_column(py, class)?)?;
+        let phase = self.tensors().map(|(_, program, it)| match program.ops.get(it.birth) {
+            Some(op) if !it.kept => phase_name(op.phase).to_owned(),
+            _ => "kept".to_owned(),
+        });
+        columns.set_item("phase", text_column(py, phase)?)?;
+        columns.set_item("offset", numbers(&|_, it| it.offset))?;
+        columns.set_item("bytes", numbers(&|_, it| it.bytes))?;
+        let first = |begin, it: &ShownTensor| if it.kept { 0 } else { begin + it.birth };
+        columns.set_item("first", numbers(&|begin, it| first(begin, it) as u64))?;
+        let end = |begin, it: &ShownTensor| if it.kept { last } else { begin + it.death };
+        columns.set_item("last", numbers(&|begin, it| end(begin, it) as u64))?;
+        Ok(columns)
+    }
+
+    /// Every op of the step, a column a property: op, name of its first output, phase, predicted seconds, floating-point
+    /// operations, bytes that it moves.
+    fn ops_columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let ops = || self.views.shown.programs.iter().flat_map(|program| &program.ops);
+        let columns = PyDict::new(py);
+        columns.set_item("op", text_column(py, ops().map(|op| op.op.to_owned()))?)?;
+        columns.set_item("name", text_column(py, ops().map(|op| op.name.clone()))?)?;
+        columns
+            .set_item("phase", text_column(py, ops().map(|op| phase_name(op.phase).to_owned()))?)?;
+        let seconds: Vec<f64> = ops().map(|op| op.seconds).collect();
+        columns.set_item("seconds", seconds.to_pyarray(py))?;
+        let flops: Vec<u64> = ops().map(|op| op.flops).collect();
+        columns.set_item("flops", flops.to_pyarray(py))?;
+        let bytes: Vec<u64> = ops().map(|op| op.bytes).collect();
+        columns.set_item("bytes", bytes.to_pyarray(py))?;
+        Ok(columns)
+    }
+
+    /// Bytes that are alive at each op of a step.
+    fn live_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        let ops = self.views.shown.programs.iter().flat_map(|program| &program.ops);
+        let live: Vec<u64> = ops.map(|op| op.live).collect();
+        live.to_pyarray(py)
+    }
+
+    /// `(bytes, predicted seconds)` of plans from the fastest to the smallest.
+    fn frontier(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64)>> {
+        let swept = py.detach(|| {
+            let step = self.asked.step()?;
+            let device = Devices::default().open(&step.device)?;
+            let scope = &step.scope;
+            let rates = scope.rates.known(&*device, step.config.precision, scope.threads).rates;
+            Ok(Sweep::new(scope, &step.config, &*device, &rates)?.json())
+        });
+        let json: Value = swept.map_err(|error| raised(py, &error))?;
+        let point =
+            |it: &Value| Some((it["peak_bytes"].as_u64()?, it["predicted_step_s"].as_f64()?));
+        let points = json["plans"].as_array().map(|plans| plans.iter().filter_map(point).collect());
+        points.ok_or_else(|| unexpected("the sweep lists no plans"))
+    }
+
+    /// What a plan could be instead: what more bytes would buy, and fewer cost.
+    fn advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let found =
+            py.detach(|| self.planned_again(|subject, _| Ok(Advice::new(&subject)?.json())));
+        object(py, &found.map_err(|error| raised(py, &error))?)
+    }
+
+    /// The plan as one page of HTML that needs no network.
+    fn to_html(&self, py: Python<'_>) -> PyResult<String> {
+        let made = py.detach(|| {
+            self.planned_again(|subject, plan_s| {
+                let Subject { planned, scope, config, device, budget, rates } = subject;
+                let known = scope.rates.known(device, planned.config().precision, scope.threads);
+                let summary = Summary::new(planned, device, known, budget, plan_s);
+                let accumulation = planned.config().accumulation();
+                let programs = programs(&planned.plan, accumulation, rates);
+                let sweep = Sweep::new(scope, config, device, rates)?;
+                Ok(page::page(&summary, &programs, &sweep, None))
+            })
+        });
+        made.map_err(|error| raised(py, &error))
+    }
+
+    /// The plan as a map, in SVG: ops from left to right, offsets from the bottom up.
+    #[pyo3(signature = (title="", beside=vec![]))]
+    fn to_svg(&self, title: &str, beside: Vec<(String, PyRef<'_, Self>)>) -> String {
+        let own = (title.to_owned(), &self.views);
+        let others = beside.iter().map(|(title, plan)| (title.clone(), &plan.views));
+        let all: Vec<(String, &Views)> = std::iter::once(own).chain(others).collect();
+        let panel = |(title, views): &'_ (String, &'_ Views)| -> (String, String, ShownPlan) {
+            let title = if title.is_empty() { "peak" } else { title };
+            (title.to_owned(), views.subtitle.clone(), views.shown.clone())
+        };
+        let panels: Vec<_> = all.iter().map(panel).collect();
+        let panels = panels.iter().map(|(title, subtitle, plan)| Panel { title, subtitle, plan });
+        map::svg(&panels.collect::<Vec<_>>())
+    }
+
+    fn __str__(&self) -> &str {
+        &self.views.text
+    }
+
+    fn __repr__(&self) -> String {
+        let peak = tightrope::units::human_bytes(self.views.shown.peak_bytes);
+        format!("<Plan: {peak}, {:.3} s a step>", self.views.shown.step_s)
+    }
+
+    fn _repr_html_(&self) -> String {
+        self.to_svg("", vec![])
+    }
+}
+
+impl Plan {
+    /// Does `work` with the plan made again, as planning is cheaper than keeping a graph.
+    fn planned_again<T>(
+        &self,
+        work: impl FnOnce(Subject<'_>, f64) -> tightrope::Result<T>,
+    ) -> tightrope::Result<T> {
+        let step = self.asked.step()?;
+        let device = Devices::default().open(&step.device)?;
+        let start = Instant::now();
+        let planned = step.plan(&*device)?;
+        let plan_s = start.elapsed().as_secs_f64();
+        let scope = &step.scope;
+        let known = scope.rates.known(&*device, planned.config().precision, scope.threads);
+        let budget = tightrope::plan::budget(scope, &*device);
+        let subject = Subject {
+            config: &step.config,
+            scope,
+            planned: &planned,
+            budget,
+            device: &*device,
+            rates: &known.rates,
+        };
+        work(subject, plan_s)
+    }
+}

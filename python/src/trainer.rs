@@ -1,0 +1,282 @@
+//! A run as Python sees it, on a thread of its own.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value, json};
+use tightrope::data::Checkpoint;
+use tightrope::data::checkpoint::latest_complete;
+use tightrope::devices::Devices;
+use tightrope::nn::{Sampling, SavedTensor};
+use tightrope::recipe::Recipe;
+use tightrope::run::{Ended, Evaluation, Run, Samples, Stepped};
+use tightrope::{Result, block_on};
+
+use crate::failure::object;
+use crate::fed::{Fed, Slot};
+use crate::plan::{Asked, Plan, Views};
+use crate::worker::{Stop, Worker};
+
+/// A run on its thread.
+struct Training {
+    run: Run<'static>,
+    /// The run directory, where it has one.
+    dir: Option<PathBuf>,
+    views: Views,
+}
+
+/// Trains a model, one step after the other.
+#[pyclass(frozen, module = "tightrope._engine")]
+pub struct Trainer {
+    worker: Worker<Training>,
+    asked: Asked,
+    /// Where the batch of the next step is put, where the program hands it over.
+    slot: Option<Slot>,
+}
+
+impl Training {
+    fn start(
+        asked: Asked,
+        slot: Option<Slot>,
+        resumes: Option<PathBuf>,
+        records: bool,
+        stop: Stop,
+    ) -> Result<Self> {
+        let Asked { settings, model } = asked;
+        let recipe = match (model, resumes) {
+            (Some(model), from) => {
+                let from = from.map(|path| opened(&path)).transpose()?;
+                let data = Box::new(Fed(slot.unwrap_or_default()));
+                Recipe::own(&settings, model, data, from)?
+            }
+            (None, Some(path)) => Recipe::resume(&settings, Some(&newest(path)))?,
+            (None, None) => Recipe::new(&settings)?,
+        };
+        let mut devices = Devices::default();
+        let device = devices.open(&recipe.step.device)?;
+        let step = recipe.step.clone();
+        let start = Instant::now();
+        let planned = recipe.plan(device)?;
+        let plan_s = start.elapsed().as_secs_f64();
+        let views = Views::of(&step, &planned.step, &*planned.device, plan_s);
+        let started = planned.start(move |spec| devices.open(spec))?;
+        let (mut run, dir) = match records {
+            true => started.begin().map(|(run, dir)| (run, Some(dir)))?,
+            false => (started.alone(), None),
+        };
+        run.stop_when(move || stop.requested());
+        Ok(Self { run, dir, views })
+    }
+}
+
+/// The newest checkpoint under a directory that is no run's, or the path itself.
+fn newest(path: PathBuf) -> PathBuf {
+    if path.join("run.toml").exists() {
+        return path;
+    }
+    match latest_complete(&path) {
+        Ok((checkpoint, _)) => checkpoint.path,
+        Err(_) => path,
+    }
+}
+
+/// The checkpoint at a path, or the newest under it.
+fn opened(path: &std::path::Path) -> Result<Checkpoint> {
+    Ok(if path.join("checkpoints").is_dir() {
+        latest_complete(path)?.0
+    } else {
+        Checkpoint::open(path)?
+    })
+}
+
+fn stepped(step: &Stepped) -> Value {
+    json!({
+        "step": step.step,
+        "loss": step.loss,
+        "lr": step.lr,
+        "grad_norm": step.grad_norm,
+        "step_s": step.step_s,
+        "tokens": step.tokens,
+        "tokens_per_s": step.tokens_per_s(),
+        "updated": step.updated,
+        "logged": step.logged,
+        "metrics": step.metrics,
+        "heldout": step.evaluation.as_ref().map(evaluated),
+        "sample": step.sample,
+        "notes": step.notes,
+    })
+}
+
+fn evaluated(evaluation: &Evaluation) -> Value {
+    let Evaluation { loss, tokens, metrics } = evaluation;
+    json!({ "loss": loss, "tokens": tokens, "metrics": metrics })
+}
+
+/// Numbers that a program hands over, as the model's inputs.
+fn samples(counted: usize, inputs: &Bound<'_, PyDict>) -> PyResult<Samples> {
+    let mut batch = Samples::new(counted);
+    for (name, values) in inputs {
+        let name: String = name.extract()?;
+        if let Ok(values) = values.extract::<PyReadonlyArray1<'_, f32>>() {
+            batch = batch.with(&name, values.as_slice()?.to_vec());
+        } else if let Ok(values) = values.extract::<PyReadonlyArray1<'_, i32>>() {
+            batch = batch.with(&name, values.as_slice()?.to_vec());
+        } else {
+            return Err(PyValueError::new_err(format!("`{name}` is neither float32 nor int32")));
+        }
+    }
+    Ok(batch)
+}
+
+#[pymethods]
+impl Trainer {
+    /// By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
+    /// whether it gets a run directory.
+    #[new]
+    #[pyo3(signature = (keywords, trace=None, resume=None, records=false))]
+    fn new(
+        py: Python<'_>,
+        keywords: &Bound<'_, PyDict>,
+        trace: Option<&str>,
+        resume: Option<PathBuf>,
+        records: bool,
+    ) -> PyResult<Self> {
+        let asked = Asked::read(keywords, trace)?;
+        let slot = asked.model.is_some().then(Slot::default);
+        let (own, put) = (asked.clone(), slot.clone());
+        let worker =
+            Worker::start(py, move |stop| Training::start(own, put, resume, records, stop))?;
+        Ok(Self { worker, asked, slot })
+    }
+
+    /// The next step: its figures, or None where all are done. `batch` is the inputs of an own model by name.
+    #[pyo3(signature = (batch=None))]
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        batch: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if let (Some(slot), Some(batch)) = (&self.slot, batch) {
+            slot.put(samples(0, batch)?);
+        }
+        let step = self.worker.ask(py, |training| {
+            training.run.go_on();
+            let step = training.run.next().transpose()?;
+            Ok(step.as_ref().map(stepped))
+        })?;
+        step.map(|step| object(py, &step)).transpose()
+    }
+
+    /// Loss and metrics on held-out data, or None where nothing is held out.
+    fn evaluate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.worker.ask(py, |training| training.run.evaluate(None))?;
+        found.map(|found| object(py, &evaluated(&found))).transpose()
+    }
+
+    /// Loss and metrics of a micro-batch of an own model.
+    fn evaluate_batch<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = samples(0, batch)?;
+        let found = self.worker.ask(py, move |training| {
+            block_on(
+                training
+                    .run
+                    .with_trainer(async |trainer| Ok(trainer.evaluate(&batch.batch()).await?)),
+            )
+        })?;
+        let metrics: serde_json::Map<String, Value> =
+            found.metrics.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        object(py, &json!({ "loss": found.loss, "metrics": metrics }))
+    }
+
+    /// Text that follows a prompt. `sampling` is temperature, top-k, top-p and seed.
+    fn generate(
+        &self,
+        py: Python<'_>,
+        prompt: String,
+        max_tokens: usize,
+        sampling: (f64, usize, f64, u64),
+    ) -> PyResult<String> {
+        let (temperature, top_k, top_p, seed) = sampling;
+        let sampling = Sampling { temperature, top_k, top_p, seed, draw: 0 };
+        self.worker.ask(py, move |training| training.run.generate(&prompt, max_tokens, &sampling))
+    }
+
+    /// Writes a checkpoint under `folder`, or into the run directory; its path.
+    #[pyo3(signature = (folder=None))]
+    fn save(&self, py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Option<PathBuf>> {
+        self.worker.ask(py, move |training| match folder {
+            Some(folder) => training.run.save_in(&folder).map(Some),
+            None => {
+                training.run.save()?;
+                Ok(training.dir.clone())
+            }
+        })
+    }
+
+    /// The run's last words: the loss on all held-out data and a sample, which its directory records.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (found, sample) = self.worker.ask(py, |training| training.run.finish())?;
+        object(py, &json!({ "heldout": found.as_ref().map(evaluated), "sample": sample }))
+    }
+
+    /// Names and shapes of the weights, as checkpoints hold them.
+    fn weight_shapes(&self, py: Python<'_>) -> PyResult<Vec<(String, Vec<usize>)>> {
+        let saved = self.worker.ask(py, weights)?;
+        Ok(saved.into_iter().map(|tensor| (tensor.name, tensor.ty.shape)).collect())
+    }
+
+    /// The values of a weight, in f32.
+    fn weight<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.worker.ask(py, weights)?.into_iter().find(|tensor| tensor.name == name);
+        let Some(tensor) = found else { return Err(PyKeyError::new_err(name.to_owned())) };
+        let shape = tensor.ty.shape.clone();
+        let values: Vec<f32> = self.worker.ask(py, move |training| {
+            block_on(
+                training
+                    .run
+                    .with_trainer(async |trainer| Ok(trainer.saved_values(&tensor).await?)),
+            )
+        })?;
+        let values: Bound<'py, PyArray1<f32>> = values.to_pyarray(py);
+        values.call_method1("reshape", (shape,))
+    }
+
+    /// Facts of the run: steps done and in all, bytes, batch, directory.
+    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let facts = self.worker.ask(py, |training| {
+            let (run, config) = (&training.run, training.run.config());
+            let done = run.done();
+            Ok(json!({
+                "steps_done": done.steps,
+                "tokens": done.tokens,
+                "complete": run.ended() == Some(Ended::Complete),
+                "measured_peak_bytes": run.allocated_bytes(),
+                "batch": config.batch,
+                "micro_batch": config.micro_batch,
+                "device": run.backend().map(|device| device.name()),
+                "data": run.data().describe(),
+                "run": training.dir,
+            }))
+        })?;
+        object(py, &facts)
+    }
+
+    /// The plan that it trains by.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
+        let views = self.worker.ask(py, |training| Ok(training.views.clone()))?;
+        Ok(Plan::of(self.asked.clone(), views))
+    }
+}
+
+fn weights(training: &mut Training) -> Result<Vec<SavedTensor>> {
+    block_on(training.run.with_trainer(async |trainer| Ok(trainer.saved_weights())))
+}

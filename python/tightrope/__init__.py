@@ -1,0 +1,62 @@
+"""Tightrope trains neural networks in the memory you have.
+
+>>> import tightrope as tr
+>>> plan = tr.plan(preset="gpt2", batch=8, memory="4GiB")
+>>> plan.peak_bytes <= 4 << 30
+True
+
+Keyword arguments are the flags of the command ``tightrope`` with underscores; any other setting goes into
+``settings={"table.key": value}``. ``tr.settings()`` lists them all.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from . import _engine, data, nn
+from .errors import DeviceError, DoesNotFit, Error, SettingError
+from .nn import Model
+from .plans import Plan, plan
+from .training import Evaluation, Step, Trainer, train
+
+__version__: str = _engine.VERSION
+
+__all__ = [
+    "DeviceError",
+    "DoesNotFit",
+    "Error",
+    "Evaluation",
+    "Model",
+    "Plan",
+    "SettingError",
+    "Step",
+    "Trainer",
+    "data",
+    "doctor",
+    "nn",
+    "plan",
+    "settings",
+    "train",
+    "verify",
+]
+
+
+def settings() -> dict[str, str]:
+    """What each setting does and its default, by keyword, or by key where it has none."""
+    return {keyword or key: described for key, keyword, described in _engine.settings()}
+
+
+def doctor() -> dict[str, Any]:
+    """Devices, limits, libraries and memory, and the largest preset that fits each."""
+    return json.loads(_engine.doctor())
+
+
+def verify(folder: str | Path, **keywords: Any) -> dict[str, Any]:
+    """Compares a device with a reference case that was recorded with PyTorch.
+
+    Raises:
+        Error: a figure is beyond its tolerance.
+    """
+    return json.loads(_engine.verify(Path(folder), keywords))

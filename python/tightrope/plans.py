@@ -1,0 +1,138 @@
+"""Plans: where every byte of a training step goes, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _engine
+from .nn import Model
+from .trace import traced
+
+#: Inputs of a model: dtype ("f32" or "i32") and shape of one sample, by name.
+Inputs = Mapping[str, tuple[str, Sequence[int]]]
+
+
+def merged(keywords: dict[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Keywords and settings by their keys."""
+    return {**keywords, **(settings or {})}
+
+
+def trace_of(model: Model | None, inputs: Inputs | None) -> str | None:
+    """The trace of an own model, in JSON."""
+    if model is None:
+        if inputs is not None:
+            raise TypeError("inputs= describes what a model reads, and no model was given")
+        return None
+    if not isinstance(model, Model):
+        raise TypeError(f"a model is a tightrope.Model, not {type(model).__name__}; presets are named: preset=\"gpt2\"")
+    if inputs is None:
+        raise TypeError('a model needs inputs={"x": ("f32", (64,)), …}: dtype and shape of one sample, by name')
+    return traced(model, inputs)
+
+
+class Plan:
+    """A plan: every byte of a training step, known before anything is allocated."""
+
+    def __init__(self, inner: _engine.Plan) -> None:
+        self._inner = inner
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes that the step takes on the device, all in all."""
+        return self._inner.peak_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """The most bytes that are alive at once: no plan of this order of ops takes fewer."""
+        return self._inner.lower_bound_bytes
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """Bytes that the plan may take; None where nothing limits it."""
+        return self._inner.budget_bytes
+
+    @property
+    def predicted_step_s(self) -> float:
+        """Predicted seconds of a step."""
+        return self._inner.predicted_step_s
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """Bytes at the peak by class of tensor."""
+        return self._inner.by_class
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What the planner chose."""
+        return self._inner.choices
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Every tensor of the step, as columns: name, class, phase, offset, bytes, first, last.
+
+        ``first`` and ``last`` are the ops of the step that it lives from and to, counted as in :meth:`live_bytes`; ``phase`` is that
+        of the op that makes it, or "kept" of what stays between steps. ``pandas.DataFrame(plan.tensors())`` makes a table of it.
+        """
+        return self._inner.tensors_columns()
+
+    def ops(self) -> dict[str, np.ndarray]:
+        """Every op of the step, as columns: op, name, phase, predicted seconds, flops, and bytes that it moves."""
+        return self._inner.ops_columns()
+
+    def live_bytes(self) -> np.ndarray:
+        """Bytes that are alive at each op of the step."""
+        return self._inner.live_bytes()
+
+    def frontier(self) -> list[tuple[int, float]]:
+        """``(bytes, predicted seconds)`` of plans from the fastest to the smallest."""
+        return self._inner.frontier()
+
+    def advice(self) -> dict[str, Any]:
+        """What the plan could be instead: what more bytes would buy, and fewer cost."""
+        return self._inner.advice()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every figure of the plan, as ``tightrope plan --json`` prints them."""
+        return self._inner.to_dict()
+
+    def to_svg(self, title: str = "", beside: Mapping[str, Plan] | None = None) -> str:
+        """The plan as a map, beside others on the same scale: ops from left to right, offsets from the bottom up."""
+        others = [(name, other._inner) for name, other in (beside or {}).items()]
+        return self._inner.to_svg(title, others)
+
+    def to_html(self) -> str:
+        """The plan as one interactive page that needs no network."""
+        return self._inner.to_html()
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+    def __str__(self) -> str:
+        return str(self._inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def plan(
+    model: Model | None = None,
+    *,
+    inputs: Inputs | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> Plan:
+    """The fastest plan of a training step that fits the memory. Nothing runs, and no tensor is allocated.
+
+    Args:
+        model: a model of one's own; without it, keywords such as ``preset`` describe one.
+        inputs: what the model reads: dtype and shape of one sample, by name.
+        settings: settings by their keys, such as ``{"train.beta2": 0.99}``.
+        keywords: the flags of the command with underscores, such as ``batch=8, memory="4GiB"``.
+
+    Raises:
+        DoesNotFit: no plan is as small as ``memory``; its ``suggestion`` is the cheapest change that would fit.
+        SettingError: a keyword or value that isn't one.
+    """
+    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs)))

@@ -1,0 +1,175 @@
+"""A model's ``loss`` is called once, with tensors that write down what is done with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+Number = Union[int, float]
+
+
+class Trace:
+    """The ops of a model, in the order in which its ``loss`` asked for them."""
+
+    current: Trace | None = None
+
+    def __init__(self) -> None:
+        self.ops: list[dict[str, Any]] = []
+        self.layers: list[dict[str, Any]] = []
+        self.layer_index: dict[int, int] = {}
+        self.block: int | None = None
+        self.names: set[str] = set()
+
+    def add(self, op: str, name: str, **fields: Any) -> Tensor:
+        unique, count = name, 1
+        while unique in self.names:
+            count += 1
+            unique = f"{name}.{count}"
+        self.names.add(unique)
+        self.ops.append({"op": op, "name": unique, "block": self.block, **fields})
+        return Tensor(self, len(self.ops) - 1)
+
+    def register(self, layer: Any, described: dict[str, Any]) -> None:
+        self.layer_index[id(layer)] = len(self.layers)
+        self.layers.append(described)
+
+    def layer(self, layer: Any) -> int:
+        try:
+            return self.layer_index[id(layer)]
+        except KeyError:
+            raise ValueError(
+                f"{type(layer).__name__} isn't an attribute of the model: make layers in __init__ and keep "
+                "them as attributes, or in a list or dict that is one"
+            ) from None
+
+
+def active() -> Trace:
+    """The trace that is being written."""
+    if Trace.current is None:
+        raise RuntimeError(
+            "layers are applied inside a model's loss(), which Trainer and plan call once; outside it there is no graph"
+        )
+    return Trace.current
+
+
+class Tensor:
+    """A tensor of the step that is being traced. Its first axis is the batch."""
+
+    __slots__ = ("_trace", "index")
+
+    def __init__(self, trace: Trace, index: int) -> None:
+        self._trace = trace
+        self.index = index
+
+    def __add__(self, other: Tensor | Number) -> Tensor:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Number) -> Tensor:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Tensor | Number) -> Tensor:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: Number) -> Tensor:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: Tensor | Number) -> Tensor:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: Number) -> Tensor:
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: Tensor | Number) -> Tensor:
+        return _binary("divide", self, other)
+
+    def __rtruediv__(self, other: Number) -> Tensor:
+        return _binary("divide", other, self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a tensor has no values while a model is traced: `if` can't depend on it")
+
+    def reshape(self, *shape: int) -> Tensor:
+        """The same elements in another shape. The first extent is the batch, and is written as -1."""
+        if not shape or shape[0] != -1:
+            raise ValueError("the first extent is the batch: write reshape(-1, …)")
+        if any(extent < 1 for extent in shape[1:]):
+            raise ValueError("all extents but the first are written out")
+        return self._trace.add("reshape", "reshape", x=self.index, shape=list(shape[1:]))
+
+    def permute(self, *axes: int) -> Tensor:
+        """The axes in another order, of which the batch stays the first."""
+        if not axes or axes[0] != 0:
+            raise ValueError("the batch stays the first axis: write permute(0, …)")
+        return self._trace.add("permute", "permute", x=self.index, axes=list(axes))
+
+    def mean(self, axis: int) -> Tensor:
+        """The mean along an axis, which is then gone. Axis 0 is the batch."""
+        if axis < 1:
+            raise ValueError("axis 0 is the batch, and axes are counted from the front")
+        return self._trace.add("mean", "mean", x=self.index, axis=axis)
+
+
+def _operand(value: Tensor | Number) -> Any:
+    if isinstance(value, Tensor):
+        return {"tensor": value.index}
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise TypeError(f"a tensor is combined with tensors and numbers, not with {type(value).__name__}")
+
+
+def _binary(kind: str, a: Tensor | Number, b: Tensor | Number) -> Tensor:
+    trace = (a if isinstance(a, Tensor) else b)._trace  # type: ignore[union-attr]
+    return trace.add("binary", kind, kind=kind, a=_operand(a), b=_operand(b))
+
+
+def _layers(value: Any, path: str) -> Iterable[tuple[str, Any]]:
+    """Layers among attributes, lists and dicts, with the names of their parameters."""
+    from .nn import Layer
+
+    join = lambda name: f"{path}.{name}" if path else str(name)  # noqa: E731
+    if isinstance(value, Layer) and value.parts is None:
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _layers(item, join(name))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _layers(item, join(index))
+    elif isinstance(value, Layer):
+        yield from _layers(value.parts, path)
+    elif hasattr(value, "__dict__") and type(value).__module__ != "builtins" and not isinstance(value, type):
+        from .nn import Model
+
+        if isinstance(value, Model):
+            for name, item in vars(value).items():
+                yield from _layers(item, join(name))
+
+
+def traced(model: Any, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> str:
+    """The model as the engine reads it, in JSON."""
+    trace = Trace()
+    seen: set[int] = set()
+    for name, layer in _layers(model, ""):
+        if id(layer) not in seen:
+            seen.add(id(layer))
+            trace.register(layer, {"name": name, **layer.describe()})
+    if Trace.current is not None:
+        raise RuntimeError("a model is traced already")
+    Trace.current = trace
+    try:
+        tensors = {name: trace.add("input", name) for name in inputs}
+        loss = model.loss(**tensors)
+    finally:
+        Trace.current = None
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"{type(model).__name__}.loss must return a loss of tightrope.nn, not {type(loss).__name__}")
+    listed = []
+    for name, (dtype, shape) in inputs.items():
+        if dtype not in ("f32", "i32"):
+            raise ValueError(f'the input `{name}` has dtype {dtype!r}: it must be "f32" or "i32"')
+        listed.append({"name": name, "dtype": dtype, "shape": [int(extent) for extent in shape]})
+    tokens = max((it["shape"][0] for it in listed if it["dtype"] == "i32" and len(it["shape"]) == 1), default=1)
+    return json.dumps(
+        {"inputs": listed, "layers": trace.layers, "ops": trace.ops, "loss": loss.index, "tokens": tokens}
+    )
