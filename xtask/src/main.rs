@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
-//! `planning`, `picture`, `python` and `web`.
+//! `planning`, `python` and `web`.
 
 mod bench;
 mod checks;
@@ -8,7 +8,6 @@ mod highs;
 mod mesa;
 mod nvidia;
 mod packages;
-mod picture;
 mod planning;
 mod python;
 mod shell;
@@ -41,7 +40,6 @@ usage: cargo xtask TASK
               --precision f32|bf16     only this one; may be repeated
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
-  picture   plans as pictures, into docs/plan.svg
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
               --test                   and run the tests of both in Chromium
@@ -58,7 +56,6 @@ fn main() -> ExitCode {
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
-        Some(("picture", [])) => picture::run(),
         Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB, Draw::Part),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
