@@ -109,6 +109,14 @@ def test_an_own_model_is_saved_and_gone_on_from(digits, tmp_path):
     assert second.weights["up.weight"].shape == (128, 64)
 
 
+def test_without_steps_there_is_no_end(digits):
+    (images, labels), _ = digits
+    trainer = tr.Trainer(Mlp(width=8), inputs=INPUTS, batch=4, lr=1e-3, **CPU)
+    batch = dict(x=images[:4].reshape(-1, 64), y=labels[:4])
+    steps = [trainer.step(**batch) for _ in range(2000)]
+    assert {step.lr for step in steps} == {1e-3} and steps[-1].loss < steps[0].loss
+
+
 def test_the_gradient_is_numpys():
     """A step of SGD on a linear model against its formula."""
 

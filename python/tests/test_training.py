@@ -35,7 +35,7 @@ def test_allocated_as_planned(tiny):
     step = trainer.step()
     assert step.step == 1 and step.tokens == 64 and step.updated and step.grad_norm > 0 and step.tokens_per_s > 0
     trainer.step()
-    with pytest.raises(StopIteration):
+    with pytest.raises(tr.Error, match="all steps are done"):
         trainer.step()
     assert trainer.steps_done == 2
 
@@ -135,6 +135,31 @@ def test_ctrl_c_is_answered_at_once_and_the_trainer_goes_on(text):
     assert found.returncode == 0, found.stderr
     took, then = (line.split()[1] for line in found.stdout.splitlines())
     assert float(took) < 0.1 and then == "1", found.stdout
+
+
+KEPT = """
+import os, signal, sys, threading
+import tightrope as tr
+
+def on_step(step):
+    if step.step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    tr.train(preset="tiny", context=16, batch=4, device="cpu", threads=1, data=sys.argv[1], steps=50, out=sys.argv[2], on_step=on_step)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_keeps_what_train_had_done(text, tmp_path):
+    words = [sys.executable, "-c", KEPT, str(text), str(tmp_path / "run")]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert found.stdout == "interrupted\n", found.stderr
+    kept = [it.name for it in (tmp_path / "run" / "checkpoints").iterdir() if it.name.startswith("step-")]
+    assert kept == ["step-3"]
+    result = tr.train(resume=tmp_path / "run", steps=5, on_step=lambda step: None)
+    assert result["steps"] == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

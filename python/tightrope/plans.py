@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _engine
 from .nn import Model
-from .trace import traced
+from .traced import traced
 
 #: Inputs of a model: dtype ("f32" or "i32") and shape of one sample, by name.
 Inputs = Mapping[str, tuple[str, Sequence[int]]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
 Number = Union[int, float]
@@ -22,6 +20,7 @@ class Trace:
         self.names: set[str] = set()
 
     def add(self, op: str, name: str, **fields: Any) -> Tensor:
+        """Appends an op and gives its output. A name that is there already gets a number."""
         unique, count = name, 1
         while unique in self.names:
             count += 1
@@ -31,10 +30,12 @@ class Trace:
         return Tensor(self, len(self.ops) - 1)
 
     def register(self, layer: Any, described: dict[str, Any]) -> None:
+        """Adds a layer of the model."""
         self.layer_index[id(layer)] = len(self.layers)
         self.layers.append(described)
 
     def layer(self, layer: Any) -> int:
+        """The number of a layer of the model."""
         try:
             return self.layer_index[id(layer)]
         except KeyError:
@@ -121,55 +122,3 @@ def _operand(value: Tensor | Number) -> Any:
 def _binary(kind: str, a: Tensor | Number, b: Tensor | Number) -> Tensor:
     trace = (a if isinstance(a, Tensor) else b)._trace  # type: ignore[union-attr]
     return trace.add("binary", kind, kind=kind, a=_operand(a), b=_operand(b))
-
-
-def _layers(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    """Layers among attributes, lists and dicts, with the names of their parameters."""
-    from .nn import Layer
-
-    join = lambda name: f"{path}.{name}" if path else str(name)  # noqa: E731
-    if isinstance(value, Layer) and value.parts is None:
-        yield path, value
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _layers(item, join(name))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _layers(item, join(index))
-    elif isinstance(value, Layer):
-        yield from _layers(value.parts, path)
-    elif hasattr(value, "__dict__") and type(value).__module__ != "builtins" and not isinstance(value, type):
-        from .nn import Model
-
-        if isinstance(value, Model):
-            for name, item in vars(value).items():
-                yield from _layers(item, join(name))
-
-
-def traced(model: Any, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> str:
-    """The model as the engine reads it, in JSON."""
-    trace = Trace()
-    seen: set[int] = set()
-    for name, layer in _layers(model, ""):
-        if id(layer) not in seen:
-            seen.add(id(layer))
-            trace.register(layer, {"name": name, **layer.describe()})
-    if Trace.current is not None:
-        raise RuntimeError("a model is traced already")
-    Trace.current = trace
-    try:
-        tensors = {name: trace.add("input", name) for name in inputs}
-        loss = model.loss(**tensors)
-    finally:
-        Trace.current = None
-    if not isinstance(loss, Tensor):
-        raise TypeError(f"{type(model).__name__}.loss must return a loss of tightrope.nn, not {type(loss).__name__}")
-    listed = []
-    for name, (dtype, shape) in inputs.items():
-        if dtype not in ("f32", "i32"):
-            raise ValueError(f'the input `{name}` has dtype {dtype!r}: it must be "f32" or "i32"')
-        listed.append({"name": name, "dtype": dtype, "shape": [int(extent) for extent in shape]})
-    tokens = max((it["shape"][0] for it in listed if it["dtype"] == "i32" and len(it["shape"]) == 1), default=1)
-    return json.dumps(
-        {"inputs": listed, "layers": trace.layers, "ops": trace.ops, "loss": loss.index, "tokens": tokens}
-    )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _engine
+from .errors import Error
 from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
 
@@ -138,11 +139,11 @@ class Trainer:
         """Trains one step; of a model of one's own on this batch, arrays by the names of its inputs.
 
         Raises:
-            StopIteration: all steps are done.
+            Error: all steps are done, or the loss isn't finite.
         """
         figures = self._inner.step(self._batch(batch) if batch or self._inputs else None)
         if figures is None:
-            raise StopIteration("all steps are done: ask for more with steps=")
+            raise Error("all steps are done: give more of them with steps=")
         return Step._of(figures)
 
     def __iter__(self) -> Iterator[Step]:

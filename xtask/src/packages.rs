@@ -9,8 +9,10 @@ use crate::shell::Shell;
 use crate::{cargo, root};
 
 /// The packages that are built together. Each run of cargo names them, since other sets give third-party crates other features,
-/// and those are compiled again. This one is apart: its tools are its own, and `cargo xtask` has built it.
-pub const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "xtask", "--locked"];
+/// and those are compiled again. Two are apart: this one, whose tools are its own and which `cargo xtask` has built, and the
+/// package for Python, which pip builds.
+pub const PACKAGES: [&str; 6] =
+    ["--workspace", "--exclude", "xtask", "--exclude", "tightrope-python", "--locked"];
 
 /// Cargo with these arguments, in the workspace.
 pub fn words(words: &[&str]) -> Command {

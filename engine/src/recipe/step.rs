@@ -13,7 +13,7 @@ use super::model;
 use crate::devices::Spec;
 use crate::error::{Error, Result};
 use crate::plan::{Scope, planned};
-use crate::settings::{self, Chunk, Device, LIST, MicroBatch, Settings};
+use crate::settings::{self, Chunk, Device, LARGEST, LIST, MicroBatch, Schedule, Settings};
 use crate::weights::adapters;
 
 /// What is trained and how, what a planner may choose of it, and where it runs.
@@ -149,6 +149,14 @@ pub(crate) fn filled_own(settings: &Settings, model: &dyn Model) -> Result<Setti
         return Err(settings.error(&[key], message, &format!("leave `{key}` out")).into());
     }
     let mut settings = settings.clone();
+    if settings.train.steps.is_none() {
+        // As many as it's given batches for: the rate has no end to fall to, nor a part of the steps to rise in.
+        settings.train.steps = Some(LARGEST as u64);
+        settings.train.warmup.get_or_insert(0);
+        if !settings.is_said("train.schedule") {
+            settings.train.schedule = Schedule::Constant;
+        }
+    }
     settings.train.fill(defaults::IMAGES, defaults::STEPS, defaults::OWN_LR);
     filled_adapters(&mut settings, model)?;
     settings.check()?;
