@@ -189,7 +189,7 @@ impl Recipe {
                 Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
             }
         };
-        let recipe = Self::on_data(settings, model, start, data)?;
+        let recipe = Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)?;
         Ok(Self {
             notes,
             #[cfg(not(target_family = "wasm"))]
@@ -226,7 +226,8 @@ impl Recipe {
         if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
             corpus::fits(tokenizer, model.vocab)?;
         }
-        Self::on_data(step::filled(said, &model)?, model, start, data)
+        let settings = step::filled(said, &model)?;
+        Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)
     }
 
     /// The recipe of a run of the program's own model on data that it opened itself: a new one, or one that goes on from
@@ -252,24 +253,13 @@ impl Recipe {
             Some(checkpoint) => Start::Own(Box::new(checkpoint)),
             None => Start::Seed,
         };
-        let step = Step::of_own(&settings, model)?;
-        Self::of_step(settings, step, start, data)
+        Self::on_data(Step::of_filled_own(&settings, model)?, settings, start, data)
     }
 
-    /// The recipe by settings that are filled in, on data that is open.
+    /// The recipe of a step by the settings that it was made from, on data that is open.
     fn on_data(
-        settings: Settings,
-        model: Architecture,
-        start: Start,
-        data: Box<dyn Batches>,
-    ) -> Result<Self> {
-        let step = Step::of_filled(&settings, model)?;
-        Self::of_step(settings, step, start, data)
-    }
-
-    fn of_step(
-        settings: Settings,
         step: Step,
+        settings: Settings,
         start: Start,
         data: Box<dyn Batches>,
     ) -> Result<Self> {

@@ -48,6 +48,13 @@ impl Asked {
             Some(model) => Step::of_own(&self.settings, Arc::<Traced>::clone(model)),
         }
     }
+
+    /// The step, and the device that it is for.
+    fn opened(&self) -> tightrope::Result<(Step, Box<dyn Backend>)> {
+        let step = self.step()?;
+        let device = Devices::default().open(&step.device)?;
+        Ok((step, device))
+    }
 }
 
 /// What is said of a plan, as data that any thread may hold.
@@ -128,8 +135,7 @@ impl Plan {
     fn new(py: Python<'_>, keywords: &Bound<'_, PyDict>, trace: Option<&str>) -> PyResult<Self> {
         let asked = Asked::read(keywords, trace)?;
         let views = py.detach(|| {
-            let step = asked.step()?;
-            let device = Devices::default().open(&step.device)?;
+            let (step, device) = asked.opened()?;
             let start = Instant::now();
             let planned = step.plan(&*device)?;
             Ok(Views::of(&step, &planned, &*device, start.elapsed().as_secs_f64()))
@@ -234,8 +240,7 @@ impl Plan {
     /// `(bytes, predicted seconds)` of plans from the fastest to the smallest.
     fn frontier(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64)>> {
         let swept = py.detach(|| {
-            let step = self.asked.step()?;
-            let device = Devices::default().open(&step.device)?;
+            let (step, device) = self.asked.opened()?;
             let scope = &step.scope;
             let rates = scope.rates.known(&*device, step.config.precision, scope.threads).rates;
             Ok(Sweep::new(scope, &step.config, &*device, &rates)?.json())
@@ -273,15 +278,14 @@ impl Plan {
     /// The plan as a map, in SVG: ops from left to right, offsets from the bottom up.
     #[pyo3(signature = (title="", beside=vec![]))]
     fn to_svg(&self, title: &str, beside: Vec<(String, PyRef<'_, Self>)>) -> String {
-        let own = (title.to_owned(), &self.views);
-        let others = beside.iter().map(|(title, plan)| (title.clone(), &plan.views));
-        let all: Vec<(String, &Views)> = std::iter::once(own).chain(others).collect();
-        let panel = |(title, views): &'_ (String, &'_ Views)| -> (String, String, ShownPlan) {
-            let title = if title.is_empty() { "peak" } else { title };
-            (title.to_owned(), views.subtitle.clone(), views.shown.clone())
-        };
-        let panels: Vec<_> = all.iter().map(panel).collect();
-        let panels = panels.iter().map(|(title, subtitle, plan)| Panel { title, subtitle, plan });
+        let own = (if title.is_empty() { "peak" } else { title }, &self.views);
+        let others = beside.iter().map(|(title, plan)| (title.as_str(), &plan.views));
+        let panels = std::iter::once(own).chain(others);
+        let panels = panels.map(|(title, Views { subtitle, shown: plan, .. })| Panel {
+            title,
+            subtitle,
+            plan,
+        });
         map::svg(&panels.collect::<Vec<_>>())
     }
 
@@ -305,8 +309,7 @@ impl Plan {
         &self,
         work: impl FnOnce(Subject<'_>, f64) -> tightrope::Result<T>,
     ) -> tightrope::Result<T> {
-        let step = self.asked.step()?;
-        let device = Devices::default().open(&step.device)?;
+        let (step, device) = self.asked.opened()?;
         let start = Instant::now();
         let planned = step.plan(&*device)?;
         let plan_s = start.elapsed().as_secs_f64();

@@ -63,7 +63,11 @@ impl Step {
     /// # Errors
     /// Settings that don't fit each other or the model, and those of the table `[model]`.
     pub fn of_own(settings: &Settings, model: Arc<dyn Model>) -> Result<Self> {
-        Self::with_model(&filled_own(settings, &*model)?, model, None)
+        Self::of_filled_own(&filled_own(settings, &*model)?, model)
+    }
+
+    pub(crate) fn of_filled_own(settings: &Settings, model: Arc<dyn Model>) -> Result<Self> {
+        Self::with_model(settings, model, None)
     }
 
     /// By settings that are filled in. `text` is the sizes of a language model and the length of its sequences.
