@@ -14,7 +14,10 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
 fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let mut text = error.to_string();
     for cause in error.causes() {
-        text += &format!(": {cause}");
+        // Some errors say their cause themselves.
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
     }
     let figures = PyDict::new(py);
     let class = match error.kind() {

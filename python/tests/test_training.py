@@ -191,6 +191,12 @@ def test_a_device_that_is_not_there(tiny):
         tr.Trainer(**dict(tiny, device="cuda:7"))
 
 
+def test_a_missing_file_is_named_once(tiny, tmp_path):
+    with pytest.raises(tr.Error) as caught:
+        tr.Trainer(**dict(tiny, data=tmp_path / "none.txt"))
+    assert str(caught.value).count("No such file") == 1 and "none.txt" in str(caught.value)
+
+
 def test_importing_takes_a_moment():
     timed = "import time; import numpy; start = time.perf_counter(); import tightrope; print(time.perf_counter() - start)"
     found = min(float(subprocess.check_output([sys.executable, "-c", timed])) for _ in range(3))
