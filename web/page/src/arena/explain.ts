@@ -10,6 +10,7 @@ export interface Explanation {
 
 const WHOLE_RUN: Record<PlanTensor["class"], string> = {
   weight: "a weight: every step reads it, and the update writes it",
+  frozen: "a frozen weight: steps read it, and none writes it",
   optimizer: "state of the optimizer: each update reads and writes it",
   gradient: "a sum over micro-batches: each adds to it, and the update reads it",
   activation: "kept from one program to the next",

@@ -24,6 +24,7 @@ export class ArenaMap {
   #highlight: TensorClass | null = null;
   #cursor: Cursor | null = null;
   #queued = 0;
+  readonly #ended = new AbortController();
 
   constructor(host: HTMLElement, onCursor: (cursor: Cursor | null) => void) {
     this.#host = host;
@@ -33,22 +34,34 @@ export class ArenaMap {
     for (const canvas of [this.#scene, this.#overlay]) canvas.setAttribute("aria-hidden", "true");
     host.append(this.#scene, this.#overlay);
     this.#theme = themeOf(host);
-    new ResizeObserver(() => this.#repaint()).observe(host);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.#theme = themeOf(host);
-      this.#repaint();
-    });
+    const { signal } = this.#ended;
+    const resized = new ResizeObserver(() => this.#repaint());
+    resized.observe(host);
+    signal.addEventListener("abort", () => resized.disconnect());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal });
     void document.fonts.ready.then(() => this.#repaint());
-    host.addEventListener("pointermove", (event) => this.#point(event));
-    host.addEventListener("pointerdown", (event) => this.#point(event));
+    host.addEventListener("pointermove", (event) => this.#point(event), { signal });
+    host.addEventListener("pointerdown", (event) => this.#point(event), { signal });
     host.addEventListener("pointerleave", () => {
-      if (document.activeElement !== host) this.#move(null);
-    });
-    host.addEventListener("keydown", (event) => this.#key(event));
+      if (!host.matches(":focus")) this.#move(null);
+    }, { signal });
+    host.addEventListener("keydown", (event) => this.#key(event), { signal });
     host.addEventListener("focus", () => {
       if (this.#cursor === null && host.matches(":focus-visible")) this.#toPeak();
-    });
-    host.addEventListener("blur", () => this.#move(null));
+    }, { signal });
+    host.addEventListener("blur", () => this.#move(null), { signal });
+  }
+
+  /** Paints in the colours that the host's style has now. */
+  restyle(): void {
+    this.#theme = themeOf(this.#host);
+    this.#repaint();
+  }
+
+  /** Lets go of the host. */
+  dispose(): void {
+    cancelAnimationFrame(this.#queued);
+    this.#ended.abort();
   }
 
   /** Shows a plan. `top` is the highest that the axis must reach. */

@@ -6,6 +6,7 @@ export type DeviceChoice = "auto" | "webgpu" | "cpu";
 
 export const CLASSES = [
   "weight",
+  "frozen",
   "optimizer",
   "gradient",
   "activation",

@@ -1,25 +1,23 @@
 // Everything about memory: the budget, what the plan chose, the map and its legend.
 
-import { explain } from "../arena/explain";
-import { ArenaMap, type Cursor } from "../arena/map";
-import { CLASSES, type Memory, type Planned, type TensorClass } from "../engine/types";
+import { showDetail } from "../arena/detail";
+import { Legend } from "../arena/legend";
+import { ArenaMap } from "../arena/map";
+import type { Memory, Planned } from "../engine/types";
 import { bytes, count, duration, exact } from "../format";
 import type { Setup } from "../setup";
 import { byId, button, make, setText } from "./dom";
 import { PeakTable } from "./peak-table";
-
-const HINT =
-  "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";
 
 export class MemoryPanel {
   readonly #slider = byId<HTMLInputElement>("budget");
   readonly #sliderText = byId("budget-text");
   readonly #figures = byId("figures");
   readonly #detail = byId("detail");
-  readonly #legend = byId("legend");
   readonly #refusal = byId("refusal");
   readonly #note = byId("plan-note");
   readonly #map: ArenaMap;
+  readonly #legend: Legend;
   readonly #table = new PeakTable(byId<HTMLDetailsElement>("peak-table"));
   readonly #onBudget: (budget: number | null) => void;
   #planned: Planned | null = null;
@@ -28,17 +26,17 @@ export class MemoryPanel {
   #range: [smallest: number, most: number] = [0, 0];
   /** Rows of logits of one pass. */
   #rows = 0;
-  #pinned: TensorClass | null = null;
 
   constructor(onBudget: (budget: number | null) => void) {
     this.#onBudget = onBudget;
-    this.#map = new ArenaMap(byId("arena"), (cursor) => this.#explain(cursor));
+    this.#map = new ArenaMap(byId("arena"), (cursor) => showDetail(this.#detail, this.#planned, cursor));
+    this.#legend = new Legend(byId("legend"), (name) => this.#map.highlight(name));
     this.#slider.addEventListener("input", () => {
       const budget = this.#budget();
       this.#nameBudget(budget);
       this.#onBudget(budget);
     });
-    this.#explain(null);
+    showDetail(this.#detail, null, null);
   }
 
   /** The budgets that the slider spans: from the smallest plan to one without a limit. */
@@ -61,7 +59,7 @@ export class MemoryPanel {
     setText(this.#note, `${count(planned.parameters)} parameters · ${ops} · planned in ${took}`);
     this.#map.show(planned, budget, Math.max(this.#range[1], planned.peak_bytes));
     this.#table.show(planned);
-    this.#showLegend(planned);
+    this.#legend.show(planned);
     this.#showFigures();
   }
 
@@ -140,42 +138,5 @@ export class MemoryPanel {
     const copies = measured.host_copy_bytes;
     const note = copies > 0 ? `${bytes(copies)} of copies for recovery` : "no copies for recovery";
     return [bytes(measured.wasm_heap_bytes), note];
-  }
-
-  #showLegend(planned: Planned): void {
-    const buttons = CLASSES.filter((name) => (planned.by_class[name] ?? 0) > 0).map((name) => {
-      const item = button("", () => {
-        this.#pinned = this.#pinned === name ? null : name;
-        this.#map.highlight(this.#pinned);
-        for (const other of this.#legend.querySelectorAll("button")) {
-          other.setAttribute("aria-pressed", String(other === item && this.#pinned === name));
-        }
-      }, "");
-      item.setAttribute("aria-pressed", String(this.#pinned === name));
-      item.append(make("i", { class: `swatch-${name}` }), name, make("b", {}, bytes(planned.by_class[name])));
-      return item;
-    });
-    this.#legend.replaceChildren(...buttons);
-  }
-
-  #explain(cursor: Cursor | null): void {
-    const planned = this.#planned;
-    if (planned === null || cursor === null) {
-      this.#detail.replaceChildren(make("p", { class: "hint" }, HINT));
-      return;
-    }
-    const step = planned.program.ops[cursor.step];
-    const live = bytes(step?.live ?? 0);
-    const where = `Step ${cursor.step} · ${step?.op ?? ""} · ${live} live`;
-    const parts: Node[] = [make("p", { class: "hint" }, where)];
-    if (cursor.tensor === null) {
-      parts.push(make("p", { class: "hint" }, "Nothing is here at this step."));
-    } else {
-      const { title, rows } = explain(planned.program, cursor.tensor, cursor.step);
-      const list = make("dl", {});
-      for (const [name, value] of rows) list.append(make("dt", {}, name), make("dd", {}, value));
-      parts.push(make("h3", {}, title), list);
-    }
-    this.#detail.replaceChildren(...parts);
   }
 }
