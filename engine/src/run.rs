@@ -80,7 +80,7 @@ pub use parts::{Every, Parts};
 pub use record::Recorder;
 pub use sample::{generate, sample};
 pub use saved::Described;
-pub use stepped::{Stepped, Summary};
+pub use stepped::{Kept, Stepped, Summary};
 
 pub(crate) use continues::{changed, check as check_continues};
 pub(crate) use saved::json_text;
@@ -312,7 +312,7 @@ impl<'a> Run<'a> {
             self.ended = Some(Ended::Complete);
             return Ok(None);
         }
-        let Some((outcome, step_s)) = self.train_step().await? else {
+        let Some((outcome, step_s, watched)) = self.train_step().await? else {
             self.save_async().await?;
             self.ended = Some(Ended::Interrupted);
             return Ok(None);
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
             let message = format!("{} steps in a row weren't finite at any loss scale", self.skips);
             return Err(Error::failed(anyhow!(message), DIVERGED));
         }
-        let mut stepped = self.stepped(&outcome, step_s);
+        let mut stepped = Stepped { watched, ..self.stepped(&outcome, step_s) };
         if let Some(recorder) = self.recorder.as_mut().filter(|_| stepped.logged) {
             recorder.log(&stepped)?;
         }
@@ -333,8 +333,8 @@ impl<'a> Run<'a> {
         Ok(Some(stepped))
     }
 
-    /// What the next step came to and its seconds, or `None` where it was abandoned.
-    async fn train_step(&mut self) -> Result<Option<(Outcome, f64)>> {
+    /// What the next step came to, its seconds and the tensors that are watched, or `None` where it was abandoned.
+    async fn train_step(&mut self) -> Result<Option<(Outcome, f64, Vec<Kept>)>> {
         let done = self.done();
         let skips = self.config().precision == Precision::F16;
         let lr = self.saved.rate.lr_at(done.steps);
@@ -343,10 +343,14 @@ impl<'a> Run<'a> {
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), done)?;
             let completed = trainer.step_unless(done.steps, lr, &batch.batch(), stop)?;
-            Ok(if completed { Some(trainer.outcome().await?) } else { None })
+            if !completed {
+                return Ok(None);
+            }
+            let outcome = trainer.outcome().await?;
+            let seconds = started.elapsed().as_secs_f64();
+            Ok(Some((outcome, seconds, Kept::of(trainer).await?)))
         });
-        let Some(outcome) = attempt.await? else { return Ok(None) };
-        let seconds = started.elapsed().as_secs_f64();
+        let Some((outcome, seconds, watched)) = attempt.await? else { return Ok(None) };
         if !outcome.updated && !skips {
             return Err(self.not_finite(&outcome).await?);
         }
@@ -356,7 +360,7 @@ impl<'a> Run<'a> {
         self.summary.last_loss = Some(outcome.loss);
         self.summary.last_metrics = figures(&outcome);
         self.summary.times.push(seconds);
-        Ok(Some((outcome, seconds)))
+        Ok(Some((outcome, seconds, watched)))
     }
 
     fn stepped(&self, outcome: &Outcome, step_s: f64) -> Stepped {

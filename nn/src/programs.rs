@@ -8,6 +8,7 @@
 //! | `add` | on the host, where gradients are offloaded: adds each to its sum |
 //! | `clear` | sets gradients to 0 after an update on the host |
 //! | `eval` | loss alone |
+//! | `logits` | the logits of a batch, where they are asked for |
 //! | `decode` | one more token of a text, over a cache of keys and values |
 
 use std::sync::Arc;
@@ -19,10 +20,12 @@ use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Class, DType, Graph, Phase, Plan, Role, Tensor, Type, Wanted, grad, split};
 
 use crate::error::ensure;
-use crate::inputs::{Inputs, POSITIONS, START, TOKENS};
+use crate::inputs::Inputs;
 use crate::model::{Decoder, Model};
+use crate::outputs::{Decode, decoding, logits};
 use crate::params::Parameter;
 use crate::pass::Pass;
+use crate::watch::{self, Watched};
 use crate::weights::{Weights, freeze};
 use crate::{
     BuildOptions, Error, Estimate, Input, Lora, LossScale, Offload, Optimizer, Precision, Rates,
@@ -64,6 +67,11 @@ pub struct TrainerConfig {
     pub frozen: Vec<String>,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
+    /// Names of tensors that steps keep for the host: an activation as plans name it, a layer for its output, `grad.` and the
+    /// name of a parameter for its gradient before clipping. `*` stands for any characters.
+    pub watch: Vec<String>,
+    /// Whether there is a `logits` program.
+    pub logits: bool,
 }
 
 impl TrainerConfig {
@@ -87,6 +95,8 @@ impl TrainerConfig {
             consume_gradients: false,
             frozen: vec![],
             lora: None,
+            watch: vec![],
+            logits: false,
             model,
         }
     }
@@ -177,17 +187,9 @@ pub(crate) struct Handles {
     /// What evaluation reads besides the loss, by name.
     pub(crate) metrics: Vec<(String, Tensor)>,
     pub(crate) decode: Option<Decode>,
-}
-
-/// Tensors of the `decode` program that the host writes and reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Decode {
-    pub(crate) tokens: Tensor,
-    pub(crate) positions: Tensor,
-    pub(crate) start: Tensor,
-    pub(crate) logits: Tensor,
-    /// Tokens that may follow.
-    pub(crate) vocab: usize,
+    pub(crate) logits: Option<Tensor>,
+    /// What steps keep for the host.
+    pub(crate) watched: Vec<Watched>,
 }
 
 /// A planned training step that no device has seen yet.
@@ -284,7 +286,7 @@ impl Built {
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let declared =
             Declared { weights: &weights, remainders: &remainders, inputs: &inputs, key };
-        let Training { loss, loss_sum, metrics: step_metrics, accumulators, update } =
+        let Training { loss, loss_sum, metrics: step_metrics, accumulators, update, watched } =
             training(&mut graph, config, &declared, loss_scale.as_ref())?;
         graph.begin(Role::Eval);
         let mut pass = Pass::evaluation(&mut graph, &weights, inputs.clone(), config.build);
@@ -294,8 +296,11 @@ impl Built {
         metrics.iter().for_each(|&(_, figure)| graph.result(figure));
         let decode = match config.decode {
             0 => None,
-            positions => Some(decoding(&mut graph, config, &weights, &inputs, positions)?),
+            positions => Some(decoding(&mut graph, &**model, &weights, &inputs, positions)?),
         };
+        let logits =
+            config.logits.then(|| logits(&mut graph, &**model, config.build, &weights, &inputs));
+        let logits = logits.transpose()?;
         let with_tensor = |input: Input| {
             let tensor = inputs.get(&input.name)?;
             Ok((input, tensor))
@@ -313,38 +318,12 @@ impl Built {
             eval_loss,
             metrics,
             decode,
+            logits,
+            watched,
         };
         let host = offloaded(&mut graph, config.offload);
         Ok(Self { graph, host, weights, handles })
     }
-}
-
-/// Appends the program of one more token, over caches of so many `positions`.
-fn decoding(
-    graph: &mut Graph,
-    config: &TrainerConfig,
-    weights: &Weights,
-    inputs: &Inputs,
-    positions: usize,
-) -> Result<Decode> {
-    let Some(decoder) = config.model.decoder() else {
-        let problem = "the model doesn't continue sequences of tokens".to_owned();
-        return Err(Error::Setting { key: "decode", problem });
-    };
-    graph.begin(Role::Decode);
-    let mut ids = |name: &str, shape: &[usize]| {
-        graph.persistent(name, Type::new(DType::I32, shape), Class::Input)
-    };
-    let tokens = ids("decode.tokens", &[1, 1]);
-    let decode_positions = ids("decode.positions", &[1]);
-    let start = inputs.get(START)?;
-    let inputs =
-        Inputs::default().with(TOKENS, tokens).with(POSITIONS, decode_positions).with(START, start);
-    let logits = graph.scope("decode", |graph| {
-        decoder.decode(&mut Pass::decoding(graph, weights, inputs, positions))
-    })?;
-    graph.result(logits);
-    Ok(Decode { tokens, positions: decode_positions, start, logits, vocab: decoder.vocab() })
 }
 
 /// Puts the transfers of what is offloaded into the programs, and takes those out that the host runs.
@@ -377,6 +356,8 @@ struct Training {
     /// Sums of gradients over micro-steps.
     accumulators: Vec<Tensor>,
     update: Update,
+    /// What the host reads by name.
+    watched: Vec<Watched>,
 }
 
 /// Appends the programs of a training step.
@@ -432,6 +413,10 @@ fn training(
             matrices: parameter.matrices(),
         });
     }
+    let named: Vec<(String, Tensor)> =
+        trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
+    let pass = watch::Pass { accumulates, on_host: config.offload.gradients, scale: loss_scale };
+    let watched = watch::keep(graph, &config.watch, &named, pass)?;
     if config.offload.gradients {
         let made: Vec<(Tensor, String)> =
             trained.iter().map(|t| (t.gradient, format!("grad.{}", t.name))).collect();
@@ -481,5 +466,5 @@ fn training(
             graph.one(zero, &[gradient], "clear")?;
         }
     }
-    Ok(Training { loss: total, loss_sum, metrics, accumulators, update })
+    Ok(Training { loss: total, loss_sum, metrics, accumulators, update, watched })
 }

@@ -1,5 +1,7 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
+mod outputs;
+
 use std::ops::Range;
 
 use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor};
@@ -7,7 +9,7 @@ use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionErro
 use crate::error::ensure;
 use crate::inputs::{Batch, Values};
 use crate::lora::BLOCK;
-use crate::programs::{Decode, Handles, Planned, TrainerConfig};
+use crate::programs::{Handles, Planned, TrainerConfig};
 use crate::weights::Weights;
 use crate::{LossScale, Parameter, Precision, State, fill_initial, lora};
 
@@ -502,35 +504,6 @@ impl Trainer {
             [eval_loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
         let figures = self.session.read_scalars(&read).await?;
         Ok(Evaluation { loss: figures[0], metrics: named(metrics, &figures[1..]) })
-    }
-
-    /// Logits after `token` at `position`, given that all positions before it were decoded since the last
-    /// step or evaluation. Real vocabulary only.
-    ///
-    /// # Errors
-    /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
-    pub async fn decode(&mut self, token: i32, position: usize) -> Result<Vec<f32>, TrainError> {
-        let Decode { logits, vocab, .. } = self.feed(token, position)?;
-        let mut logits = self.session.read_values(logits).await?;
-        logits.truncate(vocab);
-        Ok(logits)
-    }
-
-    /// As [`Trainer::decode`], for a token whose logits nobody needs: doesn't wait for the device.
-    pub(crate) fn feed(&mut self, token: i32, position: usize) -> Result<Decode, TrainError> {
-        let Some(decode) = self.handles.decode.filter(|_| position < self.config.decode) else {
-            return Err(TrainError::Batch {
-                expected: format!("positions below {}", self.config.decode),
-                got: position.to_string(),
-            });
-        };
-        // The start is the training pass's too.
-        self.ranges_written = false;
-        self.session.write_ids(decode.tokens, &[token])?;
-        self.session.write_ids(decode.start, &[position as i32])?;
-        self.session.write_ids(decode.positions, &[position as i32])?;
-        self.session.run(Role::Decode)?;
-        Ok(decode)
     }
 
     /// Bytes that the backend holds for the plan, as [`Backend::allocated_bytes`] measures them.

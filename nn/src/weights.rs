@@ -225,8 +225,8 @@ pub(crate) fn freeze(parameters: &mut [Parameter], patterns: &[String]) -> Resul
     Ok(())
 }
 
-/// Whether `text` is what `pattern` stands for.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether `text` is what `pattern` stands for, in which `*` is any characters.
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
         Some((b'*', rest)) => (0..=text.len()).any(|at| matches(rest, &text[at..])),

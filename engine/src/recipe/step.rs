@@ -227,6 +227,8 @@ fn trainer_config(
         consume_gradients: memory.consume_gradients,
         frozen: train.freeze.clone(),
         lora: settings.lora.adapters(),
+        watch: vec![],
+        logits: false,
         model,
     };
     // A pattern that no parameter matches is refused here, before anything is planned.

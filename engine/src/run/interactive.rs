@@ -46,6 +46,11 @@ impl Run<'_> {
         Ok(dir.join(format!("checkpoints/step-{}", self.done().steps)))
     }
 
+    /// Steps that it makes in all; `u64::MAX` where it has no end.
+    pub fn steps(&self) -> u64 {
+        self.saved.rate.steps
+    }
+
     /// Lets a run that was interrupted go on in the same process.
     pub fn go_on(&mut self) {
         self.ended = self.ended.filter(|ended| *ended == Ended::Complete);

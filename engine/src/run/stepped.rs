@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tightrope_nn::Done;
+use tightrope_nn::{Done, Trainer};
 
 use super::evaluate::Evaluation;
+use crate::error::Result;
 use crate::figures::StepTimes;
 
 /// What one step came to.
@@ -40,6 +41,34 @@ pub struct Stepped {
     pub sample: Option<String>,
     /// What there is to tell of devices that were lost.
     pub notes: Vec<String>,
+    /// The tensors that are watched, as the step left them: see `TrainerConfig::watch`.
+    #[serde(skip)]
+    pub watched: Vec<Kept>,
+}
+
+/// A tensor as a step left it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// The name that it was asked for by; its own, where that was a pattern.
+    pub name: String,
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Elements in row-major order.
+    pub values: Vec<f32>,
+}
+
+impl Kept {
+    /// What the last step left in the tensors that are watched.
+    pub(super) async fn of(trainer: &mut Trainer) -> Result<Vec<Self>> {
+        let values = trainer.watched_values().await?;
+        let kept = trainer.watched().iter().zip(values);
+        let kept = kept.map(|(watched, values)| Self {
+            name: watched.name.clone(),
+            shape: watched.shape.clone(),
+            values,
+        });
+        Ok(kept.collect())
+    }
 }
 
 impl Stepped {

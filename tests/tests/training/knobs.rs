@@ -278,6 +278,8 @@ fn every_arena_is_the_predicted_one() {
             consume_gradients: false,
             frozen: vec![],
             lora: None,
+            watch: vec!["h.0.mlp".to_owned(); pick(24, &[0, 0, 1])],
+            logits: pick(25, &[0, 1]) == 1,
         };
         let cpu = Late(Cpu::new(2).expect("threads"));
         let planned = Planned::new(&config, &cpu).expect("a plan");

@@ -7,3 +7,4 @@ mod offload;
 mod state;
 mod text;
 mod vit;
+mod watch;

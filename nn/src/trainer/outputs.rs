@@ -1,0 +1,78 @@
+//! What a trainer gives besides losses: logits, the next token's, and the tensors of a step that are watched.
+
+use tightrope_core::Role;
+
+use super::{TrainError, Trainer};
+use crate::inputs::Batch;
+use crate::outputs::Decode;
+use crate::watch::Watched;
+
+impl Trainer {
+    /// The logits of a batch of micro-batch size, without dropout, and their shape: of a trainer that was planned with
+    /// [`crate::TrainerConfig::logits`].
+    ///
+    /// # Errors
+    /// [`TrainError::Batch`], a plan without logits, and those of the device.
+    pub async fn logits(
+        &mut self,
+        batch: &Batch<'_>,
+    ) -> Result<(Vec<f32>, Vec<usize>), TrainError> {
+        let Some(logits) = self.handles.logits else {
+            let expected = "a plan with logits".to_owned();
+            return Err(TrainError::Batch { expected, got: "one without".to_owned() });
+        };
+        let values = self.checked(batch, self.config().micro_batch)?;
+        self.write_inputs(&values, 0)?;
+        self.session.run(Role::Logits)?;
+        let shape = self.session.plan().graph.ty(logits).shape.clone();
+        Ok((self.session.read_values(logits).await?, shape))
+    }
+
+    /// Logits after `token` at `position`, given that all positions before it were decoded since the last
+    /// step or evaluation. Real vocabulary only.
+    ///
+    /// # Errors
+    /// [`TrainError::Batch`] where the position is past the cache, and those of the device.
+    pub async fn decode(&mut self, token: i32, position: usize) -> Result<Vec<f32>, TrainError> {
+        let Decode { logits, vocab, .. } = self.feed(token, position)?;
+        let mut logits = self.session.read_values(logits).await?;
+        logits.truncate(vocab);
+        Ok(logits)
+    }
+
+    /// As [`Trainer::decode`], for a token whose logits nobody needs: doesn't wait for the device.
+    pub(crate) fn feed(&mut self, token: i32, position: usize) -> Result<Decode, TrainError> {
+        let capacity = self.config().decode;
+        let Some(decode) = self.handles.decode.filter(|_| position < capacity) else {
+            return Err(TrainError::Batch {
+                expected: format!("positions below {capacity}"),
+                got: position.to_string(),
+            });
+        };
+        // The start is the training pass's too.
+        self.ranges_written = false;
+        self.session.write_ids(decode.tokens, &[token])?;
+        self.session.write_ids(decode.start, &[position as i32])?;
+        self.session.write_ids(decode.positions, &[position as i32])?;
+        self.session.run(Role::Decode)?;
+        Ok(decode)
+    }
+
+    /// What steps keep for the host: see [`crate::TrainerConfig::watch`].
+    pub fn watched(&self) -> &[Watched] {
+        &self.handles.watched
+    }
+
+    /// The values that the last step left in each tensor of [`Trainer::watched`]. What runs after the step takes their place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn watched_values(&mut self) -> Result<Vec<Vec<f32>>, TrainError> {
+        let mut values = vec![];
+        for index in 0..self.handles.watched.len() {
+            let tensor = self.handles.watched[index].tensor;
+            values.push(self.session.read_values(tensor).await?);
+        }
+        Ok(values)
+    }
+}
