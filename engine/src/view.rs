@@ -9,6 +9,7 @@
 //! | [`sweep`] | the plans from the fastest to the smallest |
 //! | [`map`] | tensors by place and life, as SVG |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
+//! | [`why`] | why the peak is where it is, in a line |
 //! | [`trace`] | the step as trace events, which ui.perfetto.dev opens |
 //!
 //! ```
@@ -48,6 +49,7 @@ pub mod step;
 pub mod summary;
 pub mod sweep;
 pub mod trace;
+pub mod why;
 
 #[cfg(all(test, feature = "cpu", not(target_family = "wasm")))]
 mod tests;

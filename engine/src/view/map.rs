@@ -180,6 +180,7 @@ mod tests {
             persistent_bytes: peak / 4,
             fixed_bytes: 0,
             by_class: ByClass::default(),
+            why: String::new(),
             step_s: 0.0,
             programs: vec![ShownProgram {
                 role: Role::Main,

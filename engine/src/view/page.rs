@@ -18,6 +18,8 @@ const STYLE: &str = concat!(
     include_str!("../../../web/page/src/style/base.css"),
     include_str!("page/page.css"),
 );
+/// What words of the field mean: the same on both pages.
+const WORDS: &str = include_str!("../../../web/page/src/words.json");
 const SCRIPT: [&str; 2] = [include_str!("page/map.js"), include_str!("page/page.js")];
 
 /// The page of a plan, with the plans of other budgets and what was measured, where something was.
@@ -37,6 +39,7 @@ pub fn page(
         "facts" => facts.join("\n"),
         // In JSON this is the same, and no name can end the script.
         "data" => data.replace('<', "\\u003c"),
+        "words" => WORDS.to_owned(),
         "script" => SCRIPT.join("\n"),
         other => unreachable!("the template has no place for {other}"),
     })
@@ -110,6 +113,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tightrope_core::Class;
+
     use super::*;
 
     #[test]
@@ -121,12 +126,20 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_else() {
-        for text in [TEMPLATE, STYLE, SCRIPT[0], SCRIPT[1]] {
+        for text in [TEMPLATE, STYLE, WORDS, SCRIPT[0], SCRIPT[1]] {
             for outside in
                 ["http:", "https:", "src=", "href=", "@import", "url(", "fetch(", "import("]
             {
                 assert!(!text.contains(outside), "{outside}");
             }
+        }
+    }
+    #[test]
+    fn every_class_has_a_definition() {
+        let words: Value = serde_json::from_str(WORDS).unwrap();
+        for class in Class::ALL {
+            let definition = words[class.name()].as_str().unwrap_or_default();
+            assert!(definition.ends_with('.') && !definition.contains('<'), "{class:?}");
         }
     }
 }

@@ -7,6 +7,8 @@ use tightrope_core::plan::{Allocation, ByClass, Plan, Report};
 use tightrope_core::{Class, Graph, Life, Node, Phase, Role, Rule as _, Tensor};
 use tightrope_nn::Rates;
 
+use super::why::why;
+
 /// One op of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownOp {
@@ -83,6 +85,8 @@ pub struct ShownPlan {
     pub fixed_bytes: u64,
     /// Bytes of each class at the peak.
     pub by_class: ByClass,
+    /// Where the peak is and what takes its bytes, after "the peak is".
+    pub why: String,
     /// Predicted seconds of an optimizer step.
     pub step_s: f64,
     /// The programs of an optimizer step, in order.
@@ -105,6 +109,7 @@ impl ShownPlan {
             persistent_bytes: plan.persistent_bytes,
             fixed_bytes: plan.fixed_bytes,
             by_class: report.by_class.clone(),
+            why: why(plan, report),
             step_s,
             programs,
         }

@@ -9,6 +9,7 @@ use tightrope_nn::{Estimate, Planned, TrainerConfig};
 
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
+use super::why::why;
 use crate::devices;
 use crate::model::{self, Unit, parameters};
 use crate::plan::{Choices, MadeFor};
@@ -142,6 +143,7 @@ impl<'a> Summary<'a> {
                     report.peak_op
                 ),
             ),
+            ("why", why(&self.planned.plan, report)),
             (
                 "bound",
                 format!(
@@ -261,6 +263,7 @@ impl<'a> Summary<'a> {
                 "program": report.peak_program,
                 "step": report.peak_step,
                 "op": report.peak_op,
+                "why": why(&self.planned.plan, report),
                 "alive": report.alive,
                 "groups": grouped(&report.alive),
             },

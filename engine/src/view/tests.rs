@@ -10,7 +10,7 @@ use super::alive::grouped;
 use super::step::{self, ShownProgram};
 use super::summary::{ROWS, Summary, words};
 use super::sweep::Sweep;
-use super::{layers, page, trace};
+use super::{layers, page, trace, why};
 use crate::profile::Profile;
 use crate::rates::Known;
 use crate::recipe::Step;
@@ -303,5 +303,59 @@ fn a_trace_lasts_as_long_as_the_step() {
             let live = counters.map(|counter| counter["args"]["bytes"].as_u64().unwrap());
             assert_eq!(live.max().unwrap(), summary.report.lower_bound_bytes);
         }
+    });
+}
+
+/// The line on the peak of a plan with these choices.
+fn why_of(change: impl FnOnce(&mut TrainerConfig)) -> String {
+    let mut config = config();
+    change(&mut config);
+    summarised(&config, |summary| {
+        let why = why::why(&summary.planned.plan, &summary.report);
+        let object = summary.json();
+        assert_eq!(object["peak"]["why"], why);
+        assert!(summary.text(80).contains(&format!("why        {why}\n")), "{why}");
+        // Each class with its share, and none that isn't there.
+        let (_, classes) = why.split_once(": ").unwrap();
+        for part in classes.split("; ") {
+            let (percent, words) = part.split_once("% ").unwrap();
+            let name = Class::ALL.map(Class::name).into_iter();
+            let name = name.filter(|name| words.contains(name)).max_by_key(|name| name.len());
+            let bytes = object["by_class"][name.unwrap()].as_f64().unwrap();
+            let share = 100.0 * bytes / object["peak_bytes"].as_f64().unwrap();
+            assert!((share - percent.parse::<f64>().unwrap()).abs() <= 0.5, "{share} {part}");
+        }
+        why
+    })
+}
+
+#[test]
+fn a_line_says_why_the_peak_is_where_it_is() {
+    // All activations wait at the end of the forward pass, or where the first gradients come on top of them.
+    let kept = why_of(|_| {});
+    assert!(kept.contains("activations, kept for the backward pass of blocks 0 to 1"), "{kept}");
+    // With fewer in a pass, what is kept between steps takes most.
+    let parts = why_of(|config| config.micro_batch = 1);
+    let (_, largest) = parts.split_once(": ").unwrap();
+    assert!(largest.split_once("% ").unwrap().1.starts_with("optimizer state"), "{parts}");
+    // Blocks are recomputed one at a time, so no pass waits for several.
+    let recomputed = why_of(|config| config.options.checkpoint = Checkpoint::Block);
+    assert_ne!(recomputed, kept);
+    assert!(!recomputed.contains("; 0%"), "{recomputed}");
+}
+
+#[test]
+fn the_place_of_the_peak_is_an_op_of_the_model() {
+    summarised(&config(), |summary| {
+        let (plan, report) = (&summary.planned.plan, &summary.report);
+        let line = why::why(plan, report);
+        let program = plan.graph.programs.iter().find(|it| it.role == report.peak_program).unwrap();
+        let node = &program.nodes[report.peak_step];
+        assert!(line.contains(step::phase_name(node.phase)), "{line}");
+        match node.block {
+            Some(block) => assert!(line.contains(&format!("of block {block},")), "{line}"),
+            None => assert!(!line.contains("of block "), "{line}"),
+        }
+        assert!(line.starts_with("at `") && !line.contains("grad."), "{line}");
     });
 }

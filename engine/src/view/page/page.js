@@ -2,6 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
+const WORDS = JSON.parse(byId("definitions").textContent);
 // Frozen weights are shown where there are any.
 const SHOWN = CLASSES.filter((name) => name in data.by_class);
 const percent = (part) => `${(100 * part).toFixed(1)}%`;
@@ -74,7 +75,7 @@ function fillMap() {
     map.paint();
   }));
   byId("legend").append(...SHOWN.map((name) => {
-    const button = element("button", { type: "button" }, swatch(name), name);
+    const button = element("button", { type: "button", title: WORDS[name] }, swatch(name), name);
     button.setAttribute("aria-pressed", "true");
     button.addEventListener("click", () => {
       const hide = !map.hidden.has(name);
@@ -100,6 +101,12 @@ function fillPeak() {
     return row([["number", bytes(group.bytes)],
       ["name", element("span", {}, swatch(group.class), count + group.name)], group.type]);
   }));
+}
+
+function fillWords() {
+  const isUsed = (word) => !CLASSES.includes(word) || SHOWN.includes(word);
+  byId("words").append(...Object.entries(WORDS).filter(([word]) => isUsed(word)).flatMap(([word, meaning]) =>
+    [element("dt", { textContent: word }), element("dd", { textContent: meaning })]));
 }
 
 function fillPlans() {
@@ -209,6 +216,7 @@ function fillMeasured() {
 
 fillMap();
 fillPeak();
+fillWords();
 fillPlans();
 fillLayers();
 fillMeasured();
