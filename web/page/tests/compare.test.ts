@@ -47,6 +47,10 @@ export const tests: Tests = {
     equal(classes.map(({ share }) => share), [0, -0.5, null]);
     equal(bytesChange(classes[2] as (typeof classes)[number]), "+5.00 MiB");
   },
+  a_share_that_rounds_to_nothing_is_left_out() {
+    const { peak } = compare(whole, plan({ peak_bytes: whole.peak_bytes + 4 }));
+    equal(bytesChange(peak), "+4 B");
+  },
   only_choices_that_differ_are_named() {
     equal(compare(whole, less).choices, [
       { name: "Micro-batch", first: "8 × 1", second: "4 × 2" },

@@ -124,21 +124,28 @@ function paintPhases(context: CanvasRenderingContext2D, { planned, frame }: Scen
   }
 }
 
+/** Peak, lower bound and budget. All lines come before all labels, which stay readable where lines are close. */
 function paintLines(context: CanvasRenderingContext2D, scene: Scene, theme: Theme, ratio: number): void {
-  const { frame, planned, budget } = scene;
+  const { frame, planned } = scene;
+  const budget = scene.budget !== null && scene.budget <= frame.bytes ? scene.budget : null;
   const right = frame.left + frame.width;
-  const peak = crisp(yOf(frame, planned.peak_bytes), ratio);
-  const bound = crisp(yOf(frame, planned.lower_bound_bytes), ratio);
+  const at = (bytes: number): number => crisp(yOf(frame, bytes), ratio);
+  const [peak, bound] = [at(planned.peak_bytes), at(planned.lower_bound_bytes)];
+  const gap = planned.peak_bytes - planned.lower_bound_bytes;
   context.lineWidth = 1;
   context.strokeStyle = theme.ink;
   line(context, frame.left, peak, right, peak);
-  const gap = planned.peak_bytes - planned.lower_bound_bytes;
-  const areTogether = Math.abs(peak - bound) < LABEL_HEIGHT;
   if (gap > 0) {
     context.setLineDash([2, 3]);
     line(context, frame.left, bound, right, bound);
     context.setLineDash([]);
   }
+  if (budget !== null) {
+    context.strokeStyle = theme.accent;
+    context.lineWidth = 1.5;
+    line(context, frame.left, at(budget), right, at(budget));
+  }
+  const areTogether = Math.abs(peak - bound) < LABEL_HEIGHT;
   const peakText = `peak ${bytes(planned.peak_bytes)}`;
   if (gap === 0) label(context, `${peakText} = lower bound`, right, peak, theme.ink, theme);
   else if (areTogether) {
@@ -147,15 +154,9 @@ function paintLines(context: CanvasRenderingContext2D, scene: Scene, theme: Them
     label(context, peakText, right, peak, theme.ink, theme);
     label(context, `lower bound ${bytes(planned.lower_bound_bytes)}`, right, bound, theme.ink, theme);
   }
-  if (budget !== null && budget <= frame.bytes) {
-    const y = crisp(yOf(frame, budget), ratio);
-    context.strokeStyle = theme.accent;
-    context.lineWidth = 1.5;
-    line(context, frame.left, y, right, y);
-    context.textAlign = "left";
-    const isClear = Math.abs(y - peak) >= LABEL_HEIGHT || frame.width > 420;
-    if (isClear) label(context, `budget ${bytes(budget)}`, frame.left, y, theme.accent, theme);
-  }
+  if (budget === null) return;
+  const isClear = Math.abs(at(budget) - peak) >= LABEL_HEIGHT || frame.width > 420;
+  if (isClear) label(context, `budget ${bytes(budget)}`, frame.left, at(budget), theme.accent, theme);
 }
 
 /** Text above a line, ending or starting at `x`, on a ground that keeps it readable. */

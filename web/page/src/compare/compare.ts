@@ -80,16 +80,19 @@ function figure(first: number, second: number): Figure {
 
 /** A change of bytes: `−1.20 GiB (−23 %)`. */
 export function bytesChange({ change, share }: Figure): string {
-  return withShare(signed(change, bytes), change, share);
+  return withShare(signed(change, bytes), share);
 }
 
 /** A change of seconds: `+12 ms (+4.1 %)`. */
 export function secondsChange({ change, share }: Figure): string {
-  return withShare(signed(change, duration), change, share);
+  return withShare(signed(change, duration), share);
 }
 
-function withShare(text: string, change: number, share: number | null): string {
-  return change === 0 || share === null ? text : `${text} (${signed(share, percent)})`;
+/** A share below this isn't worth a number. */
+const LEAST_SHARE = 0.001;
+
+function withShare(text: string, share: number | null): string {
+  return share === null || Math.abs(share) < LEAST_SHARE ? text : `${text} (${signed(share, percent)})`;
 }
 
 function signed(value: number, text: (value: number) => string): string {
