@@ -1,0 +1,46 @@
+"""Checks of notebook 1."""
+
+import checks
+import tightrope as tr
+
+SMALL = dict(preset="small", recompute="none", device="cpu", threads=2)
+BUDGET = 64 << 20
+
+
+@checks.exercise("01.1")
+def moments(answer):
+    plan = tr.plan(preset="tiny", batch=1, device="cpu", threads=2)
+    weights = plan.by_class["weight"]
+    hints = {
+        weights: "that is one of the two moments",
+        3 * weights: "that counts the weights too",
+        weights // 4: "that is the number of parameters",
+        weights // 2: "that is a number for each moment, not bytes",
+    }
+    return checks.equals(
+        answer, 2 * weights, hints, "count the parameters by the formula; each has two moments of 4 bytes"
+    )
+
+
+@checks.exercise("01.2")
+def gradients(answer):
+    hints = {
+        "a": "this run is in f32, and so are its gradients",
+        "c": "only activations are recomputed",
+        "d": "the update comes after the whole backward pass here",
+    }
+    return checks.chosen("01.2", answer, "782d52e6e7be", hints)
+
+
+@checks.exercise("01.3")
+def largest(answer):
+    batch = checks.whole(answer)
+    if batch is None or batch < 1:
+        return "the answer is a whole number of sequences"
+    if batch > 4096:
+        return "that is far too large: how many bytes does a sequence take?"
+    if tr.plan(batch=batch, micro_batch=batch, **SMALL).peak_bytes > BUDGET:
+        return "a step of so many sequences takes more than the budget"
+    if tr.plan(batch=batch + 1, micro_batch=batch + 1, **SMALL).peak_bytes <= BUDGET:
+        return "one sequence more fits too"
+    return None

@@ -1,0 +1,39 @@
+"""Checks of notebook 4."""
+
+import checks
+import tightrope as tr
+
+DEEP = dict(preset="small", layers=16, context=64, batch=8, micro_batch=8, loss_chunk="none", device="cpu", threads=2)
+
+
+@checks.exercise("04.1")
+def segment(answer):
+    units = {length: -(-64 // length) + 15 * length for length in range(1, 65)}
+    hints = {8: "that is √64, for a block that takes as much as its input"}
+    return checks.equals(answer, min(units, key=units.get), hints, "compute it for N = 1, 2, 3, …")
+
+
+@checks.exercise("04.2")
+def better(answer):
+    if not isinstance(answer, (list, tuple, set)) or not all(isinstance(name, str) for name in answer):
+        return 'give a list of names, such as "h.0.attn.qkv"'
+    if not answer:
+        return 'a policy that keeps nothing is recompute="block"; it fits, and it is slow'
+    budget = 8 * tr.plan(recompute="none", **DEEP).peak_bytes // 10
+    own = tr.plan(recompute=sorted(answer), **DEEP)
+    if own.peak_bytes > budget:
+        return f"its plan takes {own.peak_bytes:,} bytes of {budget:,}: drop what is large and cheap to make again"
+    seconds = tr.plan(memory=budget, **DEEP).predicted_step_s
+    if own.predicted_step_s > 1.02 * seconds:
+        return f"it takes {own.predicted_step_s / seconds - 1:.1%} more time than the planner's: keep more of what matmuls make"
+    return None
+
+
+@checks.exercise("04.3")
+def dropout(answer):
+    hints = {
+        "b": "then the backward pass would see other activations than the forward pass",
+        "c": "what would the mean of one pass be?",
+        "d": "the mean over many steps isn't this step's gradient",
+    }
+    return checks.chosen("04.3", answer, "510a901de048", hints)

@@ -1,0 +1,50 @@
+"""Checks of notebook 11."""
+
+import numpy as np
+
+import checks
+import tightrope as tr
+
+PIXELS = {"x": ("f32", (64,)), "y": ("i32", ())}
+BATCH = dict(batch=64, micro_batch=64, device="cpu", threads=2)
+
+
+@checks.exercise("11.1")
+def weights(answer):
+    convolutions = [(1, 16), (16, 32), (32, 32)]
+    right = sum(9 * i * o + o for i, o in convolutions) + 512 * 10 + 10
+    hints = {
+        sum(9 * i * o for i, o in convolutions) + 512 * 10: "biases are weights too",
+        right - 5130: "that is without the head",
+        4 * right: "that is bytes",
+    }
+    return checks.equals(answer, right, hints, "three convolutions of 3 × 3 and a linear layer from 512 to 10")
+
+
+@checks.exercise("11.2")
+def small(answer):
+    if not isinstance(answer, type) or not issubclass(answer, tr.Model):
+        return "give the class itself, a tr.Model that can be made without arguments"
+    count = tr.plan(answer(), inputs=PIXELS, **BATCH).by_class["weight"] // 4
+    if count > 3000:
+        return f"it has {count:,} weights"
+    images, labels = tr.data.digits()
+    images = images.reshape(-1, 64)
+    held = np.arange(len(labels)) % 10 == 0
+    training, order = np.flatnonzero(~held), np.random.default_rng(11)
+    trainer = tr.Trainer(answer(), inputs=PIXELS, lr=1e-2, steps=300, **BATCH)
+    for _ in range(300):
+        chosen = order.choice(training, 64)
+        trainer.step(x=images[chosen], y=labels[chosen])
+    found = trainer.evaluate(x=images[held], y=labels[held]).metrics["accuracy"]
+    return None if found >= 0.9 else f"it reads {found:.1%} of the held-out digits"
+
+
+@checks.exercise("11.3")
+def width(answer):
+    hints = {
+        "a": "an activation has an element for each image and each hidden unit",
+        "b": "that would be a matrix of hidden × hidden",
+        "d": "there are more of them, not fewer",
+    }
+    return checks.chosen("11.3", answer, "04fa25c82edb", hints)

@@ -1,0 +1,68 @@
+"""Checks of notebook 12."""
+
+import numpy as np
+
+import checks
+import tightrope as tr
+
+CPU = dict(device="cpu", threads=2)
+
+
+@checks.exercise("12.1")
+def bytes_of_a_token(answer):
+    right = 16 * 128 * 4
+    hints = {
+        right // 4: "that is numbers, not bytes",
+        right * 1024: "that is the whole block, for 1,024 tokens",
+        right // 128: "that is a channel of a token",
+        12 * 128 * 4: "are both sides of GELU in it?",
+    }
+    return checks.equals(answer, right, hints, "divide what the block keeps by its tokens")
+
+
+def expected(plan, prefix):
+    """Bytes of what begins with `prefix` and lives past the forward pass."""
+    columns = plan.tensors()
+    turn = int(np.flatnonzero(plan.ops()["phase"] == "forward").max())
+    chosen = (columns["class"] == "activation") & np.char.startswith(columns["name"], prefix)
+    chosen &= (columns["first"] <= turn) & (columns["last"] > turn)
+    return int(columns["bytes"][chosen].sum())
+
+
+@checks.exercise("12.2")
+def kept_by(answer):
+    if not callable(answer):
+        return "give the function itself: kept_by"
+    for settings in (dict(recompute="none"), dict(recompute="block"), dict(recompute="none", batch=2, micro_batch=2)):
+        plan = tr.plan(**{"preset": "tiny", "batch": 4, "micro_batch": 4, **settings, **CPU})
+        for prefix in ("h.0.", "h.1.mlp.", "norm_f"):
+            found, right = checks.whole(answer(plan, prefix)), expected(plan, prefix)
+            if found is None:
+                return "it gives a number of bytes"
+            if found != right:
+                return f"for `{prefix}` with {settings} it gives {found:,}: count activations that begin by the last op of the forward pass and live longer"
+    return None
+
+
+@checks.exercise("12.3")
+def in_the_update(answer):
+    hints = {
+        "a": "activations are gone by then",
+        "b": "that has no effect after the last pass",
+        "d": "the loss is long done",
+    }
+    return checks.chosen("12.3", answer, "0e4895c01879", hints)
+
+
+@checks.exercise("12.4")
+def seconds(answer):
+    right = 6 * 100_000 * 10**9 / 2e13
+    try:
+        number = float(answer)
+    except (TypeError, ValueError):
+        return "the answer is a number of seconds"
+    if abs(number - right) < 1e-6 * right:
+        return None
+    if abs(number - right / 3) < 1e-3:
+        return "that is the forward pass; the backward pass takes twice as much"
+    return "six operations for each token and each weight"
