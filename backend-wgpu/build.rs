@@ -1,16 +1,15 @@
-//! Lists the kernel files, for the crate to include.
+//! Copies the kernel files without their comments, and lists them, for the crate to include.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=../shaders");
     let root = env::var("CARGO_MANIFEST_DIR").expect("set by cargo");
-    let files = fs::read_dir(Path::new(&root).join("../shaders")).expect("the kernels' folder");
-    let mut kernels: Vec<_> = files.map(|entry| entry.expect("readable").path()).collect();
-    kernels.retain(|path| path.extension().is_some_and(|extension| extension == "wgsl"));
-    kernels.sort();
-    let entries = kernels.iter().filter_map(|path| {
+    let shaders = Path::new(&root).join("../shaders");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    copy(&shaders.join("shared"), &out.join("shared"));
+    let entries = copy(&shaders, &out.join("kernels")).into_iter().filter_map(|path| {
         Some(format!("    ({:?}, include_str!({path:?})),\n", path.file_stem()?))
     });
     let text = format!(
@@ -18,6 +17,23 @@ fn main() {
          static FILES: &[(&str, &str)] = &[\n{}];\n",
         entries.collect::<String>()
     );
-    let out = env::var("OUT_DIR").expect("set by cargo");
-    fs::write(Path::new(&out).join("kernels.rs"), text).expect("a writable folder");
+    fs::write(out.join("kernels.rs"), text).expect("a writable folder");
+}
+
+/// Copies the kernel files of a folder into another one; the copies, in order. No shader is compiled with its comments, and a
+/// page would load them.
+fn copy(from: &Path, to: &Path) -> Vec<PathBuf> {
+    fs::create_dir_all(to).expect("a writable folder");
+    let files = fs::read_dir(from).expect("the kernels' folder");
+    let mut kernels: Vec<_> = files.map(|entry| entry.expect("readable").path()).collect();
+    kernels.retain(|path| path.extension().is_some_and(|extension| extension == "wgsl"));
+    kernels.sort();
+    let copied = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("readable");
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or(line).trim_end());
+        let copy = to.join(path.file_name()?);
+        fs::write(&copy, code.collect::<Vec<_>>().join("\n") + "\n").expect("a writable folder");
+        Some(copy)
+    };
+    kernels.iter().filter_map(copied).collect()
 }

@@ -19,25 +19,29 @@ use tightrope_core::launch::{Launch, Operand, Word};
 
 use crate::reachable::{reachable, words};
 
+/// A file that kernels share, without its comments.
+macro_rules! shared {
+    ($name:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/shared/", $name))
+    };
+}
+
 /// Functions that kernels share.
-const SHARED: [&str; 2] = [
-    include_str!("../../shaders/shared/functions.wgsl"),
-    include_str!("../../shaders/shared/random.wgsl"),
-];
+const SHARED: [&str; 2] = [shared!("functions.wgsl"), shared!("random.wgsl")];
 
 /// How threads reduce that own a row together: also through workgroup memory, or in registers alone.
-const TEAMS: &str = include_str!("../../shaders/shared/teams.wgsl");
-const NEAR_TEAMS: &str = include_str!("../../shaders/shared/near_teams.wgsl");
+const TEAMS: &str = shared!("teams.wgsl");
+const NEAR_TEAMS: &str = shared!("near_teams.wgsl");
 /// Parts of a sum that meet at one barrier, at most.
 const FAR: u32 = 64;
 
 /// How neighbouring threads reduce: through a subgroup's registers, or not at all.
-const SUBGROUPS: &str = include_str!("../../shaders/shared/subgroups.wgsl");
-const NO_SUBGROUPS: &str = include_str!("../../shaders/shared/no_subgroups.wgsl");
+const SUBGROUPS: &str = shared!("subgroups.wgsl");
+const NO_SUBGROUPS: &str = shared!("no_subgroups.wgsl");
 
 /// Matrices that a subgroup holds together, and what stands in for them where a subgroup is one thread.
-const COOPERATIVE: &str = include_str!("../../shaders/shared/cooperative.wgsl");
-const NOT_COOPERATIVE: &str = include_str!("../../shaders/shared/not_cooperative.wgsl");
+const COOPERATIVE: &str = shared!("cooperative.wgsl");
+const NOT_COOPERATIVE: &str = shared!("not_cooperative.wgsl");
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
