@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use tightrope::core::graph::nearest;
-use tightrope::data::{Checkpoint, Corpus, Tokenizer, Toy};
+use tightrope::data::{Base, Checkpoint, Corpus, Tokenizer, Toy};
 use tightrope::recipe::{Recipe, Task, Text, complete};
 use tightrope::run::Batches;
 use tightrope::settings::{LIST, Origin, Precision, Settings};
@@ -106,13 +106,13 @@ impl Setup {
     /// The setup that continues a checkpoint, whoever wrote it.
     ///
     /// # Errors
-    /// A checkpoint of adapters.
+    /// A checkpoint of adapters of a model that lies elsewhere.
     pub fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         let manifest = &checkpoint.manifest;
-        if manifest.base.is_some() {
+        if matches!(manifest.base, Some(Base::Model { .. })) {
             return Err(Error::Setup(
-                "the checkpoint holds adapters, which the page doesn't train; continue it with \
-                 `tightrope train --resume`"
+                "the checkpoint holds adapters of a model that the page doesn't have; continue it \
+                 with `tightrope train --resume`"
                     .to_owned(),
             ));
         }

@@ -24,6 +24,8 @@ fn a_resumed_run_is_the_uninterrupted_one_bit_for_bit() {
         (vec![("/data/kind", json!("text"))], bytes_of(&text)),
         (vec![("/data/kind", json!("add")), ("/train/optimizer", json!("lion"))], None),
         (vec![("/train/optimizer", json!("sgd")), ("/model/family", json!("llama"))], None),
+        (vec![("/lora/rank", json!(2)), ("/run/precision", json!("f16"))], None),
+        (vec![("/memory/consume_gradients", json!(true)), ("/train/clip", json!(0))], None),
     ] {
         let setup = setup(&changes);
         let mut whole = engine();

@@ -68,7 +68,7 @@ settings! {
 
     /// Adapters that are trained in place of the network.
     lora "LoRA" => Lora {
-        rank: usize = 0, "Rank of adapters that are trained on frozen weights; 0 trains all weights", [at_least(0), flag("lora-rank", "N"), only(STEPS), elsewhere(&["lora_r"])];
+        rank: usize = 0, "Rank of adapters that are trained on frozen weights; 0 trains all weights", [at_least(0), flag("lora-rank", "N"), only(STEPS), elsewhere(&["lora_r"]), page("LoRA rank")];
         alpha: Option<f64>, "Adapters are scaled by alpha/rank", [within(Positive), unset("twice the rank"), flag("lora-alpha", "X"), only(STEPS), elsewhere(&["lora_alpha"])];
         targets: Vec<String> = vec![ALL_LINEAR.to_owned()], "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", [only(STEPS), elsewhere(&["target_modules"])];
         dropout: f64 = 0.0, "Probability of dropping an element of an adapter's input", [within(Fraction), only(STEPS), elsewhere(&["lora_dropout"])];
@@ -84,7 +84,7 @@ settings! {
         loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows"), page_empty("auto")];
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS)];
-        consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS)];
+        consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS), page_more("Consume gradients")];
         allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, precision (which change numbers), offload", [only(STEPS)];
     }
 
@@ -99,7 +99,7 @@ settings! {
     run "Run" => Run {
         out: Option<PathBuf>, "Run directory", [unset("a new one under runs/"), flag("out", "DIR"), only(RUN), passing(), elsewhere(&["output_dir", "out_dir"])];
         device: Device, "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", [flag("device", "DEVICE")];
-        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16"])];
+        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), flag("threads", "N"), passing()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];

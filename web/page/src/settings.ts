@@ -54,6 +54,10 @@ export interface Settings {
     /** Seed of weights, dropout, data order and samples */
     seed: number;
   };
+  lora: {
+    /** Rank of adapters that are trained on frozen weights; 0 trains all weights */
+    rank: number;
+  };
   memory: {
     /** Memory that the plan may use, such as 2GiB */
     budget: number | null;
@@ -63,6 +67,8 @@ export interface Settings {
     loss_chunk: number | "auto" | "none";
     /** Bits per number of optimizer state: 32, 16 or 8 */
     optimizer_bits: 32 | 16 | 8;
+    /** Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite */
+    consume_gradients: boolean;
   };
   data: {
     /** Part of the data kept for evaluation */
@@ -70,11 +76,11 @@ export interface Settings {
   };
   run: {
     /** Storage of weights and activations; tf32 is f32 with less exact matmuls */
-    precision: "f32" | "bf16";
+    precision: "f32" | "bf16" | "f16";
   };
 }
 
-export const TABLES = ["model","train","memory","data","run"] as const;
+export const TABLES = ["model","train","lora","memory","data","run"] as const;
 export type Table = (typeof TABLES)[number];
 
 /** What a setting accepts; `expected` follows "must be". */
@@ -133,10 +139,12 @@ export const SETTINGS: readonly Setting[] = [
   {"default":1e-8,"help":"Term in the denominator of Adam [default: 1e-8]","key":"eps","label":"Epsilon","more":true,"old":[],"rule":{"above":true,"expected":"a number above 0","min":0,"type":"number"},"table":"train"},
   {"default":1.0,"help":"Largest gradient norm; 0 is no clipping [default: 1.0]","key":"clip","label":"Clip norm at","more":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
   {"default":1337,"help":"Seed of weights, dropout, data order and samples [default: 1337]","key":"seed","label":"Seed","more":true,"old":[],"rule":{"expected":"a whole number, 0 or more","max":9007199254740991,"min":0,"type":"integer"},"table":"train"},
+  {"default":0,"help":"Rank of adapters that are trained on frozen weights; 0 trains all weights [default: 0]","key":"rank","label":"LoRA rank","old":[],"rule":{"expected":"a whole number, 0 or more","max":1000000000,"min":0,"type":"integer"},"table":"lora"},
   {"help":"Memory that the plan may use, such as 2GiB [default: what the device has free]","key":"budget","none":true,"old":[],"rule":{"expected":"a size above 0, such as \"2GiB\", \"1.5 GB\", \"512MiB\" or a number of bytes","type":"form","whole":true,"words":[]},"table":"memory"},
   {"default":"auto","help":"Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors [default: auto]","key":"recompute","label":"Recompute","old":["checkpoint"],"rule":{"expected":"\"auto\", \"none\", \"block\", \"every:N\", \"sqrt\" or a list of the tensors to keep","pattern":"^every:0*[1-9][0-9]*$","type":"form","words":["auto","none","block","sqrt"]},"table":"memory"},
   {"default":"auto","empty":"auto","help":"Rows of logits at once: a number, auto or none [default: auto]","key":"loss_chunk","label":"Loss chunk, rows","more":true,"old":[],"rule":{"expected":"a number of rows, 1 or more, \"auto\" or \"none\"","type":"form","whole":true,"words":["auto","none"]},"table":"memory"},
   {"default":32,"help":"Bits per number of optimizer state: 32, 16 or 8 [default: 32]","key":"optimizer_bits","label":"Optimizer state","more":true,"old":[],"rule":{"choices":[32,16,8],"expected":"32, 16 or 8","type":"choice"},"table":"memory"},
+  {"default":false,"help":"Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite [default: false]","key":"consume_gradients","label":"Consume gradients","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"memory"},
   {"default":0.1,"help":"Part of the data kept for evaluation [default: 0.1]","key":"holdout","label":"Held-out share","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"data"},
-  {"default":"f32","help":"Storage of weights and activations; tf32 is f32 with less exact matmuls [default: f32]","key":"precision","label":"Precision","old":[],"rule":{"choices":["f32","bf16"],"expected":"one of f32, bf16","type":"choice"},"table":"run"},
+  {"default":"f32","help":"Storage of weights and activations; tf32 is f32 with less exact matmuls [default: f32]","key":"precision","label":"Precision","old":[],"rule":{"choices":["f32","bf16","f16"],"expected":"one of f32, bf16, f16","type":"choice"},"table":"run"},
 ];

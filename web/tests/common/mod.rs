@@ -34,7 +34,10 @@ pub fn setup(changes: &[(&str, Value)]) -> String {
             "min_lr": null, "warmup": null, "schedule": "cosine", "weight_decay": 0.1,
             "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "clip": 1, "seed": 1337,
         },
-        "memory": { "budget": null, "recompute": "auto", "loss_chunk": "auto" },
+        "lora": { "rank": 0 },
+        "memory": {
+            "budget": null, "recompute": "auto", "loss_chunk": "auto", "consume_gradients": false,
+        },
         "data": { "kind": "built-in", "holdout": 0.1 },
         "run": { "precision": "f32" },
     });

@@ -173,9 +173,9 @@ export class Controls {
 
   /** A preset decides the model, batch and rates; data, steps and seed stay. */
   #presetSetup(setup: Setup): Setup {
-    const { data, memory, run } = this.#setup;
+    const { lora, data, memory, run } = this.#setup;
     const { steps, seed } = this.#setup.train;
-    return { model: setup.model, train: { ...setup.train, steps, seed }, memory, data, run };
+    return { model: setup.model, train: { ...setup.train, steps, seed }, lora, memory, data, run };
   }
 
   #usePreset(): void {

@@ -22,7 +22,7 @@ const group = (title: string, ...tables: Table[]): Group => {
 export const GROUPS: readonly Group[] = [
   group("Model", "model"),
   group("Training", "train", "data"),
-  group("Saving memory", "run", "memory"),
+  group("Saving memory", "run", "memory", "lora"),
 ];
 
 /** Words of settings, where they aren't shown as they are. */
