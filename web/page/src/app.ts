@@ -1,19 +1,23 @@
 // The page: one setup being edited, at most one run, and what both show.
 
+import { Compared } from "./compared";
 import { EngineClient, RefusedError } from "./engine/client";
-import type { DeviceChoice, Event, Info, Memory, SavedRun, StartRequest } from "./engine/types";
+import type { DeviceChoice, Event, Info, Memory, Planned, SavedRun, StartRequest } from "./engine/types";
 import { offerDownload, onDrop } from "./files";
 import { ago, bytes } from "./format";
+import type { Lesson } from "./lessons";
 import { type Outcome, Planning } from "./planning";
 import { DEFAULTS, type Setup, conflict, readSetup, same, simplified, withValue } from "./setup";
-import { encodeShare } from "./share";
+import { type Shared, encodeShare } from "./share";
 import { Buttons, type Phase } from "./ui/buttons";
 import { Controls } from "./ui/controls";
 import { deviceNotice, deviceText } from "./ui/device";
 import { byId, setText } from "./ui/dom";
+import { LessonBar } from "./ui/lesson-bar";
 import { MemoryPanel } from "./ui/memory-panel";
 import { Notices } from "./ui/notices";
 import { RunView } from "./ui/run-view";
+import { Definitions } from "./ui/terms";
 
 interface Run {
   setup: Setup;
@@ -37,6 +41,11 @@ export class App {
   readonly #memory = new MemoryPanel((budget) =>
     this.#edit(withValue(this.#draft, "memory", "budget", budget)),
   );
+  readonly #compared = new Compared(this.#client, () => this.#showCompared());
+  readonly #lessons = new LessonBar(
+    (lesson) => this.#openLesson(lesson),
+    () => this.#endComparison(),
+  );
   readonly #controls: Controls;
   readonly #buttons = new Buttons({
     primary: () => void this.#primary(),
@@ -49,6 +58,7 @@ export class App {
     open: (file) => void this.#open(file),
     autosave: (seconds) => void this.#client.call("autosave", seconds),
     share: () => void this.#share(),
+    pin: () => this.#pin(),
   });
   #draft: Setup;
   #phase: Phase = "loading";
@@ -57,9 +67,11 @@ export class App {
   #run: Run | null = null;
   #saved: SavedRun | null = null;
   #measured: Memory | null = null;
+  #planned: Planned | null = null;
 
   constructor(setup: Setup) {
     this.#draft = setup;
+    new Definitions(byId("definitions"));
     this.#controls = new Controls(byId("setup"), setup, (edited) => this.#edit(edited), () => this.#update());
     onDrop((file) => void (file.name.endsWith(".tar") ? this.#open(file) : this.#takeText(file)));
     this.#view.await(setup);
@@ -71,13 +83,13 @@ export class App {
     return this.#client;
   }
 
-  /** Opens the device, and shows what was saved. `isShared`: the setup came with the link. */
-  open(choice: DeviceChoice, defaultLimits: boolean, isShared: boolean): Promise<void> {
-    this.#ready = this.#openDevice(choice, defaultLimits, isShared);
+  /** Opens the device, and shows what was saved, or what came with the link. */
+  open(choice: DeviceChoice, defaultLimits: boolean, shared: Shared | null): Promise<void> {
+    this.#ready = this.#openDevice(choice, defaultLimits, shared);
     return this.#ready;
   }
 
-  async #openDevice(choice: DeviceChoice, defaultLimits: boolean, isShared: boolean): Promise<void> {
+  async #openDevice(choice: DeviceChoice, defaultLimits: boolean, shared: Shared | null): Promise<void> {
     let info: Info;
     try {
       info = await this.#client.call("open", choice, defaultLimits);
@@ -92,9 +104,11 @@ export class App {
     if (info.device === "cpu" && choice !== "cpu") this.#notices.show("device", deviceNotice(info));
     this.#controls.offer(info);
     this.#saved = await this.#client.call("saved").catch(() => null);
-    if (this.#saved !== null) this.#offerSaved(this.#saved, isShared);
+    if (this.#saved !== null) this.#offerSaved(this.#saved, shared !== null);
     this.#phase = "idle";
     this.#edit(this.#draft);
+    if (shared !== null) await this.#compared.take(shared).catch((error: Error) => this.#fail(error));
+    if (shared?.lesson) this.#showLesson();
   }
 
   /** Starts, or goes on with the saved run of this setup. */
@@ -139,8 +153,42 @@ export class App {
     this.#edit(setup);
   }
 
+  #openLesson(lesson: Lesson): void {
+    this.#compared.open(lesson, this.#draft).catch((error: Error) => this.#fail(error));
+    this.#use(lesson.after);
+    this.#keepInAddress();
+    this.#showLesson();
+  }
+
+  #showLesson(): void {
+    byId("memory").scrollIntoView({ block: "start" });
+  }
+
+  /** Pins the plan that is shown, or ends a comparison. */
+  #pin(): void {
+    if (this.#compared.setup !== null) this.#endComparison();
+    else if (this.#planned !== null) this.#compared.pin(this.#draft, this.#planned);
+  }
+
+  #endComparison(): void {
+    const before = this.#compared.clear();
+    if (before !== null) this.#use(before);
+    this.#keepInAddress();
+  }
+
+  /** Shows the plan beside the one that it's compared with, where there is one. */
+  #showCompared(): void {
+    const { lesson, planned, setup } = this.#compared;
+    this.#lessons.show(lesson);
+    this.#buttons.showPin(setup !== null, this.#planned !== null, lesson !== null);
+    const names = lesson === null ? (["Pinned", "This plan"] as const) : (["Without it", "With it"] as const);
+    this.#memory.pin(planned === null ? null : { planned, names });
+    if (planned !== null && this.#planned !== null) this.#lessons.compare(planned, this.#planned);
+  }
+
   #edit(setup: Setup): void {
     this.#draft = setup;
+    this.#planned = null;
     this.#fits = false;
     const wrong = conflict(setup);
     if (wrong !== null) this.#memory.refuse(wrong);
@@ -152,9 +200,11 @@ export class App {
   #showPlan({ setup, planned, free, smallest }: Outcome): void {
     if (!same(setup, this.#draft)) return;
     const { budget } = setup.memory;
+    this.#planned = planned;
     this.#fits = planned.fits;
     this.#memory.range(smallest, free.peak_bytes, budget);
     this.#memory.show(planned, setup);
+    this.#showCompared();
     this.#memory.measured(this.#measured, this.#isRunShown());
     if (planned.fits) this.#memory.refuse(null);
     else this.#refuse(`This setup needs at least ${bytes(planned.smallest_seen_bytes)}.`, planned.nearest);
@@ -246,7 +296,8 @@ export class App {
   async #download(): Promise<void> {
     try {
       const tar = await this.#client.call("download");
-      offerDownload(`tightrope-step-${this.#run?.step ?? 0}.tar`, tar);
+      const name = `tightrope-step-${this.#run?.step ?? 0}.tar`;
+      offerDownload(name, new Blob([tar as Uint8Array<ArrayBuffer>], { type: "application/x-tar" }));
     } catch (error) {
       this.#fail(error as Error);
     }
@@ -272,17 +323,24 @@ export class App {
   }
 
   async #share(): Promise<void> {
-    const url = new URL(location.href);
-    url.hash = encodeShare(this.#draft);
-    history.replaceState(null, "", url);
+    const { href } = this.#keepInAddress();
     try {
-      await navigator.clipboard.writeText(url.href);
+      await navigator.clipboard.writeText(href);
       this.#buttons.shared("Link copied");
     } catch {
       // Without the clipboard, the address bar has it.
       this.#buttons.shared("Link is in the address bar");
     }
     this.#view.say("The link to this setup is copied");
+  }
+
+  /** Puts what is shown into the address, so that a reload shows it again. */
+  #keepInAddress(): URL {
+    const url = new URL(location.href);
+    const { lesson, setup: pinned } = this.#compared;
+    url.hash = encodeShare({ setup: this.#draft, pinned, lesson });
+    history.replaceState(null, "", url);
+    return url;
   }
 
   #hear(event: Event): void {

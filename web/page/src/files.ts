@@ -1,8 +1,8 @@
 // Files in and out of the page.
 
-/** Saves bytes as a file on the user's disk. */
-export function offerDownload(name: string, data: Uint8Array): void {
-  const url = URL.createObjectURL(new Blob([data as Uint8Array<ArrayBuffer>], { type: "application/x-tar" }));
+/** Saves a file on the user's disk. */
+export function offerDownload(name: string, file: Blob): void {
+  const url = URL.createObjectURL(file);
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -6,7 +6,8 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -187,7 +188,7 @@ await runner.test("a_run_goes_on_in_a_smaller_plan", async () => {
 
 await runner.test("the_map_can_be_walked_with_the_keyboard", async () => {
   const { page } = main;
-  await page.locator("#budget").focus();
+  await page.locator("#figures .term").last().focus();
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate(() => document.activeElement.id), "arena");
   const name = page.locator("#detail h3");
@@ -321,7 +322,111 @@ await runner.test("everything_has_a_name_and_fits_a_phone", async () => {
       .map((e) => e.outerHTML),
   );
   assert.deepEqual(nameless, []);
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    assert.deepEqual(await inaccessible(page), [], colorScheme);
+  }
   await context.close();
+});
+
+/** What axe finds on a page that is wrong for people with disabilities. */
+async function inaccessible(page) {
+  await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
+}
+
+await runner.test("every_lesson_saves_memory_beside_the_plan_before_it", async () => {
+  const { context, page, wrong } = await open("/?device=cpu");
+  const lessons = page.locator("#lessons button");
+  await page.locator("#pin:enabled").waitFor();
+  const before = await exactBytes(page, "Predicted peak");
+  for (let index = 0; index < (await lessons.count()); index += 1) {
+    await lessons.nth(index).click();
+    await page.locator("#lesson .effect", { hasText: /\d % less/ }).waitFor();
+    const rows = await page.locator("#difference tbody tr").allInnerTexts();
+    assert.match(rows[0], /^Peak.*−/s, await lessons.nth(index).innerText());
+    assert.ok(await page.locator("#pinned-arena").isVisible());
+  }
+  assert.match(new URL(page.url()).hash, /^#lesson=/);
+  assert.deepEqual(await inaccessible(page), []);
+  await page.getByRole("button", { name: "Leave the lesson" }).click();
+  await page.locator("#pinned-arena").waitFor({ state: "hidden" });
+  assert.equal(await exactBytes(page, "Predicted peak"), before);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("a_pinned_plan_stays_beside_the_next_and_in_the_link", async () => {
+  const { context, page, wrong } = await open(`/?device=cpu${fragment(QUICK)}`);
+  await page.locator("#pin:enabled").click();
+  await page.locator("#set-model-layers").fill("4");
+  const table = page.locator("#difference");
+  await table.locator("tr", { hasText: "Peak" }).filter({ hasText: "+" }).waitFor();
+  const shown = await table.innerText();
+  await page.getByRole("button", { name: "Copy link to this setup" }).click();
+  const other = await open(`/?device=cpu${new URL(page.url()).hash}`);
+  await other.page.locator("#difference tbody tr").first().waitFor();
+  // Only the peaks and the classes: seconds depend on what else the machine does.
+  const bytes = (text) => text.split("\n").filter((line) => line.includes("iB"));
+  assert.deepEqual(bytes(await other.page.locator("#difference").innerText()), bytes(shown));
+  await page.getByRole("button", { name: "Show this plan alone" }).click();
+  await table.waitFor({ state: "hidden" });
+  assert.deepEqual([...wrong, ...other.wrong], []);
+  await context.close();
+  await other.context.close();
+});
+
+await runner.test("words_are_explained_to_the_pointer_the_keyboard_and_screen_readers", async () => {
+  const { context, page } = await open(`/?device=cpu${fragment(QUICK)}`);
+  await page.locator("#pin:enabled").waitFor();
+  const tip = page.locator(".tip");
+  await page.getByRole("button", { name: "Lower bound" }).hover();
+  await tip.filter({ hasText: "alive at once" }).waitFor();
+  await page.keyboard.press("Escape");
+  await tip.waitFor({ state: "hidden" });
+  const weight = page.locator("#legend button", { hasText: "weight" });
+  await page.locator("#arena").focus();
+  await page.keyboard.press("Tab");
+  await tip.filter({ hasText: "training changes" }).waitFor();
+  const described = await weight.evaluate((e) => document.getElementById(e.getAttribute("aria-describedby")).textContent);
+  assert.equal(described, await tip.innerText());
+  assert.match(await text(page, "why"), /^The peak is at .+: \d+% /);
+  await context.close();
+});
+
+await runner.test("the_map_is_saved_as_svg_png_and_csv", async () => {
+  const { context, page, wrong } = await open(`/?device=cpu${fragment(QUICK)}`);
+  await page.locator("#pin:enabled").waitFor();
+  const saved = {};
+  for (const format of ["SVG", "PNG", "CSV"]) {
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: `Save the map as ${format}` }).click(),
+    ]);
+    assert.equal(download.suggestedFilename(), `tightrope-map.${format.toLowerCase()}`);
+    saved[format] = readFileSync(await download.path());
+  }
+  const tensors = saved.CSV.toString().trimEnd().split("\r\n").length - 1;
+  assert.equal(saved.SVG.toString().match(/<rect [^>]*><title>/g).length, tensors);
+  assert.ok(saved.PNG.subarray(1, 4).toString() === "PNG" && saved.PNG.length > 10_000);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("lora_f16_and_consumed_gradients_train", async () => {
+  for (const [device, more] of [
+    ["auto", { run: { precision: "f16" } }],
+    ["cpu", { lora: { rank: 4 } }],
+    ["cpu", { memory: { consume_gradients: true }, train: { ...QUICK.train, clip: 0 } }],
+  ]) {
+    const { context, page, wrong } = await open(`/?start&device=${device}${fragment({ ...QUICK, ...more })}`);
+    await untilStep(page, 3);
+    const measured = page.locator('[data-figure="Measured peak"] small');
+    await measured.filter({ hasText: "0 B off the prediction" }).waitFor();
+    assert.deepEqual(wrong, []);
+    await context.close();
+  }
 });
 
 await runner.test("it_opens_under_cross_origin_isolation", async () => {

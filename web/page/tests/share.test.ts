@@ -1,7 +1,9 @@
+import { LESSONS } from "../src/lessons";
 import { DEFAULTS, FIELDS, type Setup, conflict, get, readSetup, same, simplified, withValue } from "../src/setup";
-import { decodeShare, encodeShare } from "../src/share";
+import { decodeShare, encodeShare, isShare } from "../src/share";
 import { type Tests, equal, throws } from "./check";
 
+const alone = (setup: Setup) => ({ setup, pinned: null, lesson: null });
 const link = (value: unknown): string => `#setup=${btoa(JSON.stringify(value))}`.replace(/=+$/, "");
 
 /** A value of every field that isn't the default. */
@@ -21,11 +23,32 @@ export const tests: Tests = {
   every_field_survives_the_link() {
     const setup = other(DEFAULTS);
     equal(FIELDS.every(({ table, key }) => get(setup, table, key) !== get(DEFAULTS, table, key)), true);
-    equal(decodeShare(encodeShare(setup)), setup);
+    equal(decodeShare(encodeShare(alone(setup))), alone(setup));
   },
   the_defaults_make_a_short_link() {
-    equal(encodeShare(DEFAULTS), "#setup=e30");
-    equal(decodeShare("#setup=e30"), DEFAULTS);
+    equal(encodeShare(alone(DEFAULTS)), "#setup=e30");
+    equal(decodeShare("#setup=e30"), alone(DEFAULTS));
+  },
+  a_pinned_plan_and_a_lesson_survive_the_link() {
+    const [lesson] = LESSONS;
+    if (lesson === undefined) throw new Error("there are no lessons");
+    const setup = withValue(lesson.after, "train", "seed", 7);
+    for (const shown of [
+      { setup, pinned: other(DEFAULTS), lesson: null },
+      { setup, pinned: lesson.before, lesson },
+      { setup: lesson.after, pinned: DEFAULTS, lesson },
+      { setup: lesson.after, pinned: lesson.before, lesson },
+    ]) {
+      equal(decodeShare(encodeShare(shown)), shown);
+    }
+  },
+  a_lesson_as_it_begins_makes_a_short_link() {
+    for (const lesson of LESSONS) {
+      const shown = { setup: lesson.after, pinned: lesson.before, lesson };
+      equal(encodeShare(shown), `#lesson=${lesson.name}`);
+      equal(isShare(encodeShare(shown)), true);
+    }
+    throws(() => decodeShare("#lesson=none"), /lesson is unknown/);
   },
   no_setup_is_not_an_error() {
     equal(decodeShare(""), null);
@@ -39,7 +62,7 @@ export const tests: Tests = {
     throws(() => decodeShare(link({ model: 3 })), /object/);
   },
   links_of_earlier_versions_still_work() {
-    equal(decodeShare(link({ memory: { checkpoint: "block" } }))?.memory.recompute, "block");
+    equal(decodeShare(link({ memory: { checkpoint: "block" } }))?.setup.memory.recompute, "block");
   },
   unknown_keys_are_errors() {
     throws(() => decodeShare(link({ script: {} })), /Unknown table/);

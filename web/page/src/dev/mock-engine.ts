@@ -174,6 +174,7 @@ class MockEngine implements Engine {
       lower_bound_bytes: ops[top]?.live ?? 0,
       persistent_bytes: 0,
       by_class,
+      why: `at \`${ops[top]?.name ?? ""}\`, ${ops[top]?.phase ?? ""}: 80% activations`,
       plan_ms: performance.now() - start,
       step_s: (ops.reduce((sum, { seconds }) => sum + seconds, 0) * batch) / micro,
       parameters: setup.model.layers * setup.model.channels ** 2 * 12,

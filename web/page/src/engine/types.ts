@@ -92,6 +92,8 @@ export interface Plan {
   lower_bound_bytes: number;
   persistent_bytes: number;
   by_class: Record<TensorClass, number>;
+  /** Where the peak is and what takes its bytes, after "the peak is". */
+  why: string;
   plan_ms: number;
   /** Predicted seconds of a step. */
   step_s: number;

@@ -17,6 +17,7 @@ export interface Actions {
   open: (file: File) => void;
   autosave: (seconds: number) => void;
   share: () => void;
+  pin: () => void;
 }
 
 export interface View {
@@ -29,6 +30,8 @@ export interface View {
 
 const SHARED_MS = 2500;
 const SHARE_TEXT = "Copy link to this setup";
+const PIN_HINT = "to see another one beside it";
+const PINNED_HINT = "Change the setup or the budget: the pinned plan stays.";
 
 export class Buttons {
   readonly #primary = byId<HTMLButtonElement>("primary");
@@ -38,6 +41,8 @@ export class Buttons {
   readonly #download = byId<HTMLButtonElement>("download");
   readonly #pending = byId("pending");
   readonly #share = byId<HTMLButtonElement>("share");
+  readonly #pin = byId<HTMLButtonElement>("pin");
+  readonly #pinHint = byId("pin-hint");
   readonly #restart: HTMLButtonElement;
   readonly #apply: HTMLButtonElement;
   readonly #pendingText = make("p", {});
@@ -49,6 +54,7 @@ export class Buttons {
     this.#save.addEventListener("click", actions.save);
     this.#download.addEventListener("click", actions.download);
     this.#share.addEventListener("click", actions.share);
+    this.#pin.addEventListener("click", actions.pin);
     this.#restart = button("Restart with it", actions.restart);
     this.#apply = button("Go on with it", actions.apply);
     this.#pending.append(this.#pendingText, this.#apply, " ", this.#restart);
@@ -83,6 +89,15 @@ export class Buttons {
     this.#showPending(phase, canStart, runSetup, draft);
   }
 
+  /** Offers to pin the plan that is shown, or to end the comparison with one. */
+  showPin(isCompared: boolean, isPlanned: boolean, isLesson: boolean): void {
+    setText(this.#pin, isCompared ? "Show this plan alone" : "Pin this plan");
+    this.#pin.disabled = !isCompared && !isPlanned;
+    setText(this.#pinHint, isCompared ? PINNED_HINT : PIN_HINT);
+    // A lesson has its own way out.
+    this.#pin.hidden = this.#pinHint.hidden = isLesson;
+  }
+
   /** Says for a moment what became of the link. */
   shared(text: string): void {
     setText(this.#share, text);
@@ -105,9 +120,16 @@ export class Buttons {
   }
 }
 
-/** Whether a run can go on under another setup: the same model, data and optimizer state. */
+/** Whether a run can go on under another setup: the same model, adapters, data and optimizer state. */
 function continues(run: Setup, draft: Setup): boolean {
   const parts = (setup: Setup): string =>
-    JSON.stringify([setup.model, setup.data, setup.train.optimizer, setup.train.seed]);
+    JSON.stringify([
+      setup.model,
+      setup.lora,
+      setup.data,
+      setup.train.optimizer,
+      setup.train.seed,
+      setup.memory.optimizer_bits,
+    ]);
   return parts(run) === parts(draft);
 }

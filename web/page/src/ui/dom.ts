@@ -24,6 +24,12 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return element as T;
 }
 
+/** Text in which `code` stands between backticks. */
+export function withCode(text: string): Node[] {
+  const parts = text.split("`");
+  return parts.map((part, index) => (index % 2 === 0 ? document.createTextNode(part) : make("code", {}, part)));
+}
+
 /** Sets text only where it changed, so that nothing is announced or laid out twice. */
 export function setText(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;

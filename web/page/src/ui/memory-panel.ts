@@ -1,26 +1,40 @@
-// Everything about memory: the budget, what the plan chose, the map and its legend.
+// Everything about memory: the budget, what the plan chose, the map, and the plan that it's compared with.
 
 import { showDetail } from "../arena/detail";
 import { Legend } from "../arena/legend";
 import { ArenaMap } from "../arena/map";
-import type { Memory, Planned } from "../engine/types";
-import { bytes, count, duration, exact } from "../format";
+import type { Memory, Planned, TensorClass } from "../engine/types";
+import { bytes, count, duration } from "../format";
 import type { Setup } from "../setup";
-import { byId, button, make, setText } from "./dom";
+import { Comparison, type Names } from "./comparison";
+import { byId, button, make, setText, withCode } from "./dom";
+import { saveMapAs } from "./export-buttons";
+import { Figures } from "./figures";
 import { PeakTable } from "./peak-table";
+import { type Word, define } from "./terms";
+
+/** A plan that another is compared with. */
+export interface Pinned {
+  planned: Planned;
+  names: Names;
+}
 
 export class MemoryPanel {
   readonly #slider = byId<HTMLInputElement>("budget");
   readonly #sliderText = byId("budget-text");
-  readonly #figures = byId("figures");
   readonly #detail = byId("detail");
   readonly #refusal = byId("refusal");
   readonly #note = byId("plan-note");
-  readonly #map: ArenaMap;
-  readonly #legend: Legend;
+  readonly #why = byId("why");
+  readonly #figures = new Figures(byId("figures"));
   readonly #table = new PeakTable(byId<HTMLDetailsElement>("peak-table"));
+  readonly #map: ArenaMap;
+  readonly #comparison: Comparison;
+  readonly #legend: Legend;
   readonly #onBudget: (budget: number | null) => void;
   #planned: Planned | null = null;
+  #budgetShown: number | null = null;
+  #pinned: Pinned | null = null;
   #measured: Memory | null = null;
   #isMeasuredHere = false;
   #range: [smallest: number, most: number] = [0, 0];
@@ -30,7 +44,11 @@ export class MemoryPanel {
   constructor(onBudget: (budget: number | null) => void) {
     this.#onBudget = onBudget;
     this.#map = new ArenaMap(byId("arena"), (cursor) => showDetail(this.#detail, this.#planned, cursor));
-    this.#legend = new Legend(byId("legend"), (name) => this.#map.highlight(name));
+    this.#comparison = new Comparison((cursor) =>
+      showDetail(this.#detail, this.#pinned?.planned ?? null, cursor),
+    );
+    this.#legend = new Legend(byId("legend"), (name) => this.#highlight(name));
+    saveMapAs(byId("save-map"), () => this.#planned);
     this.#slider.addEventListener("input", () => {
       const budget = this.#budget();
       this.#nameBudget(budget);
@@ -51,25 +69,29 @@ export class MemoryPanel {
   }
 
   show(planned: Planned, { model, memory }: Setup): void {
-    const { budget } = memory;
     this.#planned = planned;
+    this.#budgetShown = memory.budget;
     this.#rows = planned.choices.micro_batch * model.context;
     const took = duration(planned.plan_ms / 1000);
     const ops = `${planned.program.ops.length} ops`;
     setText(this.#note, `${count(planned.parameters)} parameters · ${ops} · planned in ${took}`);
-    this.#map.show(planned, budget, Math.max(this.#range[1], planned.peak_bytes));
+    this.#why.replaceChildren(...(planned.why === "" ? [] : withCode(`The peak is ${planned.why}.`)));
     this.#table.show(planned);
-    this.#legend.show(planned);
     this.#showFigures();
+    this.#showMaps();
+  }
+
+  /** Shows another plan beside this one; `null` shows this one alone. */
+  pin(pinned: Pinned | null): void {
+    this.#pinned = pinned;
+    this.#showMaps();
   }
 
   /** What the run took; `isHere` where the shown plan is the run's. */
   measured(memory: Memory | null, isHere: boolean): void {
-    const before = [this.#measured, this.#isMeasuredHere];
     this.#measured = memory;
     this.#isMeasuredHere = isHere;
-    // Most steps change nothing here.
-    if (JSON.stringify(before) !== JSON.stringify([memory, isHere])) this.#showFigures();
+    this.#showFigures();
   }
 
   /** Says why the setup can't start, and offers the nearest that can. */
@@ -96,47 +118,25 @@ export class MemoryPanel {
   }
 
   #showFigures(): void {
-    const planned = this.#planned;
+    if (this.#planned === null) return;
+    const [planned, memory] = [this.#planned, this.#measured];
+    this.#figures.show({ planned, memory, rows: this.#rows, isHere: this.#isMeasuredHere });
+  }
+
+  /** One map, or two on one scale. */
+  #showMaps(): void {
+    const [planned, pinned] = [this.#planned, this.#pinned];
     if (planned === null) return;
-    const { choices } = planned;
-    const measured = this.#measured;
-    const isWhole = choices.loss_chunk === 0 || choices.loss_chunk >= this.#rows;
-    const rows: [name: string, value: string, note: string][] = [
-      ["Predicted peak", bytes(planned.peak_bytes), `${exact(planned.peak_bytes)} B`],
-      ["Measured peak", ...this.#measuredText(measured)],
-      ["WebAssembly heap", ...this.#hostText(measured)],
-      ["Predicted step", duration(planned.step_s), planned.fits ? "" : "can’t run"],
-      [
-        "Micro-batch",
-        `${choices.micro_batch} × ${choices.accumulation}`,
-        choices.accumulation === 1 ? "in one pass" : `${choices.accumulation} passes a step`,
-      ],
-      [
-        "Recomputed",
-        choices.checkpoint,
-        isWhole ? "loss in one piece" : `loss in chunks of ${choices.loss_chunk}`,
-      ],
-    ];
-    this.#figures.replaceChildren(
-      ...rows.map(([name, value, note]) => {
-        const term = make("dd", { "data-figure": name }, value);
-        if (note !== "") term.append(make("small", {}, note));
-        return make("div", {}, make("dt", {}, name), term);
-      }),
-    );
+    const top = Math.max(this.#range[1], planned.peak_bytes, pinned?.planned.peak_bytes ?? 0);
+    this.#map.show(planned, this.#budgetShown, top);
+    if (pinned === null) this.#comparison.hide();
+    else this.#comparison.show(pinned.planned, planned, pinned.names, top);
+    this.#legend.show(planned);
+    for (const item of byId("legend").querySelectorAll("button")) define(item, item.dataset["class"] as Word);
   }
 
-  #measuredText(measured: Memory | null): [string, string] {
-    if (measured === null) return ["–", "once it runs"];
-    const difference = measured.allocated_bytes - measured.predicted_bytes;
-    const off = difference === 0 ? "0 B off the prediction" : `${exact(Math.abs(difference))} B off`;
-    return [bytes(measured.allocated_bytes), this.#isMeasuredHere ? off : "of the run, not this setup"];
-  }
-
-  #hostText(measured: Memory | null): [string, string] {
-    if (measured === null || measured.wasm_heap_bytes === 0) return ["–", "once it runs"];
-    const copies = measured.host_copy_bytes;
-    const note = copies > 0 ? `${bytes(copies)} of copies for recovery` : "no copies for recovery";
-    return [bytes(measured.wasm_heap_bytes), note];
+  #highlight(name: TensorClass | null): void {
+    this.#map.highlight(name);
+    this.#comparison.highlight(name);
   }
 }
