@@ -7,6 +7,7 @@
 //! | [`summary`] | where the bytes go and what was chosen, as text and as JSON |
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
 //! | [`sweep`] | the plans from the fastest to the smallest |
+//! | [`layers`] | what each block takes: bytes by class, seconds by phase |
 //! | [`map`] | tensors by place and life, as SVG |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
 //! | [`why`] | why the peak is where it is, in a line |
@@ -42,7 +43,7 @@ pub mod advice;
 mod alive;
 pub mod brief;
 mod chart;
-mod layers;
+pub mod layers;
 pub mod map;
 pub mod page;
 pub mod step;

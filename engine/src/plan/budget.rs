@@ -42,3 +42,42 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
     }
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
 }
+
+/// The fewest bytes that [`planned`] finds a plan for.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fewest_bytes(scope: &Scope, config: &TrainerConfig, target: &dyn Backend) -> Result<u64> {
+    let fewest = |config: &TrainerConfig| fit(scope, config, 1, target).map(|(_, fewest)| fewest);
+    let found: Result<Vec<u64>> = allowed(scope, config, target).iter().map(fewest).collect();
+    Ok(found?.into_iter().min().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use tightrope_backend_cpu::Cpu;
+
+    use super::*;
+    use crate::error::Kind;
+    use crate::recipe::Step;
+    use crate::settings::Settings;
+
+    #[test]
+    fn the_fewest_bytes_fit_and_one_less_does_not() {
+        for allow in ["[]", "[\"optimizer_bits\"]"] {
+            let mut settings = Settings::default();
+            for words in ["model.preset=tiny", "train.batch=4", &format!("memory.allow={allow}")] {
+                settings.read_argument(words).unwrap();
+            }
+            let Step { config, mut scope, .. } = Step::of(&settings).unwrap();
+            let cpu = Cpu::new(1).unwrap();
+            let fewest = fewest_bytes(&scope, &config, &cpu).unwrap();
+            scope.budget = Some(fewest);
+            let smallest = planned(&scope, config.clone(), &cpu).unwrap();
+            assert!(smallest.plan.peak_bytes() <= fewest);
+            scope.budget = Some(fewest - 1);
+            let refused = planned(&scope, config, &cpu).err().unwrap();
+            assert_eq!(refused.kind(), Kind::DoesNotFit);
+        }
+    }
+}

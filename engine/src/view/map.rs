@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use tightrope_core::Class;
+use tightrope_core::{Class, Phase};
 
-use super::step::ShownPlan;
+use super::step::{ShownPlan, phase_name};
 use crate::units::human_bytes;
 
 /// One plan of a drawing.
@@ -18,14 +18,15 @@ pub struct Panel<'a> {
     pub plan: &'a ShownPlan,
 }
 
-/// Colours of the classes.
-const COLOURS: [(Class, &str); 6] = [
-    (Class::Weight, "#4e79a7"),
-    (Class::Gradient, "#e15759"),
-    (Class::Optimizer, "#76b7b2"),
-    (Class::Activation, "#f28e2b"),
-    (Class::Workspace, "#9c755f"),
-    (Class::Input, "#bab0ac"),
+/// Colours of the classes: those of the pages, on a light ground.
+const COLOURS: [(Class, &str); 7] = [
+    (Class::Weight, "#3f6ea8"),
+    (Class::Frozen, "#86a6cc"),
+    (Class::Gradient, "#8b69b0"),
+    (Class::Optimizer, "#55a39b"),
+    (Class::Activation, "#dba33a"),
+    (Class::Workspace, "#a08468"),
+    (Class::Input, "#a5b0b8"),
 ];
 
 /// Pixels of a panel, and of what stands around it.
@@ -33,14 +34,19 @@ const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 44.0;
+/// Below it: parts of the step, then the classes in rows of so many.
+const BELOW: f64 = 78.0;
+const ROW: usize = 4;
+/// Letters of a line that fit a panel.
+const LINE: usize = 80;
 /// Boxes lower than this would only make the file larger.
 const LOWEST: f64 = 0.2;
 
-/// The plans side by side on one scale, with a legend.
+/// The plans side by side on one scale, each with its bytes by class.
 pub fn svg(panels: &[Panel<'_>]) -> String {
     let scale = panels.iter().map(|panel| panel.plan.peak_bytes).max().unwrap_or(0).max(1) as f64;
     let width = panels.len().max(1) as f64 * (WIDTH + LEFT) + 20.0;
-    let height = TOP + HEIGHT + 60.0;
+    let height = TOP + HEIGHT + BELOW;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\" \
@@ -53,14 +59,16 @@ pub fn svg(panels: &[Panel<'_>]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{left:.0}\" y=\"16\" font-weight=\"bold\">{}: {}</text>\n\
-             <text x=\"{left:.0}\" y=\"32\">{}</text>",
+             <text x=\"{left:.0}\" y=\"32\">{}<title>{}</title></text>",
             escaped(title),
             human_bytes(plan.peak_bytes),
+            escaped(&cut(subtitle)),
             escaped(subtitle)
         );
         panel(&mut svg, plan, left, scale);
+        phases(&mut svg, plan, left);
+        legend(&mut svg, plan, left);
     }
-    legend(&mut svg);
     svg + "</svg>\n"
 }
 
@@ -70,10 +78,11 @@ fn panel(svg: &mut String, plan: &ShownPlan, left: f64, scale: f64) {
     let x = |op: usize| left + WIDTH * op as f64 / ops.max(1) as f64;
     let y = |bytes: f64| TOP + HEIGHT * (1.0 - bytes / scale);
     let mut paths = [const { String::new() }; COLOURS.len()];
-    let mut begin = 0;
+    let (mut begin, mut tensors) = (0, 0);
     for (index, program) in plan.programs.iter().enumerate() {
         // What is kept is in every program, and lies there all the time.
         for tensor in program.tensors.iter().filter(|tensor| !tensor.kept || index == 0) {
+            tensors += 1;
             let class = COLOURS.iter().position(|(class, _)| *class == tensor.class);
             let (high, low) = (y((tensor.offset + tensor.bytes) as f64), y(tensor.offset as f64));
             let Some(class) = class.filter(|_| low - high >= LOWEST) else { continue };
@@ -87,6 +96,11 @@ fn panel(svg: &mut String, plan: &ShownPlan, left: f64, scale: f64) {
         }
         begin += program.ops.len();
     }
+    let _ = writeln!(
+        svg,
+        "<g><title>{} bytes at the peak; {tensors} tensors, {ops} ops</title>",
+        plan.peak_bytes
+    );
     let _ = writeln!(
         svg,
         "<rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#888\" \
@@ -109,24 +123,73 @@ fn panel(svg: &mut String, plan: &ShownPlan, left: f64, scale: f64) {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{left:.0}\" y=\"{:.0}\" font-size=\"10\">ops of the step, in order →</text>",
-        TOP + HEIGHT + 14.0
+        "<path d=\"M{left:.1} {top:.1}H{:.1}\" stroke=\"#888\" stroke-width=\"0.6\"/></g>",
+        left + WIDTH,
+        top = y(plan.peak_bytes as f64),
     );
 }
 
-fn legend(svg: &mut String) {
-    let y = TOP + HEIGHT + 40.0;
-    for (index, (class, colour)) in COLOURS.iter().enumerate() {
-        let x = LEFT + 76.0 * index as f64;
+/// The parts of the step, under its ops. Recomputation goes with the backward pass that it alternates with.
+fn phases(svg: &mut String, plan: &ShownPlan, left: f64) {
+    let ops = plan.programs.iter().flat_map(|program| &program.ops);
+    let phases: Vec<Phase> = ops.map(|op| op.phase).collect();
+    let part = |phase: &Phase| match phase {
+        Phase::Recompute => Phase::Backward,
+        &other => other,
+    };
+    let (y, mut begin) = (TOP + HEIGHT + 4.0, 0);
+    for part in phases.chunk_by(|a, b| part(a) == part(b)) {
+        let x = |op: usize| left + WIDTH * op as f64 / phases.len() as f64;
+        let (from, to) = (x(begin), x(begin + part.len()));
+        begin += part.len();
+        let (shade, name) = match part[0] {
+            Phase::Forward => (0.3, phase_name(Phase::Forward)),
+            Phase::Update => (1.0, phase_name(Phase::Update)),
+            _ if part.contains(&Phase::Recompute) => (0.6, "backward, recompute"),
+            _ => (0.6, phase_name(Phase::Backward)),
+        };
+        let _ = write!(
+            svg,
+            "<rect x=\"{from:.1}\" y=\"{y}\" width=\"{:.1}\" height=\"4\" opacity=\"{shade}\"/>",
+            (to - from - 1.0).max(0.5)
+        );
+        // Letters are about half as wide as they are high.
+        if to - from > 5.0 * name.len() as f64 {
+            let _ = write!(
+                svg,
+                "<text x=\"{from:.0}\" y=\"{}\" font-size=\"10\">{name}</text>",
+                y + 15.0
+            );
+        }
+        svg.push('\n');
+    }
+}
+
+/// Classes with their bytes at the peak.
+fn legend(svg: &mut String, plan: &ShownPlan, left: f64) {
+    let bytes = |class: Class| plan.by_class.get(class.name()).copied().unwrap_or(0);
+    let shown = COLOURS.iter().filter(|(class, _)| bytes(*class) > 0);
+    for (index, (class, colour)) in shown.enumerate() {
+        let x = left + WIDTH / ROW as f64 * (index % ROW) as f64;
+        let y = TOP + HEIGHT + 48.0 + 18.0 * (index / ROW) as f64;
         let _ = writeln!(
             svg,
-            "<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{:.0}\" y=\"{y:.0}\" font-size=\"10\">{}</text>",
-            y - 11.0,
-            x + 16.0,
-            class.name()
+            "<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\
+             <text x=\"{:.0}\" y=\"{y:.0}\" font-size=\"10\">{} {}</text>",
+            y - 9.0,
+            x + 14.0,
+            class.name(),
+            human_bytes(bytes(*class))
         );
     }
+}
+
+/// The beginning of a line, where it doesn't fit.
+fn cut(line: &str) -> String {
+    if line.chars().count() <= LINE {
+        return line.to_owned();
+    }
+    line.chars().take(LINE - 1).chain(['…']).collect()
 }
 
 /// Text in SVG.
@@ -179,7 +242,7 @@ mod tests {
             budget_bytes: None,
             persistent_bytes: peak / 4,
             fixed_bytes: 0,
-            by_class: ByClass::default(),
+            by_class: ByClass::from([("weight", peak / 4), ("activation", peak / 2)]),
             why: String::new(),
             step_s: 0.0,
             programs: vec![ShownProgram {
@@ -203,6 +266,19 @@ mod tests {
         // The second panel on the scale of the first.
         assert!(svg.contains("M568.0 306.5H1008.0V344.0H568.0Z"), "{svg}");
         assert!(svg.contains("a &lt; b: 512 MiB"), "{svg}");
+        assert!(svg.contains(">chosen<title>chosen</title></text>"), "{svg}");
         assert_eq!(svg.matches('Z').count(), 4, "the gradient of one byte isn't drawn");
+        assert!(svg.contains(">weight 256 MiB<") && svg.contains(">activation 256 MiB<"), "{svg}");
+        assert!(!svg.contains(">gradient"), "a class without bytes isn't named");
+        assert!(svg.contains("1073741824 bytes at the peak; 3 tensors, 2 ops"), "{svg}");
+        assert_eq!(svg.matches(">forward<").count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn a_long_line_ends_within_its_panel() {
+        let long = "m".repeat(LINE);
+        assert_eq!(cut(&long), long);
+        let cut = cut(&format!("{long} more"));
+        assert_eq!((cut.chars().count(), cut.ends_with('…')), (LINE, true));
     }
 }
