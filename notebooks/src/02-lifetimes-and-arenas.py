@@ -97,6 +97,7 @@ print(f"first fit needs {figures.mib(end_first_fit)}, {end_first_fit / bound - 1
 #
 # Asking a GPU for memory is slow. So frameworks keep freed blocks in a *cache* and serve the next request from there.
 # A block is reused where it is large enough and not far too large; otherwise the device is asked for a new one.
+# (PyTorch's allocator can also split and merge blocks. This one is simpler.)
 
 
 # %%

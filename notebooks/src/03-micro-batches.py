@@ -89,8 +89,13 @@ checks.report(
 
 # %% [markdown]
 # The point at 32 lies *below* the line through the others: there, a step is one pass, its gradients are ordinary
-# tensors, and they use the room of dead activations.
-#
+# tensors, and they use the room of dead activations. Here are both kinds of step as maps, on one scale. On the left,
+# gradients hang from the top. On the right they lie among what is kept between passes.
+
+# %%
+tr.compare(plans[32], plans[8])
+
+# %% [markdown]
 # ## Measure: bytes, losses and gradient norms
 
 # %%

@@ -89,15 +89,14 @@ checks.report(
 )
 
 # %% [markdown]
-# ## Both ends of the ladder, as maps
+# ## Two rungs as maps
 #
-# On one scale. The left map is nearly all activations. The right one is nearly all weights, gradients and moments,
-# and what is left of the activations is one block of one sequence.
+# On one scale: micro-batches of 8, and the last rung. On the left, activations of eight sequences stand on the floor: weights, gradients and moments. On the
+# right they are gone but for one block of one sequence, and the moments are thin. The small boxes at the end are moments
+# again: each is dequantized for its own update, and lies where activations were.
 
 # %%
-from IPython.display import SVG
-
-SVG(plans["micro-batches of 1"].to_svg("micro-batches of 1", beside={"8-bit moments": plans["8-bit moments"]}))
+tr.compare(plans["micro-batches of 8"], plans["8-bit moments"])
 
 # %% [markdown]
 # ## Let the planner climb
