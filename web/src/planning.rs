@@ -109,7 +109,10 @@ fn least_bytes(setup: &Setup, device: &Description, target: &dyn Backend) -> Res
     let mut least = u64::MAX;
     for recompute in [Recompute::Block, Recompute::Sqrt] {
         let mut small = setup.clone();
-        small.settings.train.micro_batch = MicroBatch::Size(1);
+        // Gradients that are consumed are of one pass.
+        if !small.settings.memory.consume_gradients {
+            small.settings.train.micro_batch = MicroBatch::Size(1);
+        }
         small.settings.memory.recompute = recompute;
         let Step { scope, config, .. } = step(&small, device)?;
         least = least.min(fit(&scope, &config, u64::MAX, target)?.1);

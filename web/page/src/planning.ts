@@ -53,7 +53,9 @@ export class Planning {
   async #bounds(setup: Setup): Promise<Bounds> {
     const free = await this.#client.call("plan", setup);
     let smallest = free.smallest_seen_bytes;
-    const open = setup.train.micro_batch === "auto" ? withValue(setup, "train", "micro_batch", 1) : setup;
+    // Gradients that are consumed are of one pass.
+    const isOpen = setup.train.micro_batch === "auto" && !setup.memory.consume_gradients;
+    const open = isOpen ? withValue(setup, "train", "micro_batch", 1) : setup;
     const choices = setup.memory.recompute === "auto" ? SMALLEST : [setup.memory.recompute];
     for (const recompute of choices) {
       const planned = await this.#client.call("plan", withValue(open, "memory", "recompute", recompute));

@@ -99,7 +99,7 @@ export class MemoryPanel {
     this.#refusal.hidden = text === null;
     this.#refusal.replaceChildren();
     if (text === null) return;
-    this.#refusal.append(make("p", {}, text));
+    this.#refusal.append(make("p", {}, ...withCode(text)));
     if (nearest !== null) this.#refusal.append(button(nearest.text, nearest.take));
   }
 
