@@ -61,7 +61,9 @@ print(f"{'peak':<11}{plan.peak_bytes:>12,} bytes")
 scalars = plan.by_class["optimizer"] - 8 * P
 assert plan.by_class["weight"] == 4 * P
 assert 0 <= scalars < 64
-checks.report(weights_by_hand=4 * P, weights_planned=plan.by_class["weight"], bytes_of_scalars=scalars)
+checks.report(
+    weights_by_hand=4 * P, weights_planned=plan.by_class["weight"], bytes_of_scalars=scalars
+)
 
 # %% [markdown]
 # ## The picture: when is what alive?
@@ -95,7 +97,10 @@ checks.report(peak_op=at, last_forward_op=last_forward, distance_in_ops=at - las
 
 # %%
 for group in peak["groups"][:8]:
-    print(f"{group['bytes']:>12,}  {group['class']:<11} {group['count']} × {group['name']} {group['type']}")
+    print(
+        f"{group['bytes']:>12,}  {group['class']:<11} {group['count']} × {group['name']} "
+        f"{group['type']}"
+    )
 
 # %% [markdown]
 # `mlp.up` and `mlp.gelu` are the widest activations: four times the channels, for each token of each block.
@@ -116,7 +121,11 @@ plan
 trainer = tr.Trainer(batch=8, micro_batch=8, steps=3, **SMALL)
 losses = [step.loss for step in trainer]
 assert trainer.measured_peak_bytes == plan.peak_bytes
-checks.report(predicted_bytes=plan.peak_bytes, measured_bytes=trainer.measured_peak_bytes, first_loss=losses[0])
+checks.report(
+    predicted_bytes=plan.peak_bytes,
+    measured_bytes=trainer.measured_peak_bytes,
+    first_loss=losses[0],
+)
 
 # %% [markdown]
 # The first loss is near $\ln 256 = 5.55$: the model knows nothing yet, and 256 bytes are equally likely.

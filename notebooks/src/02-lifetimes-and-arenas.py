@@ -90,7 +90,9 @@ def overlap(size, first, last, offset):
 by_first_fit = first_fit(size, first, last)
 assert not overlap(size, first, last, by_first_fit)
 end_first_fit = (by_first_fit + size).max()
-print(f"first fit needs {figures.mib(end_first_fit)}, {end_first_fit / bound - 1:.1%} above the bound")
+print(
+    f"first fit needs {figures.mib(end_first_fit)}, {end_first_fit / bound - 1:.1%} above the bound"
+)
 
 # %% [markdown]
 # ## An allocator that keeps what it got
@@ -102,7 +104,7 @@ print(f"first fit needs {figures.mib(end_first_fit)}, {end_first_fit / bound - 1
 
 # %%
 def caching(size, first, last, waste=2.0):
-    """Bytes that a cache of blocks takes from the device: each request takes the tightest free block, or a new one."""
+    """Bytes that a cache takes from the device. A request gets the tightest free block, or a new one."""
     free, used, reserved = [], [], 0
     for i in np.argsort(first, kind="stable"):
         free += [block for block, until in used if until < first[i]]
@@ -154,11 +156,18 @@ def draw(axes, offset, title):
     """Draws each tensor as a box: ops from left to right, offsets from the bottom up."""
     colours = [figures.COLOURS[name] for name in columns["class"][transient]]
     for i in range(len(size)):
-        box = Rectangle((first[i], offset[i] / figures.MIB), last[i] - first[i] + 1, size[i] / figures.MIB)
+        box = Rectangle(
+            (first[i], offset[i] / figures.MIB), last[i] - first[i] + 1, size[i] / figures.MIB
+        )
         box.set(facecolor=colours[i], edgecolor="white", linewidth=0.2)
         axes.add_patch(box)
     axes.axhline(bound / figures.MIB, color="black", linestyle="--", linewidth=0.8)
-    axes.set(xlim=(0, last.max() + 1), ylim=(0, 1.05 * end_first_fit / figures.MIB), xlabel="op", ylabel="offset, MiB")
+    axes.set(
+        xlim=(0, last.max() + 1),
+        ylim=(0, 1.05 * end_first_fit / figures.MIB),
+        xlabel="op",
+        ylabel="offset, MiB",
+    )
     axes.set_title(title, fontsize=10)
 
 
@@ -179,7 +188,9 @@ before = trainer.measured_peak_bytes
 losses = [step.loss for step in trainer]
 assert before == trainer.measured_peak_bytes == plan.peak_bytes
 checks.report(
-    predicted_bytes=plan.peak_bytes, measured_bytes=trainer.measured_peak_bytes, measured_before_step_1=before
+    predicted_bytes=plan.peak_bytes,
+    measured_bytes=trainer.measured_peak_bytes,
+    measured_before_step_1=before,
 )
 
 # %% [markdown]

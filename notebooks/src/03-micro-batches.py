@@ -52,7 +52,8 @@ plans = {size: tr.plan(micro_batch=size, **SMALL) for size in sizes}
 print(f"{'micro-batch':>11} {'passes':>6} {'peak':>12} {'activations':>12} {'gradients':>12}")
 for size, plan in plans.items():
     print(
-        f"{size:>11} {32 // size:>6} {figures.mib(plan.peak_bytes):>12} {figures.mib(plan.by_class['activation']):>12} "
+        f"{size:>11} {32 // size:>6} {figures.mib(plan.peak_bytes):>12} "
+        f"{figures.mib(plan.by_class['activation']):>12} "
         f"{figures.mib(plan.by_class['gradient']):>12}"
     )
 
@@ -67,7 +68,13 @@ error = abs(predicted / plans[16].peak_bytes - 1)
 assert error < 0.02
 
 figure, axes = plt.subplots(figsize=(6, 3))
-axes.plot(sizes, [plans[size].peak_bytes / figures.MIB for size in sizes], "o", label="planned", color="#4e79a7")
+axes.plot(
+    sizes,
+    [plans[size].peak_bytes / figures.MIB for size in sizes],
+    "o",
+    label="planned",
+    color="#4e79a7",
+)
 axes.plot(
     [0, 32],
     [fixed / figures.MIB, (fixed + 32 * per_sequence) / figures.MIB],
@@ -104,7 +111,11 @@ for size in (32, 8, 2):
     trainer = tr.Trainer(micro_batch=size, steps=4, **SMALL)
     assert trainer.measured_peak_bytes == plans[size].peak_bytes
     steps = list(trainer)
-    runs[size] = ([step.loss for step in steps], [step.grad_norm for step in steps], trainer.measured_peak_bytes)
+    runs[size] = (
+        [step.loss for step in steps],
+        [step.grad_norm for step in steps],
+        trainer.measured_peak_bytes,
+    )
 
 for size, (losses, norms, count) in runs.items():
     print(

@@ -20,7 +20,14 @@ import tightrope as tr
 
 LAYERS = 16
 DEEP = dict(
-    preset="small", layers=LAYERS, context=64, batch=8, micro_batch=8, loss_chunk="none", device="cpu", threads=2
+    preset="small",
+    layers=LAYERS,
+    context=64,
+    batch=8,
+    micro_batch=8,
+    loss_chunk="none",
+    device="cpu",
+    threads=2,
 )
 
 # %% [markdown]
@@ -60,11 +67,19 @@ in_forward = (columns["class"] == "activation") & (columns["phase"] == "forward"
 turn = int(np.flatnonzero(whole.ops()["phase"] == "forward").max())
 kept = in_forward & (columns["last"] > turn)
 inside = sum(
-    int(count) for name, count in zip(columns["name"][kept], columns["bytes"][kept]) if name.startswith("h.7.")
+    int(count)
+    for name, count in zip(columns["name"][kept], columns["bytes"][kept])
+    if name.startswith("h.7.")
 )
 checkpoint = 8 * 64 * 128 * 4
-print(f"a block's input takes {checkpoint:,} bytes, what it keeps in all {inside:,}: {inside / checkpoint:.1f} ×")
-print(f"so the best segment would be {math.sqrt(LAYERS * checkpoint / inside):.2f} blocks, not {math.sqrt(LAYERS):.0f}")
+print(
+    f"a block's input takes {checkpoint:,} bytes, what it keeps in all {inside:,}: "
+    f"{inside / checkpoint:.1f} ×"
+)
+print(
+    f"so the best segment would be {math.sqrt(LAYERS * checkpoint / inside):.2f} blocks, not "
+    f"{math.sqrt(LAYERS):.0f}"
+)
 
 # %% [markdown]
 # A segment of one block is as good as it gets: **for a transformer of this depth, √n is the wrong answer.** The plans
@@ -75,12 +90,24 @@ print(f"so the best segment would be {math.sqrt(LAYERS * checkpoint / inside):.2
 lengths = [1, 2, 4, 8, 16]
 plans = {length: tr.plan(recompute=f"every:{length}", **DEEP) for length in lengths}
 fixed = whole.peak_bytes - LAYERS * inside
-formula = {length: fixed + checkpoint * math.ceil(LAYERS / length) + inside * length for length in lengths}
+formula = {
+    length: fixed + checkpoint * math.ceil(LAYERS / length) + inside * length for length in lengths
+}
 
 figure, axes = plt.subplots(figsize=(6, 3))
-axes.plot(lengths, [formula[it] / figures.MIB for it in lengths], "--", color="#888", label="formula")
-axes.plot(lengths, [plans[it].peak_bytes / figures.MIB for it in lengths], "o", color="#4e79a7", label="planned")
-axes.axhline(whole.peak_bytes / figures.MIB, color="#e15759", linewidth=0.8, label="nothing recomputed")
+axes.plot(
+    lengths, [formula[it] / figures.MIB for it in lengths], "--", color="#888", label="formula"
+)
+axes.plot(
+    lengths,
+    [plans[it].peak_bytes / figures.MIB for it in lengths],
+    "o",
+    color="#4e79a7",
+    label="planned",
+)
+axes.axhline(
+    whole.peak_bytes / figures.MIB, color="#e15759", linewidth=0.8, label="nothing recomputed"
+)
 axes.set(xlabel="blocks of a segment", ylabel="peak, MiB", xscale="log", ylim=(0, None))
 axes.set_xticks(lengths, lengths)
 axes.minorticks_off()
@@ -120,7 +147,9 @@ def candidates(plan):
     """Names, bytes and seconds of what blocks make in the forward pass."""
     columns, ops = plan.tensors(), plan.ops()
     chosen = (
-        (columns["class"] == "activation") & (columns["phase"] == "forward") & np.char.startswith(columns["name"], "h.")
+        (columns["class"] == "activation")
+        & (columns["phase"] == "forward")
+        & np.char.startswith(columns["name"], "h.")
     )
     made_by = columns["first"][chosen].astype(int)
     return columns["name"][chosen], columns["bytes"][chosen].astype(int), ops["seconds"][made_by]
@@ -164,8 +193,12 @@ def percent(seconds):
 
 figure, axes = plt.subplots(figsize=(6, 3.2))
 at = [plan.peak_bytes / figures.MIB for plan in mine]
-axes.plot(at, [percent(plan.predicted_step_s) for plan in mine], "o-", color="#e15759", label="by ratio")
-axes.plot(at, [percent(plan.predicted_step_s) for plan in theirs], "s-", color="#4e79a7", label="planner")
+axes.plot(
+    at, [percent(plan.predicted_step_s) for plan in mine], "o-", color="#e15759", label="by ratio"
+)
+axes.plot(
+    at, [percent(plan.predicted_step_s) for plan in theirs], "s-", color="#4e79a7", label="planner"
+)
 axes.plot(at, [percent(bound) for bound in bounds], "k:", label="bound")
 axes.set(xlabel="budget, MiB", ylabel="more time, %")
 axes.legend(frameon=False, fontsize=8)

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import checks
-import figures
+import figures  # Also sets how plots look.
 import tightrope as tr
 
 TINY = dict(preset="tiny", batch=8, micro_batch=8, recompute="none", device="cpu", threads=2)
@@ -71,7 +71,9 @@ checks.report(after_1000_updates_in_bf16=float(plain), with_an_f32_master=float(
 # %%
 random = np.random.default_rng(0)
 gradients = (10.0 ** random.normal(-7, 1.2, 100_000)).astype(np.float32)
-lost = {scale: float(((gradients * scale).astype(np.float16) == 0).mean()) for scale in (1, 256, 65536)}
+lost = {
+    scale: float(((gradients * scale).astype(np.float16) == 0).mean()) for scale in (1, 256, 65536)
+}
 for scale, part in lost.items():
     print(f"loss scale {scale:>6}: {part:.1%} of the gradients become 0")
 assert lost[1] > 0.3 and lost[65536] < 0.001
@@ -106,7 +108,8 @@ P = plans["f32"].by_class["weight"] // 4
 for name, plan in plans.items():
     extra = persistent(plan) - by_hand[name] * P
     print(
-        f"{name:<5}{persistent(plan):>10,} bytes kept = {by_hand[name]} × {P:,} + {extra}; activations at the peak "
+        f"{name:<5}{persistent(plan):>10,} bytes kept = {by_hand[name]} × {P:,} + {extra}; "
+        f"activations at the peak "
         f"{plan.by_class['activation']:>9,}"
     )
     assert 0 <= extra < 64
@@ -158,7 +161,8 @@ errors = {}
 for bits, block in ((8, 256), (4, 256), (4, 64)):
     errors[bits, block] = float(np.sqrt(np.mean((quantized(weights, bits, block) - weights) ** 2)))
     print(
-        f"{bits} bits in blocks of {block:>3}: {bits / 8 + 4 / block:.3f} bytes a weight, error {errors[bits, block]:.4f} of a deviation"
+        f"{bits} bits in blocks of {block:>3}: {bits / 8 + 4 / block:.3f} bytes a weight, "
+        f"error {errors[bits, block]:.4f} of a deviation"
     )
 assert errors[8, 256] < errors[4, 64] < errors[4, 256]
 
@@ -184,7 +188,8 @@ for name, settings in {
     runs[name] = np.array([step.loss for step in steps])
     skipped = sum(not step.updated for step in steps)
     print(
-        f"{name:<19}{trainer.measured_peak_bytes:>10,} bytes, as planned; last loss {runs[name][-1]:.4f}; steps skipped: {skipped}"
+        f"{name:<19}{trainer.measured_peak_bytes:>10,} bytes, as planned; last loss "
+        f"{runs[name][-1]:.4f}; steps skipped: {skipped}"
     )
 
 pair = plt.subplots(1, 2, figsize=(11, 3))[1]
@@ -197,7 +202,11 @@ pair[0].legend(frameon=False, fontsize=8)
 pair[1].legend(frameon=False, fontsize=8)
 plt.show()
 
-worst = {name: float(np.abs(losses - runs["f32"]).max()) for name, losses in runs.items() if name != "f32"}
+worst = {
+    name: float(np.abs(losses - runs["f32"]).max())
+    for name, losses in runs.items()
+    if name != "f32"
+}
 assert max(worst.values()) < 0.25
 checks.report(
     predicted_bytes=trainer.plan.peak_bytes,

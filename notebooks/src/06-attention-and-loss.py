@@ -32,9 +32,14 @@ print(f"one layer {figures.mib(matrix)}, {LAYERS} layers {figures.mib(LAYERS * m
 
 plan = tr.plan(preset="gpt2", batch=B, micro_batch=B, context=T, recompute="none", **CPU)
 columns = plan.tensors()
-of_attention = np.array([".attn." in name for name in columns["name"]]) & (columns["class"] != "weight")
+of_attention = np.array([".attn." in name for name in columns["name"]]) & (
+    columns["class"] != "weight"
+)
 largest = int(columns["bytes"][of_attention].max())
-print(f"the whole step takes {figures.mib(plan.peak_bytes)}; its largest tensor of attention {figures.mib(largest)}")
+print(
+    f"the whole step takes {figures.mib(plan.peak_bytes)}; its largest tensor of attention "
+    f"{figures.mib(largest)}"
+)
 print(f"stored, the matrices would add {LAYERS * matrix / plan.peak_bytes:.0%} to the step")
 assert largest < matrix
 
@@ -43,9 +48,15 @@ assert largest < matrix
 # the backward pass can make any score again.
 
 # %%
-rows = [(name, int(count)) for name, count in zip(columns["name"], columns["bytes"]) if name == "h.0.attn.out.1"]
+rows = [
+    (name, int(count))
+    for name, count in zip(columns["name"], columns["bytes"])
+    if name == "h.0.attn.out.1"
+]
 assert rows[0][1] == B * H * T * 4
-checks.report(matrix_bytes=matrix, kept_instead_bytes=rows[0][1], times_smaller=matrix // rows[0][1])
+checks.report(
+    matrix_bytes=matrix, kept_instead_bytes=rows[0][1], times_smaller=matrix // rows[0][1]
+)
 
 # %% [markdown]
 # ## The trick: softmax over tiles
@@ -120,15 +131,26 @@ checks.report(
 SHORT = dict(preset="gpt2", layers=2, batch=1, micro_batch=1, recompute="none", **CPU)
 contexts = [128, 256, 512, 1024]
 activations = np.array(
-    [figures.live_by_class(tr.plan(context=context, **SHORT))["activation"].max() for context in contexts]
+    [
+        figures.live_by_class(tr.plan(context=context, **SHORT))["activation"].max()
+        for context in contexts
+    ]
 )
 matrices = np.array([2 * 12 * context**2 * 4 for context in contexts])
 growth = activations[3] / activations[2]
 assert 1.8 < growth < 2.2
 
 figure, axes = plt.subplots(figsize=(6, 3))
-axes.loglog(contexts, activations / figures.MIB, "o-", label="activations, planned", color="#f28e2b")
-axes.loglog(contexts, matrices / figures.MIB, "s--", label="attention matrices, if they were stored", color="#888")
+axes.loglog(
+    contexts, activations / figures.MIB, "o-", label="activations, planned", color="#f28e2b"
+)
+axes.loglog(
+    contexts,
+    matrices / figures.MIB,
+    "s--",
+    label="attention matrices, if they were stored",
+    color="#888",
+)
 axes.set(xlabel="context", ylabel="MiB")
 axes.set_xticks(contexts, contexts)
 axes.minorticks_off()
@@ -144,7 +166,9 @@ checks.report(activations_double_by=float(growth), matrices_double_by=4)
 
 # %%
 WORDS, TOKENS = 32_768, 8 * 128
-LOSS = dict(preset="tiny", vocab=WORDS, context=64, batch=16, micro_batch=16, recompute="none", **CPU)
+LOSS = dict(
+    preset="tiny", vocab=WORDS, context=64, batch=16, micro_batch=16, recompute="none", **CPU
+)
 logits = TOKENS * WORDS * 4
 chunks = ["none", 512, 256, 128, 64]
 plans = {chunk: tr.plan(loss_chunk=chunk, **LOSS) for chunk in chunks}
@@ -176,7 +200,8 @@ for chunk in ("none", 64):
     assert trainer.measured_peak_bytes == plans[chunk].peak_bytes
     runs[chunk] = [step.loss for step in trainer]
     print(
-        f"loss chunk {chunk!s:>5}: {trainer.measured_peak_bytes:>12,} bytes, as planned; losses {np.round(runs[chunk], 5)}"
+        f"loss chunk {chunk!s:>5}: {trainer.measured_peak_bytes:>12,} bytes, as planned; "
+        f"losses {np.round(runs[chunk], 5)}"
     )
 assert np.abs(np.array(runs["none"]) - runs[64]).max() < 1e-4
 checks.report(

@@ -12,11 +12,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import checks
-import figures
+import figures  # Also sets how plots look.
 import tightrope as tr
 
 STEPS = 60
-TINY = dict(preset="tiny", batch=8, micro_batch=8, steps=STEPS, recompute="none", device="cpu", threads=2)
+TINY = dict(
+    preset="tiny", batch=8, micro_batch=8, steps=STEPS, recompute="none", device="cpu", threads=2
+)
 
 # %% [markdown]
 # ## The rules
@@ -56,12 +58,17 @@ plans = {name: tr.plan(**rule, **TINY) for name, rule in RULES.items()}
 def state(plan):
     """Bytes of optimizer state that stay between steps, without the scalars."""
     columns = plan.tensors()
-    stays = (columns["phase"] == "kept") & (columns["class"] == "optimizer") & (columns["bytes"] > 16)
+    stays = (
+        (columns["phase"] == "kept") & (columns["class"] == "optimizer") & (columns["bytes"] > 16)
+    )
     return int(columns["bytes"][stays].sum())
 
 
 for name, plan in plans.items():
-    print(f"{name:<14} by hand {predicted[name]:>9,}, planned {state(plan):>9,}; peak {plan.peak_bytes:>10,}")
+    print(
+        f"{name:<14} by hand {predicted[name]:>9,}, planned {state(plan):>9,}; peak "
+        f"{plan.peak_bytes:>10,}"
+    )
     assert state(plan) == predicted[name]
 
 # %% [markdown]
@@ -95,7 +102,9 @@ for name, losses in runs.items():
     )
 pair[0].set(xlabel="step", ylabel="training loss, nats a byte")
 pair[0].legend(frameon=False, fontsize=8)
-pair[1].set(xlabel="bytes of state for each weight", ylabel="held-out loss after 60 steps", xlim=(0, 9))
+pair[1].set(
+    xlabel="bytes of state for each weight", ylabel="held-out loss after 60 steps", xlim=(0, 9)
+)
 plt.show()
 
 # %% [markdown]

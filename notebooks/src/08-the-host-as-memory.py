@@ -59,12 +59,15 @@ class Device:
 
 LAYERS, ROWS, WIDTH = 12, 256, 128
 random = np.random.default_rng(0)
-weights = [random.normal(size=(WIDTH, WIDTH)).astype(np.float32) / np.float32(np.sqrt(WIDTH)) for _ in range(LAYERS)]
+weights = [
+    random.normal(size=(WIDTH, WIDTH)).astype(np.float32) / np.float32(np.sqrt(WIDTH))
+    for _ in range(LAYERS)
+]
 x0 = random.normal(size=(ROWS, WIDTH)).astype(np.float32)
 
 
 def step(device, offload=False, ahead=0):
-    """Forward and backward through layers of tanh(x·W), with the inputs of layers on the host where `offload` says so.
+    """Forward and backward through layers of tanh(x·W); with `offload`, inputs of layers wait on the host.
 
     An input is brought back `ahead` layers before the layer that needs it.
     """
@@ -106,7 +109,10 @@ gradients = {
     "one layer ahead": step(devices["one layer ahead"], offload=True, ahead=1),
 }
 for name, device in devices.items():
-    print(f"{name:<16} predicted {predicted[name]:>10,}, measured {device.peak:>10,}; copied {device.copied:>10,}")
+    print(
+        f"{name:<16} predicted {predicted[name]:>10,}, measured {device.peak:>10,}; copied "
+        f"{device.copied:>10,}"
+    )
     assert device.peak == predicted[name]
     assert all(np.array_equal(own, kept) for own, kept in zip(gradients[name], gradients["kept"]))
 checks.report(
@@ -129,14 +135,16 @@ checks.report(
 
 # %%
 def seconds(layers, compute, copy, overlapped):
-    """Seconds of a step where each layer's input goes out in the forward pass and comes back in the backward pass."""
+    """Seconds of a step where inputs go out in the forward pass and come back in the backward pass."""
     if not overlapped:
         return 3 * layers * compute + 2 * layers * copy
     now = link = 0.0
     for _ in range(layers):  # A store begins when its layer is done and the link is free.
         now += compute
         link = max(link, now) + copy
-    for _ in range(layers):  # A load begins when the link is free; a layer goes back when its input is there.
+    for _ in range(
+        layers
+    ):  # A load begins when the link is free; a layer goes back when its input is there.
         link += copy
         now = max(now, link) + 2 * compute
     return now
@@ -148,7 +156,9 @@ for label, overlapped in (("in turn", False), ("overlapped", True)):
     axes.plot(ratios, [seconds(24, 1, ratio, overlapped) / 72 for ratio in ratios], label=label)
 axes.axvline(1, color="#888", linewidth=0.8, linestyle=":")
 axes.set(
-    xlabel="seconds of a copy / seconds of a layer's forward pass", ylabel="step time, 1 = no offload", ylim=(0.9, None)
+    xlabel="seconds of a copy / seconds of a layer's forward pass",
+    ylabel="step time, 1 = no offload",
+    ylim=(0.9, None),
 )
 axes.legend(frameon=False, fontsize=8)
 plt.show()
@@ -200,11 +210,15 @@ print("more than", "10" if speed > 10e9 else "1" if speed > 1e9 else "0.1", "GB/
 plan = tr.plan(preset="gpt2", batch=8, micro_batch=1, recompute="block", device="cpu", threads=2)
 state = plan.by_class["optimizer"]
 print(
-    f"peak {figures.mib(plan.peak_bytes)}, of which optimizer state {figures.mib(state)}: {state / plan.peak_bytes:.0%}"
+    f"peak {figures.mib(plan.peak_bytes)}, of which optimizer state {figures.mib(state)}: "
+    f"{state / plan.peak_bytes:.0%}"
 )
 P = 124_439_808
 for link in (8e9, 25e9, 64e9):
-    print(f"a link of {link / 1e9:>2.0f} GB/s moves gradients and weights in {8 * P / link:.3f} s a step")
+    print(
+        f"a link of {link / 1e9:>2.0f} GB/s moves gradients and weights in "
+        f"{8 * P / link:.3f} s a step"
+    )
 assert state >= 8 * P
 
 # %% [markdown]

@@ -25,7 +25,10 @@ BITS = {"memory.optimizer_bits": 8}
 
 # %%
 P = 842_496
-print(f"floor in f32 {figures.mib(16 * P)}; with bf16 weights and 8-bit moments about {figures.mib(10 * P)}")
+print(
+    f"floor in f32 {figures.mib(16 * P)}; with bf16 weights and 8-bit moments about "
+    f"{figures.mib(10 * P)}"
+)
 
 # %% [markdown]
 # Above the floor are activations, and these the rungs take away. The first four change no number but rounding; the
@@ -39,7 +42,9 @@ RUNGS = {
     "micro-batches of 8": dict(micro_batch=8, recompute="block", loss_chunk=256),
     "micro-batches of 1": dict(micro_batch=1, recompute="block", loss_chunk=256),
     "bf16": dict(micro_batch=1, recompute="block", loss_chunk=256, precision="bf16"),
-    "8-bit moments": dict(micro_batch=1, recompute="block", loss_chunk=256, precision="bf16", settings=BITS),
+    "8-bit moments": dict(
+        micro_batch=1, recompute="block", loss_chunk=256, precision="bf16", settings=BITS
+    ),
 }
 plans = {name: tr.plan(**rung, **BASE) for name, rung in RUNGS.items()}
 first = plans["everything kept"].peak_bytes
@@ -60,7 +65,8 @@ for name, rung in RUNGS.items():
     assert measured[name] == plans[name].peak_bytes
     apart = np.abs(losses[name] - losses["everything kept"]).max()
     print(
-        f"{name:<20} {measured[name]:>12,} bytes, as planned; losses {losses[name].round(5)}, {apart:.1e} from the first rung"
+        f"{name:<20} {measured[name]:>12,} bytes, as planned; losses "
+        f"{losses[name].round(5)}, {apart:.1e} from the first rung"
     )
 
 # %%
@@ -111,7 +117,8 @@ for budget in (200, 100, 50, 25, 18):
     assert plan.peak_bytes <= budget << 20
     steps.append((budget, plan.peak_bytes / figures.MIB, plan.predicted_step_s))
     print(
-        f"{budget:>4} MiB: takes {figures.mib(plan.peak_bytes)}, {plan.predicted_step_s / steps[0][2]:.3f} × the time of the first; "
+        f"{budget:>4} MiB: takes {figures.mib(plan.peak_bytes)}, "
+        f"{plan.predicted_step_s / steps[0][2]:.3f} × the time of the first; "
         f"micro-batch {plan.choices['micro_batch']}"
     )
 assert all(a[2] <= b[2] * 1.0001 for a, b in zip(steps, steps[1:]))

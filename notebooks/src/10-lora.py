@@ -50,7 +50,8 @@ for pretrained in base:
     pass
 checkpoint = base.save(FOLDER / "base")
 print(
-    f"loss {pretrained.loss:.3f} after {pretrained.step} steps; saved {sorted(it.name for it in checkpoint.iterdir())}"
+    f"loss {pretrained.loss:.3f} after {pretrained.step} steps; saved "
+    f"{sorted(it.name for it in checkpoint.iterdir())}"
 )
 
 # %% [markdown]
@@ -70,7 +71,16 @@ by_hand = {
     "LoRA, 8 bits": 4 * (P - matrices) + matrices + matrices // 64 + 12 * in_adapters,
 }
 DOCS = sorted(str(path) for path in Path("../docs").glob("*.md"))
-TUNE = dict(init=str(checkpoint), data=DOCS, context=64, batch=8, micro_batch=8, recompute="none", steps=50, **CPU)
+TUNE = dict(
+    init=str(checkpoint),
+    data=DOCS,
+    context=64,
+    batch=8,
+    micro_batch=8,
+    recompute="none",
+    steps=50,
+    **CPU,
+)
 WAYS = {
     "full": dict(lr=2e-3),
     "LoRA": dict(lora_rank=RANK, lr=5e-3),
@@ -92,7 +102,8 @@ def persistent(plan):
 plans = {name: tr.plan(**way, **TUNE) for name, way in WAYS.items()}
 for name, plan in plans.items():
     print(
-        f"{name:<13} kept: by hand {by_hand[name]:>10,}, planned {persistent(plan):>10,}; peak {figures.mib(plan.peak_bytes)}"
+        f"{name:<13} kept: by hand {by_hand[name]:>10,}, planned {persistent(plan):>10,}; "
+        f"peak {figures.mib(plan.peak_bytes)}"
     )
     assert persistent(plan) == by_hand[name]
 assert plans["LoRA"].by_class["weight"] == 4 * in_adapters
@@ -110,7 +121,8 @@ for name, way in WAYS.items():
     measured[name] = trainer.measured_peak_bytes
     assert measured[name] == plans[name].peak_bytes
     print(
-        f"{name:<13} {measured[name]:>11,} bytes, as planned; held-out loss {before[name]:.3f} before, {after[name]:.3f} after"
+        f"{name:<13} {measured[name]:>11,} bytes, as planned; held-out loss "
+        f"{before[name]:.3f} before, {after[name]:.3f} after"
     )
 
 figure, axes = plt.subplots(figsize=(6, 3))
@@ -158,11 +170,15 @@ except tr.DoesNotFit as error:
     print(f"full fine-tuning needs at least {full_needs / (1 << 30):.1f} GiB")
 xl = tr.plan(memory="4GiB", lora_rank=16, settings={"lora.base_bits": 8}, **XL)
 print(
-    f"LoRA on 8 bits takes {xl.peak_bytes / (1 << 30):.2f} GiB: frozen {xl.by_class['frozen'] / (1 << 30):.2f}, "
-    f"adapters {xl.by_class['weight'] / (1 << 30):.3f}, their moments {xl.by_class['optimizer'] / (1 << 30):.3f}"
+    f"LoRA on 8 bits takes {xl.peak_bytes / (1 << 30):.2f} GiB: frozen "
+    f"{xl.by_class['frozen'] / (1 << 30):.2f}, "
+    f"adapters {xl.by_class['weight'] / (1 << 30):.3f}, their moments "
+    f"{xl.by_class['optimizer'] / (1 << 30):.3f}"
 )
 assert full_needs > 4 << 30 >= xl.peak_bytes
-checks.report(full_needs_bytes=full_needs, lora_bytes=xl.peak_bytes, times_less=full_needs / xl.peak_bytes)
+checks.report(
+    full_needs_bytes=full_needs, lora_bytes=xl.peak_bytes, times_less=full_needs / xl.peak_bytes
+)
 
 # %% [markdown]
 # QLoRA proper stores the frozen weights in 4 bits (NF4). **Tightrope stores them in 8**; 4 bits aren't there. Half a

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import checks
-import figures
+import figures  # Also sets how plots look.
 import tightrope as tr
 from tightrope import nn
 
@@ -65,9 +65,14 @@ print("tensor            class       bytes  first–last")
 for index in np.argsort(columns["first"], kind="stable"):
     if columns["phase"][index] == "forward":
         print(
-            f"{columns['name'][index]:<17} {columns['class'][index]:<10} {columns['bytes'][index]:>6}  {columns['first'][index]}–{columns['last'][index]}"
+            f"{columns['name'][index]:<17} {columns['class'][index]:<10} "
+            f"{columns['bytes'][index]:>6}  {columns['first'][index]}–{columns['last'][index]}"
         )
-checks.report(weights_by_hand=4 * parameters, weights_planned=plan.by_class["weight"], peak_bytes=plan.peak_bytes)
+checks.report(
+    weights_by_hand=4 * parameters,
+    weights_planned=plan.by_class["weight"],
+    peak_bytes=plan.peak_bytes,
+)
 
 # %% [markdown]
 # Are its gradients right? `watch=` keeps tensors of a step by name. The gradient of the last layer's weight is the
@@ -183,7 +188,8 @@ for name, (model, inputs, batch_of, steps) in MODELS.items():
     accuracy[name] = trainer.evaluate(**batch_of(held)).metrics["accuracy"]
     assert measured[name] == predicted[name]
     print(
-        f"{name}: predicted {predicted[name]:>9,}, measured {measured[name]:>9,} bytes; {accuracy[name]:.1%} of held-out digits right"
+        f"{name}: predicted {predicted[name]:>9,}, measured {measured[name]:>9,} bytes; "
+        f"{accuracy[name]:.1%} of held-out digits right"
     )
 
 figure, axes = plt.subplots(figsize=(6, 3))
@@ -223,10 +229,13 @@ plt.show()
 # Which model needs most memory has little to do with how many weights it has:
 
 # %%
-plans = {name: tr.plan(model(), inputs=inputs, **BATCH) for name, (model, inputs, _, _) in MODELS.items()}
+plans = {
+    name: tr.plan(model(), inputs=inputs, **BATCH) for name, (model, inputs, _, _) in MODELS.items()
+}
 for name, plan in plans.items():
     print(
-        f"{name}: {plan.by_class['weight'] // 4:>7,} weights, {plan.by_class['activation']:>9,} bytes of activations at the peak"
+        f"{name}: {plan.by_class['weight'] // 4:>7,} weights, "
+        f"{plan.by_class['activation']:>9,} bytes of activations at the peak"
     )
 plans["ViT"]
 

@@ -51,7 +51,8 @@ small = sum(count for name, count in by_kind.items() if count < t * C)
 for layer, count in by_layer.items():
     print(f"{layer:<10} {figures.mib(count)}")
 print(
-    f"a block by hand {figures.mib(predicted)}; planned {figures.mib(by_layer['h.2'])}, of which {small:,} bytes are means, deviations and sums of rows"
+    f"a block by hand {figures.mib(predicted)}; planned {figures.mib(by_layer['h.2'])}, of "
+    f"which {small:,} bytes are means, deviations and sums of rows"
 )
 
 # %%
@@ -118,7 +119,8 @@ class Plain(tr.Model):
     def __init__(self):
         self.first = nn.Linear(64, 128)
         self.blocks = [
-            {"norm": nn.LayerNorm(128), "up": nn.Linear(128, 512), "down": nn.Linear(512, 128)} for _ in range(8)
+            {"norm": nn.LayerNorm(128), "up": nn.Linear(128, 512), "down": nn.Linear(512, 128)}
+            for _ in range(8)
         ]
         self.head = nn.Linear(640 if self.probe else 128, 10)
 
@@ -147,7 +149,8 @@ for name, own in pair.items():
     print(f"{name}: peak {own.peak_bytes:,}; most bytes × ops:")
     for i in np.argsort(-cost, kind="stable")[:3]:
         print(
-            f"    {table['name'][i]:<10} {table['bytes'][i]:>9,} bytes for {life[i]:>2} of {len(own.live_bytes())} ops"
+            f"    {table['name'][i]:<10} {table['bytes'][i]:>9,} bytes for {life[i]:>2} of "
+            f"{len(own.live_bytes())} ops"
         )
 
 # %% [markdown]
@@ -189,11 +192,16 @@ for step in trainer:
 tracemalloc.stop()
 grown = np.diff([bytes_now for bytes_now, _ in seen])
 print(
-    f"`{name}` takes {each:,} bytes; Python grew by {int(np.median(grown)):,} bytes a step, the engine by {seen[-1][1] - seen[0][1]}"
+    f"`{name}` takes {each:,} bytes; Python grew by {int(np.median(grown)):,} bytes a step, "
+    f"the engine by {seen[-1][1] - seen[0][1]}"
 )
 assert abs(np.median(grown) / each - 1) < 0.05
 assert seen[-1][1] == seen[0][1] == trainer.plan.peak_bytes
-checks.report(predicted_growth=each, measured_growth=int(np.median(grown)), engine_grew_by=seen[-1][1] - seen[0][1])
+checks.report(
+    predicted_growth=each,
+    measured_growth=int(np.median(grown)),
+    engine_grew_by=seen[-1][1] - seen[0][1],
+)
 
 # %% [markdown]
 # ## Looking at values has a price
@@ -220,7 +228,11 @@ watching = tr.Trainer(on=("h.*.mlp.gelu", look), steps=20, **WATCHED)
 for step in watching:
     pass
 assert abs(price / by_hand - 1) < 0.1
-assert watching.measured_peak_bytes == watching.plan.peak_bytes == tr.plan(**WATCHED).peak_bytes + price
+assert (
+    watching.measured_peak_bytes
+    == watching.plan.peak_bytes
+    == tr.plan(**WATCHED).peak_bytes + price
+)
 
 figure, axes = plt.subplots(figsize=(6, 2.8))
 for name, parts in small_outputs.items():
