@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 use serde_json::json;
+use tightrope::nn::Sampling;
 use wasm_bindgen::prelude::*;
 
 use crate::device::{Armed, Choice, Devices, Moment};
@@ -16,6 +17,24 @@ use crate::product;
 extern "C" {
     #[wasm_bindgen(js_namespace = console, js_name = error)]
     fn console_error(message: &str);
+
+    /// A prompt, how to continue it, and what takes the pieces.
+    pub type Generation;
+    #[wasm_bindgen(method, getter)]
+    fn prompt(this: &Generation) -> String;
+    #[wasm_bindgen(method, getter)]
+    fn tokens(this: &Generation) -> u32;
+    #[wasm_bindgen(method, getter)]
+    fn temperature(this: &Generation) -> f64;
+    #[wasm_bindgen(method, getter, js_name = topK)]
+    fn top_k(this: &Generation) -> u32;
+    #[wasm_bindgen(method, getter, js_name = topP)]
+    fn top_p(this: &Generation) -> f64;
+    #[wasm_bindgen(method, getter)]
+    fn seed(this: &Generation) -> f64;
+    /// Takes a piece of text, and says whether to go on.
+    #[wasm_bindgen(method)]
+    fn piece(this: &Generation, text: &str) -> bool;
 }
 
 type Inner = engine::Engine<Devices>;
@@ -48,29 +67,28 @@ impl Products {
     }
 }
 
-/// What is thrown: an `Error` with the message.
-fn thrown(error: Error) -> JsError {
-    JsError::new(&error.to_string())
+/// What is thrown: an `Error` with the message, by the name of its kind.
+fn thrown(error: Error) -> JsValue {
+    let thrown = js_sys::Error::new(&error.to_string());
+    thrown.set_name(error.name());
+    thrown.into()
 }
 
-fn text(value: &impl Serialize) -> Result<String, JsError> {
-    serde_json::to_string(value).map_err(|error| JsError::new(&error.to_string()))
+fn text(value: &impl Serialize) -> Result<String, JsValue> {
+    Ok(serde_json::to_string(value).map_err(JsError::from)?)
 }
 
 impl Engine {
-    fn unavailable(&self) -> JsError {
-        JsError::new(if self.closed.get() {
-            "the engine is closed"
-        } else {
-            "the engine is busy: wait for the call before"
-        })
+    fn unavailable(&self) -> JsValue {
+        let why = if self.closed.get() { "closed" } else { "busy: wait for the call before" };
+        JsError::new(&format!("the engine is {why}")).into()
     }
 
     /// Does `work` with the engine taken out of its place.
     async fn with<T>(
         &self,
         work: impl AsyncFnOnce(&mut Inner) -> error::Result<T>,
-    ) -> Result<T, JsError> {
+    ) -> Result<T, JsValue> {
         let taken = self.inner.borrow_mut().take();
         let Some(mut inner) = taken else { return Err(self.unavailable()) };
         let result = work(&mut inner).await;
@@ -80,7 +98,7 @@ impl Engine {
         result.map_err(thrown)
     }
 
-    fn look<T>(&self, look: impl FnOnce(&Inner) -> error::Result<T>) -> Result<T, JsError> {
+    fn look<T>(&self, look: impl FnOnce(&Inner) -> error::Result<T>) -> Result<T, JsValue> {
         match &*self.inner.borrow() {
             Some(inner) => look(inner).map_err(thrown),
             None => Err(self.unavailable()),
@@ -91,7 +109,7 @@ impl Engine {
 #[wasm_bindgen]
 impl Engine {
     /// Opens "webgpu", "cpu", or the better of them for "auto".
-    pub async fn open(device: String, default_limits: bool) -> Result<Engine, JsError> {
+    pub async fn open(device: String, default_limits: bool) -> Result<Engine, JsValue> {
         std::panic::set_hook(Box::new(|panic| console_error(&panic.to_string())));
         let choice = Choice::of_name(&device)
             .ok_or_else(|| JsError::new(&format!("no device `{device}`: auto, webgpu or cpu")))?;
@@ -103,17 +121,17 @@ impl Engine {
     }
 
     /// The device and the presets that fit it.
-    pub fn info(&self) -> Result<String, JsError> {
+    pub fn info(&self) -> Result<String, JsValue> {
         self.look(|inner| Ok(inner.info()?.to_string()))
     }
 
     /// What training with this setup would take.
-    pub fn plan(&self, setup: &str) -> Result<String, JsError> {
+    pub fn plan(&self, setup: &str) -> Result<String, JsValue> {
         Ok(self.look(|inner| inner.plan(setup))?.to_string())
     }
 
     /// The setup that continues a checkpoint.
-    pub fn setup_of(&self, checkpoint: Vec<u8>) -> Result<String, JsError> {
+    pub fn setup_of(&self, checkpoint: Vec<u8>) -> Result<String, JsValue> {
         text(&self.look(|inner| inner.setup_of(checkpoint))?)
     }
 
@@ -123,23 +141,23 @@ impl Engine {
         setup: String,
         data: Option<Vec<u8>>,
         checkpoint: Option<Vec<u8>>,
-    ) -> Result<String, JsError> {
+    ) -> Result<String, JsValue> {
         text(&self.with(async |inner| inner.start(&setup, data, checkpoint).await).await?)
     }
 
     /// Trains. On WebGPU the records hold the last step's alone: reading a loss waits for the GPU. For every
     /// step's, call it with 1.
-    pub async fn step(&self, count: u32) -> Result<String, JsError> {
+    pub async fn step(&self, count: u32) -> Result<String, JsValue> {
         text(&self.with(async |inner| inner.step(count.into()).await).await?)
     }
 
     /// Loss on held-out data.
-    pub async fn evaluate(&self) -> Result<f64, JsError> {
+    pub async fn evaluate(&self) -> Result<f64, JsValue> {
         self.with(Inner::evaluate).await
     }
 
     /// Part of the held-out problems that are answered exactly.
-    pub async fn accuracy(&self) -> Result<f64, JsError> {
+    pub async fn accuracy(&self) -> Result<f64, JsValue> {
         self.with(Inner::accuracy).await
     }
 
@@ -150,13 +168,27 @@ impl Engine {
         tokens: u32,
         temperature: f64,
         seed: f64,
-    ) -> Result<String, JsError> {
+    ) -> Result<String, JsValue> {
         let tokens = tokens as usize;
         self.with(async |inner| inner.sample(&prompt, tokens, temperature, seed as u64).await).await
     }
 
+    /// Hands on what the model continues a prompt with, piece by piece.
+    pub async fn generate(&self, generation: Generation) -> Result<(), JsValue> {
+        let sampling = Sampling {
+            temperature: generation.temperature(),
+            top_k: generation.top_k() as usize,
+            top_p: generation.top_p(),
+            seed: generation.seed() as u64,
+            draw: 0,
+        };
+        let (prompt, most) = (generation.prompt(), generation.tokens() as usize);
+        let mut show = |piece: &str| generation.piece(piece);
+        self.with(async |inner| inner.generate(&prompt, most, sampling, &mut show).await).await
+    }
+
     /// The run as one file.
-    pub async fn checkpoint(&self) -> Result<Vec<u8>, JsError> {
+    pub async fn checkpoint(&self) -> Result<Vec<u8>, JsValue> {
         self.with(Inner::checkpoint).await
     }
 
@@ -175,7 +207,7 @@ impl Engine {
     }
 
     /// For tests: makes the device go away at this moment, once.
-    pub fn lose_device(&self, at: &str) -> Result<(), JsError> {
+    pub fn lose_device(&self, at: &str) -> Result<(), JsValue> {
         let moment = Moment::of_name(at).ok_or_else(|| JsError::new("no such moment"))?;
         self.armed.set(Some(moment));
         Ok(())
@@ -193,8 +225,8 @@ impl Engine {
         b: Vec<f32>,
         extent: u32,
         runs: u32,
-    ) -> Result<Products, JsError> {
-        let timed = product::time(&a, &b, extent as usize, runs).await?;
+    ) -> Result<Products, JsValue> {
+        let timed = product::time(&a, &b, extent as usize, runs).await.map_err(JsError::from)?;
         Ok(Products { ms: timed.ms, product: timed.product })
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tightrope::core::{Backend, DeviceError};
 use tightrope::data::Checkpoint;
-use tightrope::nn::{Done, Planned, TrainError};
+use tightrope::nn::{Done, Planned, Sampling, TrainError};
 use tightrope::plan::Closest;
 use tightrope::recipe::Recipe;
 use tightrope::run::{Opening, Reopen, Run, Stepped};
@@ -137,7 +137,7 @@ impl<O: Opener + 'static> Engine<O> {
                 "the training step takes {fewest_bytes} bytes at least, and {available} are available"
             );
             let nearest = planning::nearest(&setup, budget, &self.description, device)?;
-            return Err(planning::refusal(what, fewest_bytes, nearest)?);
+            return Err(planning::refusal(what, fewest_bytes, budget, nearest)?);
         }
         let estimate = planning::estimate(&recipe.step, &planned, device);
         self.stats.predicted_bytes.set(planned.plan.peak_bytes());
@@ -198,7 +198,7 @@ impl<O: Opener + 'static> Engine<O> {
         let device = self.idle.insert(device);
         let half = Some(self.stats.predicted_bytes.get() / 2);
         let nearest = planning::nearest(setup, half, &self.description, &**device)?;
-        planning::refusal(Error::from(error).to_string(), smallest_bytes, nearest)
+        planning::refusal(Error::from(error).to_string(), smallest_bytes, None, nearest)
     }
 
     /// Does `work` with the run, and reads its figures.
@@ -252,6 +252,20 @@ impl<O: Opener + 'static> Engine<O> {
         seed: u64,
     ) -> Result<String> {
         self.with(async |running| running.sample(prompt, tokens, temperature, seed).await).await
+    }
+
+    /// Hands what the model continues a prompt with to `show`, piece by piece, until that says to end.
+    ///
+    /// # Errors
+    /// Without a run; a device that is lost again and again.
+    pub async fn generate(
+        &mut self,
+        prompt: &str,
+        most: usize,
+        sampling: Sampling,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<()> {
+        self.with(async |running| running.generate(prompt, most, sampling, show).await).await
     }
 
     /// The run as one file.

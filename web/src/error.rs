@@ -1,7 +1,8 @@
 //! What the page is told when something can't be done.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tightrope::core::DeviceError;
+use tightrope::error::Kind;
 use tightrope::settings::SettingsError;
 
 /// `Result` with the crate's [`enum@Error`].
@@ -13,16 +14,9 @@ pub enum Error {
     /// A setup with a wrong key or value.
     #[error("{0}")]
     Setup(String),
-    /// The training step doesn't fit the memory. The message is an object, for the page to show.
-    #[error("{}", refusal(what, *smallest_bytes, nearest))]
-    DoesNotFit {
-        /// What is asked for and what there is.
-        what: String,
-        /// Bytes of the smallest plan.
-        smallest_bytes: u64,
-        /// The nearest setup that fits, if one was found.
-        nearest: Option<Box<Value>>,
-    },
+    /// The training step doesn't fit the memory. The message is the object, for a program to show.
+    #[error("{0}")]
+    DoesNotFit(Value),
     /// What the library refuses, or what went wrong on the way.
     #[error("{}", text(.0))]
     Engine(#[from] tightrope::Error),
@@ -31,8 +25,21 @@ pub enum Error {
     Refused(&'static str),
 }
 
-fn refusal(what: &str, smallest_bytes: u64, nearest: &Option<Box<Value>>) -> Value {
-    json!({ "what": what, "smallest_bytes": smallest_bytes, "nearest": nearest })
+impl Error {
+    /// Name of its kind, by which a program tells it from others.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Setup(_) => "SettingError",
+            Self::DoesNotFit(_) => "DoesNotFit",
+            Self::Engine(error) => match error.kind() {
+                Kind::Usage => "SettingError",
+                Kind::DoesNotFit => "DoesNotFit",
+                Kind::Failed if error.device().is_some() => "DeviceError",
+                Kind::Failed => "Error",
+            },
+            Self::Refused(_) => "Error",
+        }
+    }
 }
 
 /// The message with its causes. What to do next is said in the words of the command line, and so left out.

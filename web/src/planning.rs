@@ -124,9 +124,16 @@ fn least_bytes(setup: &Setup, device: &Description, target: &dyn Backend) -> Res
 ///
 /// # Errors
 /// As [`Setup::to_json`].
-pub fn refusal(what: String, smallest_bytes: u64, nearest: Option<Setup>) -> Result<Error> {
-    let nearest = nearest.map(|setup| setup.to_json().map(Box::new)).transpose()?;
-    Ok(Error::DoesNotFit { what, smallest_bytes, nearest })
+pub fn refusal(
+    what: String,
+    smallest_bytes: u64,
+    budget_bytes: Option<u64>,
+    nearest: Option<Setup>,
+) -> Result<Error> {
+    let nearest = nearest.map(|setup| setup.to_json()).transpose()?;
+    Ok(Error::DoesNotFit(json!({
+        "what": what, "smallest_bytes": smallest_bytes, "budget_bytes": budget_bytes, "nearest": nearest,
+    })))
 }
 
 /// A model by name, for the page to offer.

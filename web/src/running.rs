@@ -68,7 +68,7 @@ impl Running {
         let mut answers = vec![];
         for problem in (0..count).map(|index| problems.held_out(index)) {
             let length = problem.answer.len();
-            let given = self.continued(&problem.question, length, &Sampling::GREEDY).await?;
+            let given = self.continued(&problem.question, length, Sampling::GREEDY).await?;
             answers.push((problem, given));
         }
         Ok(answers)
@@ -93,22 +93,46 @@ impl Running {
             };
             return Ok(self.answers(task, SHOWN_PROBLEMS).await?.iter().map(line).collect());
         }
-        let prompt = if prompt.is_empty() { LINE_START } else { prompt };
-        let draw = self.run.done().steps;
-        let sampling = Sampling { temperature, top_k: 0, top_p: 1.0, seed, draw };
-        self.continued(prompt, tokens, &sampling).await
+        let sampling = Sampling { temperature, top_k: 0, top_p: 1.0, seed, draw: 0 };
+        self.continued(prompt, tokens, sampling).await
     }
 
-    async fn continued(&mut self, prompt: &str, most: usize, how: &Sampling) -> Result<String> {
-        let prompt = Tokenizer::Byte.encode(prompt)?;
+    async fn continued(&mut self, prompt: &str, most: usize, how: Sampling) -> Result<String> {
+        let mut text = String::new();
+        let mut show = |piece: &str| {
+            text += piece;
+            true
+        };
+        self.generate(prompt, most, how, &mut show).await?;
+        Ok(text)
+    }
+
+    /// Hands what the model continues `prompt` with to `show`, piece by piece, until that says to end.
+    ///
+    /// # Errors
+    /// Weights that have diverged, and a device that is lost again and again.
+    pub async fn generate(
+        &mut self,
+        prompt: &str,
+        most: usize,
+        sampling: Sampling,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<()> {
+        let prompt = Tokenizer::Byte.encode(if prompt.is_empty() { LINE_START } else { prompt })?;
+        let how = Sampling { draw: self.run.done().steps, ..sampling };
+        let mut shown = 0;
         let work = async |trainer: &mut _| {
-            let mut text = String::new();
-            let mut show = |piece: &str| {
-                text += piece;
-                true
+            // On a device that took the place of a lost one it begins again, with pieces that were shown.
+            let mut made = 0;
+            let mut piece = |piece: &str| {
+                made += 1;
+                made <= shown || {
+                    shown = made;
+                    show(piece)
+                }
             };
-            generate(trainer, &Tokenizer::Byte, &prompt, most, how, &mut show).await?;
-            Ok(text)
+            generate(trainer, &Tokenizer::Byte, &prompt, most, &how, &mut piece).await?;
+            Ok(())
         };
         Ok(self.run.with_trainer(work).await?)
     }

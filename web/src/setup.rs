@@ -6,7 +6,7 @@ use tightrope::core::graph::nearest;
 use tightrope::data::{Base, Checkpoint, Corpus, Tokenizer, Toy};
 use tightrope::recipe::{Recipe, Task, Text, complete};
 use tightrope::run::Batches;
-use tightrope::settings::{LIST, Origin, Precision, Settings};
+use tightrope::settings::{LIST, Origin, Precision, Setting, Settings};
 
 use crate::error::{Error, Result};
 
@@ -84,7 +84,8 @@ impl Setup {
         };
         let mut settings = Settings::default();
         settings.read_json(&json, &Origin::Caller)?;
-        let mut foreign = LIST.iter().filter(|setting| setting.page.is_none());
+        let known = |setting: &Setting| setting.page.is_some() || setting.key == "model.preset";
+        let mut foreign = LIST.iter().filter(|setting| !known(setting));
         if let Some(setting) = foreign.find(|setting| settings.is_said(setting.key)) {
             let message = format!("`{}` is a setting that the page lacks", setting.key);
             return Err(Error::Setup(message));

@@ -5,6 +5,7 @@ mod common;
 use common::{engine, json, setup, start, train};
 use pollster::block_on;
 use serde_json::json;
+use tightrope::nn::Sampling;
 
 #[test]
 fn what_is_shown_of_a_plan_agrees_with_itself() {
@@ -67,6 +68,7 @@ fn a_budget_that_nothing_meets_is_refused_with_a_setup_that_fits() {
     let error = block_on(engine.start(&tight, None, None)).unwrap_err();
     let refusal: serde_json::Value = serde_json::from_str(&error.to_string()).unwrap();
     assert!(refusal["smallest_bytes"].as_u64().unwrap() > 0 && refusal["what"].is_string());
+    assert_eq!((error.name(), &refusal["budget_bytes"]), ("DoesNotFit", &json!(smallest - 1)));
     let nearest = refusal["nearest"].to_string();
     assert_eq!(json(&engine.plan(&nearest).unwrap())["fits"], true, "{refusal}");
     // The refused start left the device as it was.
@@ -93,6 +95,19 @@ fn a_small_gpt_learns_and_talks() {
     assert!(after < before - 1.0, "{before} to {after}");
     let text = block_on(engine.sample("let ", 20, 0.8, 7)).unwrap();
     assert!(!text.is_empty());
+    let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 7, draw: 0 };
+    for most in [20, 3] {
+        let mut pieces = String::new();
+        let mut show = |piece: &str| {
+            pieces += piece;
+            pieces.len() < most
+        };
+        block_on(engine.generate("let ", 20, sampling, &mut show)).unwrap();
+        assert!(
+            text.starts_with(&pieces) && (pieces == text) == (most == 20),
+            "{pieces:?}, {text:?}"
+        );
+    }
     assert!(block_on(engine.accuracy()).unwrap_err().to_string().contains("no answers"));
     // Steps end where the schedule does.
     assert_eq!(block_on(engine.step(1000)).unwrap().last().unwrap().step, 80);
@@ -143,8 +158,9 @@ fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
         ("[]", "object"),
         ("{", "JSON"),
     ] {
-        let message = engine.plan(setup).unwrap_err().to_string();
-        assert!(message.contains(words), "{setup}: {message}");
+        let error = engine.plan(setup).unwrap_err();
+        assert!(error.to_string().contains(words), "{setup}: {error}");
+        assert_eq!(error.name(), "SettingError", "{error}");
     }
     for kind in ["add", "built-in"] {
         let words = [("/data/kind", json!(kind)), ("/model/vocab", json!(100))];
@@ -156,6 +172,17 @@ fn calls_without_a_run_and_wrong_setups_say_what_to_do() {
         let message = block_on(engine.start(&text, given, None)).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     }
+}
+
+#[test]
+fn a_preset_by_name_is_the_setup_that_is_offered_under_it() {
+    let engine = engine();
+    let info = engine.info().unwrap();
+    let offer = &info["presets"][0];
+    let named = json!({ "model": { "preset": offer["name"] } }).to_string();
+    let [named, offered] =
+        [named, offer["setup"].to_string()].map(|setup| engine.plan(&setup).unwrap());
+    assert_eq!(named["programs"], offered["programs"]);
 }
 
 #[test]
