@@ -368,7 +368,11 @@ var xe = 1.07, R = class {
 		for (let e of [this.#t, this.#n]) e.setAttribute("aria-hidden", "true");
 		e.append(this.#t, this.#n), this.#i = se(e);
 		let { signal: n } = this.#d, r = new ResizeObserver(() => this.#f());
-		r.observe(e), n.addEventListener("abort", () => r.disconnect()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal: n }), document.fonts.ready.then(() => this.#f()), e.addEventListener("pointermove", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerdown", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerleave", () => {
+		r.observe(e);
+		let i = new IntersectionObserver(() => this.#f());
+		i.observe(e), n.addEventListener("abort", () => {
+			r.disconnect(), i.disconnect();
+		}), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal: n }), document.fonts.ready.then(() => this.#f()), e.addEventListener("pointermove", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerdown", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerleave", () => {
 			e.matches(":focus") || this.#h(null);
 		}, { signal: n }), e.addEventListener("keydown", (e) => this.#v(e), { signal: n }), e.addEventListener("focus", () => {
 			this.#l === null && e.matches(":focus-visible") && this.#_();
@@ -388,6 +392,7 @@ var xe = 1.07, R = class {
 	}
 	#f() {
 		cancelAnimationFrame(this.#u), this.#u = requestAnimationFrame(() => {
+			if (this.#e.clientWidth === 0) return;
 			let e = window.devicePixelRatio || 1;
 			for (let t of [this.#t, this.#n]) {
 				let n = Math.round(this.#e.clientWidth * e), r = Math.round(this.#e.clientHeight * e);

@@ -37,7 +37,13 @@ export class ArenaMap {
     const { signal } = this.#ended;
     const resized = new ResizeObserver(() => this.#repaint());
     resized.observe(host);
-    signal.addEventListener("abort", () => resized.disconnect());
+    // Nothing tells that what a browser had left out gets the size back that it had before.
+    const seen = new IntersectionObserver(() => this.#repaint());
+    seen.observe(host);
+    signal.addEventListener("abort", () => {
+      resized.disconnect();
+      seen.disconnect();
+    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal });
     void document.fonts.ready.then(() => this.#repaint());
     host.addEventListener("pointermove", (event) => this.#point(event), { signal });
@@ -83,6 +89,8 @@ export class ArenaMap {
   #repaint(): void {
     cancelAnimationFrame(this.#queued);
     this.#queued = requestAnimationFrame(() => {
+      // Left out for now.
+      if (this.#host.clientWidth === 0) return;
       const ratio = window.devicePixelRatio || 1;
       for (const canvas of [this.#scene, this.#overlay]) {
         const width = Math.round(this.#host.clientWidth * ratio);
