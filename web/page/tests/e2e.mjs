@@ -343,7 +343,7 @@ await runner.test("every_lesson_saves_memory_beside_the_plan_before_it", async (
   const before = await exactBytes(page, "Predicted peak");
   for (let index = 0; index < (await lessons.count()); index += 1) {
     await lessons.nth(index).click();
-    await page.locator("#lesson .effect", { hasText: /\d % less/ }).waitFor();
+    await page.locator("#lesson .effect", { hasText: /\d\s% less/ }).waitFor();
     const rows = await page.locator("#difference tbody tr").allInnerTexts();
     assert.match(rows[0], /^Peak.*−/s, await lessons.nth(index).innerText());
     assert.ok(await page.locator("#pinned-arena").isVisible());

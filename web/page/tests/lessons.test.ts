@@ -26,7 +26,7 @@ export const tests: Tests = {
     const by_class = { weight: 0, frozen: 0, optimizer: 0, gradient: 0, activation: 0, workspace: 0, input: 0 };
     const choices = { micro_batch: 1, accumulation: 1, checkpoint: "none", loss_chunk: 0 };
     const plan = (peak_bytes: number, step_s: number) => ({ peak_bytes, step_s, by_class, choices });
-    const said = effect(plan(400 * 2 ** 20, 0.02), plan(100 * 2 ** 20, 0.03));
+    const said = effect(plan(400 * 2 ** 20, 0.02), plan(100 * 2 ** 20, 0.03)).replaceAll("\u00a0", " ");
     equal(said, "The peak goes from 400 MiB to 100 MiB: 75 % less. A step is predicted to take 30.0 ms instead of 20.0 ms.");
     equal(effect(plan(1024, 1), plan(1024, 1)).includes("less"), false);
   },

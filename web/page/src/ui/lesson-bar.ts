@@ -11,7 +11,9 @@ export function effect(before: Comparable, after: Comparable): string {
   const sizes = `The peak goes from ${bytes(peak.first)} to ${bytes(peak.second)}`;
   const share = peak.share ?? 0;
   const saved = share === 0 ? "" : `: ${percent(Math.abs(share))} ${share < 0 ? "less" : "more"}`;
-  return `${sizes}${saved}. A step is predicted to take ${duration(step.second)} instead of ${duration(step.first)}.`;
+  const said = `${sizes}${saved}. A step is predicted to take ${duration(step.second)} instead of ${duration(step.first)}.`;
+  // A number and its unit stay on one line.
+  return said.replace(/(\d) (?=%|[KMGT]?i?B|µ?m?s)/g, "$1\u00a0");
 }
 
 export class LessonBar {
