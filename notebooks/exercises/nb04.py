@@ -19,6 +19,8 @@ def better(answer):
         return 'give a list of names, such as "h.0.attn.qkv"'
     if not answer:
         return 'a policy that keeps nothing is recompute="block"; it fits, and it is slow'
+    if not all(f"h.{block}.mlp.residual" in answer for block in range(15)):
+        return "keep the outputs of blocks: without them, a recomputation begins at the first block"
     budget = 8 * tr.plan(recompute="none", **DEEP).peak_bytes // 10
     own = tr.plan(recompute=sorted(answer), **DEEP)
     if own.peak_bytes > budget:

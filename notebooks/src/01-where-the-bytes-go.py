@@ -4,8 +4,8 @@
 # A GPT with 842,496 parameters is a file of 3.2 MiB. **Why does a training step of it take more than ten times
 # that?**
 #
-# This notebook counts the four kinds of bytes by hand, asks the planner for the same numbers, and then trains a step
-# and measures. All three agree to the byte.
+# This notebook counts by hand what follows from the parameters, asks the planner for every byte of the step, and then
+# trains and measures. Each agrees with the one before, to the byte.
 
 # %%
 import matplotlib.pyplot as plt

@@ -252,8 +252,8 @@ checks.report(
 #
 # ## Exercises
 #
-# **4.1** A model has 64 blocks. A block's input takes 1 unit and its inside 15. Which whole number $N$ makes $\lceil
-# 64/N \rceil + 15 N$ smallest?
+# **4.1** A model has 64 blocks. A block's input takes 1 unit and its inside 15. Which whole number $N$ makes
+# $\lceil 64/N \rceil + 15 N$ smallest?
 
 # %% tags=["exercise"]
 answer = ...

@@ -97,9 +97,10 @@ checks.report(
 # %% [markdown]
 # ## Two rungs as maps
 #
-# On one scale: micro-batches of 8, and the last rung. On the left, activations of eight sequences stand on the floor: weights, gradients and moments. On the
-# right they are gone but for one block of one sequence, and the moments are thin. The small boxes at the end are moments
-# again: each is dequantized for its own update, and lies where activations were.
+# On one scale: micro-batches of 8, and the last rung. On the left, activations of eight sequences stand on the floor:
+# weights, gradients and moments. On the right they are gone but for one block of one sequence, and the moments are
+# thin. The small boxes at the end are moments again: each is dequantized for its own update, and lies where
+# activations were.
 
 # %%
 tr.compare(plans["micro-batches of 8"], plans["8-bit moments"])

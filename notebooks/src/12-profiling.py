@@ -70,7 +70,8 @@ checks.report(block_by_hand=predicted, block_planned=by_layer["h.2"] - small)
 # ## By op: reading a timeline
 #
 # `plan.ops()` has the predicted seconds, operations and moved bytes of each op. An op that does few operations for
-# each byte it moves is limited by memory, whatever the processor can do.
+# each byte it moves is limited by memory, whatever the processor can do. (The seconds are predicted from rates of the
+# device. The command `tightrope train --profile` measures them, op by op.)
 
 # %%
 seconds, flops, moved = defaultdict(float), defaultdict(int), defaultdict(int)
