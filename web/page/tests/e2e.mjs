@@ -385,6 +385,8 @@ await runner.test("words_are_explained_to_the_pointer_the_keyboard_and_screen_re
   await tip.filter({ hasText: "alive at once" }).waitFor();
   await page.keyboard.press("Escape");
   await tip.waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: "gap" }).hover();
+  await tip.filter({ hasText: "less the lower bound" }).waitFor();
   const weight = page.locator("#legend button", { hasText: "weight" });
   await page.locator("#arena").focus();
   await page.keyboard.press("Tab");

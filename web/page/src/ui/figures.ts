@@ -17,10 +17,13 @@ export interface Measured {
   isHere: boolean;
 }
 
-const FIGURES: readonly [name: string, word: Word | null, value: (measured: Measured) => Value][] = [
+/** `notes` is the word of the small print, where that has a definition of its own. */
+type Figure = [name: string, word: Word | null, value: (measured: Measured) => Value, notes?: Word];
+
+const FIGURES: readonly Figure[] = [
   ["Predicted peak", "peak", ({ planned }) => [bytes(planned.peak_bytes), `${exact(planned.peak_bytes)} B`]],
   ["Measured peak", null, measuredText],
-  ["Lower bound", "lower bound", ({ planned }) => [bytes(planned.lower_bound_bytes), gapText(planned)]],
+  ["Lower bound", "lower bound", ({ planned }) => [bytes(planned.lower_bound_bytes), gapText(planned)], "gap"],
   ["WebAssembly heap", null, ({ memory }) => hostText(memory)],
   ["Predicted step", null, ({ planned }) => [duration(planned.step_s), planned.fits ? "" : "can’t run"]],
   [
@@ -60,11 +63,12 @@ export class Figures {
   readonly #rows: { value: Text; note: HTMLElement }[];
 
   constructor(host: HTMLElement) {
-    this.#rows = FIGURES.map(([name, word]) => {
+    this.#rows = FIGURES.map(([name, word, , notes]) => {
       const value = document.createTextNode("–");
-      const note = make("small", {});
+      const note = notes === undefined ? make("span", {}) : term(notes, notes);
       const label = make("dt", {}, word === null ? name : term(name, word));
-      host.append(make("div", {}, label, make("dd", { "data-figure": name }, value, note)));
+      const figure = make("dd", { "data-figure": name }, value, make("small", {}, note));
+      host.append(make("div", {}, label, figure));
       return { value, note };
     });
   }
