@@ -154,7 +154,7 @@ function colours(widget) {
 const runner = new Runner();
 setting("@jupyterlab/apputils-extension:notification", { fetchNews: "false", checkForUpdates: false });
 notebook("widget.ipynb", PLAN, COMPARE, TRAIN);
-notebook("picture.ipynb", PLAN);
+notebook("picture.ipynb", PLAN, TRAIN.replace("800", "40"));
 const { server, address } = await serve();
 const browser = await launch();
 try {
@@ -286,6 +286,9 @@ try {
     const overflow = await widget.evaluate((root) => root.scrollWidth - root.clientWidth);
     check(overflow <= 0, `${overflow} pixels stick out`);
     await picture(page, "plan-narrow");
+    await widgetOf(page, 1).locator(".detail").scrollIntoViewIfNeeded();
+    await picture(page, "compare-narrow");
+    await page.evaluate(() => window.jupyterapp.shell.currentWidget.content.scrollToItem(0));
   });
 
   await runner.test("where_no_script_runs_there_is_a_picture_of_the_same", async () => {
@@ -293,9 +296,10 @@ try {
     const done = spawnSync(PYTHON, convert, { cwd: folder, env: environment, encoding: "utf8" });
     check(done.status === 0, done.stderr);
     const html = readFileSync(join(folder, "picture.html"), "utf8");
-    const encoded = html.match(/<img[^>]+src="data:image\/svg\+xml;base64,([^"]+)/)?.[1];
-    const svg = encoded === undefined ? html : Buffer.from(encoded, "base64").toString();
+    const images = [...html.matchAll(/<img[^>]+src="data:image\/svg\+xml;base64,([^"]+)/g)];
+    const [svg = "", curve = ""] = images.map(([, encoded]) => Buffer.from(encoded, "base64").toString());
     check(svg.includes("<title>Memory of a training step"), "the page has no picture of the plan");
+    check(curve.includes(">step 40: loss ") && curve.includes("<polyline"), `the run ended with ${curve}`);
     check(!html.includes("widget-view+json"), "the page needs a widget's script");
     // What the first plan is; the slider was moved since.
     const [, peak, tensors] = svg.match(/<title>(\d+) bytes at the peak; (\d+) tensors/);

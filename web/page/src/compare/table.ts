@@ -15,7 +15,11 @@ export function differencesTable(first: Planned, second: Planned, names: readonl
       return row(name, bytes(figure.first), bytes(figure.second), bytesChange(figure));
     }),
     row(["Predicted step"], duration(step.first), duration(step.second), secondsChange(step)),
-    ...choices.map((choice) => row([choice.name], choice.first, choice.second, "")),
+    ...choices.map((choice) => {
+      const texts = row([choice.name], choice.first, choice.second, "");
+      texts.className = "choice";
+      return texts;
+    }),
   ];
   const heads = ["At the peak", ...names, "Change"].map((text) => make("th", { scope: "col" }, text));
   return make(
