@@ -144,7 +144,7 @@ slope = (plans[16].peak_bytes - plans[8].peak_bytes) / 8
 predicted = plans[16].peak_bytes + 16 * slope
 error = abs(predicted / plans[32].peak_bytes - 1)
 assert len({plans[batch].by_class["weight"] for batch in batches}) == 1
-assert error < 0.01
+assert error < 0.02
 
 figure, axes = plt.subplots(figsize=(6, 3))
 for name in ("weight", "optimizer", "gradient", "activation", "workspace"):

@@ -19,7 +19,7 @@ import figures
 import tightrope as tr
 
 CPU = dict(device="cpu", threads=2)
-FOLDER = Path(tempfile.mkdtemp())
+FOLDER = tempfile.TemporaryDirectory()  # It goes when the notebook ends.
 
 # %% [markdown]
 # ## Adapters
@@ -48,7 +48,7 @@ MODEL = dict(preset="small", context=64, **CPU)
 base = tr.Trainer(batch=8, micro_batch=8, steps=80, optimizer="muon", lr=1e-2, **MODEL)
 for pretrained in base:
     pass
-checkpoint = base.save(FOLDER / "base")
+checkpoint = base.save(Path(FOLDER.name) / "base")
 print(
     f"loss {pretrained.loss:.3f} after {pretrained.step} steps; saved "
     f"{sorted(it.name for it in checkpoint.iterdir())}"
