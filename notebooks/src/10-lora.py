@@ -57,7 +57,7 @@ print(
 # %% [markdown]
 # ## Predict
 #
-# The task: this project's own documentation, which is nothing like Shakespeare. Three ways to fine-tune:
+# The task: the text of a licence, which is nothing like Shakespeare. Three ways to fine-tune:
 #
 # - **full**: $4P$ weights, $8P$ moments.
 # - **LoRA**: $4P$ frozen, and $4 + 8$ bytes for each number in an adapter.
@@ -70,10 +70,10 @@ by_hand = {
     "LoRA": 4 * P + 12 * in_adapters,
     "LoRA, 8 bits": 4 * (P - matrices) + matrices + matrices // 64 + 12 * in_adapters,
 }
-DOCS = sorted(str(path) for path in Path("../docs").glob("*.md"))
+LICENCE = "../LICENSE-APACHE"
 TUNE = dict(
     init=str(checkpoint),
-    data=DOCS,
+    data=LICENCE,
     context=64,
     batch=8,
     micro_batch=8,
