@@ -6,15 +6,21 @@
 //! | `failure` | the library's errors as exceptions |
 //! | `worker` | a thread that owns a run, so that the interpreter is free while it works |
 //! | `plan` | a plan and its views |
+//! | `planner` | the same step within other budgets |
+//! | `columns` | a plan as the widget takes it |
 //! | `trainer` | a run |
 //! | `traced` | a model that was written in Python |
+//! | `arrow` | columns for libraries of tables |
 //!
 //! The package's Python files, beside this crate in `tightrope/`, are what users see.
 
+mod arrow;
+mod columns;
 mod failure;
 mod fed;
 mod keywords;
 mod plan;
+mod planner;
 mod traced;
 mod trainer;
 mod worker;
@@ -24,9 +30,9 @@ mod worker;
 mod _engine {
     use std::path::PathBuf;
 
-    use numpy::{PyArray1, ToPyArray as _};
+    use numpy::{IntoPyArray as _, PyArray1};
     use pyo3::prelude::*;
-    use pyo3::types::PyDict;
+    use pyo3::types::{PyCapsule, PyDict};
     use tightrope::data::ImageDataset;
     use tightrope::devices::Spec;
     use tightrope::doctor::Findings;
@@ -37,6 +43,8 @@ mod _engine {
 
     #[pymodule_export]
     use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::planner::Planner;
     #[pymodule_export]
     use crate::trainer::Trainer;
 
@@ -76,7 +84,13 @@ mod _engine {
             pixels.extend(image.iter().map(|&pixel| f32::from(pixel) / 255.0));
             labels.push(i32::from(label));
         }
-        Ok((pixels.to_pyarray(py), labels.to_pyarray(py)))
+        Ok((pixels.into_pyarray(py), labels.into_pyarray(py)))
+    }
+
+    /// NumPy's columns by their names, as an Arrow stream.
+    #[pyfunction]
+    fn arrow_stream<'py>(columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCapsule>> {
+        crate::arrow::stream(columns)
     }
 
     /// What the machine has, as JSON.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use numpy::{PyArray1, ToPyArray as _};
+use numpy::{IntoPyArray as _, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value;
@@ -13,12 +13,14 @@ use tightrope::nn::Planned;
 use tightrope::recipe::Step;
 use tightrope::settings::Settings;
 use tightrope::view::advice::{Advice, Subject};
+use tightrope::view::layers::{Layer, layers};
 use tightrope::view::map::{self, Panel};
 use tightrope::view::page;
 use tightrope::view::step::{ShownPlan, ShownProgram, ShownTensor, phase_name, programs};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
 
+use crate::columns::columns;
 use crate::failure::{object, raised, unexpected};
 use crate::keywords::said;
 use crate::traced::Traced;
@@ -30,6 +32,8 @@ pub struct Asked {
     pub settings: Settings,
     /// The program's own model.
     pub model: Option<Arc<Traced>>,
+    /// Tensors that steps keep for the program.
+    pub watch: Vec<String>,
 }
 
 impl Asked {
@@ -37,33 +41,44 @@ impl Asked {
     ///
     /// # Errors
     /// Wrong keywords.
-    pub fn read(keywords: &Bound<'_, PyDict>, trace: Option<&str>) -> PyResult<Self> {
+    pub fn read(
+        keywords: &Bound<'_, PyDict>,
+        trace: Option<&str>,
+        watch: Vec<String>,
+    ) -> PyResult<Self> {
         let model = trace.map(Traced::read).transpose().map_err(unexpected)?;
-        Ok(Self { settings: said(keywords)?, model })
+        Ok(Self { settings: said(keywords)?, model, watch })
     }
 
     fn step(&self) -> tightrope::Result<Step> {
-        match &self.model {
+        let mut step = match &self.model {
             None => Step::of(&self.settings),
             Some(model) => Step::of_own(&self.settings, Arc::<Traced>::clone(model)),
-        }
+        }?;
+        self.complete(&mut step);
+        Ok(step)
     }
 
-    /// The step, and the device that it is for.
-    fn opened(&self) -> tightrope::Result<(Step, Box<dyn Backend>)> {
-        let step = self.step()?;
-        let device = Devices::default().open(&step.device)?;
-        Ok((step, device))
+    /// Adds to a step what no setting says.
+    pub fn complete(&self, step: &mut Step) {
+        step.config.watch = self.watch.clone();
+        step.config.logits = self.model.as_ref().is_some_and(|model| model.predicts());
     }
 }
 
 /// What is said of a plan, as data that any thread may hold.
 #[derive(Clone, Debug)]
 pub struct Views {
-    summary: Value,
+    /// What was planned, before the planner's choices.
+    step: Step,
+    /// Figures, as `plan --json` prints them.
+    pub summary: Value,
     text: String,
     subtitle: String,
-    shown: ShownPlan,
+    /// Every op and tensor.
+    pub shown: ShownPlan,
+    /// What each block takes.
+    pub layers: Vec<Layer>,
 }
 
 impl Views {
@@ -78,6 +93,8 @@ impl Views {
         let step_s = summary.estimate.step_s;
         let chosen = summary.facts().into_iter().find(|(name, _)| *name == "choices");
         Self {
+            step: step.clone(),
+            layers: layers(&planned.plan, &shown),
             text: summary.text(WIDTH),
             subtitle: chosen.map(|(_, text)| text).unwrap_or_default(),
             shown: ShownPlan::new(&planned.plan, &summary.report, budget, step_s, shown),
@@ -88,25 +105,32 @@ impl Views {
 
 /// A plan: every byte of a training step, known before anything is allocated.
 #[pyclass(frozen, module = "tightrope._engine")]
-pub struct Plan {
-    asked: Asked,
-    views: Views,
-}
+pub struct Plan(Views);
 
 impl Plan {
-    /// Of what was asked for.
-    pub fn of(asked: Asked, views: Views) -> Self {
-        Self { asked, views }
+    /// With these views.
+    pub fn of(views: Views) -> Self {
+        Self(views)
+    }
+
+    /// What was planned.
+    pub fn step(&self) -> &Step {
+        &self.0.step
+    }
+
+    /// The step's device.
+    fn device(&self) -> tightrope::Result<Box<dyn Backend>> {
+        Devices::default().open(&self.step().device)
     }
 
     fn figure<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
-        object(py, &self.views.summary[key])
+        object(py, &self.0.summary[key])
     }
 
     /// Tensors with the number of the first op of their program among all ops of the step, each once.
     fn tensors(&self) -> impl Iterator<Item = (usize, &ShownProgram, &ShownTensor)> {
         let mut begin = 0;
-        self.views.shown.programs.iter().enumerate().flat_map(move |(index, program)| {
+        self.0.shown.programs.iter().enumerate().flat_map(move |(index, program)| {
             let first = begin;
             begin += program.ops.len();
             let tensors = program.tensors.iter().filter(move |tensor| !tensor.kept || index == 0);
@@ -115,7 +139,7 @@ impl Plan {
     }
 
     fn ops(&self) -> usize {
-        self.views.shown.programs.iter().map(|program| program.ops.len()).sum()
+        self.0.shown.programs.iter().map(|program| program.ops.len()).sum()
     }
 }
 
@@ -129,43 +153,48 @@ fn text_column<'py>(
 
 #[pymethods]
 impl Plan {
-    /// Plans a step by keywords. `trace` is a model that was traced, in JSON.
+    /// Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep.
     #[new]
-    #[pyo3(signature = (keywords, trace=None))]
-    fn new(py: Python<'_>, keywords: &Bound<'_, PyDict>, trace: Option<&str>) -> PyResult<Self> {
-        let asked = Asked::read(keywords, trace)?;
+    #[pyo3(signature = (keywords, trace=None, watch=vec![]))]
+    fn new(
+        py: Python<'_>,
+        keywords: &Bound<'_, PyDict>,
+        trace: Option<&str>,
+        watch: Vec<String>,
+    ) -> PyResult<Self> {
+        let asked = Asked::read(keywords, trace, watch)?;
         let views = py.detach(|| {
-            let (step, device) = asked.opened()?;
+            let step = asked.step()?;
+            let device = Devices::default().open(&step.device)?;
             let start = Instant::now();
             let planned = step.plan(&*device)?;
             Ok(Views::of(&step, &planned, &*device, start.elapsed().as_secs_f64()))
         });
-        let views = views.map_err(|error| raised(py, &error))?;
-        Ok(Self { asked, views })
+        views.map(Self).map_err(|error| raised(py, &error))
     }
 
     /// Bytes that the step takes on the device, all in all.
     #[getter]
     fn peak_bytes(&self) -> u64 {
-        self.views.shown.peak_bytes
+        self.0.shown.peak_bytes
     }
 
     /// The most bytes that are alive at once: no plan of this order of ops takes fewer.
     #[getter]
     fn lower_bound_bytes(&self) -> u64 {
-        self.views.shown.lower_bound_bytes
+        self.0.shown.lower_bound_bytes
     }
 
     /// Bytes that the plan may take; None where nothing limits it.
     #[getter]
     fn budget_bytes(&self) -> Option<u64> {
-        self.views.shown.budget_bytes
+        self.0.shown.budget_bytes
     }
 
     /// Predicted seconds of a step.
     #[getter]
     fn predicted_step_s(&self) -> f64 {
-        self.views.shown.step_s
+        self.0.shown.step_s
     }
 
     /// Bytes at the peak by class of tensor.
@@ -182,7 +211,7 @@ impl Plan {
 
     /// Every figure of the plan, as `tightrope plan --json` prints them.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        object(py, &self.views.summary)
+        object(py, &self.0.summary)
     }
 
     /// Every tensor of the step, a column a property: name, class, phase of the op that makes it, offset and bytes in the
@@ -191,7 +220,7 @@ impl Plan {
         let columns = PyDict::new(py);
         let numbers = |of: &dyn Fn(usize, &ShownTensor) -> u64| -> Bound<'py, PyArray1<u64>> {
             let column: Vec<u64> = self.tensors().map(|(begin, _, it)| of(begin, it)).collect();
-            column.to_pyarray(py)
+            column.into_pyarray(py)
         };
         let last = self.ops().saturating_sub(1);
         columns
@@ -215,32 +244,32 @@ impl Plan {
     /// Every op of the step, a column a property: op, name of its first output, phase, predicted seconds, floating-point
     /// operations, bytes that it moves.
     fn ops_columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let ops = || self.views.shown.programs.iter().flat_map(|program| &program.ops);
+        let ops = || self.0.shown.programs.iter().flat_map(|program| &program.ops);
         let columns = PyDict::new(py);
         columns.set_item("op", text_column(py, ops().map(|op| op.op.to_owned()))?)?;
         columns.set_item("name", text_column(py, ops().map(|op| op.name.clone()))?)?;
         columns
             .set_item("phase", text_column(py, ops().map(|op| phase_name(op.phase).to_owned()))?)?;
         let seconds: Vec<f64> = ops().map(|op| op.seconds).collect();
-        columns.set_item("seconds", seconds.to_pyarray(py))?;
+        columns.set_item("seconds", seconds.into_pyarray(py))?;
         let flops: Vec<u64> = ops().map(|op| op.flops).collect();
-        columns.set_item("flops", flops.to_pyarray(py))?;
+        columns.set_item("flops", flops.into_pyarray(py))?;
         let bytes: Vec<u64> = ops().map(|op| op.bytes).collect();
-        columns.set_item("bytes", bytes.to_pyarray(py))?;
+        columns.set_item("bytes", bytes.into_pyarray(py))?;
         Ok(columns)
     }
 
     /// Bytes that are alive at each op of a step.
     fn live_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
-        let ops = self.views.shown.programs.iter().flat_map(|program| &program.ops);
+        let ops = self.0.shown.programs.iter().flat_map(|program| &program.ops);
         let live: Vec<u64> = ops.map(|op| op.live).collect();
-        live.to_pyarray(py)
+        live.into_pyarray(py)
     }
 
     /// `(bytes, predicted seconds)` of plans from the fastest to the smallest.
     fn frontier(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64)>> {
         let swept = py.detach(|| {
-            let (step, device) = self.asked.opened()?;
+            let (step, device) = (self.step(), self.device()?);
             let scope = &step.scope;
             let rates = scope.rates.known(&*device, step.config.precision, scope.threads).rates;
             Ok(Sweep::new(scope, &step.config, &*device, &rates)?.json())
@@ -278,8 +307,8 @@ impl Plan {
     /// The plan as a map, in SVG: ops from left to right, offsets from the bottom up.
     #[pyo3(signature = (title="", beside=vec![]))]
     fn to_svg(&self, title: &str, beside: Vec<(String, PyRef<'_, Self>)>) -> String {
-        let own = (if title.is_empty() { "peak" } else { title }, &self.views);
-        let others = beside.iter().map(|(title, plan)| (title.as_str(), &plan.views));
+        let own = (if title.is_empty() { "peak" } else { title }, &self.0);
+        let others = beside.iter().map(|(title, plan)| (title.as_str(), &plan.0));
         let panels = std::iter::once(own).chain(others);
         let panels = panels.map(|(title, Views { subtitle, shown: plan, .. })| Panel {
             title,
@@ -290,16 +319,17 @@ impl Plan {
     }
 
     fn __str__(&self) -> &str {
-        &self.views.text
+        &self.0.text
     }
 
     fn __repr__(&self) -> String {
-        let peak = tightrope::units::human_bytes(self.views.shown.peak_bytes);
-        format!("<Plan: {peak}, {:.3} s a step>", self.views.shown.step_s)
+        let peak = tightrope::units::human_bytes(self.0.shown.peak_bytes);
+        format!("<Plan: {peak}, {:.3} s a step>", self.0.shown.step_s)
     }
 
-    fn _repr_html_(&self) -> String {
-        self.to_svg("", vec![])
+    /// Figures, and ops and tensors as columns, as the widget takes them.
+    fn widget_columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        columns(py, &self.0)
     }
 }
 
@@ -309,7 +339,7 @@ impl Plan {
         &self,
         work: impl FnOnce(Subject<'_>, f64) -> tightrope::Result<T>,
     ) -> tightrope::Result<T> {
-        let (step, device) = self.asked.opened()?;
+        let (step, device) = (self.step(), self.device()?);
         let start = Instant::now();
         let planned = step.plan(&*device)?;
         let plan_s = start.elapsed().as_secs_f64();

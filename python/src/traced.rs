@@ -1,10 +1,11 @@
-//! A model that was written in Python: its layers, and the ops that its `loss` asked for when it was traced.
+//! A model that was written in Python: its layers, and the ops that its `loss` and its `predict` asked for when they were
+//! traced.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use tightrope::core::expr::{constant, input};
-use tightrope::core::ops::{Channels, Concat, Mask, Permute, Reshape};
+use tightrope::core::ops::{Channels, Concat, Map, Mask, Permute, Reshape};
 use tightrope::core::{DType, Expr, Tensor};
 use tightrope::nn::layers::{
     self, Activation, Attention, Conv2d, Dropout, Embedding, Layer, LayerNorm, Linear, RmsNorm,
@@ -16,11 +17,18 @@ use tightrope::nn::{Error, Input, Model, Parameter, Pass, Result};
 struct Trace {
     inputs: Vec<TracedInput>,
     layers: Vec<Described>,
-    ops: Vec<Op>,
-    /// The op that makes the loss.
-    loss: usize,
+    loss: Function,
+    predict: Option<Function>,
     /// Tokens of a sample, where samples are sequences.
     tokens: usize,
+}
+
+/// The ops of one of the model's functions, in order.
+#[derive(Debug, Deserialize)]
+struct Function {
+    ops: Vec<Op>,
+    /// The op that makes what it returns.
+    output: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,7 +127,8 @@ enum Operand {
 /// A layer that can be applied.
 #[derive(Debug)]
 enum Applied {
-    Linear(Box<Linear>),
+    /// A linear layer whose output a cross-entropy takes: it makes it in f32.
+    Head(Box<Linear>),
     Other(Box<dyn Layer>),
 }
 
@@ -129,7 +138,10 @@ impl Applied {
             Described::Linear { name, inputs, outputs, bias } => {
                 let linear = Linear::new(&name, inputs, outputs);
                 let linear = if bias { linear } else { linear.without_bias() };
-                Self::Linear(Box::new(if is_head { linear.as_head() } else { linear }))
+                match is_head {
+                    true => Self::Head(Box::new(linear.as_head())),
+                    false => Self::Other(Box::new(linear)),
+                }
             }
             Described::Embedding { name, rows, columns } => {
                 Self::Other(Box::new(Embedding::new(&name, rows, columns)))
@@ -163,8 +175,15 @@ impl Applied {
 
     fn layer(&self) -> &dyn Layer {
         match self {
-            Self::Linear(linear) => &**linear,
+            Self::Head(linear) => &**linear,
             Self::Other(layer) => &**layer,
+        }
+    }
+
+    fn apply(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
+        match self {
+            Self::Head(linear) => linear.scores(pass, x),
+            Self::Other(layer) => layer.apply(pass, x),
         }
     }
 }
@@ -183,34 +202,25 @@ impl Traced {
     /// What isn't one, in words.
     pub fn read(text: &str) -> std::result::Result<Arc<Self>, String> {
         let trace: Trace = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let known = |count: usize, index: usize| index < count;
-        if !known(trace.ops.len(), trace.loss) {
-            return Err("the loss isn't an op of the trace".to_owned());
+        for function in [&trace.loss].into_iter().chain(&trace.predict) {
+            function.check(trace.layers.len())?;
         }
-        for (index, op) in trace.ops.iter().enumerate() {
-            let fine = op.does.reads().into_iter().all(|read| known(index, read))
-                && op.does.layer().is_none_or(|layer| known(trace.layers.len(), layer));
-            if !fine {
-                return Err(format!("`{}` reads what isn't there yet", op.name));
-            }
-        }
-        let is_head = |index: usize| trace.ops.iter().any(|op| op.scores(&trace) == Some(index));
         let layers = trace.layers.iter().enumerate();
-        let layers = layers.map(|(index, it)| Applied::of(it, is_head(index))).collect();
+        let layers = layers.map(|(index, it)| Applied::of(it, trace.loss.is_head(index))).collect();
         Ok(Arc::new(Self { trace, layers }))
     }
 
-    /// Appends op `index`; what those before it made is in `made`.
-    fn append(&self, pass: &mut Pass<'_>, index: usize, made: &[Tensor]) -> Result<Tensor> {
-        let Op { name, does, .. } = &self.trace.ops[index];
+    /// Whether it gives more than its loss.
+    pub fn predicts(&self) -> bool {
+        self.trace.predict.is_some()
+    }
+
+    /// Appends an op; what those before it made is in `made`.
+    fn append(&self, pass: &mut Pass<'_>, op: &Op, made: &[Tensor]) -> Result<Tensor> {
+        let Op { name, does, .. } = op;
         match does {
             Does::Input => pass.input(name),
-            Does::Layer { layer, x } => match &self.layers[*layer] {
-                Applied::Linear(linear) if self.makes_scores(index) => {
-                    linear.scores(pass, made[*x])
-                }
-                other => other.layer().apply(pass, made[*x]),
-            },
+            Does::Layer { layer, x } => self.layers[*layer].apply(pass, made[*x]),
             Does::Activation { kind, x } => kind.apply(pass, made[*x], name),
             Does::Binary { kind, a, b } => {
                 let mut tensors = vec![];
@@ -253,32 +263,42 @@ impl Traced {
         }
     }
 
-    /// Whether op `index` is the linear layer whose output a cross-entropy takes: it makes it in f32.
-    fn makes_scores(&self, index: usize) -> bool {
-        let takes =
-            |op: &Op| matches!(op.does, Does::CrossEntropy { scores, .. } if scores == index);
-        self.trace.ops.iter().any(takes)
-    }
-
-    /// Appends all ops up to `last`.
-    fn appended(&self, pass: &mut Pass<'_>, last: usize) -> Result<Vec<Tensor>> {
-        let mut made = Vec::with_capacity(last + 1);
-        for index in 0..=last {
-            let tensor = match self.trace.ops[index].block {
-                None => self.append(pass, index, &made)?,
-                Some(block) => pass.block(block, |pass| self.append(pass, index, &made))?,
+    /// Appends a function, and gives what it returns.
+    fn appended(&self, pass: &mut Pass<'_>, function: &Function) -> Result<Tensor> {
+        let mut made = Vec::with_capacity(function.output + 1);
+        for op in &function.ops[..=function.output] {
+            let tensor = match op.block {
+                None => self.append(pass, op, &made)?,
+                Some(block) => pass.block(block, |pass| self.append(pass, op, &made))?,
             };
             made.push(tensor);
         }
-        Ok(made)
+        Ok(made[function.output])
     }
 }
 
-impl Op {
-    /// The linear layer whose output the op takes as scores.
-    fn scores(&self, trace: &Trace) -> Option<usize> {
-        let Does::CrossEntropy { scores, .. } = self.does else { return None };
-        trace.ops[scores].does.layer()
+impl Function {
+    /// Holds that every op reads what ops before it made, and one of so many layers.
+    fn check(&self, layers: usize) -> std::result::Result<(), String> {
+        if self.output >= self.ops.len() {
+            return Err("what a function returns isn't an op of its trace".to_owned());
+        }
+        for (index, op) in self.ops.iter().enumerate() {
+            let fine = op.does.reads().into_iter().all(|read| read < index)
+                && op.does.layer().is_none_or(|layer| layer < layers);
+            if !fine {
+                return Err(format!("`{}` reads what isn't there yet", op.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a cross-entropy takes the output of layer `index`.
+    fn is_head(&self, index: usize) -> bool {
+        self.ops.iter().any(|op| match op.does {
+            Does::CrossEntropy { scores, .. } => self.ops[scores].does.layer() == Some(index),
+            _ => false,
+        })
     }
 }
 
@@ -352,8 +372,16 @@ impl Model for Traced {
     }
 
     fn loss(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
-        let made = self.appended(pass, self.trace.loss)?;
-        made.last().copied().ok_or_else(|| refused("it has no loss"))
+        self.appended(pass, &self.trace.loss)
+    }
+
+    fn logits(&self, pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
+        let Some(predict) = &self.trace.predict else { return Ok(None) };
+        let output = self.appended(pass, predict)?;
+        if pass.ty(output).dtype == DType::F32 {
+            return Ok(Some(output));
+        }
+        pass.one(Map::cast(DType::F32), &[output], "output").map(Some)
     }
 
     fn tokens(&self) -> usize {

@@ -1,9 +1,10 @@
 //! A run as Python sees it, on a thread of its own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
+use numpy::{IntoPyArray as _, PyReadonlyArray1};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,12 +14,13 @@ use tightrope::data::checkpoint::latest_complete;
 use tightrope::devices::Devices;
 use tightrope::nn::{Sampling, SavedTensor};
 use tightrope::recipe::Recipe;
-use tightrope::run::{Ended, Evaluation, Run, Samples, Stepped};
+use tightrope::run::{Ended, Evaluation, Kept, Run, Samples, Stepped};
 use tightrope::{Result, block_on};
 
 use crate::failure::object;
 use crate::fed::{Fed, Slot};
 use crate::plan::{Asked, Plan, Views};
+use crate::traced::Traced;
 use crate::worker::{Stop, Worker};
 
 /// A run on its thread.
@@ -33,7 +35,6 @@ struct Training {
 #[pyclass(frozen, module = "tightrope._engine")]
 pub struct Trainer {
     worker: Worker<Training>,
-    asked: Asked,
     /// Where the batch of the next step is put, where the program hands it over.
     slot: Option<Slot>,
 }
@@ -46,16 +47,17 @@ impl Training {
         records: bool,
         stop: Stop,
     ) -> Result<Self> {
-        let Asked { settings, model } = asked;
-        let recipe = match (model, resumes) {
+        let Asked { settings, model, .. } = &asked;
+        let mut recipe = match (model, resumes) {
             (Some(model), from) => {
                 let from = from.map(|path| opened(&path)).transpose()?;
                 let data = Box::new(Fed(slot.unwrap_or_default()));
-                Recipe::own(&settings, model, data, from)?
+                Recipe::own(settings, Arc::<Traced>::clone(model), data, from)?
             }
-            (None, Some(path)) => Recipe::resume(&settings, Some(&newest(path)))?,
-            (None, None) => Recipe::new(&settings)?,
+            (None, Some(path)) => Recipe::resume(settings, Some(&newest(path)))?,
+            (None, None) => Recipe::new(settings)?,
         };
+        asked.complete(&mut recipe.step);
         let mut devices = Devices::default();
         let device = devices.open(&recipe.step.device)?;
         let step = recipe.step.clone();
@@ -135,25 +137,27 @@ fn samples(counted: usize, inputs: &Bound<'_, PyDict>) -> PyResult<Samples> {
 #[pymethods]
 impl Trainer {
     /// By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
-    /// whether it gets a run directory.
+    /// whether it gets a run directory; `watch` names tensors that steps keep.
     #[new]
-    #[pyo3(signature = (keywords, trace=None, resume=None, records=false))]
+    #[pyo3(signature = (keywords, trace=None, resume=None, records=false, watch=vec![]))]
     fn new(
         py: Python<'_>,
         keywords: &Bound<'_, PyDict>,
         trace: Option<&str>,
         resume: Option<PathBuf>,
         records: bool,
+        watch: Vec<String>,
     ) -> PyResult<Self> {
-        let asked = Asked::read(keywords, trace)?;
+        let asked = Asked::read(keywords, trace, watch)?;
         let slot = asked.model.is_some().then(Slot::default);
-        let (own, put) = (asked.clone(), slot.clone());
+        let put = slot.clone();
         let worker =
-            Worker::start(py, move |stop| Training::start(own, put, resume, records, stop))?;
-        Ok(Self { worker, asked, slot })
+            Worker::start(py, move |stop| Training::start(asked, put, resume, records, stop))?;
+        Ok(Self { worker, slot })
     }
 
-    /// The next step: its figures, or None where all are done. `batch` is the inputs of an own model by name.
+    /// The next step: its figures and the arrays that are watched, or None where all are done. `batch` is the inputs of an own
+    /// model by name.
     #[pyo3(signature = (batch=None))]
     fn step<'py>(
         &self,
@@ -165,10 +169,33 @@ impl Trainer {
         }
         let step = self.worker.ask(py, |training| {
             training.run.go_on();
-            let step = training.run.next().transpose()?;
-            Ok(step.as_ref().map(stepped))
+            training.run.next().transpose()
         })?;
-        step.map(|step| object(py, &step)).transpose()
+        let Some(mut step) = step else { return Ok(None) };
+        let watched = PyDict::new(py);
+        for Kept { name, shape, values } in std::mem::take(&mut step.watched) {
+            watched.set_item(name, shaped(py, values, shape)?)?;
+        }
+        let figures = object(py, &stepped(&step))?;
+        figures.set_item("watched", watched)?;
+        Ok(Some(figures))
+    }
+
+    /// What `predict` gives of a micro-batch.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = samples(0, batch)?;
+        let (values, shape) = self.worker.ask(py, move |training| {
+            block_on(
+                training
+                    .run
+                    .with_trainer(async |trainer| Ok(trainer.logits(&batch.batch()).await?)),
+            )
+        })?;
+        shaped(py, values, shape)
     }
 
     /// Loss and metrics on held-out data, or None where nothing is held out.
@@ -245,8 +272,7 @@ impl Trainer {
                     .with_trainer(async |trainer| Ok(trainer.saved_values(&tensor).await?)),
             )
         })?;
-        let values: Bound<'py, PyArray1<f32>> = values.to_pyarray(py);
-        values.call_method1("reshape", (shape,))
+        shaped(py, values, shape)
     }
 
     /// Facts of the run: steps done and in all, bytes, batch, directory.
@@ -256,6 +282,7 @@ impl Trainer {
             let done = run.done();
             Ok(json!({
                 "steps_done": done.steps,
+                "steps": run.steps(),
                 "tokens": done.tokens,
                 "complete": run.ended() == Some(Ended::Complete),
                 "measured_peak_bytes": run.allocated_bytes(),
@@ -273,8 +300,13 @@ impl Trainer {
     #[getter]
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
         let views = self.worker.ask(py, |training| Ok(training.views.clone()))?;
-        Ok(Plan::of(self.asked.clone(), views))
+        Ok(Plan::of(views))
     }
+}
+
+/// Values as an array of this shape, which takes their memory.
+fn shaped(py: Python<'_>, values: Vec<f32>, shape: Vec<usize>) -> PyResult<Bound<'_, PyAny>> {
+    values.into_pyarray(py).call_method1("reshape", (shape,))
 }
 
 fn weights(training: &mut Training) -> Result<Vec<SavedTensor>> {

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _engine, data, nn
+from .comparison import Comparison, compare
 from .errors import DeviceError, DoesNotFit, Error, SettingError
 from .nn import Model
 from .plans import Plan, plan
@@ -24,6 +25,7 @@ from .training import Evaluation, Step, Trainer, train
 __version__: str = _engine.VERSION
 
 __all__ = [
+    "Comparison",
     "DeviceError",
     "DoesNotFit",
     "Error",
@@ -33,6 +35,7 @@ __all__ = [
     "SettingError",
     "Step",
     "Trainer",
+    "compare",
     "data",
     "doctor",
     "nn",

@@ -9,7 +9,7 @@ A model is a class with layers as attributes and a ``loss``::
         def loss(self, x, y):
             return tr.nn.cross_entropy(self.down(tr.nn.gelu(self.up(x))), y)
 
-``loss`` is called once, to write the graph of the training step down. Weights begin as PyTorch's do. Parameters are named by the
+``loss`` is called once, to write the graph of the training step down, and so is ``predict(self, x)`` where the class has one. Weights begin as PyTorch's do. Parameters are named by the
 attributes: ``up.weight``, ``down.bias``.
 """
 
@@ -45,11 +45,15 @@ __all__ = [
 
 
 class Model:
-    """A network: layers as attributes, and :meth:`loss`."""
+    """A network: layers as attributes, :meth:`loss`, and :meth:`predict` where more than the loss is wanted of it."""
 
     def loss(self, **inputs: Tensor) -> Tensor:
         """The mean loss of a batch, made of its inputs by name."""
         raise NotImplementedError(f"{type(self).__name__} has no loss(self, …)")
+
+    def predict(self, **inputs: Tensor) -> Tensor:
+        """What the network says of a batch, such as the scores of classes; its parameters name the inputs that it reads."""
+        raise NotImplementedError(f"{type(self).__name__} has no predict(self, …)")
 
 
 class Layer:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _engine
 from .nn import Model
+from .notebook import Bundle, bundle
 from .traced import traced
+
+if TYPE_CHECKING:
+    from .widget import PlanWidget
 
 #: Inputs of a model: dtype ("f32" or "i32") and shape of one sample, by name.
 Inputs = Mapping[str, tuple[str, Sequence[int]]]
@@ -33,11 +37,23 @@ def trace_of(model: Model | None, inputs: Inputs | None) -> str | None:
     return traced(model, inputs)
 
 
+class Columns(dict[str, np.ndarray]):
+    """A table, by column: a dict of arrays that libraries of tables read.
+
+    ``pandas.DataFrame(columns)`` takes it as a dict; polars, pyarrow and others by Arrow's PyCapsule interface, as
+    ``polars.from_arrow(columns)``.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return _engine.arrow_stream(self)
+
+
 class Plan:
     """A plan: every byte of a training step, known before anything is allocated."""
 
     def __init__(self, inner: _engine.Plan) -> None:
         self._inner = inner
+        self._widget: PlanWidget | None = None
 
     @property
     def peak_bytes(self) -> int:
@@ -69,17 +85,17 @@ class Plan:
         """What the planner chose."""
         return self._inner.choices
 
-    def tensors(self) -> dict[str, np.ndarray]:
+    def tensors(self) -> Columns:
         """Every tensor of the step, as columns: name, class, phase, offset, bytes, first, last.
 
         ``first`` and ``last`` are the ops of the step that it lives from and to, counted as in :meth:`live_bytes`; ``phase`` is that
-        of the op that makes it, or "kept" of what stays between steps. ``pandas.DataFrame(plan.tensors())`` makes a table of it.
+        of the op that makes it, or "kept" of what stays between steps.
         """
-        return self._inner.tensors_columns()
+        return Columns(self._inner.tensors_columns())
 
-    def ops(self) -> dict[str, np.ndarray]:
+    def ops(self) -> Columns:
         """Every op of the step, as columns: op, name, phase, predicted seconds, flops, and bytes that it moves."""
-        return self._inner.ops_columns()
+        return Columns(self._inner.ops_columns())
 
     def live_bytes(self) -> np.ndarray:
         """Bytes that are alive at each op of the step."""
@@ -106,8 +122,27 @@ class Plan:
         """The plan as one interactive page that needs no network."""
         return self._inner.to_html()
 
-    def _repr_html_(self) -> str:
-        return self.to_svg()
+    def within(self, memory: int) -> Plan:
+        """The fastest plan of the same step that takes at most ``memory`` bytes.
+
+        Raises:
+            DoesNotFit: no plan is as small.
+        """
+        return Plan(_engine.Planner(self._inner).within(memory))
+
+    def widget(self) -> PlanWidget:
+        """The map with a budget slider, as a widget of anywidget: ``pip install 'tightrope[notebook]'`` brings it.
+
+        A cell that ends in a plan shows it. Its ``shown`` is the plan within the slider's budget.
+        """
+        if self._widget is None:
+            from .widget import PlanWidget
+
+            self._widget = PlanWidget(self)
+        return self._widget
+
+    def _repr_mimebundle_(self, **_: object) -> Bundle:
+        return bundle(self.widget, self.to_svg(), repr(self))
 
     def __str__(self) -> str:
         return str(self._inner)
@@ -120,6 +155,7 @@ def plan(
     model: Model | None = None,
     *,
     inputs: Inputs | None = None,
+    watch: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> Plan:
@@ -128,6 +164,7 @@ def plan(
     Args:
         model: a model of one's own; without it, keywords such as ``preset`` describe one.
         inputs: what the model reads: dtype and shape of one sample, by name.
+        watch: tensors that steps keep for the program, as :class:`tightrope.Trainer` takes them. They take bytes.
         settings: settings by their keys, such as ``{"train.beta2": 0.99}``.
         keywords: the flags of the command with underscores, such as ``batch=8, memory="4GiB"``.
 
@@ -135,4 +172,4 @@ def plan(
         DoesNotFit: no plan is as small as ``memory``; its ``suggestion`` is the cheapest change that would fit.
         SettingError: a keyword or value that isn't one.
     """
-    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs)))
+    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs), list(watch)))

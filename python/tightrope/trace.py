@@ -1,4 +1,4 @@
-"""A model's ``loss`` is called once, with tensors that write down what is done with them."""
+"""A model's functions are called once, with tensors that write down what is done with them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ Number = Union[int, float]
 
 
 class Trace:
-    """The ops of a model, in the order in which its ``loss`` asked for them."""
+    """The ops of a function of a model, in the order in which it asked for them, and the model's layers."""
 
     current: Trace | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, before: Trace | None = None) -> None:
+        """``before`` is the trace of another function of the model, whose layers it shares."""
         self.ops: list[dict[str, Any]] = []
-        self.layers: list[dict[str, Any]] = []
-        self.layer_index: dict[int, int] = {}
+        self.layers: list[dict[str, Any]] = before.layers if before else []
+        self.layer_index: dict[int, int] = before.layer_index if before else {}
         self.block: int | None = None
         self.names: set[str] = set()
 
@@ -49,7 +50,7 @@ def active() -> Trace:
     """The trace that is being written."""
     if Trace.current is None:
         raise RuntimeError(
-            "layers are applied inside a model's loss(), which Trainer and plan call once; outside it there is no graph"
+            "layers are applied inside a model's loss() or predict(), which Trainer and plan call once; outside there is no graph"
         )
     return Trace.current
 

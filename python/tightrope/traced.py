@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from .nn import Layer, Model
@@ -26,8 +27,20 @@ def _layers(value: Any, path: str) -> Iterator[tuple[str, Layer]]:
             yield from _layers(item, f"{path}.{name}" if path else str(name))
 
 
+def _function(trace: Trace, function: Callable[..., Any], inputs: Sequence[str]) -> dict[str, Any]:
+    """The ops of a function of the model, and which of them makes what it returns."""
+    Trace.current = trace
+    try:
+        output = function(**{name: trace.add("input", name) for name in inputs})
+    finally:
+        Trace.current = None
+    if not isinstance(output, Tensor):
+        raise TypeError(f"{function.__qualname__} must return a tensor of the step, not {type(output).__name__}")
+    return {"ops": trace.ops, "output": output.index}
+
+
 def traced(model: Model, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> str:
-    """The model's layers and the ops of its loss, in JSON."""
+    """The model's layers and the ops of its functions, in JSON."""
     if Trace.current is not None:
         raise RuntimeError("a model is being traced already")
     listed = []
@@ -41,16 +54,17 @@ def traced(model: Model, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> str
         if id(layer) not in known:
             known.add(id(layer))
             trace.register(layer, {"name": name, **layer.describe()})
-    Trace.current = trace
-    try:
-        loss = model.loss(**{name: trace.add("input", name) for name in inputs})
-    finally:
-        Trace.current = None
-    if not isinstance(loss, Tensor):
-        raise TypeError(f"{type(model).__name__}.loss must return a loss of tightrope.nn, not {type(loss).__name__}")
+    loss = _function(trace, model.loss, list(inputs))
+    predict = None
+    if type(model).predict is not Model.predict:
+        reads = list(signature(model.predict).parameters)
+        for name in reads:
+            if name not in inputs:
+                raise TypeError(f"{type(model).__name__}.predict reads `{name}`, and the inputs are {', '.join(inputs)}")
+        predict = _function(Trace(trace), model.predict, reads)
     # Samples that are sequences of ids are counted in tokens.
     sequences = [it["shape"][0] for it in listed if it["dtype"] == "i32" and len(it["shape"]) == 1]
     tokens = max(sequences, default=1)
     return json.dumps(
-        {"inputs": listed, "layers": trace.layers, "ops": trace.ops, "loss": loss.index, "tokens": tokens}
+        {"inputs": listed, "layers": trace.layers, "loss": loss, "predict": predict, "tokens": tokens}
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,11 @@ from . import _engine
 from .errors import Error
 from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
+from .progress import Progress
+from .watched import Hooks, Kept, Watch
+
+
+_DTYPES = {"f32": np.float32, "i32": np.int32}
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Step:
 
     @classmethod
     def _of(cls, figures: dict[str, Any]) -> Step:
-        figures.pop("logged")
+        figures = {name: value for name, value in figures.items() if name not in ("logged", "watched")}
         heldout = figures.pop("heldout")
         # JSON has no infinite numbers.
         for name in ("loss", "grad_norm"):
@@ -90,12 +94,33 @@ class Trainer:
         model: Model | None = None,
         *,
         inputs: Inputs | None = None,
+        watch: Sequence[str] = (),
+        on: Hooks = (),
         settings: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
-        """As :func:`tightrope.plan`; then allocates the plan, and nothing besides."""
+        """As :func:`tightrope.plan`; then allocates the plan, and nothing besides.
+
+        Args:
+            watch: tensors that each step keeps, for :attr:`activations` and :attr:`gradients`: activations as
+                ``plan.tensors()`` names them, a layer for its output, ``grad.`` and a weight's name for its gradient before
+                clipping. ``*`` stands for any characters. The plan counts their bytes.
+            on: ``(name, function)``, or several: the function is called with name and array after each step.
+        """
+        self._start(model, inputs, Watch(watch, on), merged(keywords, settings))
+
+    def _start(
+        self,
+        model: Model | None,
+        inputs: Inputs | None,
+        watch: Watch,
+        keywords: dict[str, Any],
+        resume: Path | None = None,
+    ) -> None:
         self._inputs = dict(inputs or {})
-        self._inner = _engine.Trainer(merged(keywords, settings), trace_of(model, inputs))
+        self._watch = watch
+        self._live: Callable[[Step], None] | None = None
+        self._inner = _engine.Trainer(keywords, trace_of(model, inputs), resume, watch=watch.names)
 
     @classmethod
     def resume(
@@ -104,6 +129,8 @@ class Trainer:
         model: Model | None = None,
         *,
         inputs: Inputs | None = None,
+        watch: Sequence[str] = (),
+        on: Hooks = (),
         settings: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> Trainer:
@@ -112,8 +139,7 @@ class Trainer:
         What isn't said is as it was; what :meth:`save` wrote doesn't know where its data lies, so that ``data`` is said again.
         """
         trainer = cls.__new__(cls)
-        trainer._inputs = dict(inputs or {})
-        trainer._inner = _engine.Trainer(merged(keywords, settings), trace_of(model, inputs), Path(path))
+        trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path))
         return trainer
 
     def _batch(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -132,7 +158,7 @@ class Trainer:
                 raise ValueError(f"`{name}` has shape {array.shape}: it must be (batch, {', '.join(map(str, shape))})")
             if dtype == "i32" and array.dtype.kind not in "iub":
                 raise ValueError(f"`{name}` holds {array.dtype}, and the model reads whole numbers")
-            batch[name] = np.ascontiguousarray(array, {"f32": np.float32, "i32": np.int32}[dtype]).reshape(-1)
+            batch[name] = np.ascontiguousarray(array, _DTYPES[dtype]).reshape(-1)
         return batch
 
     def step(self, **batch: Any) -> Step:
@@ -141,16 +167,35 @@ class Trainer:
         Raises:
             Error: all steps are done, or the loss isn't finite.
         """
-        figures = self._inner.step(self._batch(batch) if batch or self._inputs else None)
-        if figures is None:
+        step = self._next(self._batch(batch) if batch or self._inputs else None)
+        if step is None:
             raise Error("all steps are done: give more of them with steps=")
-        return Step._of(figures)
+        return step
+
+    def _next(self, batch: Mapping[str, np.ndarray] | None = None) -> Step | None:
+        figures = self._inner.step(batch)
+        if figures is None:
+            return None
+        step = Step._of(figures)
+        self._watch.take(figures["watched"])
+        if self._live is not None:
+            self._live(step)
+        return step
 
     def __iter__(self) -> Iterator[Step]:
         if self._inputs:
             raise TypeError("a model of one's own is given its batches: trainer.step(x=…, y=…)")
-        while (figures := self._inner.step()) is not None:
-            yield Step._of(figures)
+        while (step := self._next()) is not None:
+            yield step
+
+    def live(self) -> None:
+        """Shows the loss so far, and bytes planned and measured, in a notebook: here, and as long as this trainer trains.
+
+        A widget where ``pip install 'tightrope[notebook]'`` brought one; else a picture, once the cell has ended.
+        """
+        from .live import Live
+
+        self._live = Live(self)
 
     def evaluate(self, **batch: Any) -> Evaluation | None:
         """The loss on held-out data; of a model of one's own on these samples.
@@ -166,19 +211,13 @@ class Trainer:
         return self._evaluate(batch)
 
     def _evaluate(self, values: Mapping[str, Any]) -> Evaluation:
-        arrays = {name: _array(value) for name, value in values.items()}
-        counts = {len(array) for array in arrays.values()}
-        if len(counts) != 1:
-            raise ValueError(f"the inputs have different numbers of samples: {sorted(counts)}")
-        (count,) = counts
+        arrays, count = _counted(values)
         size = self.micro_batch
         labels = [name for name, (dtype, _) in self._inputs.items() if dtype == "i32"]
         if count % size and not labels:
             raise ValueError(f"{count} samples aren't a multiple of the micro-batch of {size}")
         losses, metrics, done = 0.0, dict[str, float](), 0
-        for start in range(0, count, size):
-            part = {name: array[start : start + size] for name, array in arrays.items()}
-            real = min(size, count - start)
+        for part, real in _parts(arrays, count, size):
             if real < size:
                 part = {name: _filled(array, size, -1 if name == labels[-1] else 0) for name, array in part.items()}
             found = self._inner.evaluate_batch(self._batch(part))
@@ -187,6 +226,18 @@ class Trainer:
                 metrics[name] = metrics.get(name, 0.0) + value * real
             done += real
         return Evaluation(losses / done, done, {name: value / done for name, value in metrics.items()})
+
+    def predict(self, **batch: Any) -> np.ndarray:
+        """What the model's ``predict`` gives of these samples, float32: of any number of them, a micro-batch at a time."""
+        arrays, count = _counted(batch)
+        size = self.micro_batch
+        unread = {name: it for name, it in self._inputs.items() if name not in arrays}
+        zeros = {name: np.zeros((size, *shape), _DTYPES[dtype]) for name, (dtype, shape) in unread.items()}
+        found = []
+        for part, real in _parts(arrays, count, size):
+            part = {name: _filled(array, size, 0) for name, array in part.items()}
+            found.append(self._inner.predict(self._batch({**part, **zeros}))[:real])
+        return np.concatenate(found)
 
     def generate(
         self,
@@ -209,6 +260,16 @@ class Trainer:
     def weights(self) -> Weights:
         """The weights by name, as arrays of float32."""
         return Weights(self._inner)
+
+    @property
+    def activations(self) -> Kept:
+        """What the last step kept of the tensors that are watched, by name: of its last pass, where it makes several."""
+        return self._watch.activations()
+
+    @property
+    def gradients(self) -> Kept:
+        """The last step's gradients before clipping, of the weights that are watched, by their names."""
+        return self._watch.gradients()
 
     @property
     def plan(self) -> Plan:
@@ -245,21 +306,21 @@ def train(
 ) -> dict[str, Any]:
     """Trains as the command ``tightrope train`` does, in a run directory, and gives what it came to.
 
-    ``on_step`` is called after each step; without it, a line shows the progress on a terminal. Ctrl+C writes a checkpoint first.
+    ``on_step`` is called after each step; without it, a line shows the progress, on a terminal and in a notebook. Ctrl+C writes a checkpoint first.
     """
     inner = _engine.Trainer(merged(keywords, settings), None, Path(resume) if resume else None, True)
     last, first = None, None
+    progress = Progress(inner.facts()["steps"])
     try:
         while (figures := inner.step()) is not None:
             last = Step._of(figures)
             first = first or last
-            (on_step or _progress)(last)
+            (on_step or progress)(last)
     except KeyboardInterrupt:
         inner.save()
         raise
     finally:
-        if on_step is None and last is not None and sys.stderr.isatty():
-            print(file=sys.stderr)
+        progress.end()
     facts, end = inner.facts(), inner.finish()
     heldout = end["heldout"]
     return {
@@ -275,16 +336,26 @@ def train(
     }
 
 
-def _progress(step: Step) -> None:
-    if sys.stderr.isatty():
-        print(f"\rstep {step.step}: loss {step.loss:.4f}, {step.tokens_per_s:,.0f} tokens/s ", end="", file=sys.stderr)
-
-
 def _array(value: Any) -> np.ndarray:
     """NumPy's view of an array of any library that has one."""
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
     return np.asarray(value)
+
+
+def _counted(values: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], int]:
+    """Arrays of samples, and how many they have."""
+    arrays = {name: _array(value) for name, value in values.items()}
+    counts = {len(array) for array in arrays.values()}
+    if len(counts) != 1:
+        raise ValueError(f"the inputs have different numbers of samples: {sorted(counts)}")
+    return arrays, counts.pop()
+
+
+def _parts(arrays: Mapping[str, np.ndarray], count: int, size: int) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+    """At most ``size`` samples at a time, with how many they are."""
+    for start in range(0, count, size):
+        yield {name: array[start : start + size] for name, array in arrays.items()}, min(size, count - start)
 
 
 def _filled(array: np.ndarray, count: int, value: int) -> np.ndarray:
