@@ -1,11 +1,12 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
-//! `planning`, `python` and `web`.
+//! `npm`, `planning`, `python` and `web`.
 
 mod bench;
 mod checks;
 mod counts;
 mod highs;
 mod mesa;
+mod npm;
 mod nvidia;
 mod packages;
 mod planning;
@@ -31,6 +32,7 @@ usage: cargo xtask TASK
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
   python    the package for Python, built, installed under target/ and tested
+  npm       the package for npm, built, packed and run with its examples in Chromium
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, into bench/results/
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
         Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
         Some(("python", [])) => checks::run_only(&[checks::PYTHON], Draw::Part),
+        Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),

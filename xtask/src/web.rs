@@ -247,10 +247,14 @@ fn measure(shell: &mut Shell, module: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn npm(shell: &mut Shell, page: &Path, words: &[&str]) -> anyhow::Result<()> {
+/// Runs npm with these arguments in `folder`.
+///
+/// # Errors
+/// Where it's missing, or fails.
+pub fn npm(shell: &mut Shell, folder: &Path, words: &[&str]) -> anyhow::Result<()> {
     shell
-        .run(Command::new("npm").args(words).current_dir(page))
-        .context("the page needs Node.js with npm (Debian's packages nodejs and npm)")
+        .run(Command::new("npm").args(words).current_dir(folder))
+        .context("this needs Node.js with npm (Debian's packages nodejs and npm)")
 }
 
 /// Serves the files of `folder` on this machine alone, isolated from other origins, until it's stopped.

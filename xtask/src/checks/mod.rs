@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, nvidia, python, root, system, web};
+use crate::{highs, mesa, npm, nvidia, python, root, system, web};
 
 /// A part of the checks.
 pub struct Stage {
@@ -59,6 +59,8 @@ pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 pub const KERNELS: &str = "CUDA kernels compiled";
 /// Its wheel, and its tests.
 pub const PYTHON: &str = "package for Python";
+/// With its examples, in a browser.
+pub const NPM: &str = "package for npm";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -80,6 +82,7 @@ const STAGES: &[Stage] = &[
     ),
     Stage { measures: true, ..Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
+    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
     Stage::new(PYTHON, &[BUILD], Tests(python::test)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
@@ -96,6 +99,8 @@ const STAGES: &[Stage] = &[
 
 /// What the tests in a browser take.
 pub const WEB: [&str; 5] = [SYSTEM, BUILD, PAGE, END_TO_END, BROWSER];
+/// What the package for npm takes.
+pub const WITH_NPM: [&str; 4] = [SYSTEM, BUILD, PAGE, NPM];
 
 /// Runs all stages; `false` where one failed. A stage that fails without a failing test, or that runs no test where it
 /// should, counts as one failure.
@@ -243,7 +248,7 @@ mod tests {
                 stage.name
             );
         }
-        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, ORACLE, PYTHON]) {
+        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, NPM, ORACLE, PYTHON]) {
             assert!(names.contains(&name), "{name}");
         }
     }
