@@ -66,6 +66,11 @@ export class Plan {
     return this.report.nearest as Settings | null;
   }
 
+  /** Why the peak is where it is, in a sentence. */
+  get why(): string {
+    return this.report.why;
+  }
+
   /** Bytes at the peak by class of tensor. */
   get byClass(): Record<TensorClass, number> {
     return this.report.by_class;

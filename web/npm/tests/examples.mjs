@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { build } from "vite";
+import { build, createServer } from "vite";
 import webpack from "webpack";
 import { serve } from "./serve.mjs";
 
@@ -69,6 +69,20 @@ export const tests = {
       await pictured(page, consumer, "vite");
     } finally {
       site.close();
+    }
+  },
+
+  the_development_server_of_vite_finds_worker_and_engine_too: async (consumer) => {
+    const root = join(consumer.folder, "vite");
+    // The package lies beside the example here, and below it for its users.
+    const server = { port: 0, host: "127.0.0.1", fs: { allow: [consumer.folder] }, watch: null };
+    const vite = await createServer({ root, server, logLevel: "warn" });
+    try {
+      await vite.listen();
+      const { page } = await consumer.open(vite.resolvedUrls.local[0]);
+      consumer.compare(await finished(page));
+    } finally {
+      await vite.close();
     }
   },
 

@@ -82,11 +82,12 @@ export const tests = {
       trainer.dispose();
       const { peakBytes, byClass, choices, predictedStepS, lowerBoundBytes, fits, tensors, liveBytes } = plan;
       const figures = { peakBytes, byClass, choices, predictedStepS, lowerBoundBytes, fits, tensors, liveBytes };
-      return { ...figures, memory, running: running.peakBytes };
+      return { ...figures, why: plan.why, memory, running: running.peakBytes };
     });
     assert.equal(seen.memory.predictedBytes, seen.peakBytes);
     assert.equal(seen.memory.allocatedBytes, seen.peakBytes);
     assert.equal(seen.running, seen.peakBytes);
+    assert.match(seen.why, /\w+ \w+/);
     const { microBatch, accumulation, recompute } = seen.choices;
     assert.deepEqual([microBatch * accumulation, typeof recompute], [SETTINGS.train.batch, "string"]);
     assert.ok(seen.fits && seen.predictedStepS > 0 && seen.lowerBoundBytes <= seen.peakBytes);
