@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
-//! `npm`, `planning`, `python` and `web`.
+//! `npm`, `planning`, `python`, `web` and `widget`.
 
 mod bench;
 mod checks;
@@ -15,6 +15,7 @@ mod shell;
 mod system;
 mod web;
 mod wheels;
+mod widget;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ usage: cargo xtask TASK
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
   python    the package for Python, built, installed under target/ and tested
+  notebooks the same, and a part of the course's notebooks executed there
+              --all                    all of them
   npm       the package for npm, built, packed and run with its examples in Chromium
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   oracle    plans held against the optimum that HiGHS finds
@@ -45,6 +48,8 @@ usage: cargo xtask TASK
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
               --test                   and run the tests of both in Chromium
+  widget    the module that notebooks load, into python/tightrope/static
+              --test                   holds it against its sources, and tests it in JupyterLab
 ";
 
 fn main() -> ExitCode {
@@ -54,11 +59,19 @@ fn main() -> ExitCode {
         Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
         Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
         Some(("python", [])) => checks::run_only(&[checks::PYTHON], Draw::Part),
+        Some(("notebooks", [])) => checks::run_only(&checks::COURSE, Draw::Part),
+        Some(("notebooks", [all])) if all == "--all" => {
+            checks::run_only(&checks::COURSE, Draw::All)
+        }
         Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
+        Some(("widget", [])) => widget::run(),
+        Some(("widget", [test])) if test == "--test" => {
+            checks::run_only(&checks::WIDGETS, Draw::Part)
+        }
         Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB, Draw::Part),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {

@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, npm, nvidia, python, root, system, web};
+use crate::{highs, mesa, npm, nvidia, python, root, system, web, widget};
 
 /// A part of the checks.
 pub struct Stage {
@@ -59,8 +59,11 @@ pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 pub const KERNELS: &str = "CUDA kernels compiled";
 /// Its wheel, and its tests.
 pub const PYTHON: &str = "package for Python";
+/// Executed, and their exercises.
+pub const NOTEBOOKS: &str = "notebooks";
 /// With its examples, in a browser.
 pub const NPM: &str = "package for npm";
+const WIDGET: &str = "widget in JupyterLab";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -84,6 +87,8 @@ const STAGES: &[Stage] = &[
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
     Stage::new(PYTHON, &[BUILD], Tests(python::test)),
+    Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
+    Stage { measures: true, ..Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)) },
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
@@ -96,6 +101,12 @@ const STAGES: &[Stage] = &[
         Tests(|shell| run(shell, &["test", "--doc"], &PACKAGES)),
     ),
 ];
+
+/// What the course takes.
+pub const COURSE: [&str; 2] = [PYTHON, NOTEBOOKS];
+
+/// What the widget's test takes.
+pub const WIDGETS: [&str; 6] = [SYSTEM, BUILD, PAGE, PYTHON, NOTEBOOKS, WIDGET];
 
 /// What the tests in a browser take.
 pub const WEB: [&str; 5] = [SYSTEM, BUILD, PAGE, END_TO_END, BROWSER];
@@ -248,7 +259,7 @@ mod tests {
                 stage.name
             );
         }
-        for name in WEB.into_iter().chain([COOPERATIVE, KERNELS, NPM, ORACLE, PYTHON]) {
+        for name in WEB.into_iter().chain(WIDGETS).chain([COOPERATIVE, KERNELS, NPM, ORACLE]) {
             assert!(names.contains(&name), "{name}");
         }
     }
