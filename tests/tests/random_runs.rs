@@ -268,14 +268,14 @@ fn a_thousand_random_runs_allocate_what_was_predicted() {
     });
 }
 
-/// A processor that stands for a GPU compiles a kernel for up to a second, so that a fifth of the runs are tried a day, and only
+/// A processor that stands for a GPU compiles a kernel for up to a second, so that a tenth of the runs are tried a day, and only
 /// what needs few kernels is drawn: the sizes of two families with up to two blocks, batches, chunks and budgets.
 #[test]
 fn a_hundred_random_runs_on_a_gpu_allocate_what_was_predicted() {
     let wgpu = block_on(Wgpu::open(&Default::default()));
     let mut backend: Box<dyn Backend> =
         Box::new(wgpu.expect("an adapter: install mesa-vulkan-drivers"));
-    for run in Draw::of_today().one_of(5, "random runs on a GPU", (0..ON_WGPU).collect()) {
+    for run in Draw::of_today().one_of(10, "random runs on a GPU", (0..ON_WGPU).collect()) {
         let mut draws = Draws { run, drawn: 0 };
         let drawn = draws.config();
         let small = changed(&drawn, |model| {

@@ -14,9 +14,8 @@ use crate::{root, system};
 /// Bytes that the wheel may take.
 const LARGEST: u64 = 12_000_000;
 
-/// Holds that the build wrote down the types of what is written in Rust.
-const STUBS: &str = "import pathlib, tightrope; stubs = pathlib.Path(tightrope.__file__).with_name('_engine.pyi'); \
-                     assert 'class Trainer' in stubs.read_text()";
+/// Types of what is written in Rust, as the package holds them and as they are generated.
+const STUBS: &str = "tightrope/_engine.pyi";
 
 /// Builds the wheel, installs it and runs its tests.
 ///
@@ -28,8 +27,7 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     let mut install = python();
     install.args(["-m", "pip", "install", "--quiet", "--force-reinstall"]);
     shell.run(install.arg(format!("{}[test]", wheel.display())))?;
-    let mut stubs = python();
-    shell.run(stubs.args(["-P", "-c", STUBS]))?;
+    check_stubs(shell)?;
     let command = binary(shell)?;
     // From elsewhere than `python/`, whose folder would be taken for the installed package.
     let mut tests = python();
@@ -61,6 +59,27 @@ pub fn notebooks(shell: &mut Shell) -> anyhow::Result<()> {
         "no:cacheprovider",
         "notebooks/tests",
     ]))
+}
+
+/// Holds that the types of what is written in Rust are those that the build says; `UPDATE_SNAPSHOTS=1` writes them.
+fn check_stubs(shell: &mut Shell) -> anyhow::Result<()> {
+    shell.run(python().args(["-m", "pip", "install", "--quiet", "maturin>=1.16,<2"]))?;
+    let made = root().join("target").join("stubs");
+    let mut generate = Command::new(folder().join("bin/maturin"));
+    generate.args(["generate-stubs", "--quiet", "--locked", "--profile", "wheel", "--manifest-path"]);
+    shell.run(generate.current_dir(root()).arg("python/Cargo.toml").arg("--out").arg(&made))?;
+    let (kept, made) = (root().join("python").join(STUBS), made.join(STUBS));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::copy(&made, &kept).context("can't write the types")?;
+    }
+    let texts = [&kept, &made].map(|path| fs::read_to_string(path).unwrap_or_default());
+    ensure!(
+        texts[0] == texts[1],
+        "{} isn't what {} says: run `UPDATE_SNAPSHOTS=1 cargo xtask python`",
+        kept.display(),
+        made.display()
+    );
+    Ok(())
 }
 
 /// The folder of the environment.
