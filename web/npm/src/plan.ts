@@ -66,7 +66,7 @@ export class Plan {
     return this.report.nearest as Settings | null;
   }
 
-  /** Why the peak is where it is, in a sentence. */
+  /** Where the peak is and what takes its bytes: the end of a sentence that begins with "the peak is". */
   get why(): string {
     return this.report.why;
   }
