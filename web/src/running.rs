@@ -131,8 +131,7 @@ impl Running {
                     show(piece)
                 }
             };
-            generate(trainer, &Tokenizer::Byte, &prompt, most, &how, &mut piece).await?;
-            Ok(())
+            generate(trainer, &Tokenizer::Byte, &prompt, most, &how, &mut piece).await.map(drop)
         };
         Ok(self.run.with_trainer(work).await?)
     }

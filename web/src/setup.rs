@@ -6,7 +6,7 @@ use tightrope::core::graph::nearest;
 use tightrope::data::{Base, Checkpoint, Corpus, Tokenizer, Toy};
 use tightrope::recipe::{Recipe, Task, Text, complete};
 use tightrope::run::Batches;
-use tightrope::settings::{LIST, Origin, Precision, Setting, Settings};
+use tightrope::settings::{LIST, Origin, Precision, Settings};
 
 use crate::error::{Error, Result};
 
@@ -84,8 +84,7 @@ impl Setup {
         };
         let mut settings = Settings::default();
         settings.read_json(&json, &Origin::Caller)?;
-        let known = |setting: &Setting| setting.page.is_some() || setting.key == "model.preset";
-        let mut foreign = LIST.iter().filter(|setting| !known(setting));
+        let mut foreign = LIST.iter().filter(|it| it.page.is_none() && it.key != "model.preset");
         if let Some(setting) = foreign.find(|setting| settings.is_said(setting.key)) {
             let message = format!("`{}` is a setting that the page lacks", setting.key);
             return Err(Error::Setup(message));
