@@ -66,7 +66,14 @@ fn check_stubs(shell: &mut Shell) -> anyhow::Result<()> {
     shell.run(python().args(["-m", "pip", "install", "--quiet", "maturin>=1.16,<2"]))?;
     let made = root().join("target").join("stubs");
     let mut generate = Command::new(folder().join("bin/maturin"));
-    generate.args(["generate-stubs", "--quiet", "--locked", "--profile", "wheel", "--manifest-path"]);
+    generate.args([
+        "generate-stubs",
+        "--quiet",
+        "--locked",
+        "--profile",
+        "wheel",
+        "--manifest-path",
+    ]);
     shell.run(generate.current_dir(root()).arg("python/Cargo.toml").arg("--out").arg(&made))?;
     let (kept, made) = (root().join("python").join(STUBS), made.join(STUBS));
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {

@@ -125,6 +125,14 @@ pub fn test_page(shell: &mut Shell) -> anyhow::Result<()> {
     shell.run(node.arg("tests/e2e.mjs").current_dir(page()).env("TIGHTROPE_BINARY", binary))
 }
 
+/// What the page promises of time, for a machine that does nothing else.
+///
+/// # Errors
+/// Where Node.js or the browser is missing, or the page takes longer.
+pub fn time_page(shell: &mut Shell) -> anyhow::Result<()> {
+    shell.run(Command::new("node").arg("tests/times.mjs").current_dir(page()))
+}
+
 /// The folder of the page's sources.
 fn page() -> PathBuf {
     root().join("web").join("page")

@@ -139,9 +139,7 @@ fn subgroups_change_no_bit() {
         "LinearCrossEntropyGrad",
     ];
     let cases = drawn(3, "cases with subgroups", of_families(&families));
-    same_bits(&cases, |limits| {
-        *limits = limits.clone().with_webgpu(|own| own.subgroup = None)
-    });
+    same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.subgroup = None));
 }
 
 /// Matmuls of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.

@@ -1,4 +1,4 @@
-// The page from end to end, in a real browser.
+// The page from end to end, in a real browser. What it promises of time is in times.mjs.
 //
 //   node tests/e2e.mjs [--screenshot FILE] [--dist FOLDER] [--device webgpu|cpu]
 //
@@ -25,9 +25,6 @@ const { values: options } = parseArgs({
 });
 const dist = resolve(options.dist ?? fileURLToPath(new URL("../dist", import.meta.url)));
 
-/** Largest tolerated seconds from opening to the first loss. */
-const FIRST_LOSS_S = 10;
-const LEAST_FRAMES_PER_S = 30;
 /** A model of bytes knows nothing at ln 256 = 5.55; this one must have learnt which bytes are frequent. */
 const LOSS_BOUND = 3.3;
 const TRAIN_MS = 240_000;
@@ -89,33 +86,11 @@ async function exactBytes(page, name) {
   return Number(small.replaceAll(/\D/g, ""));
 }
 
-const opened = performance.now();
 const main = await open("/");
 
-await runner.test("the_first_loss_is_on_screen_in_time", async () => {
+await runner.test("a_first_loss_is_on_screen", async () => {
   await primary(main.page, "Start training").click({ timeout: WAIT_MS });
   await main.page.waitForFunction(() => document.querySelector("#read-loss").textContent !== "–");
-  const seconds = (performance.now() - opened) / 1000;
-  figures.push(`first loss after ${seconds.toFixed(1)} s on ${await text(main.page, "device")}`);
-  assert.ok(seconds < FIRST_LOSS_S, `it took ${seconds.toFixed(1)} s`);
-});
-
-await runner.test("the_page_keeps_its_frame_rate_while_it_trains", async () => {
-  const rate = await main.page.evaluate(
-    () =>
-      new Promise((resolve) => {
-        const start = performance.now();
-        let frames = 0;
-        const count = (now) => {
-          frames += 1;
-          if (now - start < 3000) requestAnimationFrame(count);
-          else resolve((1000 * frames) / (now - start));
-        };
-        requestAnimationFrame(count);
-      }),
-  );
-  figures.push(`${rate.toFixed(0)} frames/s while training`);
-  assert.ok(rate >= LEAST_FRAMES_PER_S, `${rate.toFixed(1)} frames/s`);
 });
 
 await runner.test("it_trains_to_a_loss_bound", async () => {

@@ -53,6 +53,7 @@ const TESTS: &str = "tests";
 const PAGE: &str = "page and modules";
 const BROWSER: &str = "engine in a browser";
 const END_TO_END: &str = "page in a browser";
+const TIMES: &str = "page in time";
 /// By cooperative matrices, on a driver of its own.
 pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 /// By NVIDIA's compilers.
@@ -83,12 +84,13 @@ const STAGES: &[Stage] = &[
         &[BUILD, SYSTEM],
         Tests(|shell| run(shell, &["test", "--tests", "--no-fail-fast"], &PACKAGES)),
     ),
-    Stage { measures: true, ..Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)) },
+    Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)),
+    Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
     Stage::new(PYTHON, &[BUILD], Tests(python::test)),
     Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
-    Stage { measures: true, ..Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)) },
+    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
@@ -109,7 +111,7 @@ pub const COURSE: [&str; 2] = [PYTHON, NOTEBOOKS];
 pub const WIDGETS: [&str; 6] = [SYSTEM, BUILD, PAGE, PYTHON, NOTEBOOKS, WIDGET];
 
 /// What the tests in a browser take.
-pub const WEB: [&str; 5] = [SYSTEM, BUILD, PAGE, END_TO_END, BROWSER];
+pub const WEB: [&str; 6] = [SYSTEM, BUILD, PAGE, END_TO_END, TIMES, BROWSER];
 /// What the package for npm takes.
 pub const WITH_NPM: [&str; 4] = [SYSTEM, BUILD, PAGE, NPM];
 

@@ -1,0 +1,49 @@
+// What the page promises of time, in a real browser that has the machine for itself: node tests/times.mjs
+
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import { launch } from "./browser.mjs";
+import { Runner } from "./harness.mjs";
+import { serve } from "./serve.mjs";
+
+/** Largest tolerated seconds from opening to the first loss. */
+const FIRST_LOSS_S = 10;
+const LEAST_FRAMES_PER_S = 30;
+/** Milliseconds that frames are counted for. */
+const COUNTED_MS = 3000;
+
+const runner = new Runner();
+const server = await serve(fileURLToPath(new URL("../dist", import.meta.url)));
+const browser = await launch();
+const opened = performance.now();
+const page = await browser.newPage();
+await page.goto(server.origin);
+
+await runner.test("the_first_loss_is_on_screen_in_time", async () => {
+  await page.getByRole("button", { name: "Start training" }).click();
+  await page.waitForFunction(() => document.querySelector("#read-loss").textContent !== "–");
+  const seconds = (performance.now() - opened) / 1000;
+  console.log(`first loss after ${seconds.toFixed(1)} s on ${await page.locator("#device").innerText()}`);
+  assert.ok(seconds < FIRST_LOSS_S, `it took ${seconds.toFixed(1)} s`);
+});
+
+await runner.test("the_page_keeps_its_frame_rate_while_it_trains", async () => {
+  const frames = (ms) =>
+    new Promise((resolve) => {
+      const start = performance.now();
+      let frames = 0;
+      const count = (now) => {
+        frames += 1;
+        if (now - start < ms) requestAnimationFrame(count);
+        else resolve((1000 * frames) / (now - start));
+      };
+      requestAnimationFrame(count);
+    });
+  const rate = await page.evaluate(frames, COUNTED_MS);
+  console.log(`${rate.toFixed(0)} frames/s while training`);
+  assert.ok(rate >= LEAST_FRAMES_PER_S, `${rate.toFixed(1)} frames/s`);
+});
+
+await browser.close();
+server.close();
+process.exitCode = runner.finish();
