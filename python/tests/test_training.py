@@ -47,6 +47,20 @@ def test_budgets_change_no_loss(tiny):
     np.testing.assert_allclose(losses(less), losses(whole), atol=1e-5)
 
 
+def test_a_model_is_exported_for_other_libraries(tiny, tmp_path):
+    trainer = tr.Trainer(**tiny, steps=2)
+    trainer.step()
+    path = trainer.export(tmp_path / "model")
+    assert {it.name for it in path.iterdir()} >= {"model.safetensors", "config.json"}
+    assert not (path / "optimizer.safetensors").exists() and list(tmp_path.glob(".export*")) == []
+    assert json.loads((path / "config.json").read_text())["model_type"] == "gpt2"
+    begun = tr.Trainer(**{**tiny, "preset": None}, init=path, steps=2)
+    for name, values in trainer.weights.items():
+        np.testing.assert_array_equal(begun.weights[name], values)
+    with pytest.raises(FileExistsError):
+        trainer.export(path)
+
+
 def test_saved_and_gone_on_from_bit_for_bit(tiny, tmp_path):
     whole = losses(tr.Trainer(**tiny, steps=6))
     first = tr.Trainer(**tiny, steps=6)

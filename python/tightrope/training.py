@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from .watched import Hooks, Kept, Watch
 
 
 _DTYPES = {"f32": np.float32, "i32": np.int32}
+
+#: Files of a checkpoint that only a run that goes on needs.
+_OF_A_RUN = ("manifest.json", "optimizer.safetensors")
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,25 @@ class Trainer:
     def save(self, path: str | Path) -> Path:
         """Writes a checkpoint ``checkpoints/step-N`` under ``path``, whole or not at all. Gives its path."""
         return Path(self._inner.save(Path(path)))
+
+    def export(self, path: str | Path) -> Path:
+        """Writes the model as Hugging Face's libraries read it: its weights and, of one that they know, ``config.json``.
+
+        What only a run that goes on needs isn't there; :meth:`save` writes that. Whole or not at all.
+
+        Raises:
+            FileExistsError: something is at ``path`` already.
+        """
+        path = Path(path)
+        if path.exists():
+            raise FileExistsError(f"{path} is there already; give another path")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+            saved = self.save(folder)
+            for name in _OF_A_RUN:
+                (saved / name).unlink()
+            saved.rename(path)
+        return path
 
     @property
     def weights(self) -> Weights:
