@@ -45,10 +45,13 @@ function f(e, t = {}, ...n) {
 	for (let [e, n] of Object.entries(t)) n !== void 0 && n !== !1 && r.setAttribute(e, n === !0 ? "" : String(n));
 	return r.append(...n), r;
 }
-function p(e, t) {
+function p(e) {
+	return e.split("`").map((e, t) => t % 2 == 0 ? document.createTextNode(e) : f("code", {}, e));
+}
+function m(e, t) {
 	e.textContent !== t && (e.textContent = t);
 }
-function m(e, t, n = "button") {
+function h(e, t, n = "button") {
 	let r = f("button", {
 		type: "button",
 		class: n
@@ -56,7 +59,7 @@ function m(e, t, n = "button") {
 	return r.addEventListener("click", t), r;
 }
 // ../page/src/arena/explain.ts
-var h = {
+var g = {
 	weight: "a weight: every step reads it, and the update writes it",
 	frozen: "a frozen weight: steps read it, and none writes it",
 	optimizer: "state of the optimizer: each update reads and writes it",
@@ -65,53 +68,53 @@ var h = {
 	workspace: "scratch that every step uses again",
 	input: "the host writes it before each step"
 };
-function g(e, t) {
+function _(e, t) {
 	let n = e[t];
 	return n === void 0 ? `step ${t}` : `step ${t} · ${n.op} (${n.phase})`;
 }
-function _(e, t, n) {
+function v(e, t, n) {
 	let r = e.tensors[t], i = [
 		["Type", r.type],
 		["Class", r.class],
 		["Size", `${o(r.bytes)} · ${c(r.bytes)} B`]
 	], a = r.read_by.find((e) => e >= n) ?? null;
-	if (r.kept && i.push(["Kept", `For the whole run: ${h[r.class]}.`]), r.kept || i.push(["Made by", g(e.ops, r.birth)]), a !== null) i.push(["Read next by", g(e.ops, a)]);
+	if (r.kept && i.push(["Kept", `For the whole run: ${g[r.class]}.`]), r.kept || i.push(["Made by", _(e.ops, r.birth)]), a !== null) i.push(["Read next by", _(e.ops, a)]);
 	else {
 		let t = r.read_by.at(-1);
-		t !== void 0 && i.push(["Last read by", g(e.ops, t)]);
+		t !== void 0 && i.push(["Last read by", _(e.ops, t)]);
 	}
 	if (!r.kept) {
 		let t = r.birth, n = r.death - t + 1;
 		i.push(["Alive", `Steps ${t} to ${r.death}, ${n} of ${e.ops.length}`]);
 	}
-	return i.push(["Recomputing", v(e, r)]), {
+	return i.push(["Recomputing", y(e, r)]), {
 		title: r.name,
 		rows: i
 	};
 }
-function v({ name: e, ops: t }, { kept: n, again_s: r }) {
+function y({ name: e, ops: t }, { kept: n, again_s: r }) {
 	if (r === null) return n ? "Not possible: it is state." : "Not possible at its next use.";
 	let i = t.reduce((e, { seconds: t }) => e + t, 0), a = i > 0 ? `, ${d(r / i)} of program “${e}”` : "";
 	return `Would take ${u(r)}${a}.`;
 }
 // ../page/src/arena/detail.ts
-var y = "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";
-function b(e, t, n) {
+var b = "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";
+function x(e, t, n) {
 	if (t === null || n === null) {
-		e.replaceChildren(f("p", { class: "hint" }, y));
+		e.replaceChildren(f("p", { class: "hint" }, b));
 		return;
 	}
 	let r = t.program.ops[n.step], i = o(r?.live ?? 0), a = [f("p", { class: "hint" }, `Step ${n.step} · ${r?.op ?? ""} · ${i} live`)];
 	if (n.tensor === null) a.push(f("p", { class: "hint" }, "Nothing is here at this step."));
 	else {
-		let { title: e, rows: r } = _(t.program, n.tensor, n.step), i = f("dl", {});
+		let { title: e, rows: r } = v(t.program, n.tensor, n.step), i = f("dl", {});
 		for (let [e, t] of r) i.append(f("dt", {}, e), f("dd", {}, t));
 		a.push(f("h3", {}, e), i);
 	}
 	e.replaceChildren(...a);
 }
 // ../page/src/engine/types.ts
-var x = [
+var S = [
 	"weight",
 	"frozen",
 	"optimizer",
@@ -119,7 +122,7 @@ var x = [
 	"activation",
 	"workspace",
 	"input"
-], S = class {
+], C = class {
 	#e;
 	#t;
 	#n = null;
@@ -127,11 +130,11 @@ var x = [
 		this.#e = e, this.#t = t;
 	}
 	show({ by_class: e }) {
-		let t = x.filter((t) => (e[t] ?? 0) > 0);
+		let t = S.filter((t) => (e[t] ?? 0) > 0);
 		this.#e.replaceChildren(...t.map((t) => this.#r(t, e[t])));
 	}
 	#r(e, t) {
-		let n = m("", () => this.#i(e), "");
+		let n = h("", () => this.#i(e), "");
 		return n.dataset.class = e, n.setAttribute("aria-pressed", String(this.#n === e)), n.append(f("i", { class: `swatch-${e}` }), e, f("b", {}, o(t))), n;
 	}
 	#i(e) {
@@ -140,25 +143,25 @@ var x = [
 	}
 };
 // ../page/src/arena/geometry.ts
-function C(e, t) {
+function w(e, t) {
 	return e.left + t / Math.max(1, e.steps) * e.width;
 }
-function w(e, t) {
+function T(e, t) {
 	return e.top + e.height * (1 - t / Math.max(1, e.bytes));
 }
-function T(e, t) {
+function E(e, t) {
 	return [e.birth, Math.min(t, e.death + 1)];
 }
-function E(e, t) {
-	let [n, r] = T(t, e.steps), i = C(e, n), a = w(e, t.offset + t.bytes);
+function D(e, t) {
+	let [n, r] = E(t, e.steps), i = w(e, n), a = T(e, t.offset + t.bytes);
 	return {
 		x: i,
 		y: a,
-		width: C(e, r) - i,
-		height: w(e, t.offset) - a
+		width: w(e, r) - i,
+		height: T(e, t.offset) - a
 	};
 }
-function D(e, t) {
+function O(e, t) {
 	let n = Math.round(e.x * t), r = Math.round(e.y * t), i = Math.round((e.x + e.width) * t), a = Math.round((e.y + e.height) * t);
 	return {
 		x: n,
@@ -167,33 +170,33 @@ function D(e, t) {
 		height: Math.max(1, a - r)
 	};
 }
-function O(e, t, n) {
+function k(e, t, n) {
 	let r = (t - e.left) / e.width, i = 1 - (n - e.top) / e.height;
 	return r < 0 || r >= 1 || i < 0 || i >= 1 ? null : {
 		step: Math.floor(r * e.steps),
 		offset: Math.floor(i * e.bytes)
 	};
 }
-function k(e, t) {
+function ee(e, t) {
 	return e.birth <= t && t <= e.death;
 }
-function ee(e, t, n) {
+function A(e, t, n) {
 	let r = null, i = -Infinity;
 	return e.forEach((e, a) => {
 		let o = e.kept ? -1 : e.birth;
-		e.offset <= n && n < e.offset + e.bytes && k(e, t) && o > i && (r = a, i = o);
+		e.offset <= n && n < e.offset + e.bytes && ee(e, t) && o > i && (r = a, i = o);
 	}), r;
 }
-function A(e, t) {
-	return e.map((e, t) => t).filter((n) => k(e[n], t)).sort((t, n) => e[t].offset - e[n].offset);
+function j(e, t) {
+	return e.map((e, t) => t).filter((n) => ee(e[n], t)).sort((t, n) => e[t].offset - e[n].offset);
 }
-function j(e) {
+function te(e) {
 	let t = 0;
 	return e.forEach(({ live: n }, r) => {
 		n > (e[t]?.live ?? 0) && (t = r);
 	}), t;
 }
-function te(e) {
+function ne(e) {
 	let t = [];
 	return e.forEach(({ phase: e }, n) => {
 		let r = t.at(-1);
@@ -204,9 +207,9 @@ function te(e) {
 		});
 	}), t;
 }
-function ne(e) {
+function re(e) {
 	let t = [];
-	for (let { phase: n, from: r, to: i } of te(e)) {
+	for (let { phase: n, from: r, to: i } of ne(e)) {
 		let e = t.at(-1), a = n === "backward" || n === "recompute";
 		e !== void 0 && a && e.isBack ? (e.phases.add(n), e.to = i) : t.push({
 			phases: /* @__PURE__ */ new Set([n]),
@@ -221,7 +224,7 @@ function ne(e) {
 		to: n
 	}));
 }
-var re = 1024, ie = [
+var ie = 1024, ae = [
 	1,
 	2,
 	5,
@@ -231,25 +234,25 @@ var re = 1024, ie = [
 	100,
 	200,
 	500
-], ae = [
+], M = [
 	.1,
 	.2,
 	.25,
 	.5
 ];
-function M(e, t) {
+function N(e, t) {
 	if (e <= 0) return [0];
-	let n = re ** Math.floor(Math.log(e) / Math.log(re)), r = ((n === 1 ? ie : [...ae, ...ie]).find((r) => e / (r * n) <= t) ?? re) * n;
+	let n = ie ** Math.floor(Math.log(e) / Math.log(ie)), r = ((n === 1 ? ae : [...M, ...ae]).find((r) => e / (r * n) <= t) ?? ie) * n;
 	return Array.from({ length: Math.floor(e / r) + 1 }, (e, t) => t * r);
 }
 // ../page/src/arena/paint.ts
-var N = {
+var P = {
 	left: 64,
 	right: 12,
 	top: 20,
 	bottom: 34
-}, P = 5, F = 4, I = 4, L = .13, oe = 15;
-function se(e) {
+}, oe = 5, F = 4, I = 4, se = .13, ce = 15;
+function le(e) {
 	let t = getComputedStyle(e), n = (e) => t.getPropertyValue(`--${e}`).trim();
 	return {
 		ink: n("ink"),
@@ -258,42 +261,42 @@ function se(e) {
 		surface: n("surface"),
 		accent: n("accent"),
 		font: `11px ${n("mono")}`,
-		classes: Object.fromEntries(x.map((e) => [e, n(`class-${e}`)]))
+		classes: Object.fromEntries(S.map((e) => [e, n(`class-${e}`)]))
 	};
 }
-function ce(e, t, n, r) {
+function ue(e, t, n, r) {
 	return {
-		left: N.left,
-		top: N.top,
-		width: Math.max(1, e - N.left - N.right),
-		height: Math.max(1, t - N.top - N.bottom),
+		left: P.left,
+		top: P.top,
+		width: Math.max(1, e - P.left - P.right),
+		height: Math.max(1, t - P.top - P.bottom),
 		steps: n,
 		bytes: r
 	};
 }
-function le(e, t, n, r) {
+function de(e, t, n, r) {
 	let { width: i, height: a } = e.canvas;
-	e.setTransform(1, 0, 0, 1, 0, 0), e.clearRect(0, 0, i, a), ue(e, t.frame, n, r), de(e, t, n, r), e.setTransform(r, 0, 0, r, 0, 0), pe(e, t, n), me(e, t, n, r);
+	e.setTransform(1, 0, 0, 1, 0, 0), e.clearRect(0, 0, i, a), fe(e, t.frame, n, r), pe(e, t, n, r), e.setTransform(r, 0, 0, r, 0, 0), he(e, t, n), ge(e, t, n, r);
 }
-function ue(e, t, n, r) {
+function fe(e, t, n, r) {
 	e.setTransform(r, 0, 0, r, 0, 0), e.font = n.font, e.textAlign = "right", e.textBaseline = "middle";
-	for (let i of M(t.bytes, P)) {
-		let a = ye(w(t, i), r);
-		e.strokeStyle = n.rule, e.lineWidth = 1 / r, be(e, t.left, a, t.left + t.width, a), e.fillStyle = n.muted, e.fillText(s(i), t.left - 8, a);
+	for (let i of N(t.bytes, oe)) {
+		let a = xe(T(t, i), r);
+		e.strokeStyle = n.rule, e.lineWidth = 1 / r, Se(e, t.left, a, t.left + t.width, a), e.fillStyle = n.muted, e.fillText(s(i), t.left - 8, a);
 	}
 }
-function de(e, t, n, r) {
+function pe(e, t, n, r) {
 	e.setTransform(1, 0, 0, 1, 0, 0);
 	for (let i of t.planned.program.tensors) {
-		let a = D(E(t.frame, i), r);
-		e.globalAlpha = t.highlight !== null && i.class !== t.highlight ? L : 1, e.fillStyle = n.classes[i.class], e.fillRect(a.x, a.y, fe(a.width), fe(a.height));
+		let a = O(D(t.frame, i), r);
+		e.globalAlpha = t.highlight !== null && i.class !== t.highlight ? se : 1, e.fillStyle = n.classes[i.class], e.fillRect(a.x, a.y, me(a.width), me(a.height));
 	}
 	e.globalAlpha = 1;
 }
-function fe(e) {
+function me(e) {
 	return e >= I ? e - 1 : e;
 }
-function pe(e, { planned: t, frame: n }, r) {
+function he(e, { planned: t, frame: n }, r) {
 	let i = n.top + n.height + 6, a = {
 		forward: .25,
 		backward: .5,
@@ -301,56 +304,56 @@ function pe(e, { planned: t, frame: n }, r) {
 		update: 1
 	};
 	e.textAlign = "left", e.textBaseline = "top";
-	for (let { phase: o, from: s, to: c } of te(t.program.ops)) {
-		let t = C(n, s);
-		e.globalAlpha = a[o], e.fillStyle = r.muted, e.fillRect(t, i, Math.max(C(n, c) - t - 1, .5), F);
+	for (let { phase: o, from: s, to: c } of ne(t.program.ops)) {
+		let t = w(n, s);
+		e.globalAlpha = a[o], e.fillStyle = r.muted, e.fillRect(t, i, Math.max(w(n, c) - t - 1, .5), F);
 	}
 	e.globalAlpha = 1;
-	for (let { label: r, from: a, to: o } of ne(t.program.ops)) {
-		let t = C(n, a);
-		C(n, o) - t >= e.measureText(r).width + 8 && e.fillText(r, t, i + F + 6);
+	for (let { label: r, from: a, to: o } of re(t.program.ops)) {
+		let t = w(n, a);
+		w(n, o) - t >= e.measureText(r).width + 8 && e.fillText(r, t, i + F + 6);
 	}
 }
-function me(e, t, n, r) {
-	let { frame: i, planned: a } = t, s = t.budget !== null && t.budget <= i.bytes ? t.budget : null, c = i.left + i.width, l = (e) => ye(w(i, e), r), [u, d] = [l(a.peak_bytes), l(a.lower_bound_bytes)], f = a.peak_bytes - a.lower_bound_bytes;
-	e.lineWidth = 1, e.strokeStyle = n.ink, be(e, i.left, u, c, u), f > 0 && (e.setLineDash([2, 3]), be(e, i.left, d, c, d), e.setLineDash([])), s !== null && (e.strokeStyle = n.accent, e.lineWidth = 1.5, be(e, i.left, l(s), c, l(s)));
-	let p = Math.abs(u - d) < oe, m = `peak ${o(a.peak_bytes)}`;
-	f === 0 ? he(e, `${m} = lower bound`, c, u, n.ink, n) : p ? he(e, `${m}, lower bound ${o(f)} less`, c, u, n.ink, n) : (he(e, m, c, u, n.ink, n), he(e, `lower bound ${o(a.lower_bound_bytes)}`, c, d, n.ink, n)), s !== null && (Math.abs(l(s) - u) >= oe || i.width > 420) && he(e, `budget ${o(s)}`, i.left, l(s), n.accent, n);
+function ge(e, t, n, r) {
+	let { frame: i, planned: a } = t, s = t.budget !== null && t.budget <= i.bytes ? t.budget : null, c = i.left + i.width, l = (e) => xe(T(i, e), r), [u, d] = [l(a.peak_bytes), l(a.lower_bound_bytes)], f = a.peak_bytes - a.lower_bound_bytes;
+	e.lineWidth = 1, e.strokeStyle = n.ink, Se(e, i.left, u, c, u), f > 0 && (e.setLineDash([2, 3]), Se(e, i.left, d, c, d), e.setLineDash([])), s !== null && (e.strokeStyle = n.accent, e.lineWidth = 1.5, Se(e, i.left, l(s), c, l(s)));
+	let p = Math.abs(u - d) < ce, m = `peak ${o(a.peak_bytes)}`;
+	f === 0 ? _e(e, `${m} = lower bound`, c, u, n.ink, n) : p ? _e(e, `${m}, lower bound ${o(f)} less`, c, u, n.ink, n) : (_e(e, m, c, u, n.ink, n), _e(e, `lower bound ${o(a.lower_bound_bytes)}`, c, d, n.ink, n)), s !== null && (Math.abs(l(s) - u) >= ce || i.width > 420) && _e(e, `budget ${o(s)}`, i.left, l(s), n.accent, n);
 }
-function he(e, t, n, r, i, a) {
+function _e(e, t, n, r, i, a) {
 	let o = i === a.accent, s = e.measureText(t).width + 8, c = o ? n : n - s;
-	e.fillStyle = a.surface, e.globalAlpha = .86, e.fillRect(c, r - oe - 1, s, oe), e.globalAlpha = 1, e.fillStyle = i, e.textAlign = "left", e.textBaseline = "middle", e.fillText(t, c + 4, r - oe / 2 - .5);
+	e.fillStyle = a.surface, e.globalAlpha = .86, e.fillRect(c, r - ce - 1, s, ce), e.globalAlpha = 1, e.fillStyle = i, e.textAlign = "left", e.textBaseline = "middle", e.fillText(t, c + 4, r - ce / 2 - .5);
 }
-function ge(e, t, n, r, i) {
+function ve(e, t, n, r, i) {
 	if (e.setTransform(1, 0, 0, 1, 0, 0), e.clearRect(0, 0, e.canvas.width, e.canvas.height), i === null) return;
 	let { frame: a, planned: o } = t;
 	e.setTransform(r, 0, 0, r, 0, 0);
-	let s = ye(C(a, i.step + .5), r);
-	e.strokeStyle = n.ink, e.lineWidth = 1 / r, be(e, s, a.top, s, a.top + a.height + 6 + F);
+	let s = xe(w(a, i.step + .5), r);
+	e.strokeStyle = n.ink, e.lineWidth = 1 / r, Se(e, s, a.top, s, a.top + a.height + 6 + F);
 	let c = i.tensor === null ? void 0 : o.program.tensors[i.tensor];
-	c !== void 0 && _e(e, c, a, n, i.step);
+	c !== void 0 && ye(e, c, a, n, i.step);
 }
-function _e(e, t, n, r, i) {
-	let a = E(n, t);
-	ve(e, a, r);
+function ye(e, t, n, r, i) {
+	let a = D(n, t);
+	be(e, a, r);
 	let o = t.read_by.find((e) => e >= i);
 	e.fillStyle = r.ink;
 	for (let r of t.read_by) {
-		let t = C(n, r + .5), i = r === o ? 5 : 2.5;
+		let t = w(n, r + .5), i = r === o ? 5 : 2.5;
 		e.beginPath(), e.moveTo(t - i, a.y + a.height + i * 1.6), e.lineTo(t + i, a.y + a.height + i * 1.6), e.lineTo(t, a.y + a.height), e.fill();
 	}
 }
-function ve(e, t, n) {
+function be(e, t, n) {
 	e.strokeStyle = n.surface, e.lineWidth = 4, e.strokeRect(t.x, t.y, t.width, t.height), e.strokeStyle = n.ink, e.lineWidth = 2, e.strokeRect(t.x, t.y, t.width, t.height);
 }
-function ye(e, t) {
+function xe(e, t) {
 	return (Math.round(e * t) + .5) / t;
 }
-function be(e, t, n, r, i) {
+function Se(e, t, n, r, i) {
 	e.beginPath(), e.moveTo(t, n), e.lineTo(r, i), e.stroke();
 }
 // ../page/src/arena/map.ts
-var xe = 1.07, R = class {
+var L = 1.07, R = class {
 	#e;
 	#t;
 	#n;
@@ -366,7 +369,7 @@ var xe = 1.07, R = class {
 	constructor(e, t) {
 		this.#e = e, this.#r = t, this.#t = document.createElement("canvas"), this.#n = document.createElement("canvas");
 		for (let e of [this.#t, this.#n]) e.setAttribute("aria-hidden", "true");
-		e.append(this.#t, this.#n), this.#i = se(e);
+		e.append(this.#t, this.#n), this.#i = le(e);
 		let { signal: n } = this.#d, r = new ResizeObserver(() => this.#f());
 		r.observe(e);
 		let i = new IntersectionObserver(() => this.#f());
@@ -379,7 +382,7 @@ var xe = 1.07, R = class {
 		}, { signal: n }), e.addEventListener("blur", () => this.#h(null), { signal: n });
 	}
 	restyle() {
-		this.#i = se(this.#e), this.#f();
+		this.#i = le(this.#e), this.#f();
 	}
 	dispose() {
 		cancelAnimationFrame(this.#u), this.#d.abort();
@@ -399,12 +402,12 @@ var xe = 1.07, R = class {
 				t.width !== n && (t.width = n), t.height !== r && (t.height = r);
 			}
 			let t = this.#m(), n = this.#t.getContext("2d");
-			t !== null && n !== null && le(n, t, this.#i, e), this.#p();
+			t !== null && n !== null && de(n, t, this.#i, e), this.#p();
 		});
 	}
 	#p() {
 		let e = this.#m(), t = this.#n.getContext("2d");
-		e !== null && t !== null && ge(t, e, this.#i, window.devicePixelRatio || 1, this.#l);
+		e !== null && t !== null && ve(t, e, this.#i, window.devicePixelRatio || 1, this.#l);
 	}
 	#m() {
 		let e = this.#a;
@@ -412,7 +415,7 @@ var xe = 1.07, R = class {
 		let { clientWidth: t, clientHeight: n } = this.#e;
 		return {
 			planned: e,
-			frame: ce(t, n, e.program.ops.length, this.#s * xe),
+			frame: ue(t, n, e.program.ops.length, this.#s * L),
 			budget: this.#o,
 			highlight: this.#c
 		};
@@ -423,7 +426,7 @@ var xe = 1.07, R = class {
 	#g(e) {
 		let t = this.#m();
 		if (t === null) return;
-		let n = O(t.frame, e.offsetX, e.offsetY);
+		let n = k(t.frame, e.offsetX, e.offsetY);
 		if (n === null) {
 			this.#h(null);
 			return;
@@ -431,13 +434,13 @@ var xe = 1.07, R = class {
 		let { step: r, offset: i } = n;
 		this.#h({
 			step: r,
-			tensor: ee(t.planned.program.tensors, r, i)
+			tensor: A(t.planned.program.tensors, r, i)
 		});
 	}
 	#_() {
 		let e = this.#a;
 		if (e === null) return;
-		let t = j(e.program.ops), n = A(e.program.tensors, t), r = n.filter((t) => e.program.tensors[t]?.kept === !1), i = (t) => t.reduce((t, n) => {
+		let t = te(e.program.ops), n = j(e.program.tensors, t), r = n.filter((t) => e.program.tensors[t]?.kept === !1), i = (t) => t.reduce((t, n) => {
 			let r = e.program.tensors[n]?.bytes ?? 0;
 			return t === null || r > (e.program.tensors[t]?.bytes ?? 0) ? n : t;
 		}, null);
@@ -450,7 +453,7 @@ var xe = 1.07, R = class {
 		let t = this.#a;
 		if (t === null || e.altKey || e.ctrlKey || e.metaKey) return;
 		let n = t.program.ops.length - 1, r = this.#l ?? {
-			step: j(t.program.ops),
+			step: te(t.program.ops),
 			tensor: null
 		}, i = e.shiftKey ? Math.max(1, Math.round(n / 20)) : 1, a = {
 			ArrowLeft: -i,
@@ -469,7 +472,7 @@ var xe = 1.07, R = class {
 				tensor: this.#y(t, e, r.tensor)
 			});
 		} else if (o !== void 0) {
-			let e = A(t.program.tensors, r.step), n = r.tensor === null ? 0 : e.indexOf(r.tensor) + o, i = e[Math.min(e.length - 1, Math.max(0, n))] ?? null;
+			let e = j(t.program.tensors, r.step), n = r.tensor === null ? 0 : e.indexOf(r.tensor) + o, i = e[Math.min(e.length - 1, Math.max(0, n))] ?? null;
 			this.#h({
 				step: r.step,
 				tensor: i
@@ -479,29 +482,29 @@ var xe = 1.07, R = class {
 	}
 	#y(e, t, n) {
 		if (n === null) return null;
-		let r = e.program.tensors[n]?.offset ?? 0, i = A(e.program.tensors, t);
-		return i.includes(n) ? n : ee(e.program.tensors, t, r) ?? i.at(-1) ?? null;
+		let r = e.program.tensors[n]?.offset ?? 0, i = j(e.program.tensors, t);
+		return i.includes(n) ? n : A(e.program.tensors, t, r) ?? i.at(-1) ?? null;
 	}
-}, z = [
-	["Batch", ({ batch: e }) => Se(e)],
+}, Ce = [
+	["Batch", ({ batch: e }) => we(e)],
 	["Micro-batch", ({ micro_batch: e, accumulation: t }) => `${e} × ${t}`],
-	["Recomputed", ({ checkpoint: e }) => Se(e)],
+	["Recomputed", ({ checkpoint: e }) => we(e)],
 	["Loss", ({ loss_chunk: e }) => e === 0 ? "in one piece" : `in chunks of ${e}`],
-	["Precision", ({ precision: e }) => Se(e)],
-	["Optimizer state", ({ optimizer_bits: e }) => Se(e, " bits")],
-	["Offloaded", ({ offload: e }) => Ce(e)],
+	["Precision", ({ precision: e }) => we(e)],
+	["Optimizer state", ({ optimizer_bits: e }) => we(e, " bits")],
+	["Offloaded", ({ offload: e }) => Te(e)],
 	["Gradients", ({ consume_gradients: e }) => e === !0 ? "consumed as they are made" : "kept for the update"],
-	["LoRA rank", ({ lora: e }) => Se(e?.rank)],
-	["Frozen", ({ freeze: e }) => Ce(e)]
+	["LoRA rank", ({ lora: e }) => we(e?.rank)],
+	["Frozen", ({ freeze: e }) => Te(e)]
 ];
-function Se(e, t = "") {
+function we(e, t = "") {
 	return e == null ? void 0 : `${e}${t}`;
 }
-function Ce(e) {
+function Te(e) {
 	return Array.isArray(e) && e.length > 0 ? e.join(", ") : "nothing";
 }
-function we(e, t) {
-	let n = (e, t) => e.by_class[t] ?? 0, r = x.filter((r) => n(e, r) > 0 || n(t, r) > 0), i = z.map(([n, r]) => {
+function Ee(e, t) {
+	let n = (e, t) => e.by_class[t] ?? 0, r = S.filter((r) => n(e, r) > 0 || n(t, r) > 0), i = Ce.map(([n, r]) => {
 		let i = ({ choices: e }) => r(e) ?? "–";
 		return {
 			name: n,
@@ -510,16 +513,16 @@ function we(e, t) {
 		};
 	});
 	return {
-		peak: Te(e.peak_bytes, t.peak_bytes),
-		step: Te(e.step_s, t.step_s),
+		peak: De(e.peak_bytes, t.peak_bytes),
+		step: De(e.step_s, t.step_s),
 		classes: r.map((r) => ({
 			name: r,
-			...Te(n(e, r), n(t, r))
+			...De(n(e, r), n(t, r))
 		})),
 		choices: i.filter((e) => e.first !== e.second)
 	};
 }
-function Te(e, t) {
+function De(e, t) {
 	let n = t - e;
 	return {
 		first: e,
@@ -528,31 +531,31 @@ function Te(e, t) {
 		share: e === 0 ? null : n / e
 	};
 }
-function Ee({ change: e, share: t }) {
-	return ke(Ae(e, o), t);
+function Oe({ change: e, share: t }) {
+	return je(Me(e, o), t);
 }
-function De({ change: e, share: t }) {
-	return ke(Ae(e, u), t);
+function ke({ change: e, share: t }) {
+	return je(Me(e, u), t);
 }
-var Oe = .001;
-function ke(e, t) {
-	return t === null || Math.abs(t) < Oe ? e : `${e} (${Ae(t, d)})`;
+var Ae = .001;
+function je(e, t) {
+	return t === null || Math.abs(t) < Ae ? e : `${e} (${Me(t, d)})`;
 }
-function Ae(e, t) {
+function Me(e, t) {
 	return e === 0 ? "no change" : (e > 0 ? "+" : "−") + t(Math.abs(e));
 }
-function je({ peak: e, step: t }) {
+function Ne({ peak: e, step: t }) {
 	let n = e.change === 0 ? "as large" : `${o(Math.abs(e.change))} ${e.change < 0 ? "smaller" : "larger"}`, r = Math.abs(t.share ?? 0);
 	return `The second plan is ${n} and ${t.change === 0 ? "as fast" : `${d(r)} ${t.change < 0 ? "faster" : "slower"}`}.`;
 }
 // ../page/src/compare/table.ts
-function Me(e, t, n) {
-	let { peak: r, step: i, classes: a, choices: s } = we(e, t), c = [
-		Ne(["Peak"], o(r.first), o(r.second), Ee(r)),
-		...a.map((e) => Ne([f("i", { class: `swatch-${e.name}` }), e.name], o(e.first), o(e.second), Ee(e))),
-		Ne(["Predicted step"], u(i.first), u(i.second), De(i)),
+function Pe(e, t, n) {
+	let { peak: r, step: i, classes: a, choices: s } = Ee(e, t), c = [
+		Fe(["Peak"], o(r.first), o(r.second), Oe(r)),
+		...a.map((e) => Fe([f("i", { class: `swatch-${e.name}` }), e.name], o(e.first), o(e.second), Oe(e))),
+		Fe(["Predicted step"], u(i.first), u(i.second), ke(i)),
 		...s.map((e) => {
-			let t = Ne([e.name], e.first, e.second, "");
+			let t = Fe([e.name], e.first, e.second, "");
 			return t.className = "choice", t;
 		})
 	], l = [
@@ -562,82 +565,82 @@ function Me(e, t, n) {
 	].map((e) => f("th", { scope: "col" }, e));
 	return f("table", {}, f("caption", { class: "unseen" }, "What differs between the two plans"), f("thead", {}, f("tr", {}, ...l)), f("tbody", {}, ...c));
 }
-function Ne(e, ...t) {
+function Fe(e, ...t) {
 	let n = t.map((e) => f("td", {}, e));
 	return f("tr", {}, f("th", { scope: "row" }, ...e), ...n);
 }
 // src/columns.ts
-function Pe({ buffer: e, byteOffset: t, byteLength: n }) {
+function Ie({ buffer: e, byteOffset: t, byteLength: n }) {
 	return e.slice(t, t + n);
 }
-var Fe = (e) => new Float64Array(Pe(e)), Ie = (e) => new Uint32Array(Pe(e)), B = (e, t) => e[t] ?? 0;
-function Le({ words: e, at: t }) {
-	return [...Ie(t)].map((t) => e[t] ?? "");
+var Le = (e) => new Float64Array(Ie(e)), Re = (e) => new Uint32Array(Ie(e)), ze = (e, t) => e[t] ?? 0;
+function Be({ words: e, at: t }) {
+	return [...Re(t)].map((t) => e[t] ?? "");
 }
-function Re({ figures: e, ops: t, tensors: n }) {
+function Ve({ figures: e, ops: t, tensors: n }) {
 	return {
 		...e,
 		program: {
 			name: "step",
-			ops: ze(t),
-			tensors: Be(n)
+			ops: He(t),
+			tensors: Ue(n)
 		}
 	};
 }
-function ze(e) {
-	let [t, n] = [Le(e.op), Le(e.phase)], [r, i] = [Fe(e.seconds), Fe(e.live)];
+function He(e) {
+	let [t, n] = [Be(e.op), Be(e.phase)], [r, i] = [Le(e.seconds), Le(e.live)];
 	return e.name.map((e, a) => ({
 		op: t[a] ?? "",
 		name: e,
 		phase: n[a],
-		seconds: B(r, a),
-		live: B(i, a)
+		seconds: ze(r, a),
+		live: ze(i, a)
 	}));
 }
-function Be(e) {
-	let [t, n] = [Le(e.type), Le(e.class)], [r, i, a] = [
-		Fe(e.offset),
-		Fe(e.bytes),
-		Fe(e.again_s)
+function Ue(e) {
+	let [t, n] = [Be(e.type), Be(e.class)], [r, i, a] = [
+		Le(e.offset),
+		Le(e.bytes),
+		Le(e.again_s)
 	], [o, s, c] = [
-		Ie(e.birth),
-		Ie(e.death),
-		Ie(e.kept)
-	], [l, u] = [Ie(e.readers), Ie(e.read_by)], d = 0;
+		Re(e.birth),
+		Re(e.death),
+		Re(e.kept)
+	], [l, u] = [Re(e.readers), Re(e.read_by)], d = 0;
 	return e.name.map((e, f) => {
-		let p = d + B(l, f), m = {
+		let p = d + ze(l, f), m = {
 			name: e,
 			type: t[f] ?? "",
 			class: n[f],
-			offset: B(r, f),
-			bytes: B(i, f),
-			birth: B(o, f),
-			death: B(s, f),
-			kept: B(c, f) === 1,
+			offset: ze(r, f),
+			bytes: ze(i, f),
+			birth: ze(o, f),
+			death: ze(s, f),
+			kept: ze(c, f) === 1,
 			read_by: [...u.subarray(d, p)],
-			again_s: Number.isNaN(a[f]) ? null : B(a, f)
+			again_s: Number.isNaN(a[f]) ? null : ze(a, f)
 		};
 		return d = p, m;
 	});
 }
 // src/elements.ts
-var Ve = "Left and right arrow keys change the step, up and down the tensor.";
-function He(e, t = "Tensors of one training step") {
+var We = "Left and right arrow keys change the step, up and down the tensor.";
+function Ge(e, t = "Tensors of one training step") {
 	return f("div", {
 		class: "arena",
 		tabindex: 0,
 		role: "application",
 		"aria-roledescription": "map of the arena",
-		"aria-label": `${t}: time to the right, offsets upwards. ${Ve}`,
+		"aria-label": `${t}: time to the right, offsets upwards. ${We}`,
 		"aria-describedby": e
 	});
 }
-function Ue(e, t, n = "") {
+function z(e, t, n = "") {
 	let r = f("dd", { "data-figure": e }, t);
 	return n !== "" && r.append(f("small", {}, n)), f("div", {}, f("dt", {}, e), r);
 }
 // src/compare-view.ts
-var We = class {
+var Ke = class {
 	#e = f("div", {
 		class: "detail",
 		id: "detail",
@@ -645,8 +648,8 @@ var We = class {
 	});
 	#t = [];
 	constructor(e, t) {
-		let n = e.get("names"), r = [Re(e.get("first")), Re(e.get("second"))], i = Math.max(...r.map((e) => e.peak_bytes));
-		t.append(f("div", { class: "head" }, f("h2", {}, "Two plans of a training step")), f("p", { class: "why" }, je(we(...r))), f("div", { class: "pair" }, ...r.map((e, t) => this.#n(e, n[t] ?? "", i))), f("div", { class: "arena-row" }, f("div", { class: "difference" }, Me(...r, n)), this.#e)), b(this.#e, null, null);
+		let n = e.get("names"), r = [Ve(e.get("first")), Ve(e.get("second"))], i = Math.max(...r.map((e) => e.peak_bytes));
+		t.append(f("div", { class: "head" }, f("h2", {}, "Two plans of a training step")), f("p", { class: "why" }, Ne(Ee(...r))), f("div", { class: "pair" }, ...r.map((e, t) => this.#n(e, n[t] ?? "", i))), f("div", { class: "arena-row" }, f("div", { class: "difference" }, Pe(...r, n)), this.#e)), x(this.#e, null, null);
 	}
 	restyle() {
 		for (let e of this.#t) e.restyle();
@@ -655,16 +658,16 @@ var We = class {
 		for (let e of this.#t) e.dispose();
 	}
 	#n(e, t, n) {
-		let r = He(this.#e.id, `Tensors of the plan “${t}”`), i = f("div", {
+		let r = Ge(this.#e.id, `Tensors of the plan “${t}”`), i = f("div", {
 			class: "legend",
 			role: "group",
 			"aria-label": `Bytes at the peak of “${t}”`
-		}), a = new R(r, (t) => b(this.#e, e, t));
-		new S(i, (e) => a.highlight(e)).show(e), a.show(e, e.budget_bytes, n), this.#t.push(a);
+		}), a = new R(r, (t) => x(this.#e, e, t));
+		new C(i, (e) => a.highlight(e)).show(e), a.show(e, e.budget_bytes, n), this.#t.push(a);
 		let s = `${o(e.peak_bytes)}, ${u(e.step_s)} a step`, c = f("div", { class: "head" }, f("h3", {}, t), f("p", { class: "unit" }, s));
 		return f("section", { "aria-label": t }, c, r, i);
 	}
-}, Ge = [
+}, qe = [
 	"Tensor",
 	"Class",
 	"Type",
@@ -672,7 +675,7 @@ var We = class {
 	"Offset",
 	"Made by",
 	"Last read by"
-], Ke = class {
+], Je = class {
 	#e;
 	#t;
 	#n = null;
@@ -686,12 +689,12 @@ var We = class {
 	#i() {
 		if (this.#n === null || this.#r || !this.#e.open) return;
 		this.#r = !0;
-		let { name: e, ops: t, tensors: n } = this.#n.program, r = j(t), i = A(n, r).map((e) => n[e]).sort((e, t) => t.bytes - e.bytes), a = (e) => e === void 0 ? "–" : `${e} ${t[e]?.op ?? ""}`, o = i.map((e) => f("tr", {}, f("td", {}, e.name), f("td", {}, e.class), f("td", {}, e.type), f("td", {}, c(e.bytes)), f("td", {}, c(e.offset)), f("td", {}, e.kept ? "kept" : a(e.birth)), f("td", {}, e.kept ? "kept" : a(e.read_by.at(-1))))), s = `step ${r} (${t[r]?.op ?? ""}) of program “${e}”`, l = `${i.length} tensors alive at ${s}`, u = Ge.map((e) => f("th", { scope: "col" }, e));
+		let { name: e, ops: t, tensors: n } = this.#n.program, r = te(t), i = j(n, r).map((e) => n[e]).sort((e, t) => t.bytes - e.bytes), a = (e) => e === void 0 ? "–" : `${e} ${t[e]?.op ?? ""}`, o = i.map((e) => f("tr", {}, f("td", {}, e.name), f("td", {}, e.class), f("td", {}, e.type), f("td", {}, c(e.bytes)), f("td", {}, c(e.offset)), f("td", {}, e.kept ? "kept" : a(e.birth)), f("td", {}, e.kept ? "kept" : a(e.read_by.at(-1))))), s = `step ${r} (${t[r]?.op ?? ""}) of program “${e}”`, l = `${i.length} tensors alive at ${s}`, u = qe.map((e) => f("th", { scope: "col" }, e));
 		this.#t.replaceChildren(f("table", {}, f("caption", {}, l), f("thead", {}, f("tr", {}, ...u)), f("tbody", {}, ...o)));
 	}
 };
 // src/tables.ts
-function qe(e) {
+function Ye(e) {
 	let t = {
 		class: "scroll",
 		tabindex: 0,
@@ -700,26 +703,26 @@ function qe(e) {
 	};
 	return f("details", { class: "peak-table" }, f("summary", {}, e), f("div", t));
 }
-function Je(e, t) {
+function Xe(e, t) {
 	let n = e.map((e) => f("th", { scope: "col" }, e)), r = t.map(([e = "", ...t]) => f("tr", {}, f("th", { scope: "row" }, e), ...t.map((e) => f("td", {}, e))));
 	return f("table", { class: "numbers" }, f("thead", {}, f("tr", {}, ...n)), f("tbody", {}, ...r));
 }
-function Ye({ by_class: e, gap_bytes: t, peak_bytes: n }) {
+function Ze({ by_class: e, gap_bytes: t, peak_bytes: n }) {
 	let r = (e, t) => [
 		e,
 		c(t),
 		o(t),
 		d(t / n)
-	], i = x.filter((t) => (e[t] ?? 0) > 0).map((t) => r(f("span", {}, f("i", { class: `swatch-${t}` }), t), e[t]));
-	return i.push(r(f("span", {}, "gaps and alignment"), t), r(f("span", {}, "peak"), n)), Je([
+	], i = S.filter((t) => (e[t] ?? 0) > 0).map((t) => r(f("span", {}, f("i", { class: `swatch-${t}` }), t), e[t]));
+	return i.push(r(f("span", {}, "gaps and alignment"), t), r(f("span", {}, "peak"), n)), Xe([
 		"Class",
 		"Bytes",
 		"",
 		"Of the peak"
 	], i);
 }
-function Xe({ layers: e }) {
-	return Je([
+function Qe({ layers: e }) {
+	return Xe([
 		"Block",
 		"Weights",
 		"Gradients",
@@ -742,25 +745,25 @@ function Xe({ layers: e }) {
 			e.update_s
 		];
 		return [
-			Ze(e),
+			$e(e),
 			...t,
 			...n.map((e) => e > 0 ? u(e) : "–")
 		];
 	}));
 }
-function Ze({ blocks: e }) {
+function $e({ blocks: e }) {
 	if (e === null) return "outside of blocks";
 	let [t, n] = e;
 	return t === n ? `${t}` : `${t} to ${n}, each`;
 }
 // src/plan-view.ts
-var Qe = 200, $e = 2e3, et = class {
+var et = 200, tt = 2e3, nt = class {
 	#e;
 	#t = f("input", {
 		type: "range",
 		id: "budget",
 		min: 0,
-		max: Qe,
+		max: et,
 		step: 1
 	});
 	#n = f("output", { for: "budget" });
@@ -777,9 +780,9 @@ var Qe = 200, $e = 2e3, et = class {
 		id: "detail",
 		"aria-live": "polite"
 	});
-	#c = qe("Bytes at the peak by class");
-	#l = qe("Bytes and predicted time by layer");
-	#u = qe("Tensors alive at the peak");
+	#c = Ye("Bytes at the peak by class");
+	#l = Ye("Bytes and predicted time by layer");
+	#u = Ye("Tensors alive at the peak");
 	#d;
 	#f;
 	#p;
@@ -788,13 +791,13 @@ var Qe = 200, $e = 2e3, et = class {
 	#g;
 	#_ = 0;
 	constructor(e, t) {
-		this.#e = e, this.#g = Re(e.get("plan"));
-		let n = He("detail"), r = f("div", {
+		this.#e = e, this.#g = Ve(e.get("plan"));
+		let n = Ge("detail"), r = f("div", {
 			class: "legend",
 			role: "group",
 			"aria-label": "Bytes at the peak, by class"
 		});
-		t.append(f("div", { class: "head" }, f("h2", {}, "Memory of a training step"), this.#r), f("div", { class: "budget" }, f("label", { for: "budget" }, "Budget"), this.#t, this.#n), this.#a, this.#o, this.#i, f("div", { class: "arena-row" }, f("div", {}, n, r), this.#s), f("div", { class: "tables" }, this.#c, this.#l, this.#u)), this.#d = new R(n, (e) => b(this.#s, this.#g, e)), this.#f = new S(r, (e) => this.#d.highlight(e)), this.#p = new Ke(this.#u), this.#t.addEventListener("input", () => this.#y()), e.on("change:plan", this.#m), e.on("change:error", this.#h), this.#v(), this.#S();
+		t.append(f("div", { class: "head" }, f("h2", {}, "Memory of a training step"), this.#r), f("div", { class: "budget" }, f("label", { for: "budget" }, "Budget"), this.#t, this.#n), this.#a, this.#o, this.#i, f("div", { class: "arena-row" }, f("div", {}, n, r), this.#s), f("div", { class: "tables" }, this.#c, this.#l, this.#u)), this.#d = new R(n, (e) => x(this.#s, this.#g, e)), this.#f = new C(r, (e) => this.#d.highlight(e)), this.#p = new Je(this.#u), this.#t.addEventListener("input", () => this.#y()), e.on("change:plan", this.#m), e.on("change:error", this.#h), this.#v(), this.#S();
 	}
 	restyle() {
 		this.#d.restyle();
@@ -805,102 +808,104 @@ var Qe = 200, $e = 2e3, et = class {
 	#v() {
 		let [e, t] = this.#e.get("range"), n = t - e, r = this.#e.get("budget") ?? this.#g.budget_bytes ?? t;
 		this.#t.disabled = n <= 0;
-		let i = n > 0 ? (r - e) / n * Qe : Qe;
-		this.#t.value = String(Math.min(Qe, Math.max(0, Math.round(i)))), this.#b(Math.min(r, Math.max(t, this.#g.peak_bytes)));
+		let i = n > 0 ? (r - e) / n * et : et;
+		this.#t.value = String(Math.min(et, Math.max(0, Math.round(i)))), this.#b(Math.min(r, Math.max(t, this.#g.peak_bytes)));
 	}
 	#y() {
-		let [e, t] = this.#e.get("range"), n = Math.round(e + (t - e) * Number(this.#t.value) / Qe);
+		let [e, t] = this.#e.get("range"), n = Math.round(e + (t - e) * Number(this.#t.value) / et);
 		this.#b(n), this.#e.set("budget", n), this.#e.save_changes(), clearTimeout(this.#_), this.#_ = window.setTimeout(() => {
 			this.#x("The kernel doesn’t answer: it’s at work or gone. The map still shows the plan before.");
-		}, $e);
+		}, tt);
 	}
 	#b(e) {
-		p(this.#n, o(e)), this.#t.setAttribute("aria-valuetext", o(e));
+		m(this.#n, o(e)), this.#t.setAttribute("aria-valuetext", o(e));
 	}
 	#x(e) {
 		clearTimeout(this.#_), this.#a.hidden = e === "", this.#a.replaceChildren(f("p", {}, e));
 	}
 	#S() {
-		let e = Re(this.#e.get("plan"));
+		let e = Ve(this.#e.get("plan"));
 		this.#g = e, this.#x(this.#e.get("error"));
 		let t = u(e.plan_ms / 1e3), { ops: n, tensors: r } = e.program, i = `${l(e.parameters)} parameters · ${n.length} ops · ${r.length} tensors`;
-		p(this.#r, `${i} · planned in ${t}`), p(this.#i, [e.why === "" ? "" : `The peak is ${e.why}.`, rt(e)].join(" ")), this.#d.show(e, e.budget_bytes, Math.max(this.#e.get("range")[1], e.peak_bytes)), this.#f.show(e), this.#p.show(e), this.#c.querySelector(".scroll")?.replaceChildren(Ye(e)), this.#l.querySelector(".scroll")?.replaceChildren(Xe(e)), this.#o.replaceChildren(...tt(e));
+		m(this.#r, `${i} · planned in ${t}`);
+		let a = [e.why === "" ? "" : `The peak is ${e.why}.`, at(e)].join(" ");
+		this.#i.replaceChildren(...p(a)), this.#d.show(e, e.budget_bytes, Math.max(this.#e.get("range")[1], e.peak_bytes)), this.#f.show(e), this.#p.show(e), this.#c.querySelector(".scroll")?.replaceChildren(Ze(e)), this.#l.querySelector(".scroll")?.replaceChildren(Qe(e)), this.#o.replaceChildren(...rt(e));
 	}
 };
-function tt(e) {
+function rt(e) {
 	let { choices: t } = e, { ops: n } = e.program, r = n.filter(({ phase: e }) => e === "recompute").length;
 	return [
-		Ue("Predicted peak", o(e.peak_bytes), `${c(e.peak_bytes)} B`),
-		Ue("Lower bound", o(e.lower_bound_bytes), `${c(e.lower_bound_bytes)} B`),
-		Ue("Predicted step", u(e.step_s)),
-		Ue("Micro-batch", `${t.micro_batch} × ${t.accumulation}`, t.accumulation > 1 ? `the map shows one of ${t.accumulation} passes` : "in one pass"),
-		Ue("Recomputed", nt(t.checkpoint) ? `${r} of ${n.length} ops` : t.checkpoint, t.loss_chunk === 0 ? "loss in one piece" : `loss in chunks of ${t.loss_chunk}`)
+		z("Predicted peak", o(e.peak_bytes), `${c(e.peak_bytes)} B`),
+		z("Lower bound", o(e.lower_bound_bytes), `${c(e.lower_bound_bytes)} B`),
+		z("Predicted step", u(e.step_s)),
+		z("Micro-batch", `${t.micro_batch} × ${t.accumulation}`, t.accumulation > 1 ? `the map shows one of ${t.accumulation} passes` : "in one pass"),
+		z("Recomputed", it(t.checkpoint) ? `${r} of ${n.length} ops` : t.checkpoint, t.loss_chunk === 0 ? "loss in one piece" : `loss in chunks of ${t.loss_chunk}`)
 	];
 }
-var nt = (e) => e.includes("×");
-function rt({ choices: { checkpoint: e } }) {
-	return nt(e) ? `The backward pass computes again: ${e}.` : "";
+var it = (e) => e.includes("×");
+function at({ choices: { checkpoint: e } }) {
+	return it(e) ? `The backward pass computes again: ${e}.` : "";
 }
 // ../page/node_modules/uplot/dist/uPlot.esm.js
-var it = !0, at = "uplot", ot = "u-hz", st = "u-vt", ct = "u-title", lt = "u-wrap", ut = "u-under", dt = "u-over", ft = "u-axis", pt = "u-off", mt = "u-select", ht = "u-cursor-x", gt = "u-cursor-y", _t = "u-cursor-pt", vt = "u-legend", yt = "u-live", bt = "u-inline", xt = "u-series", St = "u-marker", Ct = "u-label", wt = "u-value", Tt = "width", Et = "height", Dt = "top", Ot = "bottom", kt = "left", At = "right", jt = "#000", Mt = "#0000", Nt = "mousemove", Pt = "mousedown", Ft = "mouseup", It = "mouseenter", Lt = "mouseleave", Rt = "dblclick", zt = "resize", Bt = "scroll", Vt = "change", Ht = "dppxchange", Ut = "--", Wt = typeof window < "u", Gt = Wt ? document : null, Kt = Wt ? window : null, qt = Wt ? navigator : null, V, Jt;
-function Yt() {
+var ot = !0, st = "uplot", ct = "u-hz", lt = "u-vt", ut = "u-title", dt = "u-wrap", ft = "u-under", pt = "u-over", mt = "u-axis", ht = "u-off", gt = "u-select", _t = "u-cursor-x", vt = "u-cursor-y", yt = "u-cursor-pt", bt = "u-legend", xt = "u-live", St = "u-inline", Ct = "u-series", wt = "u-marker", Tt = "u-label", Et = "u-value", Dt = "width", Ot = "height", kt = "top", At = "bottom", jt = "left", Mt = "right", Nt = "#000", Pt = "#0000", Ft = "mousemove", It = "mousedown", Lt = "mouseup", Rt = "mouseenter", zt = "mouseleave", Bt = "dblclick", Vt = "resize", Ht = "scroll", Ut = "change", Wt = "dppxchange", Gt = "--", Kt = typeof window < "u", qt = Kt ? document : null, Jt = Kt ? window : null, Yt = Kt ? navigator : null, B, Xt;
+function Zt() {
 	let e = devicePixelRatio;
-	V != e && (V = e, Jt && un(Vt, Jt, Yt), Jt = matchMedia(`(min-resolution: ${V - .001}dppx) and (max-resolution: ${V + .001}dppx)`), ln(Vt, Jt, Yt), Kt.dispatchEvent(new CustomEvent(Ht)));
+	B != e && (B = e, Xt && fn(Ut, Xt, Zt), Xt = matchMedia(`(min-resolution: ${B - .001}dppx) and (max-resolution: ${B + .001}dppx)`), dn(Ut, Xt, Zt), Jt.dispatchEvent(new CustomEvent(Wt)));
 }
-function Xt(e, t) {
+function Qt(e, t) {
 	if (t != null) {
 		let n = e.classList;
 		!n.contains(t) && n.add(t);
 	}
 }
-function Zt(e, t) {
+function $t(e, t) {
 	let n = e.classList;
 	n.contains(t) && n.remove(t);
 }
-function H(e, t, n) {
+function V(e, t, n) {
 	e.style[t] = n + "px";
 }
-function Qt(e, t, n, r) {
-	let i = Gt.createElement(e);
-	return t != null && Xt(i, t), n?.insertBefore(i, r), i;
+function en(e, t, n, r) {
+	let i = qt.createElement(e);
+	return t != null && Qt(i, t), n?.insertBefore(i, r), i;
 }
-function $t(e, t) {
-	return Qt("div", e, t);
-}
-var en = /* @__PURE__ */ new WeakMap();
-function tn(e, t, n, r, i) {
-	let a = "translate(" + t + "px," + n + "px)";
-	a != en.get(e) && (e.style.transform = a, en.set(e, a), t < 0 || n < 0 || t > r || n > i ? Xt(e, pt) : Zt(e, pt));
+function tn(e, t) {
+	return en("div", e, t);
 }
 var nn = /* @__PURE__ */ new WeakMap();
-function rn(e, t, n) {
-	let r = t + n;
-	r != nn.get(e) && (nn.set(e, r), e.style.background = t, e.style.borderColor = n);
+function rn(e, t, n, r, i) {
+	let a = "translate(" + t + "px," + n + "px)";
+	a != nn.get(e) && (e.style.transform = a, nn.set(e, a), t < 0 || n < 0 || t > r || n > i ? Qt(e, ht) : $t(e, ht));
 }
 var an = /* @__PURE__ */ new WeakMap();
-function on(e, t, n, r) {
-	let i = t + "" + n;
-	i != an.get(e) && (an.set(e, i), e.style.height = n + "px", e.style.width = t + "px", e.style.marginLeft = r ? -t / 2 + "px" : 0, e.style.marginTop = r ? -n / 2 + "px" : 0);
+function on(e, t, n) {
+	let r = t + n;
+	r != an.get(e) && (an.set(e, r), e.style.background = t, e.style.borderColor = n);
 }
-var sn = { passive: !0 }, cn = {
-	...sn,
+var sn = /* @__PURE__ */ new WeakMap();
+function cn(e, t, n, r) {
+	let i = t + "" + n;
+	i != sn.get(e) && (sn.set(e, i), e.style.height = n + "px", e.style.width = t + "px", e.style.marginLeft = r ? -t / 2 + "px" : 0, e.style.marginTop = r ? -n / 2 + "px" : 0);
+}
+var ln = { passive: !0 }, un = {
+	...ln,
 	capture: !0
 };
-function ln(e, t, n, r) {
-	t.addEventListener(e, n, r ? cn : sn);
-}
-function un(e, t, n, r) {
-	t.removeEventListener(e, n, sn);
-}
-Wt && Yt();
 function dn(e, t, n, r) {
+	t.addEventListener(e, n, r ? un : ln);
+}
+function fn(e, t, n, r) {
+	t.removeEventListener(e, n, ln);
+}
+Kt && Zt();
+function pn(e, t, n, r) {
 	let i;
 	n ||= 0, r ||= t.length - 1;
 	let a = r <= 2147483647;
-	for (; r - n > 1;) i = a ? n + r >> 1 : Mn((n + r) / 2), t[i] < e ? n = i : r = i;
+	for (; r - n > 1;) i = a ? n + r >> 1 : Pn((n + r) / 2), t[i] < e ? n = i : r = i;
 	return e - t[n] <= t[r] - e ? n : r;
 }
-function fn(e) {
+function mn(e) {
 	return (t, n, r) => {
 		let i = -1, a = -1;
 		for (let a = n; a <= r; a++) if (e(t[a])) {
@@ -914,9 +919,9 @@ function fn(e) {
 		return [i, a];
 	};
 }
-var pn = (e) => e != null, mn = (e) => e != null && e > 0, hn = fn(pn), gn = fn(mn);
-function _n(e, t, n, r = 0, i = !1) {
-	let a = i ? gn : hn, o = i ? mn : pn;
+var hn = (e) => e != null, gn = (e) => e != null && e > 0, _n = mn(hn), vn = mn(gn);
+function yn(e, t, n, r = 0, i = !1) {
+	let a = i ? vn : _n, o = i ? gn : hn;
 	[t, n] = a(e, t, n);
 	let s = e[t], c = e[t];
 	if (t > -1) {
@@ -927,106 +932,106 @@ function _n(e, t, n, r = 0, i = !1) {
 			o(t) && (t < s ? s = t : t > c && (c = t));
 		}
 	}
-	return [s ?? W, c ?? -W];
+	return [s ?? U, c ?? -U];
 }
-function vn(e, t, n, r) {
-	let i = Rn(e), a = Rn(t);
+function bn(e, t, n, r) {
+	let i = Bn(e), a = Bn(t);
 	e == t && (i == -1 ? (e *= n, t /= n) : (e /= n, t *= n));
-	let o = n == 10 ? zn : Bn, s = i == 1 ? Mn : Pn, c = a == 1 ? Pn : Mn, l = s(o(jn(e))), u = c(o(jn(t))), d = Ln(n, l), f = Ln(n, u);
-	return n == 10 && (l < 0 && (d = K(d, -l)), u < 0 && (f = K(f, -u))), r || n == 2 ? (e = d * i, t = f * a) : (e = nr(e, d), t = tr(t, f)), [e, t];
+	let o = n == 10 ? Vn : Hn, s = i == 1 ? Pn : In, c = a == 1 ? In : Pn, l = s(o(Nn(e))), u = c(o(Nn(t))), d = zn(n, l), f = zn(n, u);
+	return n == 10 && (l < 0 && (d = G(d, -l)), u < 0 && (f = G(f, -u))), r || n == 2 ? (e = d * i, t = f * a) : (e = ir(e, d), t = rr(t, f)), [e, t];
 }
-function yn(e, t, n, r) {
-	let i = vn(e, t, n, r);
+function xn(e, t, n, r) {
+	let i = bn(e, t, n, r);
 	return e == 0 && (i[0] = 0), t == 0 && (i[1] = 0), i;
 }
-var bn = .1, xn = {
+var Sn = .1, Cn = {
 	mode: 3,
-	pad: bn
-}, Sn = {
+	pad: Sn
+}, wn = {
 	pad: 0,
 	soft: null,
 	mode: 0
-}, Cn = {
-	min: Sn,
-	max: Sn
+}, Tn = {
+	min: wn,
+	max: wn
 };
-function wn(e, t, n, r) {
-	return pr(n) ? En(e, t, n) : (Sn.pad = n, Sn.soft = r ? 0 : null, Sn.mode = r ? 3 : 0, En(e, t, Cn));
+function En(e, t, n, r) {
+	return hr(n) ? On(e, t, n) : (wn.pad = n, wn.soft = r ? 0 : null, wn.mode = r ? 3 : 0, On(e, t, Tn));
 }
-function U(e, t) {
+function H(e, t) {
 	return e ?? t;
 }
-function Tn(e, t, n) {
-	for (t = U(t, 0), n = U(n, e.length - 1); t <= n;) {
+function Dn(e, t, n) {
+	for (t = H(t, 0), n = H(n, e.length - 1); t <= n;) {
 		if (e[t] != null) return !0;
 		t++;
 	}
 	return !1;
 }
-function En(e, t, n) {
-	let r = n.min, i = n.max, a = U(r.pad, 0), o = U(i.pad, 0), s = U(r.hard, -W), c = U(i.hard, W), l = U(r.soft, W), u = U(i.soft, -W), d = U(r.mode, 0), f = U(i.mode, 0), p = t - e, m = zn(p), h = In(jn(e), jn(t)), g = jn(zn(h) - m);
-	(p < 1e-24 || g > 10) && (p = 0, (e == 0 || t == 0) && (p = 1e-24, d == 2 && l != W && (a = 0), f == 2 && u != -W && (o = 0)));
-	let _ = p || h || 1e3, v = Ln(10, Mn(zn(_))), y = K(nr(e - _ * (p == 0 ? e == 0 ? .1 : 1 : a), v / 10), 24), b = e >= l && (d == 1 || d == 3 && y <= l || d == 2 && y >= l) ? l : W, x = In(s, y < b && e >= b ? b : Fn(b, y)), S = K(tr(t + _ * (p == 0 ? t == 0 ? .1 : 1 : o), v / 10), 24), C = t <= u && (f == 1 || f == 3 && S >= u || f == 2 && S <= u) ? u : -W, w = Fn(c, S > C && t <= C ? C : In(C, S));
+function On(e, t, n) {
+	let r = n.min, i = n.max, a = H(r.pad, 0), o = H(i.pad, 0), s = H(r.hard, -U), c = H(i.hard, U), l = H(r.soft, U), u = H(i.soft, -U), d = H(r.mode, 0), f = H(i.mode, 0), p = t - e, m = Vn(p), h = Rn(Nn(e), Nn(t)), g = Nn(Vn(h) - m);
+	(p < 1e-24 || g > 10) && (p = 0, (e == 0 || t == 0) && (p = 1e-24, d == 2 && l != U && (a = 0), f == 2 && u != -U && (o = 0)));
+	let _ = p || h || 1e3, v = zn(10, Pn(Vn(_))), y = G(ir(e - _ * (p == 0 ? e == 0 ? .1 : 1 : a), v / 10), 24), b = e >= l && (d == 1 || d == 3 && y <= l || d == 2 && y >= l) ? l : U, x = Rn(s, y < b && e >= b ? b : Ln(b, y)), S = G(rr(t + _ * (p == 0 ? t == 0 ? .1 : 1 : o), v / 10), 24), C = t <= u && (f == 1 || f == 3 && S >= u || f == 2 && S <= u) ? u : -U, w = Ln(c, S > C && t <= C ? C : Rn(C, S));
 	return x == w && x == 0 && (w = 100), [x, w];
 }
-var Dn = new Intl.NumberFormat(Wt ? qt.language : "en-US"), On = (e) => Dn.format(e), kn = Math, An = kn.PI, jn = kn.abs, Mn = kn.floor, Nn = kn.round, Pn = kn.ceil, Fn = kn.min, In = kn.max, Ln = kn.pow, Rn = kn.sign, zn = kn.log10, Bn = kn.log2, Vn = (e, t = 1) => kn.sinh(e) * t, Hn = (e, t = 1) => kn.asinh(e / t), W = Infinity;
-function Un(e) {
-	return (zn((e ^ e >> 31) - (e >> 31)) | 0) + 1;
-}
-function Wn(e, t, n) {
-	return Fn(In(e, t), n);
-}
+var kn = new Intl.NumberFormat(Kt ? Yt.language : "en-US"), An = (e) => kn.format(e), jn = Math, Mn = jn.PI, Nn = jn.abs, Pn = jn.floor, Fn = jn.round, In = jn.ceil, Ln = jn.min, Rn = jn.max, zn = jn.pow, Bn = jn.sign, Vn = jn.log10, Hn = jn.log2, Un = (e, t = 1) => jn.sinh(e) * t, Wn = (e, t = 1) => jn.asinh(e / t), U = Infinity;
 function Gn(e) {
+	return (Vn((e ^ e >> 31) - (e >> 31)) | 0) + 1;
+}
+function Kn(e, t, n) {
+	return Ln(Rn(e, t), n);
+}
+function qn(e) {
 	return typeof e == "function";
 }
-function G(e) {
-	return Gn(e) ? e : () => e;
+function W(e) {
+	return qn(e) ? e : () => e;
 }
-var Kn = () => {}, qn = (e) => e, Jn = (e, t) => t, Yn = (e) => null, Xn = (e) => !0, Zn = (e, t) => e == t, Qn = /\.\d*?(?=9{6,}|0{6,})/gm, $n = (e) => {
-	if (ur(e) || rr.has(e)) return e;
-	let t = `${e}`, n = t.match(Qn);
+var Jn = () => {}, Yn = (e) => e, Xn = (e, t) => t, Zn = (e) => null, Qn = (e) => !0, $n = (e, t) => e == t, er = /\.\d*?(?=9{6,}|0{6,})/gm, tr = (e) => {
+	if (fr(e) || ar.has(e)) return e;
+	let t = `${e}`, n = t.match(er);
 	if (n == null) return e;
 	let r = n[0].length - 1;
 	if (t.indexOf("e-") != -1) {
 		let [e, n] = t.split("e");
-		return +`${$n(e)}e${n}`;
+		return +`${tr(e)}e${n}`;
 	}
-	return K(e, r);
+	return G(e, r);
 };
-function er(e, t) {
-	return $n(K($n(e / t)) * t);
-}
-function tr(e, t) {
-	return $n(Pn($n(e / t)) * t);
-}
 function nr(e, t) {
-	return $n(Mn($n(e / t)) * t);
+	return tr(G(tr(e / t)) * t);
 }
-function K(e, t = 0) {
-	if (ur(e)) return e;
+function rr(e, t) {
+	return tr(In(tr(e / t)) * t);
+}
+function ir(e, t) {
+	return tr(Pn(tr(e / t)) * t);
+}
+function G(e, t = 0) {
+	if (fr(e)) return e;
 	let n = 10 ** t;
-	return Nn(e * n * (1 + 2 ** -52)) / n;
+	return Fn(e * n * (1 + 2 ** -52)) / n;
 }
-var rr = /* @__PURE__ */ new Map();
-function ir(e) {
+var ar = /* @__PURE__ */ new Map();
+function or(e) {
 	return (("" + e).split(".")[1] || "").length;
 }
-function ar(e, t, n, r) {
-	let i = [], a = r.map(ir);
+function sr(e, t, n, r) {
+	let i = [], a = r.map(or);
 	for (let o = t; o < n; o++) {
-		let t = jn(o), n = K(Ln(e, o), t);
+		let t = Nn(o), n = G(zn(e, o), t);
 		for (let s = 0; s < r.length; s++) {
-			let c = e == 10 ? +`${r[s]}e${o}` : r[s] * n, l = (o >= 0 ? 0 : t) + (o >= a[s] ? 0 : a[s]), u = e == 10 ? c : K(c, l);
-			i.push(u), rr.set(u, l);
+			let c = e == 10 ? +`${r[s]}e${o}` : r[s] * n, l = (o >= 0 ? 0 : t) + (o >= a[s] ? 0 : a[s]), u = e == 10 ? c : G(c, l);
+			i.push(u), ar.set(u, l);
 		}
 	}
 	return i;
 }
-var or = {}, sr = [], cr = [null, null], lr = Array.isArray, ur = Number.isInteger, dr = (e) => e === void 0;
-function fr(e) {
+var cr = {}, lr = [], ur = [null, null], dr = Array.isArray, fr = Number.isInteger, pr = (e) => e === void 0;
+function mr(e) {
 	return typeof e == "string";
 }
-function pr(e) {
+function hr(e) {
 	let t = !1;
 	if (e != null) {
 		let n = e.constructor;
@@ -1034,35 +1039,35 @@ function pr(e) {
 	}
 	return t;
 }
-function mr(e) {
+function gr(e) {
 	return typeof e == "object" && !!e;
 }
-var hr = Object.getPrototypeOf(Uint8Array), gr = "__proto__";
-function _r(e, t = pr) {
+var _r = Object.getPrototypeOf(Uint8Array), vr = "__proto__";
+function yr(e, t = hr) {
 	let n;
-	if (lr(e)) {
+	if (dr(e)) {
 		let r = e.find((e) => e != null);
-		if (lr(r) || t(r)) {
+		if (dr(r) || t(r)) {
 			n = Array(e.length);
-			for (let r = 0; r < e.length; r++) n[r] = _r(e[r], t);
+			for (let r = 0; r < e.length; r++) n[r] = yr(e[r], t);
 		} else n = e.slice();
-	} else if (e instanceof hr) n = e.slice();
+	} else if (e instanceof _r) n = e.slice();
 	else if (t(e)) {
 		n = {};
-		for (let r in e) r != gr && (n[r] = _r(e[r], t));
+		for (let r in e) r != vr && (n[r] = yr(e[r], t));
 	} else n = e;
 	return n;
 }
-function vr(e) {
+function K(e) {
 	let t = arguments;
 	for (let n = 1; n < t.length; n++) {
 		let r = t[n];
-		for (let t in r) t != gr && (pr(e[t]) ? vr(e[t], _r(r[t])) : e[t] = _r(r[t]));
+		for (let t in r) t != vr && (hr(e[t]) ? K(e[t], yr(r[t])) : e[t] = yr(r[t]));
 	}
 	return e;
 }
-var yr = 0, br = 1, xr = 2;
-function Sr(e, t, n) {
+var br = 0, xr = 1, Sr = 2;
+function Cr(e, t, n) {
 	for (let r = 0, i, a = -1; r < t.length; r++) {
 		let o = t[r];
 		if (o > a) {
@@ -1071,11 +1076,11 @@ function Sr(e, t, n) {
 		}
 	}
 }
-function Cr(e, t) {
-	if (Er(e)) {
+function wr(e, t) {
+	if (Dr(e)) {
 		let t = e[0].slice();
 		for (let n = 1; n < e.length; n++) t.push(...e[n].slice(1));
-		return Dr(t[0]) || (t = Tr(t)), t;
+		return Or(t[0]) || (t = Er(t)), t;
 	}
 	let n = /* @__PURE__ */ new Set();
 	for (let t = 0; t < e.length; t++) {
@@ -1087,18 +1092,18 @@ function Cr(e, t) {
 	for (let n = 0; n < e.length; n++) {
 		let o = e[n], s = o[0];
 		for (let e = 1; e < o.length; e++) {
-			let c = o[e], l = Array(i).fill(void 0), u = t ? t[n][e] : br, d = [];
+			let c = o[e], l = Array(i).fill(void 0), u = t ? t[n][e] : xr, d = [];
 			for (let e = 0; e < c.length; e++) {
 				let t = c[e], n = a.get(s[e]);
-				t === null ? u != yr && (l[n] = t, u == xr && d.push(n)) : l[n] = t;
+				t === null ? u != br && (l[n] = t, u == Sr && d.push(n)) : l[n] = t;
 			}
-			Sr(l, d, i), r.push(l);
+			Cr(l, d, i), r.push(l);
 		}
 	}
 	return r;
 }
-var wr = typeof queueMicrotask > "u" ? (e) => Promise.resolve().then(e) : queueMicrotask;
-function Tr(e) {
+var Tr = typeof queueMicrotask > "u" ? (e) => Promise.resolve().then(e) : queueMicrotask;
+function Er(e) {
 	let t = e[0], n = t.length, r = Array(n);
 	for (let e = 0; e < r.length; e++) r[e] = e;
 	r.sort((e, n) => t[e] - t[n]);
@@ -1110,7 +1115,7 @@ function Tr(e) {
 	}
 	return i;
 }
-function Er(e) {
+function Dr(e) {
 	let t = e[0][0], n = t.length;
 	for (let r = 1; r < e.length; r++) {
 		let i = e[r][0];
@@ -1121,14 +1126,14 @@ function Er(e) {
 	}
 	return !0;
 }
-function Dr(e, t = 100) {
+function Or(e, t = 100) {
 	let n = e.length;
 	if (n <= 1) return !0;
 	let r = 0, i = n - 1;
 	for (; r <= i && e[r] == null;) r++;
 	for (; i >= r && e[i] == null;) i--;
 	if (i <= r) return !0;
-	let a = In(1, Mn((i - r + 1) / t));
+	let a = Rn(1, Pn((i - r + 1) / t));
 	for (let t = e[r], n = r + a; n <= i; n += a) {
 		let r = e[n];
 		if (r != null) {
@@ -1138,7 +1143,7 @@ function Dr(e, t = 100) {
 	}
 	return !0;
 }
-var Or = [
+var kr = [
 	"January",
 	"February",
 	"March",
@@ -1151,7 +1156,7 @@ var Or = [
 	"October",
 	"November",
 	"December"
-], kr = [
+], Ar = [
 	"Sunday",
 	"Monday",
 	"Tuesday",
@@ -1160,33 +1165,33 @@ var Or = [
 	"Friday",
 	"Saturday"
 ];
-function Ar(e) {
+function jr(e) {
 	return e.slice(0, 3);
 }
-var jr = kr.map(Ar), Mr = {
-	MMMM: Or,
-	MMM: Or.map(Ar),
-	WWWW: kr,
-	WWW: jr
+var Mr = Ar.map(jr), Nr = {
+	MMMM: kr,
+	MMM: kr.map(jr),
+	WWWW: Ar,
+	WWW: Mr
 };
-function Nr(e) {
+function Pr(e) {
 	return (e < 10 ? "0" : "") + e;
 }
-function Pr(e) {
+function Fr(e) {
 	return (e < 10 ? "00" : e < 100 ? "0" : "") + e;
 }
-var Fr = {
+var Ir = {
 	YYYY: (e) => e.getFullYear(),
 	YY: (e) => (e.getFullYear() + "").slice(2),
 	MMMM: (e, t) => t.MMMM[e.getMonth()],
 	MMM: (e, t) => t.MMM[e.getMonth()],
-	MM: (e) => Nr(e.getMonth() + 1),
+	MM: (e) => Pr(e.getMonth() + 1),
 	M: (e) => e.getMonth() + 1,
-	DD: (e) => Nr(e.getDate()),
+	DD: (e) => Pr(e.getDate()),
 	D: (e) => e.getDate(),
 	WWWW: (e, t) => t.WWWW[e.getDay()],
 	WWW: (e, t) => t.WWW[e.getDay()],
-	HH: (e) => Nr(e.getHours()),
+	HH: (e) => Pr(e.getHours()),
 	H: (e) => e.getHours(),
 	h: (e) => {
 		let t = e.getHours();
@@ -1195,35 +1200,35 @@ var Fr = {
 	AA: (e) => e.getHours() >= 12 ? "PM" : "AM",
 	aa: (e) => e.getHours() >= 12 ? "pm" : "am",
 	a: (e) => e.getHours() >= 12 ? "p" : "a",
-	mm: (e) => Nr(e.getMinutes()),
+	mm: (e) => Pr(e.getMinutes()),
 	m: (e) => e.getMinutes(),
-	ss: (e) => Nr(e.getSeconds()),
+	ss: (e) => Pr(e.getSeconds()),
 	s: (e) => e.getSeconds(),
-	fff: (e) => Pr(e.getMilliseconds())
+	fff: (e) => Fr(e.getMilliseconds())
 };
-function Ir(e, t) {
-	t ||= Mr;
+function Lr(e, t) {
+	t ||= Nr;
 	let n = [], r = /\{([a-z]+)\}|[^{]+/gi, i;
-	for (; i = r.exec(e);) n.push(i[0][0] == "{" ? Fr[i[1]] : i[0]);
+	for (; i = r.exec(e);) n.push(i[0][0] == "{" ? Ir[i[1]] : i[0]);
 	return (e) => {
 		let r = "";
 		for (let i = 0; i < n.length; i++) r += typeof n[i] == "string" ? n[i] : n[i](e, t);
 		return r;
 	};
 }
-var Lr = new Intl.DateTimeFormat().resolvedOptions().timeZone;
-function Rr(e, t) {
+var Rr = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+function q(e, t) {
 	let n;
-	return t == "UTC" || t == "Etc/UTC" ? n = /* @__PURE__ */ new Date(+e + e.getTimezoneOffset() * 6e4) : t == Lr ? n = e : (n = new Date(e.toLocaleString("en-US", { timeZone: t })), n.setMilliseconds(e.getMilliseconds())), n;
+	return t == "UTC" || t == "Etc/UTC" ? n = /* @__PURE__ */ new Date(+e + e.getTimezoneOffset() * 6e4) : t == Rr ? n = e : (n = new Date(e.toLocaleString("en-US", { timeZone: t })), n.setMilliseconds(e.getMilliseconds())), n;
 }
-var q = (e) => e % 1 == 0, J = [
+var J = (e) => e % 1 == 0, zr = [
 	1,
 	2,
 	2.5,
 	5
-], zr = ar(10, -32, 0, J), Br = ar(10, 0, 32, J), Vr = Br.filter(q), Hr = zr.concat(Br), Y = "\n", Ur = "{YYYY}", X = Y + Ur, Wr = "{M}/{D}", Gr = Y + Wr, Kr = Gr + "/{YY}", qr = "{aa}", Jr = "{h}:{mm}" + qr, Yr = Y + Jr, Xr = ":{ss}", Z = null;
+], Br = sr(10, -32, 0, zr), Y = sr(10, 0, 32, zr), Vr = Y.filter(J), Hr = Br.concat(Y), X = "\n", Z = "{YYYY}", Ur = X + Z, Wr = "{M}/{D}", Gr = X + Wr, Kr = Gr + "/{YY}", qr = "{aa}", Jr = "{h}:{mm}" + qr, Yr = X + Jr, Xr = ":{ss}", Q = null;
 function Zr(e) {
-	let t = e * 1e3, n = t * 60, r = n * 60, i = r * 24, a = i * 30, o = i * 365, s = (e == 1 ? ar(10, 0, 3, J).filter(q) : ar(10, -3, 0, J)).concat([
+	let t = e * 1e3, n = t * 60, r = n * 60, i = r * 24, a = i * 30, o = i * 365, s = (e == 1 ? sr(10, 0, 3, zr).filter(J) : sr(10, -3, 0, zr)).concat([
 		t,
 		t * 5,
 		t * 10,
@@ -1267,100 +1272,100 @@ function Zr(e) {
 	]), c = [
 		[
 			o,
-			Ur,
 			Z,
-			Z,
-			Z,
-			Z,
-			Z,
-			Z,
+			Q,
+			Q,
+			Q,
+			Q,
+			Q,
+			Q,
 			1
 		],
 		[
 			i * 28,
 			"{MMM}",
-			X,
-			Z,
-			Z,
-			Z,
-			Z,
-			Z,
+			Ur,
+			Q,
+			Q,
+			Q,
+			Q,
+			Q,
 			1
 		],
 		[
 			i,
 			Wr,
-			X,
-			Z,
-			Z,
-			Z,
-			Z,
-			Z,
+			Ur,
+			Q,
+			Q,
+			Q,
+			Q,
+			Q,
 			1
 		],
 		[
 			r,
 			"{h}" + qr,
 			Kr,
-			Z,
+			Q,
 			Gr,
-			Z,
-			Z,
-			Z,
+			Q,
+			Q,
+			Q,
 			1
 		],
 		[
 			n,
 			Jr,
 			Kr,
-			Z,
+			Q,
 			Gr,
-			Z,
-			Z,
-			Z,
+			Q,
+			Q,
+			Q,
 			1
 		],
 		[
 			t,
 			Xr,
 			Kr + " " + Jr,
-			Z,
+			Q,
 			Gr + " " + Jr,
-			Z,
+			Q,
 			Yr,
-			Z,
+			Q,
 			1
 		],
 		[
 			e,
 			Xr + ".{fff}",
 			Kr + " " + Jr,
-			Z,
+			Q,
 			Gr + " " + Jr,
-			Z,
+			Q,
 			Yr,
-			Z,
+			Q,
 			1
 		]
 	];
 	function l(t) {
 		return (s, c, l, u, d, f) => {
-			let p = [], m = d >= o, h = d >= a && d < o, g = t(l), _ = K(g * e, 3), v = si(g.getFullYear(), m ? 0 : g.getMonth(), h || m ? 1 : g.getDate()), y = K(v * e, 3);
+			let p = [], m = d >= o, h = d >= a && d < o, g = t(l), _ = G(g * e, 3), v = si(g.getFullYear(), m ? 0 : g.getMonth(), h || m ? 1 : g.getDate()), y = G(v * e, 3);
 			if (h || m) {
-				let n = h ? d / a : 0, r = m ? d / o : 0, i = _ == y ? _ : K(si(v.getFullYear() + r, v.getMonth() + n, 1) * e, 3), s = new Date(Nn(i / e)), c = s.getFullYear(), l = s.getMonth();
+				let n = h ? d / a : 0, r = m ? d / o : 0, i = _ == y ? _ : G(si(v.getFullYear() + r, v.getMonth() + n, 1) * e, 3), s = new Date(Fn(i / e)), c = s.getFullYear(), l = s.getMonth();
 				for (let a = 0; i <= u; a++) {
-					let o = si(c + r * a, l + n * a, 1), s = o - t(K(o * e, 3));
-					i = K((+o + s) * e, 3), i <= u && p.push(i);
+					let o = si(c + r * a, l + n * a, 1), s = o - t(G(o * e, 3));
+					i = G((+o + s) * e, 3), i <= u && p.push(i);
 				}
 			} else {
-				let a = d >= i ? i : d, o = y + (Mn(l) - Mn(_)) + tr(_ - y, a);
+				let a = d >= i ? i : d, o = y + (Pn(l) - Pn(_)) + rr(_ - y, a);
 				p.push(o);
 				let m = t(o), h = m.getHours() + m.getMinutes() / n + m.getSeconds() / r, g = d / r, v = f / s.axes[c]._space;
-				for (; o = K(o + d, e == 1 ? 0 : 3), !(o > u);) if (g > 1) {
-					let e = Mn(K(h + g, 6)) % 24, n = t(o).getHours() - e;
+				for (; o = G(o + d, e == 1 ? 0 : 3), !(o > u);) if (g > 1) {
+					let e = Pn(G(h + g, 6)) % 24, n = t(o).getHours() - e;
 					n > 1 && (n = -1), o -= n * r, h = (h + g) % 24;
 					let i = p[p.length - 1];
-					K((o - i) / d, 3) * v >= .7 && p.push(o);
+					G((o - i) / d, 3) * v >= .7 && p.push(o);
 				} else p.push(o);
 			}
 			return p;
@@ -1373,7 +1378,7 @@ function Zr(e) {
 	];
 }
 var [Qr, $r, ei] = Zr(1), [ti, ni, ri] = Zr(.001);
-ar(2, -53, 53, [1]);
+sr(2, -53, 53, [1]);
 function ii(e, t) {
 	return e.map((e) => e.map((n, r) => r == 0 || r == 8 || n == null ? n : t(r == 1 || e[8] == 0 ? n : e[1] + n)));
 }
@@ -1387,7 +1392,7 @@ function ai(e, t) {
 	};
 }
 function oi(e, t) {
-	let n = Ir(t);
+	let n = Lr(t);
 	return (t, r, i, a, o) => r.map((t) => n(e(t)));
 }
 function si(e, t, n) {
@@ -1398,7 +1403,7 @@ function ci(e, t) {
 }
 var li = "{YYYY}-{MM}-{DD} {h}:{mm}{aa}";
 function ui(e, t) {
-	return (n, r, i, a) => a == null ? Ut : t(e(r));
+	return (n, r, i, a) => a == null ? Gt : t(e(r));
 }
 function di(e, t) {
 	let n = e.series[t];
@@ -1411,7 +1416,7 @@ var pi = {
 	show: !0,
 	live: !0,
 	isolate: !1,
-	mount: Kn,
+	mount: Jn,
 	markers: {
 		show: !0,
 		width: 2,
@@ -1424,12 +1429,12 @@ var pi = {
 	values: []
 };
 function mi(e, t) {
-	let n = e.cursor.points, r = $t(), i = n.size(e, t);
-	H(r, Tt, i), H(r, Et, i);
+	let n = e.cursor.points, r = tn(), i = n.size(e, t);
+	V(r, Dt, i), V(r, Ot, i);
 	let a = i / -2;
-	H(r, "marginLeft", a), H(r, "marginTop", a);
+	V(r, "marginLeft", a), V(r, "marginTop", a);
 	let o = n.width(e, t, i);
-	return o && H(r, "borderWidth", o), r;
+	return o && V(r, "borderWidth", o), r;
 }
 function hi(e, t) {
 	let n = e.series[t].points;
@@ -1511,10 +1516,10 @@ var Si = {
 	show: !0,
 	stroke: "rgba(0,0,0,0.07)",
 	width: 2
-}, wi = vr({}, Ci, { filter: Jn }), Ti = vr({}, wi, { size: 10 }), Ei = vr({}, Ci, { show: !1 }), Di = "12px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Helvetica Neue\", Arial, \"Noto Sans\", sans-serif, \"Apple Color Emoji\", \"Segoe UI Emoji\", \"Segoe UI Symbol\", \"Noto Color Emoji\"", Oi = "bold " + Di, ki = 1.5, Ai = {
+}, wi = K({}, Ci, { filter: Xn }), Ti = K({}, wi, { size: 10 }), Ei = K({}, Ci, { show: !1 }), Di = "12px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Helvetica Neue\", Arial, \"Noto Sans\", sans-serif, \"Apple Color Emoji\", \"Segoe UI Emoji\", \"Segoe UI Symbol\", \"Noto Color Emoji\"", Oi = "bold " + Di, ki = 1.5, Ai = {
 	show: !0,
 	scale: "x",
-	stroke: jt,
+	stroke: Nt,
 	space: 50,
 	gap: 5,
 	alignTo: 1,
@@ -1534,53 +1539,53 @@ var Si = {
 	scale: "x",
 	auto: !1,
 	sorted: 1,
-	min: W,
+	min: U,
 	max: -Infinity,
 	idxs: []
 };
 function Pi(e, t, n, r, i) {
-	return t.map((e) => e == null ? "" : On(e));
+	return t.map((e) => e == null ? "" : An(e));
 }
 function Fi(e, t, n, r, i, a, o) {
-	let s = [], c = rr.get(i) || 0;
-	n = o ? n : K(tr(n, i), c);
-	for (let e = n; e <= r; e = K(e + i, c)) s.push(Object.is(e, -0) ? 0 : e);
+	let s = [], c = ar.get(i) || 0;
+	n = o ? n : G(rr(n, i), c);
+	for (let e = n; e <= r; e = G(e + i, c)) s.push(Object.is(e, -0) ? 0 : e);
 	return s;
 }
 function Ii(e, t, n, r, i, a, o) {
 	let s = [], c = e.scales[e.axes[t].scale].log;
-	i = Ln(c, Mn((c == 10 ? zn : Bn)(n))), c == 10 && (i = Hr[dn(i, Hr)]);
+	i = zn(c, Pn((c == 10 ? Vn : Hn)(n))), c == 10 && (i = Hr[pn(i, Hr)]);
 	let l = n, u = i * c;
-	c == 10 && (u = Hr[dn(u, Hr)]);
+	c == 10 && (u = Hr[pn(u, Hr)]);
 	do
-		s.push(l), l += i, c == 10 && !rr.has(l) && (l = K(l, rr.get(i))), l >= u && (i = l, u = i * c, c == 10 && (u = Hr[dn(u, Hr)]));
+		s.push(l), l += i, c == 10 && !ar.has(l) && (l = G(l, ar.get(i))), l >= u && (i = l, u = i * c, c == 10 && (u = Hr[pn(u, Hr)]));
 	while (l <= r);
 	return s;
 }
 function Li(e, t, n, r, i, a, o) {
-	let s = e.scales[e.axes[t].scale].asinh, c = r > s ? Ii(e, t, In(s, n), r, i) : [s], l = r >= 0 && n <= 0 ? [0] : [];
-	return (n < -s ? Ii(e, t, In(s, -r), -n, i) : [s]).reverse().map((e) => -e).concat(l, c);
+	let s = e.scales[e.axes[t].scale].asinh, c = r > s ? Ii(e, t, Rn(s, n), r, i) : [s], l = r >= 0 && n <= 0 ? [0] : [];
+	return (n < -s ? Ii(e, t, Rn(s, -r), -n, i) : [s]).reverse().map((e) => -e).concat(l, c);
 }
 var Ri = /./, zi = /[12357]/, Bi = /[125]/, Vi = /1/, Hi = (e, t, n, r) => e.map((e, i) => t == 4 && e == 0 || i % r == 0 && n.test(e.toExponential()[+(e < 0)]) ? e : null);
 function Ui(e, t, n, r, i) {
 	let a = e.axes[n], o = a.scale, s = e.scales[o], c = e.valToPos, l = a._space, u = c(10, o), d = c(9, o) - u >= l ? Ri : c(7, o) - u >= l ? zi : c(5, o) - u >= l ? Bi : Vi;
 	if (d == Vi) {
-		let e = jn(c(1, o) - u);
-		if (e < l) return Hi(t.slice().reverse(), s.distr, d, Pn(l / e)).reverse();
+		let e = Nn(c(1, o) - u);
+		if (e < l) return Hi(t.slice().reverse(), s.distr, d, In(l / e)).reverse();
 	}
 	return Hi(t, s.distr, d, 1);
 }
 function Wi(e, t, n, r, i) {
-	let a = e.axes[n], o = a.scale, s = a._space, c = e.valToPos, l = jn(c(1, o) - c(2, o));
-	return l < s ? Hi(t.slice().reverse(), 3, Ri, Pn(s / l)).reverse() : t;
+	let a = e.axes[n], o = a.scale, s = a._space, c = e.valToPos, l = Nn(c(1, o) - c(2, o));
+	return l < s ? Hi(t.slice().reverse(), 3, Ri, In(s / l)).reverse() : t;
 }
 function Gi(e, t, n, r) {
-	return r == null ? Ut : t == null ? "" : On(t);
+	return r == null ? Gt : t == null ? "" : An(t);
 }
 var Ki = {
 	show: !0,
 	scale: "y",
-	stroke: jt,
+	stroke: Nt,
 	space: 30,
 	gap: 5,
 	alignTo: 1,
@@ -1597,17 +1602,17 @@ var Ki = {
 	rotate: 0
 };
 function qi(e, t) {
-	return K((3 + (e || 1) * 2) * t, 3);
+	return G((3 + (e || 1) * 2) * t, 3);
 }
 function Ji(e, t) {
-	let { scale: n, idxs: r } = e.series[0], i = e._data[0], a = e.valToPos(i[r[0]], n, !0), o = jn(e.valToPos(i[r[1]], n, !0) - a) / (e.series[t].points.space * V);
+	let { scale: n, idxs: r } = e.series[0], i = e._data[0], a = e.valToPos(i[r[0]], n, !0), o = Nn(e.valToPos(i[r[1]], n, !0) - a) / (e.series[t].points.space * B);
 	return r[1] - r[0] <= o;
 }
 var Yi = {
 	scale: null,
 	auto: !0,
 	sorted: 0,
-	min: W,
+	min: U,
 	max: -Infinity
 }, Xi = (e, t, n, r, i) => i, Zi = {
 	show: !0,
@@ -1615,7 +1620,7 @@ var Yi = {
 	sorted: 0,
 	gaps: Xi,
 	alpha: 1,
-	facets: [vr({}, Yi, { scale: "x" }), vr({}, Yi, { scale: "y" })]
+	facets: [K({}, Yi, { scale: "x" }), K({}, Yi, { scale: "y" })]
 }, Qi = {
 	scale: "y",
 	auto: !0,
@@ -1629,7 +1634,7 @@ var Yi = {
 		filter: null
 	},
 	values: null,
-	min: W,
+	min: U,
 	max: -Infinity,
 	idxs: [],
 	path: null,
@@ -1639,7 +1644,7 @@ function $i(e, t, n, r, i) {
 	return n / 10;
 }
 var ea = {
-	time: it,
+	time: ot,
 	auto: !0,
 	distr: 1,
 	log: 10,
@@ -1648,7 +1653,7 @@ var ea = {
 	max: null,
 	dir: 1,
 	ori: 0
-}, ta = vr({}, ea, {
+}, ta = K({}, ea, {
 	time: !1,
 	ori: 1
 }), na = {};
@@ -1671,10 +1676,10 @@ function ra(e, t) {
 var ia = 1, aa = 2;
 function oa(e, t, n) {
 	let r = e.mode, i = e.series[t], a = r == 2 ? e._data[t] : e._data, o = e.scales, s = e.bbox, c = a[0], l = r == 2 ? a[1] : a[t], u = r == 2 ? o[i.facets[0].scale] : o[e.series[0].scale], d = r == 2 ? o[i.facets[1].scale] : o[i.scale], f = s.left, p = s.top, m = s.width, h = s.height, g = e.valToPosH, _ = e.valToPosV;
-	return u.ori == 0 ? n(i, c, l, u, d, g, _, f, p, m, h, $, ha, _a, ya, xa) : n(i, c, l, u, d, _, g, p, f, h, m, ma, ga, va, ba, Sa);
+	return u.ori == 0 ? n(i, c, l, u, d, g, _, f, p, m, h, ma, ga, va, ba, Sa) : n(i, c, l, u, d, _, g, p, f, h, m, ha, _a, ya, xa, Ca);
 }
 function sa(e, t) {
-	let n = 0, r = 0, i = U(e.bands, sr);
+	let n = 0, r = 0, i = H(e.bands, lr);
 	for (let e = 0; e < i.length; e++) {
 		let a = i[e];
 		a.series[0] == t ? n = a.dir : a.series[1] == t && (a.dir == 1 ? r |= 1 : r |= 2);
@@ -1687,7 +1692,7 @@ function ca(e, t, n, r, i) {
 }
 function la(e, t, n, r, i, a) {
 	return oa(e, t, (e, t, o, s, c, l, u, d, f, p, m) => {
-		let h = e.pxRound, g = s.dir * (s.ori == 0 ? 1 : -1), _ = s.ori == 0 ? ha : ga, v, y;
+		let h = e.pxRound, g = s.dir * (s.ori == 0 ? 1 : -1), _ = s.ori == 0 ? ga : _a, v, y;
 		g == 1 ? (v = n, y = r) : (v = r, y = n);
 		let b = h(l(t[v], s, p, d)), x = h(u(o[v], c, m, f)), S = h(l(t[y], s, p, d)), C = h(u(a == 1 ? c.max : c.min, c, m, f)), w = new Path2D(i);
 		return _(w, S, C), _(w, b, C), _(w, b, x), w;
@@ -1697,7 +1702,7 @@ function ua(e, t, n, r, i, a) {
 	let o = null;
 	if (e.length > 0) {
 		o = new Path2D();
-		let s = t == 0 ? _a : va, c = n;
+		let s = t == 0 ? va : ya, c = n;
 		for (let t = 0; t < e.length; t++) {
 			let n = e[t];
 			if (n[1] > n[0]) {
@@ -1714,7 +1719,7 @@ function da(e, t, n) {
 	let r = e[e.length - 1];
 	r && r[0] == t ? r[1] = n : e.push([t, n]);
 }
-function Q(e, t, n, r, i, a, o) {
+function fa(e, t, n, r, i, a, o) {
 	let s = [], c = e.length;
 	for (let l = i == 1 ? n : r; l >= n && l <= r; l += i) if (t[l] === null) {
 		let u = l, d = l;
@@ -1727,11 +1732,11 @@ function Q(e, t, n, r, i, a, o) {
 	}
 	return s;
 }
-function fa(e) {
-	return e == 0 ? qn : e == 1 ? Nn : (t) => er(t, e);
-}
 function pa(e) {
-	let t = e == 0 ? $ : ma, n = e == 0 ? (e, t, n, r, i, a) => {
+	return e == 0 ? Yn : e == 1 ? Fn : (t) => nr(t, e);
+}
+function $(e) {
+	let t = e == 0 ? ma : ha, n = e == 0 ? (e, t, n, r, i, a) => {
 		e.arcTo(t, n, r, i, a);
 	} : (e, t, n, r, i, a) => {
 		e.arcTo(n, t, i, r, a);
@@ -1741,36 +1746,36 @@ function pa(e) {
 		e.rect(n, t, i, r);
 	};
 	return (e, i, a, o, s, c = 0, l = 0) => {
-		c == 0 && l == 0 ? r(e, i, a, o, s) : (c = Fn(c, o / 2, s / 2), l = Fn(l, o / 2, s / 2), t(e, i + c, a), n(e, i + o, a, i + o, a + s, c), n(e, i + o, a + s, i, a + s, l), n(e, i, a + s, i, a, l), n(e, i, a, i + o, a, c), e.closePath());
+		c == 0 && l == 0 ? r(e, i, a, o, s) : (c = Ln(c, o / 2, s / 2), l = Ln(l, o / 2, s / 2), t(e, i + c, a), n(e, i + o, a, i + o, a + s, c), n(e, i + o, a + s, i, a + s, l), n(e, i, a + s, i, a, l), n(e, i, a, i + o, a, c), e.closePath());
 	};
 }
-var $ = (e, t, n) => {
+var ma = (e, t, n) => {
 	e.moveTo(t, n);
-}, ma = (e, t, n) => {
-	e.moveTo(n, t);
 }, ha = (e, t, n) => {
-	e.lineTo(t, n);
+	e.moveTo(n, t);
 }, ga = (e, t, n) => {
+	e.lineTo(t, n);
+}, _a = (e, t, n) => {
 	e.lineTo(n, t);
-}, _a = pa(0), va = pa(1), ya = (e, t, n, r, i, a) => {
+}, va = $(0), ya = $(1), ba = (e, t, n, r, i, a) => {
 	e.arc(t, n, r, i, a);
-}, ba = (e, t, n, r, i, a) => {
+}, xa = (e, t, n, r, i, a) => {
 	e.arc(n, t, r, i, a);
-}, xa = (e, t, n, r, i, a, o) => {
-	e.bezierCurveTo(t, n, r, i, a, o);
 }, Sa = (e, t, n, r, i, a, o) => {
+	e.bezierCurveTo(t, n, r, i, a, o);
+}, Ca = (e, t, n, r, i, a, o) => {
 	e.bezierCurveTo(n, t, i, r, o, a);
 };
-function Ca(e) {
+function wa(e) {
 	return (e, t, n, r, i) => oa(e, t, (t, a, o, s, c, l, u, d, f, p, m) => {
 		let { pxRound: h, points: g } = t, _, v;
-		s.ori == 0 ? (_ = $, v = ya) : (_ = ma, v = ba);
-		let y = K(g.width * V, 3), b = (g.size - g.width) / 2 * V, x = K(b * 2, 3), S = new Path2D(), C = new Path2D(), { left: w, top: T, width: E, height: D } = e.bbox;
-		_a(C, w - x, T - x, E + x * 2, D + x * 2);
+		s.ori == 0 ? (_ = ma, v = ba) : (_ = ha, v = xa);
+		let y = G(g.width * B, 3), b = (g.size - g.width) / 2 * B, x = G(b * 2, 3), S = new Path2D(), C = new Path2D(), { left: w, top: T, width: E, height: D } = e.bbox;
+		va(C, w - x, T - x, E + x * 2, D + x * 2);
 		let O = (e) => {
 			if (o[e] != null) {
 				let t = h(l(a[e], s, p, d)), n = h(u(o[e], c, m, f));
-				_(S, t + b, n), v(S, t, n, b, 0, An * 2);
+				_(S, t + b, n), v(S, t, n, b, 0, Mn * 2);
 			}
 		};
 		if (i) i.forEach(O);
@@ -1783,18 +1788,18 @@ function Ca(e) {
 		};
 	});
 }
-function wa(e) {
+function Ta(e) {
 	return (t, n, r, i, a, o) => {
 		r != i && (a != r && o != r && e(t, n, r), a != i && o != i && e(t, n, i), e(t, n, o));
 	};
 }
-var Ta = wa(ha), Ea = wa(ga);
-function Da(e) {
-	let t = U(e?.alignGaps, 0);
+var Ea = Ta(ga), Da = Ta(_a);
+function Oa(e) {
+	let t = H(e?.alignGaps, 0);
 	return (e, n, r, i) => oa(e, n, (a, o, s, c, l, u, d, f, p, m, h) => {
-		[r, i] = hn(s, r, i);
+		[r, i] = _n(s, r, i);
 		let g = a.pxRound, _ = (e) => g(u(e, c, m, f)), v = (e) => g(d(e, l, h, p)), y, b;
-		c.ori == 0 ? (y = ha, b = Ta) : (y = ga, b = Ea);
+		c.ori == 0 ? (y = ga, b = Ea) : (y = _a, b = Da);
 		let x = c.dir * (c.ori == 0 ? 1 : -1), S = {
 			stroke: new Path2D(),
 			fill: null,
@@ -1821,16 +1826,16 @@ function Da(e) {
 		}
 		if (!a.spanGaps) {
 			let l = [];
-			w && l.push(...Q(o, s, r, i, x, _, t)), S.gaps = l = a.gaps(e, n, r, i, l), S.clip = ua(l, c.ori, f, p, m, h);
+			w && l.push(...fa(o, s, r, i, x, _, t)), S.gaps = l = a.gaps(e, n, r, i, l), S.clip = ua(l, c.ori, f, p, m, h);
 		}
 		return E != 0 && (S.band = E == 2 ? [la(e, n, r, i, C, -1), la(e, n, r, i, C, 1)] : la(e, n, r, i, C, E)), S;
 	});
 }
-function Oa(e) {
-	let t = U(e.align, 1), n = U(e.ascDesc, !1), r = U(e.alignGaps, 0), i = U(e.extend, !1);
+function ka(e) {
+	let t = H(e.align, 1), n = H(e.ascDesc, !1), r = H(e.alignGaps, 0), i = H(e.extend, !1);
 	return (e, a, o, s) => oa(e, a, (c, l, u, d, f, p, m, h, g, _, v) => {
-		[o, s] = hn(u, o, s);
-		let y = c.pxRound, { left: b, width: x } = e.bbox, S = (e) => y(p(e, d, _, h)), C = (e) => y(m(e, f, v, g)), w = d.ori == 0 ? ha : ga, T = {
+		[o, s] = _n(u, o, s);
+		let y = c.pxRound, { left: b, width: x } = e.bbox, S = (e) => y(p(e, d, _, h)), C = (e) => y(m(e, f, v, g)), w = d.ori == 0 ? ga : _a, T = {
 			stroke: new Path2D(),
 			fill: null,
 			clip: null,
@@ -1854,8 +1859,8 @@ function Oa(e) {
 		}
 		if (!c.spanGaps) {
 			let i = [];
-			i.push(...Q(l, u, o, s, D, S, r));
-			let f = c.width * V / 2, p = n || t == 1 ? f : -f, m = n || t == -1 ? -f : f;
+			i.push(...fa(l, u, o, s, D, S, r));
+			let f = c.width * B / 2, p = n || t == 1 ? f : -f, m = n || t == -1 ? -f : f;
 			i.forEach((e) => {
 				e[0] += p, e[1] += m;
 			}), T.gaps = i = c.gaps(e, a, o, s, i), T.clip = ua(i, d.ori, h, g, _, v);
@@ -1863,85 +1868,85 @@ function Oa(e) {
 		return ne != 0 && (T.band = ne == 2 ? [la(e, a, o, s, E, -1), la(e, a, o, s, E, 1)] : la(e, a, o, s, E, ne)), T;
 	});
 }
-function ka(e, t, n, r, i, a, o = W) {
+function Aa(e, t, n, r, i, a, o = U) {
 	if (e.length > 1) {
 		let s = null;
 		for (let c = 0, l = Infinity; c < e.length; c++) if (t[c] !== void 0) {
 			if (s != null) {
-				let t = jn(e[c] - e[s]);
-				t < l && (l = t, o = jn(n(e[c], r, i, a) - n(e[s], r, i, a)));
+				let t = Nn(e[c] - e[s]);
+				t < l && (l = t, o = Nn(n(e[c], r, i, a) - n(e[s], r, i, a)));
 			}
 			s = c;
 		}
 	}
 	return o;
 }
-function Aa(e) {
-	e ||= or;
-	let t = U(e.size, [
+function ja(e) {
+	e ||= cr;
+	let t = H(e.size, [
 		.6,
-		W,
+		U,
 		1
 	]), n = e.align || 0, r = e.gap || 0, i = e.radius;
 	i = i == null ? [0, 0] : typeof i == "number" ? [i, 0] : i;
-	let a = G(i), o = 1 - t[0], s = U(t[1], W), c = U(t[2], 1), l = U(e.disp, or), u = U(e.each, (e) => {}), { fill: d, stroke: f } = l;
+	let a = W(i), o = 1 - t[0], s = H(t[1], U), c = H(t[2], 1), l = H(e.disp, cr), u = H(e.each, (e) => {}), { fill: d, stroke: f } = l;
 	return (e, t, i, p) => oa(e, t, (m, h, g, _, v, y, b, x, S, C, w) => {
-		let T = m.pxRound, E = n, D = r * V, O = s * V, k = c * V, ee, A;
+		let T = m.pxRound, E = n, D = r * B, O = s * B, k = c * B, ee, A;
 		_.ori == 0 ? [ee, A] = a(e, t) : [A, ee] = a(e, t);
-		let j = _.dir * (_.ori == 0 ? 1 : -1), te = _.ori == 0 ? _a : va, ne = _.ori == 0 ? u : (e, t, n, r, i, a, o) => {
+		let j = _.dir * (_.ori == 0 ? 1 : -1), te = _.ori == 0 ? va : ya, ne = _.ori == 0 ? u : (e, t, n, r, i, a, o) => {
 			u(e, t, n, i, r, o, a);
-		}, re = U(e.bands, sr).find((e) => e.series[0] == t), ie = re == null ? 0 : re.dir, ae = m.fillTo(e, t, m.min, m.max, ie), M = T(b(ae, v, w, S)), N, P, F, I = C, L = T(m.width * V), oe = !1, se = null, ce = null, le = null, ue = null;
-		d != null && (L == 0 || f != null) && (oe = !0, se = d.values(e, t, i, p), ce = /* @__PURE__ */ new Map(), new Set(se).forEach((e) => {
-			e != null && ce.set(e, new Path2D());
-		}), L > 0 && (le = f.values(e, t, i, p), ue = /* @__PURE__ */ new Map(), new Set(le).forEach((e) => {
-			e != null && ue.set(e, new Path2D());
+		}, re = H(e.bands, lr).find((e) => e.series[0] == t), ie = re == null ? 0 : re.dir, ae = m.fillTo(e, t, m.min, m.max, ie), M = T(b(ae, v, w, S)), N, P, oe, F = C, I = T(m.width * B), se = !1, ce = null, le = null, ue = null, de = null;
+		d != null && (I == 0 || f != null) && (se = !0, ce = d.values(e, t, i, p), le = /* @__PURE__ */ new Map(), new Set(ce).forEach((e) => {
+			e != null && le.set(e, new Path2D());
+		}), I > 0 && (ue = f.values(e, t, i, p), de = /* @__PURE__ */ new Map(), new Set(ue).forEach((e) => {
+			e != null && de.set(e, new Path2D());
 		})));
-		let { x0: de, size: fe } = l;
-		if (de != null && fe != null) {
-			E = 1, h = de.values(e, t, i, p), de.unit == 2 && (h = h.map((t) => e.posToVal(x + t * C, _.key, !0)));
-			let n = fe.values(e, t, i, p);
-			P = fe.unit == 2 ? n[0] * C : y(n[0], _, C, x) - y(0, _, C, x), I = ka(h, g, y, _, C, x, I), F = I - P + D;
-		} else I = ka(h, g, y, _, C, x, I), F = I * o + D, P = I - F;
-		F < 1 && (F = 0), L >= P / 2 && (L = 0), F < 5 && (T = qn);
-		let pe = F > 0, me = I - F - (pe ? L : 0);
-		P = T(Wn(me, k, O)), N = (E == 0 ? P / 2 : E == j ? 0 : P) - E * j * ((E == 0 ? D / 2 : 0) + (pe ? L / 2 : 0));
-		let he = {
+		let { x0: fe, size: pe } = l;
+		if (fe != null && pe != null) {
+			E = 1, h = fe.values(e, t, i, p), fe.unit == 2 && (h = h.map((t) => e.posToVal(x + t * C, _.key, !0)));
+			let n = pe.values(e, t, i, p);
+			P = pe.unit == 2 ? n[0] * C : y(n[0], _, C, x) - y(0, _, C, x), F = Aa(h, g, y, _, C, x, F), oe = F - P + D;
+		} else F = Aa(h, g, y, _, C, x, F), oe = F * o + D, P = F - oe;
+		oe < 1 && (oe = 0), I >= P / 2 && (I = 0), oe < 5 && (T = Yn);
+		let me = oe > 0, he = F - oe - (me ? I : 0);
+		P = T(Kn(he, k, O)), N = (E == 0 ? P / 2 : E == j ? 0 : P) - E * j * ((E == 0 ? D / 2 : 0) + (me ? I / 2 : 0));
+		let ge = {
 			stroke: null,
 			fill: null,
 			clip: null,
 			band: null,
 			gaps: null,
 			flags: 0
-		}, ge = oe ? null : new Path2D(), _e = null;
-		if (re != null) _e = e.data[re.series[1]];
+		}, _e = se ? null : new Path2D(), ve = null;
+		if (re != null) ve = e.data[re.series[1]];
 		else {
 			let { y0: n, y1: r } = l;
-			n != null && r != null && (g = r.values(e, t, i, p), _e = n.values(e, t, i, p));
+			n != null && r != null && (g = r.values(e, t, i, p), ve = n.values(e, t, i, p));
 		}
-		let ve = ee * P, ye = A * P;
+		let ye = ee * P, be = A * P;
 		for (let n = j == 1 ? i : p; n >= i && n <= p; n += j) {
 			let r = g[n];
 			if (r == null) continue;
-			if (_e != null) {
-				let e = _e[n] ?? 0;
+			if (ve != null) {
+				let e = ve[n] ?? 0;
 				if (r - e == 0) continue;
 				M = b(e, v, w, S);
 			}
-			let i = y(_.distr != 2 || l != null ? h[n] : n, _, C, x), a = b(U(r, ae), v, w, S), o = T(i - N), s = T(In(a, M)), c = T(Fn(a, M)), u = s - c;
+			let i = y(_.distr != 2 || l != null ? h[n] : n, _, C, x), a = b(H(r, ae), v, w, S), o = T(i - N), s = T(Rn(a, M)), c = T(Ln(a, M)), u = s - c;
 			if (r != null) {
-				let i = r < 0 ? ye : ve, a = r < 0 ? ve : ye;
-				oe ? (L > 0 && le[n] != null && te(ue.get(le[n]), o, c + Mn(L / 2), P, In(0, u - L), i, a), se[n] != null && te(ce.get(se[n]), o, c + Mn(L / 2), P, In(0, u - L), i, a)) : te(ge, o, c + Mn(L / 2), P, In(0, u - L), i, a), ne(e, t, n, o - L / 2, c, P + L, u);
+				let i = r < 0 ? be : ye, a = r < 0 ? ye : be;
+				se ? (I > 0 && ue[n] != null && te(de.get(ue[n]), o, c + Pn(I / 2), P, Rn(0, u - I), i, a), ce[n] != null && te(le.get(ce[n]), o, c + Pn(I / 2), P, Rn(0, u - I), i, a)) : te(_e, o, c + Pn(I / 2), P, Rn(0, u - I), i, a), ne(e, t, n, o - I / 2, c, P + I, u);
 			}
 		}
-		return L > 0 ? he.stroke = oe ? ue : ge : oe || (he._fill = m.width == 0 ? m._fill : m._stroke ?? m._fill, he.width = 0), he.fill = oe ? ce : ge, he;
+		return I > 0 ? ge.stroke = se ? de : _e : se || (ge._fill = m.width == 0 ? m._fill : m._stroke ?? m._fill, ge.width = 0), ge.fill = se ? le : _e, ge;
 	});
 }
-function ja(e, t) {
-	let n = U(t?.alignGaps, 0);
+function Ma(e, t) {
+	let n = H(t?.alignGaps, 0);
 	return (t, r, i, a) => oa(t, r, (o, s, c, l, u, d, f, p, m, h, g) => {
-		[i, a] = hn(c, i, a);
+		[i, a] = _n(c, i, a);
 		let _ = o.pxRound, v = (e) => _(d(e, l, h, p)), y = (e) => _(f(e, u, g, m)), b, x, S;
-		l.ori == 0 ? (b = $, S = ha, x = xa) : (b = ma, S = ga, x = Sa);
+		l.ori == 0 ? (b = ma, S = ga, x = Sa) : (b = ha, S = _a, x = Ca);
 		let C = l.dir * (l.ori == 0 ? 1 : -1), w = v(s[C == 1 ? i : a]), T = w, E = [], D = [];
 		for (let e = C == 1 ? i : a; e >= i && e <= a; e += C) if (c[e] != null) {
 			let t = s[e], n = v(t);
@@ -1961,15 +1966,15 @@ function ja(e, t) {
 		}
 		if (!o.spanGaps) {
 			let e = [];
-			e.push(...Q(s, c, i, a, C, v, n)), O.gaps = e = o.gaps(t, r, i, a, e), O.clip = ua(e, l.ori, p, m, h, g);
+			e.push(...fa(s, c, i, a, C, v, n)), O.gaps = e = o.gaps(t, r, i, a, e), O.clip = ua(e, l.ori, p, m, h, g);
 		}
 		return A != 0 && (O.band = A == 2 ? [la(t, r, i, a, k, -1), la(t, r, i, a, k, 1)] : la(t, r, i, a, k, A)), O;
 	});
 }
-function Ma(e) {
-	return ja(Na, e);
+function Na(e) {
+	return Ma(Pa, e);
 }
-function Na(e, t, n, r, i, a) {
+function Pa(e, t, n, r, i, a) {
 	let o = e.length;
 	if (o < 2) return null;
 	let s = new Path2D();
@@ -1984,62 +1989,62 @@ function Na(e, t, n, r, i, a) {
 	}
 	return s;
 }
-var Pa = /* @__PURE__ */ new Set();
-function Fa() {
-	for (let e of Pa) e.syncRect(!0);
+var Fa = /* @__PURE__ */ new Set();
+function Ia() {
+	for (let e of Fa) e.syncRect(!0);
 }
-Wt && (ln(zt, Kt, Fa), ln(Bt, Kt, Fa, !0), ln(Ht, Kt, () => {
-	Za.pxRatio = V;
+Kt && (dn(Vt, Jt, Ia), dn(Ht, Jt, Ia, !0), dn(Wt, Jt, () => {
+	Qa.pxRatio = B;
 }));
-var Ia = Da(), La = Ca();
-function Ra(e, t, n, r) {
-	return (r ? [e[0], e[1]].concat(e.slice(2)) : [e[0]].concat(e.slice(1))).map((e, r) => Ba(e, r, t, n));
+var La = Oa(), Ra = wa();
+function za(e, t, n, r) {
+	return (r ? [e[0], e[1]].concat(e.slice(2)) : [e[0]].concat(e.slice(1))).map((e, r) => Va(e, r, t, n));
 }
-function za(e, t) {
-	return e.map((e, n) => n == 0 ? {} : vr({}, t, e));
+function Ba(e, t) {
+	return e.map((e, n) => n == 0 ? {} : K({}, t, e));
 }
-function Ba(e, t, n, r) {
-	return vr({}, t == 0 ? n : r, e);
+function Va(e, t, n, r) {
+	return K({}, t == 0 ? n : r, e);
 }
-function Va(e, t, n) {
-	return t == null ? cr : [t, n];
+function Ha(e, t, n) {
+	return t == null ? ur : [t, n];
 }
-var Ha = Va;
-function Ua(e, t, n) {
-	return t == null ? cr : wn(t, n, bn, !0);
+var Ua = Ha;
+function Wa(e, t, n) {
+	return t == null ? ur : En(t, n, Sn, !0);
 }
-function Wa(e, t, n, r) {
-	return t == null ? cr : vn(t, n, e.scales[r].log, !1);
+function Ga(e, t, n, r) {
+	return t == null ? ur : bn(t, n, e.scales[r].log, !1);
 }
-var Ga = Wa;
-function Ka(e, t, n, r) {
-	return t == null ? cr : yn(t, n, e.scales[r].log, !1);
+var Ka = Ga;
+function qa(e, t, n, r) {
+	return t == null ? ur : xn(t, n, e.scales[r].log, !1);
 }
-var qa = Ka;
-function Ja(e, t, n, r, i) {
-	let a = In(Un(e), Un(t)), o = t - e, s = dn(i / r * o, n);
+var Ja = qa;
+function Ya(e, t, n, r, i) {
+	let a = Rn(Gn(e), Gn(t)), o = t - e, s = pn(i / r * o, n);
 	do {
 		let e = n[s], t = r * e / o;
-		if (t >= i && a + (e < 5 ? rr.get(e) : 0) <= 17) return [e, t];
+		if (t >= i && a + (e < 5 ? ar.get(e) : 0) <= 17) return [e, t];
 	} while (++s < n.length);
 	return [0, 0];
 }
-function Ya(e) {
+function Xa(e) {
 	let t, n;
-	return e = e.replace(/(\d+)px/, (e, r) => (t = Nn((n = +r) * V)) + "px"), [
+	return e = e.replace(/(\d+)px/, (e, r) => (t = Fn((n = +r) * B)) + "px"), [
 		e,
 		t,
 		n
 	];
 }
-function Xa(e) {
+function Za(e) {
 	e.show && [e.font, e.labelFont].forEach((e) => {
-		let t = K(e[2] * V, 1);
+		let t = G(e[2] * B, 1);
 		e[0] = e[0].replace(/[0-9.]+px/, t + "px"), e[1] = t;
 	});
 }
-function Za(e, t, n) {
-	let r = { mode: U(e.mode, 1) }, i = r.mode;
+function Qa(e, t, n) {
+	let r = { mode: H(e.mode, 1) }, i = r.mode;
 	function a(e, t, n, r) {
 		let i = t.valToPct(e);
 		return r + n * (t.dir == -1 ? 1 - i : i);
@@ -2054,33 +2059,33 @@ function Za(e, t, n) {
 	r.valToPosH = a, r.valToPosV = o;
 	let c = !1;
 	r.status = 0;
-	let l = r.root = $t(at);
-	if (e.id != null && (l.id = e.id), Xt(l, e.class), e.title) {
-		let t = $t(ct, l);
+	let l = r.root = tn(st);
+	if (e.id != null && (l.id = e.id), Qt(l, e.class), e.title) {
+		let t = tn(ut, l);
 		t.textContent = e.title;
 	}
-	let u = Qt("canvas"), d = r.ctx = u.getContext("2d"), f = $t(lt, l);
-	ln("click", f, (e) => {
+	let u = en("canvas"), d = r.ctx = u.getContext("2d"), f = tn(dt, l);
+	dn("click", f, (e) => {
 		e.target === m && (q != Pr || J != Fr) && Br.click(r, e);
 	}, !0);
-	let p = r.under = $t(ut, f);
+	let p = r.under = tn(ft, f);
 	f.appendChild(u);
-	let m = r.over = $t(dt, f);
-	e = _r(e);
-	let h = +U(e.pxAlign, 1), g = fa(h);
+	let m = r.over = tn(pt, f);
+	e = yr(e);
+	let h = +H(e.pxAlign, 1), g = pa(h);
 	(e.plugins || []).forEach((t) => {
 		t.opts && (e = t.opts(r, e) || e);
 	});
-	let _ = e.ms || .001, v = r.series = i == 1 ? Ra(e.series || [], Ni, Qi, !1) : za(e.series || [null], Zi), y = r.axes = Ra(e.axes || [], Ai, Ki, !0), b = r.scales = {}, x = r.bands = e.bands || [];
+	let _ = e.ms || .001, v = r.series = i == 1 ? za(e.series || [], Ni, Qi, !1) : Ba(e.series || [null], Zi), y = r.axes = za(e.axes || [], Ai, Ki, !0), b = r.scales = {}, x = r.bands = e.bands || [];
 	x.forEach((e) => {
-		e.fill = G(e.fill || null), e.dir = U(e.dir, -1);
+		e.fill = W(e.fill || null), e.dir = H(e.dir, -1);
 	});
 	let S = i == 2 ? v[1].facets[0].scale : v[0].scale, C = {
-		axes: hr,
-		series: Rn
+		axes: fr,
+		series: Pn
 	}, w = (e.drawOrder || ["axes", "series"]).map((e) => C[e]);
 	function T(e) {
-		let t = e.distr == 3 ? (t) => zn(t > 0 ? t : e.clamp(r, t, e.min, e.max, e.key)) : e.distr == 4 ? (t) => Hn(t, e.asinh) : e.distr == 100 ? (t) => e.fwd(t) : (e) => e;
+		let t = e.distr == 3 ? (t) => Vn(t > 0 ? t : e.clamp(r, t, e.min, e.max, e.key)) : e.distr == 4 ? (t) => Wn(t, e.asinh) : e.distr == 100 ? (t) => e.fwd(t) : (e) => e;
 		return (n) => {
 			let r = t(n), { _min: i, _max: a } = e, o = a - i;
 			return (r - i) / o;
@@ -2089,30 +2094,30 @@ function Za(e, t, n) {
 	function E(t) {
 		let n = b[t];
 		if (n == null) {
-			let r = (e.scales || or)[t] || or;
+			let r = (e.scales || cr)[t] || cr;
 			if (r.from != null) {
 				E(r.from);
-				let e = vr({}, b[r.from], r, { key: t });
+				let e = K({}, b[r.from], r, { key: t });
 				e.valToPct = T(e), b[t] = e;
 			} else {
-				n = b[t] = vr({}, t == S ? ea : ta, r), n.key = t;
-				let e = n.time, a = n.range, o = lr(a);
+				n = b[t] = K({}, t == S ? ea : ta, r), n.key = t;
+				let e = n.time, a = n.range, o = dr(a);
 				if ((t != S || i == 2 && !e) && (o && (a[0] == null || a[1] == null) && (a = {
-					min: a[0] == null ? xn : {
+					min: a[0] == null ? Cn : {
 						mode: 1,
 						hard: a[0],
 						soft: a[0]
 					},
-					max: a[1] == null ? xn : {
+					max: a[1] == null ? Cn : {
 						mode: 1,
 						hard: a[1],
 						soft: a[1]
 					}
-				}, o = !1), !o && pr(a))) {
+				}, o = !1), !o && hr(a))) {
 					let e = a;
-					a = (t, n, r) => n == null ? cr : wn(n, r, e);
+					a = (t, n, r) => n == null ? ur : En(n, r, e);
 				}
-				n.range = G(a || (e ? Ha : t == S ? n.distr == 3 ? Ga : n.distr == 4 ? qa : Va : n.distr == 3 ? Wa : n.distr == 4 ? Ka : Ua)), n.auto = G(!o && n.auto), n.clamp = G(n.clamp || $i), n._min = n._max = null, n.valToPct = T(n);
+				n.range = W(a || (e ? Ua : t == S ? n.distr == 3 ? Ka : n.distr == 4 ? Ja : Ha : n.distr == 3 ? Ga : n.distr == 4 ? qa : Wa)), n.auto = W(!o && n.auto), n.clamp = W(n.clamp || $i), n._min = n._max = null, n.valToPct = T(n);
 			}
 		}
 	}
@@ -2123,7 +2128,7 @@ function Za(e, t, n) {
 	});
 	for (let t in e.scales) E(t);
 	let D = b[S], O = D.distr, k, ee;
-	D.ori == 0 ? (Xt(l, ot), k = a, ee = o) : (Xt(l, st), k = o, ee = a);
+	D.ori == 0 ? (Qt(l, ct), k = a, ee = o) : (Qt(l, lt), k = o, ee = a);
 	let A = {};
 	for (let e in b) {
 		let t = b[e];
@@ -2132,97 +2137,97 @@ function Za(e, t, n) {
 			max: t.max
 		}, t.min = t.max = null);
 	}
-	let j = e.tzDate || ((e) => new Date(Nn(e / _))), te = e.fmtDate || Ir, ne = _ == 1 ? ei(j) : ri(j), re = ai(j, ii(_ == 1 ? $r : ni, te)), ie = ui(j, ci(li, te)), ae = [], M = r.legend = vr({}, pi, e.legend), N = r.cursor = vr({}, Si, { drag: { y: i == 2 } }, e.cursor), P = M.show, F = N.show, I = M.markers;
-	M.idxs = ae, I.width = G(I.width), I.dash = G(I.dash), I.stroke = G(I.stroke), I.fill = G(I.fill);
-	let L, oe, se, ce = [], le = [], ue, de = !1, fe = {};
+	let j = e.tzDate || ((e) => new Date(Fn(e / _))), te = e.fmtDate || Lr, ne = _ == 1 ? ei(j) : ri(j), re = ai(j, ii(_ == 1 ? $r : ni, te)), ie = ui(j, ci(li, te)), ae = [], M = r.legend = K({}, pi, e.legend), N = r.cursor = K({}, Si, { drag: { y: i == 2 } }, e.cursor), P = M.show, oe = N.show, F = M.markers;
+	M.idxs = ae, F.width = W(F.width), F.dash = W(F.dash), F.stroke = W(F.stroke), F.fill = W(F.fill);
+	let I, se, ce, le = [], ue = [], de, fe = !1, pe = {};
 	if (M.live) {
 		let e = v[1] ? v[1].values : null;
-		de = e != null, ue = de ? e(r, 1, 0) : { _: 0 };
-		for (let e in ue) fe[e] = Ut;
+		fe = e != null, de = fe ? e(r, 1, 0) : { _: 0 };
+		for (let e in de) pe[e] = Gt;
 	}
 	if (P) {
-		if (L = Qt("table", vt, l), se = Qt("tbody", null, L), M.mount(r, L), de) {
-			oe = Qt("thead", null, L, se);
-			let e = Qt("tr", null, oe);
-			for (var pe in Qt("th", null, e), ue) Qt("th", Ct, e).textContent = pe;
-		} else Xt(L, bt), M.live && Xt(L, yt);
+		if (I = en("table", bt, l), ce = en("tbody", null, I), M.mount(r, I), fe) {
+			se = en("thead", null, I, ce);
+			let e = en("tr", null, se);
+			for (var me in en("th", null, e), de) en("th", Tt, e).textContent = me;
+		} else Qt(I, St), M.live && Qt(I, xt);
 	}
-	let me = { show: !0 }, he = { show: !1 };
-	function ge(e, t) {
-		if (t == 0 && (de || !M.live || i == 2)) return cr;
-		let n = [], a = Qt("tr", xt, se, se.childNodes[t]);
-		Xt(a, e.class), e.show || Xt(a, pt);
-		let o = Qt("th", null, a);
-		if (I.show) {
-			let e = $t(St, o);
+	let he = { show: !0 }, ge = { show: !1 };
+	function _e(e, t) {
+		if (t == 0 && (fe || !M.live || i == 2)) return ur;
+		let n = [], a = en("tr", Ct, ce, ce.childNodes[t]);
+		Qt(a, e.class), e.show || Qt(a, ht);
+		let o = en("th", null, a);
+		if (F.show) {
+			let e = tn(wt, o);
 			if (t > 0) {
-				let n = I.width(r, t);
-				n && (e.style.border = n + "px " + I.dash(r, t) + " " + I.stroke(r, t)), e.style.background = I.fill(r, t);
+				let n = F.width(r, t);
+				n && (e.style.border = n + "px " + F.dash(r, t) + " " + F.stroke(r, t)), e.style.background = F.fill(r, t);
 			}
 		}
-		let s = $t(Ct, o);
-		for (var c in e.label instanceof HTMLElement ? s.appendChild(e.label) : s.textContent = e.label, t > 0 && (I.show || (s.style.color = e.width > 0 ? I.stroke(r, t) : I.fill(r, t)), ve("click", o, (t) => {
+		let s = tn(Tt, o);
+		for (var c in e.label instanceof HTMLElement ? s.appendChild(e.label) : s.textContent = e.label, t > 0 && (F.show || (s.style.color = e.width > 0 ? F.stroke(r, t) : F.fill(r, t)), ye("click", o, (t) => {
 			if (N._lock) return;
-			Ue(t);
+			Ge(t);
 			let n = v.indexOf(e);
 			if ((t.ctrlKey || t.metaKey) != M.isolate) {
 				let e = v.some((e, t) => t > 0 && t != n && e.show);
 				v.forEach((t, r) => {
-					r > 0 && Jr(r, e ? r == n ? me : he : me, !0, $.setSeries);
+					r > 0 && qr(r, e ? r == n ? he : ge : he, !0, $.setSeries);
 				});
-			} else Jr(n, { show: !e.show }, !0, $.setSeries);
-		}, !1), Ke && ve(It, o, (t) => {
-			N._lock || (Ue(t), Jr(v.indexOf(e), mi, !0, $.setSeries));
-		}, !1)), ue) {
-			let e = Qt("td", wt, a);
+			} else qr(n, { show: !e.show }, !0, $.setSeries);
+		}, !1), qe && ye(Rt, o, (t) => {
+			N._lock || (Ge(t), qr(v.indexOf(e), fi, !0, $.setSeries));
+		}, !1)), de) {
+			let e = en("td", Et, a);
 			e.textContent = "--", n.push(e);
 		}
 		return [a, n];
 	}
-	let _e = /* @__PURE__ */ new Map();
-	function ve(e, t, n, i = !0) {
-		let a = _e.get(t) || {}, o = N.bind[e](r, t, n, i);
-		o && (ln(e, t, a[e] = o), _e.set(t, a));
+	let ve = /* @__PURE__ */ new Map();
+	function ye(e, t, n, i = !0) {
+		let a = ve.get(t) || {}, o = N.bind[e](r, t, n, i);
+		o && (dn(e, t, a[e] = o), ve.set(t, a));
 	}
-	function ye(e, t, n) {
-		let r = _e.get(t) || {};
-		for (let n in r) (e == null || n == e) && (un(n, t, r[n]), delete r[n]);
-		e ?? _e.delete(t);
+	function be(e, t, n) {
+		let r = ve.get(t) || {};
+		for (let n in r) (e == null || n == e) && (fn(n, t, r[n]), delete r[n]);
+		e ?? ve.delete(t);
 	}
-	let be = 0, xe = 0, R = 0, z = 0, Se = 0, Ce = 0, we = Se, Te = Ce, Ee = R, De = z, Oe = 0, ke = 0, Ae = 0, je = 0;
+	let xe = 0, Se = 0, L = 0, R = 0, Ce = 0, we = 0, Te = Ce, Ee = we, De = L, Oe = R, ke = 0, Ae = 0, je = 0, Me = 0;
 	r.bbox = {};
-	let Me = !1, Ne = !1, Pe = !1, Fe = !1, Ie = !1, B = !1;
-	function Le(e, t, n) {
-		(n || e != r.width || t != r.height) && Re(e, t), gr(!1), Pe = !0, Ne = !0, Cr();
+	let Ne = !1, Pe = !1, Fe = !1, Ie = !1, Le = !1, Re = !1;
+	function ze(e, t, n) {
+		(n || e != r.width || t != r.height) && Be(e, t), _r(!1), Fe = !0, Pe = !0, Cr();
 	}
-	function Re(e, t) {
-		r.width = be = R = e, r.height = xe = z = t, Se = Ce = 0, Ve(), He();
+	function Be(e, t) {
+		r.width = xe = L = e, r.height = Se = R = t, Ce = we = 0, Ue(), We();
 		let n = r.bbox;
-		Oe = n.left = er(Se * V, .5), ke = n.top = er(Ce * V, .5), Ae = n.width = er(R * V, .5), je = n.height = er(z * V, .5);
+		ke = n.left = nr(Ce * B, .5), Ae = n.top = nr(we * B, .5), je = n.width = nr(L * B, .5), Me = n.height = nr(R * B, .5);
 	}
-	function ze() {
+	function Ve() {
 		let e = !1, t = 0;
 		for (; !e;) {
 			t++;
-			let n = ar(t), i = ur(t);
-			e = t == 3 || n && i, e || (Re(r.width, r.height), Ne = !0);
+			let n = ir(t), i = sr(t);
+			e = t == 3 || n && i, e || (Be(r.width, r.height), Pe = !0);
 		}
 	}
-	function Be({ width: e, height: t }) {
-		Le(e, t);
+	function He({ width: e, height: t }) {
+		ze(e, t);
 	}
-	r.setSize = Be;
-	function Ve() {
+	r.setSize = He;
+	function Ue() {
 		let e = !1, t = !1, n = !1, r = !1;
 		y.forEach((i, a) => {
 			if (i.show && i._show) {
 				let { side: a, _size: o } = i, s = a % 2, c = o + (i.label == null ? 0 : i.labelSize);
-				c > 0 && (s ? (R -= c, a == 3 ? (Se += c, r = !0) : n = !0) : (z -= c, a == 0 ? (Ce += c, e = !0) : t = !0));
+				c > 0 && (s ? (L -= c, a == 3 ? (Ce += c, r = !0) : n = !0) : (R -= c, a == 0 ? (we += c, e = !0) : t = !0));
 			}
-		}), tt[0] = e, tt[1] = n, tt[2] = t, tt[3] = r, R -= jt[1] + jt[3], Se += jt[3], z -= jt[2] + jt[0], Ce += jt[0];
+		}), nt[0] = e, nt[1] = n, nt[2] = t, nt[3] = r, L -= ot[1] + ot[3], Ce += ot[3], R -= ot[2] + ot[0], we += ot[0];
 	}
-	function He() {
-		let e = Se + R, t = Ce + z, n = Se, r = Ce;
+	function We() {
+		let e = Ce + L, t = we + R, n = Ce, r = we;
 		function i(i, a) {
 			switch (i) {
 				case 1: return e += a, e - a;
@@ -2241,10 +2246,10 @@ function Za(e, t, n) {
 	if (N.dataIdx == null) {
 		let e = N.hover, n = e.skip = new Set(e.skip ?? []);
 		n.add(void 0);
-		let r = e.prox = G(e.prox), i = e.bias ??= 0;
+		let r = e.prox = W(e.prox), i = e.bias ??= 0;
 		N.dataIdx = (e, a, o, s) => {
 			if (a == 0) return o;
-			let c = o, l = r(e, a, o, s) ?? W, u = l >= 0 && l < W, d = D.ori == 0 ? R : z, f = N.left, p = t[0], m = t[a];
+			let c = o, l = r(e, a, o, s) ?? U, u = l >= 0 && l < U, d = D.ori == 0 ? L : R, f = N.left, p = t[0], m = t[a];
 			if (n.has(m[o])) {
 				c = null;
 				let e = null, t = null, r;
@@ -2256,158 +2261,158 @@ function Za(e, t, n) {
 						i <= a ? i <= l && (c = e) : a <= l && (c = t);
 					} else c = t == null ? e : e == null ? t : o - e <= t - o ? e : t;
 				}
-			} else u && jn(f - k(p[o], D, d, 0)) > l && (c = null);
+			} else u && Nn(f - k(p[o], D, d, 0)) > l && (c = null);
 			return c;
 		};
 	}
-	let Ue = (e) => {
+	let Ge = (e) => {
 		N.event = e;
 	};
 	N.idxs = ae, N._lock = !1;
-	let We = N.points;
-	We.show = G(We.show), We.size = G(We.size), We.stroke = G(We.stroke), We.width = G(We.width), We.fill = G(We.fill);
-	let Ge = r.focus = vr({}, e.focus || { alpha: .3 }, N.focus), Ke = Ge.prox >= 0, qe = Ke && We.one, Je = [], Ye = [], Xe = [];
-	function Ze(e, t) {
-		let n = We.show(r, t);
-		if (n instanceof HTMLElement) return Xt(n, _t), Xt(n, e.class), tn(n, -10, -10, R, z), m.insertBefore(n, Je[t]), n;
-	}
+	let z = N.points;
+	z.show = W(z.show), z.size = W(z.size), z.stroke = W(z.stroke), z.width = W(z.width), z.fill = W(z.fill);
+	let Ke = r.focus = K({}, e.focus || { alpha: .3 }, N.focus), qe = Ke.prox >= 0, Je = qe && z.one, Ye = [], Xe = [], Ze = [];
 	function Qe(e, t) {
+		let n = z.show(r, t);
+		if (n instanceof HTMLElement) return Qt(n, yt), Qt(n, e.class), rn(n, -10, -10, L, R), m.insertBefore(n, Ye[t]), n;
+	}
+	function $e(e, t) {
 		if (i == 1 || t > 0) {
 			let t = i == 1 && b[e.scale].time, n = e.value;
-			e.value = t ? fr(n) ? ui(j, ci(n, te)) : n || ie : n || Gi, e.label = e.label || (t ? Mi : ji);
+			e.value = t ? mr(n) ? ui(j, ci(n, te)) : n || ie : n || Gi, e.label = e.label || (t ? Mi : ji);
 		}
-		if (qe || t > 0) {
-			e.width = e.width == null ? 1 : e.width, e.paths = e.paths || Ia || Yn, e.fillTo = G(e.fillTo || ca), e.pxAlign = +U(e.pxAlign, h), e.pxRound = fa(e.pxAlign), e.stroke = G(e.stroke || null), e.fill = G(e.fill || null), e._stroke = e._fill = e._paths = e._focus = null;
-			let t = qi(In(1, e.width), 1), n = e.points = vr({}, {
+		if (Je || t > 0) {
+			e.width = e.width == null ? 1 : e.width, e.paths = e.paths || La || Zn, e.fillTo = W(e.fillTo || ca), e.pxAlign = +H(e.pxAlign, h), e.pxRound = pa(e.pxAlign), e.stroke = W(e.stroke || null), e.fill = W(e.fill || null), e._stroke = e._fill = e._paths = e._focus = null;
+			let t = qi(Rn(1, e.width), 1), n = e.points = K({}, {
 				size: t,
-				width: In(1, t * .2),
+				width: Rn(1, t * .2),
 				stroke: e.stroke,
 				space: t * 2,
-				paths: La,
+				paths: Ra,
 				_stroke: null,
 				_fill: null
 			}, e.points);
-			n.show = G(n.show), n.filter = G(n.filter), n.fill = G(n.fill), n.stroke = G(n.stroke), n.paths = G(n.paths), n.pxAlign = e.pxAlign;
+			n.show = W(n.show), n.filter = W(n.filter), n.fill = W(n.fill), n.stroke = W(n.stroke), n.paths = W(n.paths), n.pxAlign = e.pxAlign;
 		}
 		if (P) {
-			let n = ge(e, t);
-			ce.splice(t, 0, n[0]), le.splice(t, 0, n[1]), M.values.push(null);
+			let n = _e(e, t);
+			le.splice(t, 0, n[0]), ue.splice(t, 0, n[1]), M.values.push(null);
 		}
-		if (F) {
+		if (oe) {
 			ae.splice(t, 0, null);
 			let n = null;
-			qe ? t == 0 && (n = Ze(e, t)) : t > 0 && (n = Ze(e, t)), Je.splice(t, 0, n), Ye.splice(t, 0, 0), Xe.splice(t, 0, 0);
+			Je ? t == 0 && (n = Qe(e, t)) : t > 0 && (n = Qe(e, t)), Ye.splice(t, 0, n), Xe.splice(t, 0, 0), Ze.splice(t, 0, 0);
 		}
-		Q("addSeries", t);
+		da("addSeries", t);
 	}
-	function $e(e, t) {
-		t ??= v.length, e = i == 1 ? Ba(e, t, Ni, Qi) : Ba(e, t, {}, Zi), v.splice(t, 0, e), Qe(v[t], t);
+	function et(e, t) {
+		t ??= v.length, e = i == 1 ? Va(e, t, Ni, Qi) : Va(e, t, {}, Zi), v.splice(t, 0, e), $e(v[t], t);
 	}
-	r.addSeries = $e;
-	function et(e) {
+	r.addSeries = et;
+	function tt(e) {
 		if (v.splice(e, 1), P) {
-			M.values.splice(e, 1), le.splice(e, 1);
-			let t = ce.splice(e, 1)[0];
-			ye(null, t.firstChild), t.remove();
+			M.values.splice(e, 1), ue.splice(e, 1);
+			let t = le.splice(e, 1)[0];
+			be(null, t.firstChild), t.remove();
 		}
-		F && (ae.splice(e, 1), Je.splice(e, 1)[0].remove(), Ye.splice(e, 1), Xe.splice(e, 1)), Q("delSeries", e);
+		oe && (ae.splice(e, 1), Ye.splice(e, 1)[0].remove(), Xe.splice(e, 1), Ze.splice(e, 1)), da("delSeries", e);
 	}
-	r.delSeries = et;
-	let tt = [
+	r.delSeries = tt;
+	let nt = [
 		!1,
 		!1,
 		!1,
 		!1
 	];
-	function nt(e, t) {
+	function rt(e, t) {
 		if (e._show = e.show, e.show) {
 			let n = e.side % 2, i = b[e.scale];
 			i ??= (e.scale = n ? v[1].scale : S, b[e.scale]);
 			let a = i.time;
-			e.size = G(e.size), e.space = G(e.space), e.rotate = G(e.rotate), lr(e.incrs) && e.incrs.forEach((e) => {
-				!rr.has(e) && rr.set(e, ir(e));
-			}), e.incrs = G(e.incrs || (i.distr == 2 ? Vr : a ? _ == 1 ? Qr : ti : Hr)), e.splits = G(e.splits || (a && i.distr == 1 ? ne : i.distr == 3 ? Ii : i.distr == 4 ? Li : Fi)), e.stroke = G(e.stroke), e.grid.stroke = G(e.grid.stroke), e.ticks.stroke = G(e.ticks.stroke), e.border.stroke = G(e.border.stroke);
+			e.size = W(e.size), e.space = W(e.space), e.rotate = W(e.rotate), dr(e.incrs) && e.incrs.forEach((e) => {
+				!ar.has(e) && ar.set(e, or(e));
+			}), e.incrs = W(e.incrs || (i.distr == 2 ? Vr : a ? _ == 1 ? Qr : ti : Hr)), e.splits = W(e.splits || (a && i.distr == 1 ? ne : i.distr == 3 ? Ii : i.distr == 4 ? Li : Fi)), e.stroke = W(e.stroke), e.grid.stroke = W(e.grid.stroke), e.ticks.stroke = W(e.ticks.stroke), e.border.stroke = W(e.border.stroke);
 			let o = e.values;
-			e.values = lr(o) && !lr(o[0]) ? G(o) : a ? lr(o) ? ai(j, ii(o, te)) : fr(o) ? oi(j, o) : o || re : o || Pi, e.filter = G(e.filter || (i.distr >= 3 && i.log == 10 ? Ui : i.distr == 3 && i.log == 2 ? Wi : Jn)), e.font = Ya(e.font), e.labelFont = Ya(e.labelFont), e._size = e.size(r, null, t, 0), e._space = e._rotate = e._incrs = e._found = e._splits = e._values = null, e._size > 0 && (tt[t] = !0, e._el = $t(ft, f));
+			e.values = dr(o) && !dr(o[0]) ? W(o) : a ? dr(o) ? ai(j, ii(o, te)) : mr(o) ? oi(j, o) : o || re : o || Pi, e.filter = W(e.filter || (i.distr >= 3 && i.log == 10 ? Ui : i.distr == 3 && i.log == 2 ? Wi : Xn)), e.font = Xa(e.font), e.labelFont = Xa(e.labelFont), e._size = e.size(r, null, t, 0), e._space = e._rotate = e._incrs = e._found = e._splits = e._values = null, e._size > 0 && (nt[t] = !0, e._el = tn(mt, f));
 		}
 	}
-	function rt(e, t, n, r) {
+	function it(e, t, n, r) {
 		let [i, a, o, s] = n, c = t % 2, l = 0;
-		return c == 0 && (s || a) && (l = t == 0 && !i || t == 2 && !o ? Nn(Ai.size / 3) : 0), c == 1 && (i || o) && (l = t == 1 && !a || t == 3 && !s ? Nn(Ki.size / 2) : 0), l;
+		return c == 0 && (s || a) && (l = t == 0 && !i || t == 2 && !o ? Fn(Ai.size / 3) : 0), c == 1 && (i || o) && (l = t == 1 && !a || t == 3 && !s ? Fn(Ki.size / 2) : 0), l;
 	}
-	let it = r.padding = (e.padding || [
-		rt,
-		rt,
-		rt,
-		rt
-	]).map((e) => G(U(e, rt))), jt = r._padding = it.map((e, t) => e(r, t, tt, 0)), zt, Bt = null, Vt = null, Wt = i == 1 ? v[0].idxs : null, qt = null, Jt = !1;
-	function Yt(e, n) {
+	let at = r.padding = (e.padding || [
+		it,
+		it,
+		it,
+		it
+	]).map((e) => W(H(e, it))), ot = r._padding = at.map((e, t) => e(r, t, nt, 0)), Nt, Vt = null, Ht = null, Ut = i == 1 ? v[0].idxs : null, Kt = null, Yt = !1;
+	function Xt(e, n) {
 		if (t = e ?? [], r.data = r._data = t, i == 2) {
-			zt = 0;
-			for (let e = 1; e < v.length; e++) zt += t[e][0].length;
+			Nt = 0;
+			for (let e = 1; e < v.length; e++) Nt += t[e][0].length;
 		} else {
-			t.length == 0 && (r.data = r._data = t = [[]]), qt = t[0], zt = qt.length;
+			t.length == 0 && (r.data = r._data = t = [[]]), Kt = t[0], Nt = Kt.length;
 			let e = t;
 			if (O == 2) {
 				e = t.slice();
-				let n = e[0] = Array(zt);
-				for (let e = 0; e < zt; e++) n[e] = e;
+				let n = e[0] = Array(Nt);
+				for (let e = 0; e < Nt; e++) n[e] = e;
 			}
 			r._data = t = e;
 		}
-		if (gr(!0), Q("setData"), O == 2 && (Pe = !0), n !== !1) {
+		if (_r(!0), da("setData"), O == 2 && (Fe = !0), n !== !1) {
 			let e = D;
-			e.auto(r, Jt) ? en() : qr(S, e.min, e.max), Fe ||= N.left >= 0, B = !0, Cr();
+			e.auto(r, Yt) ? Zt() : Kr(S, e.min, e.max), Ie ||= N.left >= 0, Re = !0, Cr();
 		}
 	}
-	r.setData = Yt;
-	function en() {
-		Jt = !0;
+	r.setData = Xt;
+	function Zt() {
+		Yt = !0;
 		let e, n;
-		i == 1 && (zt > 0 ? (Bt = Wt[0] = 0, Vt = Wt[1] = zt - 1, e = t[0][Bt], n = t[0][Vt], O == 2 ? (e = Bt, n = Vt) : e == n && (O == 3 ? [e, n] = vn(e, e, D.log, !1) : O == 4 ? [e, n] = yn(e, e, D.log, !1) : D.time ? n = e + Nn(86400 / _) : [e, n] = wn(e, n, bn, !0))) : (Bt = Wt[0] = e = null, Vt = Wt[1] = n = null)), qr(S, e, n);
+		i == 1 && (Nt > 0 ? (Vt = Ut[0] = 0, Ht = Ut[1] = Nt - 1, e = t[0][Vt], n = t[0][Ht], O == 2 ? (e = Vt, n = Ht) : e == n && (O == 3 ? [e, n] = bn(e, e, D.log, !1) : O == 4 ? [e, n] = xn(e, e, D.log, !1) : D.time ? n = e + Fn(86400 / _) : [e, n] = En(e, n, Sn, !0))) : (Vt = Ut[0] = e = null, Ht = Ut[1] = n = null)), Kr(S, e, n);
 	}
-	let nn, an, sn, cn, fn, pn, mn, hn, gn, Sn;
-	function Cn(e, t, n, r, i, a) {
-		e ??= Mt, n ??= sr, r ??= "butt", i ??= Mt, a ??= "round", e != nn && (d.strokeStyle = nn = e), i != an && (d.fillStyle = an = i), t != sn && (d.lineWidth = sn = t), a != fn && (d.lineJoin = fn = a), r != pn && (d.lineCap = pn = r), n != cn && d.setLineDash(cn = n);
+	let nn, an, sn, ln, un, mn, hn, gn, _n, vn;
+	function wn(e, t, n, r, i, a) {
+		e ??= Pt, n ??= lr, r ??= "butt", i ??= Pt, a ??= "round", e != nn && (d.strokeStyle = nn = e), i != an && (d.fillStyle = an = i), t != sn && (d.lineWidth = sn = t), a != un && (d.lineJoin = un = a), r != mn && (d.lineCap = mn = r), n != ln && d.setLineDash(ln = n);
 	}
-	function En(e, t, n, r) {
-		t != an && (d.fillStyle = an = t), e != mn && (d.font = mn = e), n != hn && (d.textAlign = hn = n), r != gn && (d.textBaseline = gn = r);
+	function Tn(e, t, n, r) {
+		t != an && (d.fillStyle = an = t), e != hn && (d.font = hn = e), n != gn && (d.textAlign = gn = n), r != _n && (d.textBaseline = _n = r);
 	}
-	function Dn(e, t, n, i, a = 0) {
-		if (i.length > 0 && e.auto(r, Jt) && (t == null || t.min == null)) {
-			let t = U(Bt, 0), r = U(Vt, i.length - 1), o = n.min == null ? _n(i, t, r, a, e.distr == 3) : [n.min, n.max];
-			e.min = Fn(e.min, n.min = o[0]), e.max = In(e.max, n.max = o[1]);
+	function On(e, t, n, i, a = 0) {
+		if (i.length > 0 && e.auto(r, Yt) && (t == null || t.min == null)) {
+			let t = H(Vt, 0), r = H(Ht, i.length - 1), o = n.min == null ? yn(i, t, r, a, e.distr == 3) : [n.min, n.max];
+			e.min = Ln(e.min, n.min = o[0]), e.max = Rn(e.max, n.max = o[1]);
 		}
 	}
-	let On = {
+	let kn = {
 		min: null,
 		max: null
 	};
-	function kn() {
+	function An() {
 		for (let e in b) {
 			let t = b[e];
-			A[e] == null && (t.min == null || A[S] != null && t.auto(r, Jt)) && (A[e] = On);
+			A[e] == null && (t.min == null || A[S] != null && t.auto(r, Yt)) && (A[e] = kn);
 		}
 		for (let e in b) {
 			let t = b[e];
-			A[e] == null && t.from != null && A[t.from] != null && (A[e] = On);
+			A[e] == null && t.from != null && A[t.from] != null && (A[e] = kn);
 		}
-		A[S] != null && gr(!0);
+		A[S] != null && _r(!0);
 		let e = {};
 		for (let t in A) {
 			let n = A[t];
 			if (n != null) {
-				let a = e[t] = _r(b[t], mr);
-				if (n.min != null) vr(a, n);
+				let a = e[t] = yr(b[t], gr);
+				if (n.min != null) K(a, n);
 				else if (t != S || i == 2) {
-					if (zt == 0 && a.from == null) {
+					if (Nt == 0 && a.from == null) {
 						let e = a.range(r, null, null, t);
 						a.min = e[0], a.max = e[1];
-					} else a.min = W, a.max = -Infinity;
+					} else a.min = U, a.max = -Infinity;
 				}
 			}
 		}
-		if (zt > 0) {
+		if (Nt > 0) {
 			v.forEach((n, a) => {
 				if (i == 1) {
 					let i = n.scale, o = A[i];
@@ -2415,18 +2420,18 @@ function Za(e, t, n) {
 					let s = e[i];
 					if (a == 0) {
 						let e = s.range(r, s.min, s.max, i);
-						s.min = e[0], s.max = e[1], Bt = dn(s.min, t[0]), Vt = dn(s.max, t[0]), Vt - Bt > 1 && (t[0][Bt] < s.min && Bt++, t[0][Vt] > s.max && Vt--), n.min = qt[Bt], n.max = qt[Vt];
-					} else n.show && n.auto && Dn(s, o, n, t[a], n.sorted);
-					n.idxs[0] = Bt, n.idxs[1] = Vt;
+						s.min = e[0], s.max = e[1], Vt = pn(s.min, t[0]), Ht = pn(s.max, t[0]), Ht - Vt > 1 && (t[0][Vt] < s.min && Vt++, t[0][Ht] > s.max && Ht--), n.min = Kt[Vt], n.max = Kt[Ht];
+					} else n.show && n.auto && On(s, o, n, t[a], n.sorted);
+					n.idxs[0] = Vt, n.idxs[1] = Ht;
 				} else if (a > 0 && n.show && n.auto) {
 					let [r, i] = n.facets, o = r.scale, s = i.scale, [c, l] = t[a], u = e[o], d = e[s];
-					u != null && Dn(u, A[o], r, c, r.sorted), d != null && Dn(d, A[s], i, l, i.sorted), n.min = i.min, n.max = i.max;
+					u != null && On(u, A[o], r, c, r.sorted), d != null && On(d, A[s], i, l, i.sorted), n.min = i.min, n.max = i.max;
 				}
 			});
 			for (let t in e) {
 				let n = e[t], i = A[t];
 				if (n.from == null && (i == null || i.min == null)) {
-					let e = n.range(r, n.min == W ? null : n.min, n.max == -Infinity ? null : n.max, t);
+					let e = n.range(r, n.min == U ? null : n.min, n.max == -Infinity ? null : n.max, t);
 					n.min = e[0], n.max = e[1];
 				}
 			}
@@ -2448,83 +2453,83 @@ function Za(e, t, n) {
 			if (i.min != r.min || i.max != r.max) {
 				i.min = r.min, i.max = r.max;
 				let e = i.distr;
-				i._min = e == 3 ? zn(i.min) : e == 4 ? Hn(i.min, i.asinh) : e == 100 ? i.fwd(i.min) : i.min, i._max = e == 3 ? zn(i.max) : e == 4 ? Hn(i.max, i.asinh) : e == 100 ? i.fwd(i.max) : i.max, n[t] = a = !0;
+				i._min = e == 3 ? Vn(i.min) : e == 4 ? Wn(i.min, i.asinh) : e == 100 ? i.fwd(i.min) : i.min, i._max = e == 3 ? Vn(i.max) : e == 4 ? Wn(i.max, i.asinh) : e == 100 ? i.fwd(i.max) : i.max, n[t] = a = !0;
 			}
 		}
 		if (a) {
 			v.forEach((e, t) => {
 				i == 2 ? t > 0 && n.y && (e._paths = null) : n[e.scale] && (e._paths = null);
 			});
-			for (let e in n) Pe = !0, Q("setScale", e);
-			F && N.left >= 0 && (Fe = B = !0);
+			for (let e in n) Fe = !0, da("setScale", e);
+			oe && N.left >= 0 && (Ie = Re = !0);
 		}
 		for (let e in A) A[e] = null;
 	}
-	function Mn(e) {
-		let t = Wn(Bt - 1, 0, zt - 1), n = Wn(Vt + 1, 0, zt - 1);
+	function jn(e) {
+		let t = Kn(Vt - 1, 0, Nt - 1), n = Kn(Ht + 1, 0, Nt - 1);
 		for (; e[t] == null && t > 0;) t--;
-		for (; e[n] == null && n < zt - 1;) n++;
+		for (; e[n] == null && n < Nt - 1;) n++;
 		return [t, n];
 	}
-	function Rn() {
-		if (zt > 0) {
-			let e = v.some((e) => e._focus) && Sn != Ge.alpha;
-			e && (d.globalAlpha = Sn = Ge.alpha), v.forEach((e, n) => {
+	function Pn() {
+		if (Nt > 0) {
+			let e = v.some((e) => e._focus) && vn != Ke.alpha;
+			e && (d.globalAlpha = vn = Ke.alpha), v.forEach((e, n) => {
 				if (n > 0 && e.show && (Bn(n, !1), Bn(n, !0), e._paths == null)) {
-					let a = Sn;
-					Sn != e.alpha && (d.globalAlpha = Sn = e.alpha);
-					let o = i == 2 ? [0, t[n][0].length - 1] : Mn(t[n]);
-					e._paths = e.paths(r, n, o[0], o[1]), Sn != a && (d.globalAlpha = Sn = a);
+					let a = vn;
+					vn != e.alpha && (d.globalAlpha = vn = e.alpha);
+					let o = i == 2 ? [0, t[n][0].length - 1] : jn(t[n]);
+					e._paths = e.paths(r, n, o[0], o[1]), vn != a && (d.globalAlpha = vn = a);
 				}
 			}), v.forEach((e, t) => {
 				if (t > 0 && e.show) {
-					let n = Sn;
-					Sn != e.alpha && (d.globalAlpha = Sn = e.alpha), e._paths != null && Un(t, !1);
+					let n = vn;
+					vn != e.alpha && (d.globalAlpha = vn = e.alpha), e._paths != null && Hn(t, !1);
 					{
-						let n = e._paths == null ? null : e._paths.gaps, i = e.points.show(r, t, Bt, Vt, n), a = e.points.filter(r, t, i, n);
-						(i || a) && (e.points._paths = e.points.paths(r, t, Bt, Vt, a), Un(t, !0));
+						let n = e._paths == null ? null : e._paths.gaps, i = e.points.show(r, t, Vt, Ht, n), a = e.points.filter(r, t, i, n);
+						(i || a) && (e.points._paths = e.points.paths(r, t, Vt, Ht, a), Hn(t, !0));
 					}
-					Sn != n && (d.globalAlpha = Sn = n), Q("drawSeries", t);
+					vn != n && (d.globalAlpha = vn = n), da("drawSeries", t);
 				}
-			}), e && (d.globalAlpha = Sn = 1);
+			}), e && (d.globalAlpha = vn = 1);
 		}
 	}
 	function Bn(e, t) {
 		let n = t ? v[e].points : v[e];
 		n._stroke = n.stroke(r, e), n._fill = n.fill(r, e);
 	}
-	function Un(e, t) {
+	function Hn(e, t) {
 		let n = t ? v[e].points : v[e], { stroke: r, fill: i, clip: a, flags: o, _stroke: s = n._stroke, _fill: c = n._fill, _width: l = n.width } = n._paths;
-		l = K(l * V, 3);
+		l = G(l * B, 3);
 		let u = null, f = l % 2 / 2;
 		t && c == null && (c = l > 0 ? "#fff" : s);
 		let p = n.pxAlign == 1 && f > 0;
 		if (p && d.translate(f, f), !t) {
-			let e = Oe - l / 2, t = ke - l / 2, n = Ae + l, r = je + l;
+			let e = ke - l / 2, t = Ae - l / 2, n = je + l, r = Me + l;
 			u = new Path2D(), u.rect(e, t, n, r);
 		}
-		t ? qn(s, l, n.dash, n.cap, c, r, i, o, a) : Kn(e, s, l, n.dash, n.cap, c, r, i, o, u, a), p && d.translate(-f, -f);
+		t ? Jn(s, l, n.dash, n.cap, c, r, i, o, a) : Gn(e, s, l, n.dash, n.cap, c, r, i, o, u, a), p && d.translate(-f, -f);
 	}
-	function Kn(e, n, i, a, o, s, c, l, u, d, f) {
+	function Gn(e, n, i, a, o, s, c, l, u, d, f) {
 		let p = !1;
 		u != 0 && x.forEach((m, h) => {
 			if (m.series[0] == e) {
-				let e = v[m.series[1]], g = t[m.series[1]], _ = (e._paths || or).band;
-				lr(_) && (_ = m.dir == 1 ? _[0] : _[1]);
+				let e = v[m.series[1]], g = t[m.series[1]], _ = (e._paths || cr).band;
+				dr(_) && (_ = m.dir == 1 ? _[0] : _[1]);
 				let y, b = null;
-				e.show && _ && Tn(g, Bt, Vt) ? (b = m.fill(r, h) || s, y = e._paths.clip) : _ = null, qn(n, i, a, o, b, c, l, u, d, f, y, _), p = !0;
+				e.show && _ && Dn(g, Vt, Ht) ? (b = m.fill(r, h) || s, y = e._paths.clip) : _ = null, Jn(n, i, a, o, b, c, l, u, d, f, y, _), p = !0;
 			}
-		}), p || qn(n, i, a, o, s, c, l, u, d, f);
+		}), p || Jn(n, i, a, o, s, c, l, u, d, f);
 	}
-	function qn(e, t, n, r, i, a, o, s, c, l, u, f) {
-		Cn(e, t, n, r, i), (c || l || f) && (d.save(), c && d.clip(c), l && d.clip(l)), f ? (s & 3) == 3 ? (d.clip(f), u && d.clip(u), $n(i, o), Qn(e, a, t)) : s & aa ? ($n(i, o), d.clip(f), Qn(e, a, t)) : s & ia && (d.save(), d.clip(f), u && d.clip(u), $n(i, o), d.restore(), Qn(e, a, t)) : ($n(i, o), Qn(e, a, t)), (c || l || f) && d.restore();
+	function Jn(e, t, n, r, i, a, o, s, c, l, u, f) {
+		wn(e, t, n, r, i), (c || l || f) && (d.save(), c && d.clip(c), l && d.clip(l)), f ? (s & 3) == 3 ? (d.clip(f), u && d.clip(u), er(i, o), Yn(e, a, t)) : s & aa ? (er(i, o), d.clip(f), Yn(e, a, t)) : s & ia && (d.save(), d.clip(f), u && d.clip(u), er(i, o), d.restore(), Yn(e, a, t)) : (er(i, o), Yn(e, a, t)), (c || l || f) && d.restore();
 	}
-	function Qn(e, t, n) {
+	function Yn(e, t, n) {
 		n > 0 && (t instanceof Map ? t.forEach((e, t) => {
 			d.strokeStyle = nn = t, d.stroke(e);
 		}) : t != null && e && d.stroke(t));
 	}
-	function $n(e, t) {
+	function er(e, t) {
 		t instanceof Map ? t.forEach((e, t) => {
 			d.fillStyle = an = t, d.fill(e);
 		}) : t != null && e && d.fill(t);
@@ -2534,59 +2539,59 @@ function Za(e, t, n) {
 		if (i <= 0) o = [0, 0];
 		else {
 			let s = a._space = a.space(r, e, t, n, i);
-			o = Ja(t, n, a._incrs = a.incrs(r, e, t, n, i, s), i, s);
+			o = Ya(t, n, a._incrs = a.incrs(r, e, t, n, i, s), i, s);
 		}
 		return a._found = o;
 	}
-	function nr(e, t, n, r, i, a, o, s, c, l) {
+	function rr(e, t, n, r, i, a, o, s, c, l) {
 		let u = o % 2 / 2;
-		h == 1 && d.translate(u, u), Cn(s, o, c, l, s), d.beginPath();
+		h == 1 && d.translate(u, u), wn(s, o, c, l, s), d.beginPath();
 		let f, p, m, g, _ = i + (r == 0 || r == 3 ? -a : a);
 		n == 0 ? (p = i, g = _) : (f = i, m = _);
 		for (let r = 0; r < e.length; r++) t[r] != null && (n == 0 ? f = m = e[r] : p = g = e[r], d.moveTo(f, p), d.lineTo(m, g));
 		d.stroke(), h == 1 && d.translate(-u, -u);
 	}
-	function ar(e) {
+	function ir(e) {
 		let t = !0;
 		return y.forEach((n, i) => {
 			if (!n.show) return;
 			let a = b[n.scale];
 			if (a.min == null) {
-				n._show && (t = !1, n._show = !1, gr(!1));
+				n._show && (t = !1, n._show = !1, _r(!1));
 				return;
 			}
-			n._show || (t = !1, n._show = !0, gr(!1));
-			let o = n.side, s = o % 2, { min: c, max: l } = a, [u, d] = tr(i, c, l, s == 0 ? R : z);
+			n._show || (t = !1, n._show = !0, _r(!1));
+			let o = n.side, s = o % 2, { min: c, max: l } = a, [u, d] = tr(i, c, l, s == 0 ? L : R);
 			if (d == 0) return;
-			let f = a.distr == 2, p = n._splits = n.splits(r, i, c, l, u, d, f), m = a.distr == 2 ? p.map((e) => qt[e]) : p, h = a.distr == 2 ? qt[p[1]] - qt[p[0]] : u, g = n._values = n.values(r, n.filter(r, m, i, d, h), i, d, h);
+			let f = a.distr == 2, p = n._splits = n.splits(r, i, c, l, u, d, f), m = a.distr == 2 ? p.map((e) => Kt[e]) : p, h = a.distr == 2 ? Kt[p[1]] - Kt[p[0]] : u, g = n._values = n.values(r, n.filter(r, m, i, d, h), i, d, h);
 			n._rotate = o == 2 ? n.rotate(r, g, i, d) : 0;
 			let _ = n._size;
-			n._size = Pn(n.size(r, g, i, e)), _ != null && n._size != _ && (t = !1);
+			n._size = In(n.size(r, g, i, e)), _ != null && n._size != _ && (t = !1);
 		}), t;
 	}
-	function ur(e) {
+	function sr(e) {
 		let t = !0;
-		return it.forEach((n, i) => {
-			let a = n(r, i, tt, e);
-			a != jt[i] && (t = !1), jt[i] = a;
+		return at.forEach((n, i) => {
+			let a = n(r, i, nt, e);
+			a != ot[i] && (t = !1), ot[i] = a;
 		}), t;
 	}
-	function hr() {
+	function fr() {
 		for (let e = 0; e < y.length; e++) {
 			let t = y[e];
 			if (!t.show || !t._show) continue;
 			let n = t.side, i = n % 2, a, o, c = t.stroke(r, e), l = n == 0 || n == 3 ? -1 : 1, [u, f] = t._found;
 			if (t.label != null) {
-				let s = t.labelGap * l, p = Nn((t._lpos + s) * V);
-				En(t.labelFont[0], c, "center", n == 2 ? Dt : Ot), d.save(), i == 1 ? (a = o = 0, d.translate(p, Nn(ke + je / 2)), d.rotate((n == 3 ? -An : An) / 2)) : (a = Nn(Oe + Ae / 2), o = p);
-				let m = Gn(t.label) ? t.label(r, e, u, f) : t.label;
+				let s = t.labelGap * l, p = Fn((t._lpos + s) * B);
+				Tn(t.labelFont[0], c, "center", n == 2 ? kt : At), d.save(), i == 1 ? (a = o = 0, d.translate(p, Fn(Ae + Me / 2)), d.rotate((n == 3 ? -Mn : Mn) / 2)) : (a = Fn(ke + je / 2), o = p);
+				let m = qn(t.label) ? t.label(r, e, u, f) : t.label;
 				d.fillText(m, a, o), d.restore();
 			}
 			if (f == 0) continue;
-			let p = b[t.scale], m = i == 0 ? Ae : je, h = i == 0 ? Oe : ke, _ = t._splits, v = p.distr == 2 ? _.map((e) => qt[e]) : _, x = p.distr == 2 ? qt[_[1]] - qt[_[0]] : u, S = t.ticks, C = t.border, w = S.show ? S.size : 0, T = Nn(w * V), E = Nn((t.alignTo == 2 ? t._size - w - t.gap : t.gap) * V), D = t._rotate * -An / 180, O = g(t._pos * V), k = O + (T + E) * l;
+			let p = b[t.scale], m = i == 0 ? je : Me, h = i == 0 ? ke : Ae, _ = t._splits, v = p.distr == 2 ? _.map((e) => Kt[e]) : _, x = p.distr == 2 ? Kt[_[1]] - Kt[_[0]] : u, S = t.ticks, C = t.border, w = S.show ? S.size : 0, T = Fn(w * B), E = Fn((t.alignTo == 2 ? t._size - w - t.gap : t.gap) * B), D = t._rotate * -Mn / 180, O = g(t._pos * B), k = O + (T + E) * l;
 			o = i == 0 ? k : 0, a = i == 1 ? k : 0;
 			let ee = t.font[0];
-			En(ee, c, t.align == 1 ? kt : t.align == 2 ? At : D > 0 ? kt : D < 0 ? At : i == 0 ? "center" : n == 3 ? At : kt, D || i == 1 ? "middle" : n == 2 ? Dt : Ot);
+			Tn(ee, c, t.align == 1 ? jt : t.align == 2 ? Mt : D > 0 ? jt : D < 0 ? Mt : i == 0 ? "center" : n == 3 ? Mt : jt, D || i == 1 ? "middle" : n == 2 ? kt : At);
 			let A = t.font[1] * t.lineGap, j = _.map((e) => g(s(e, p, m, h))), te = t._values;
 			for (let e = 0; e < te.length; e++) {
 				let t = te[e];
@@ -2599,68 +2604,68 @@ function Za(e, t, n) {
 					}
 				}
 			}
-			S.show && nr(j, S.filter(r, v, e, f, x), i, n, O, T, K(S.width * V, 3), S.stroke(r, e), S.dash, S.cap);
+			S.show && rr(j, S.filter(r, v, e, f, x), i, n, O, T, G(S.width * B, 3), S.stroke(r, e), S.dash, S.cap);
 			let ne = t.grid;
-			ne.show && nr(j, ne.filter(r, v, e, f, x), i, i == 0 ? 2 : 1, i == 0 ? ke : Oe, i == 0 ? je : Ae, K(ne.width * V, 3), ne.stroke(r, e), ne.dash, ne.cap), C.show && nr([O], [1], +(i == 0), i == 0 ? 1 : 2, i == 1 ? ke : Oe, i == 1 ? je : Ae, K(C.width * V, 3), C.stroke(r, e), C.dash, C.cap);
+			ne.show && rr(j, ne.filter(r, v, e, f, x), i, i == 0 ? 2 : 1, i == 0 ? Ae : ke, i == 0 ? Me : je, G(ne.width * B, 3), ne.stroke(r, e), ne.dash, ne.cap), C.show && rr([O], [1], +(i == 0), i == 0 ? 1 : 2, i == 1 ? Ae : ke, i == 1 ? Me : je, G(C.width * B, 3), C.stroke(r, e), C.dash, C.cap);
 		}
-		Q("drawAxes");
+		da("drawAxes");
 	}
-	function gr(e) {
+	function _r(e) {
 		v.forEach((t, n) => {
 			n > 0 && (t._paths = null, e && (i == 1 ? (t.min = null, t.max = null) : t.facets.forEach((e) => {
 				e.min = null, e.max = null;
 			})));
 		});
 	}
-	let yr = !1, br = !1, xr = [];
+	let vr = !1, br = !1, xr = [];
 	function Sr() {
 		br = !1;
-		for (let e = 0; e < xr.length; e++) Q(...xr[e]);
+		for (let e = 0; e < xr.length; e++) da(...xr[e]);
 		xr.length = 0;
 	}
 	function Cr() {
-		yr ||= (wr(Er), !0);
+		vr ||= (Tr(Er), !0);
 	}
-	function Tr(e, t = !1) {
-		yr = !0, br = t, e(r), Er(), t && xr.length > 0 && queueMicrotask(Sr);
+	function wr(e, t = !1) {
+		vr = !0, br = t, e(r), Er(), t && xr.length > 0 && queueMicrotask(Sr);
 	}
-	r.batch = Tr;
+	r.batch = wr;
 	function Er() {
-		if (Me &&= (kn(), !1), Pe &&= (ze(), !1), Ne) {
-			if (H(p, kt, Se), H(p, Dt, Ce), H(p, Tt, R), H(p, Et, z), H(m, kt, Se), H(m, Dt, Ce), H(m, Tt, R), H(m, Et, z), H(f, Tt, be), H(f, Et, xe), u.width = Nn(be * V), u.height = Nn(xe * V), y.forEach(({ _el: e, _show: t, _size: n, _pos: r, side: i }) => {
+		if (Ne &&= (An(), !1), Fe &&= (Ve(), !1), Pe) {
+			if (V(p, jt, Ce), V(p, kt, we), V(p, Dt, L), V(p, Ot, R), V(m, jt, Ce), V(m, kt, we), V(m, Dt, L), V(m, Ot, R), V(f, Dt, xe), V(f, Ot, Se), u.width = Fn(xe * B), u.height = Fn(Se * B), y.forEach(({ _el: e, _show: t, _size: n, _pos: r, side: i }) => {
 				if (e != null) {
 					if (t) {
 						let t = i === 3 || i === 0 ? n : 0, a = i % 2 == 1;
-						H(e, a ? "left" : "top", r - t), H(e, a ? "width" : "height", n), H(e, a ? "top" : "left", a ? Ce : Se), H(e, a ? "height" : "width", a ? z : R), Zt(e, pt);
-					} else Xt(e, pt);
+						V(e, a ? "left" : "top", r - t), V(e, a ? "width" : "height", n), V(e, a ? "top" : "left", a ? we : Ce), V(e, a ? "height" : "width", a ? R : L), $t(e, ht);
+					} else Qt(e, ht);
 				}
-			}), nn = an = sn = fn = pn = mn = hn = gn = cn = null, Sn = 1, Oi(!0), Se != we || Ce != Te || R != Ee || z != De) {
-				gr(!1);
-				let e = R / Ee, t = z / De;
-				if (F && !Fe && N.left >= 0) {
-					N.left *= e, N.top *= t, Ar && tn(Ar, Nn(N.left), 0, R, z), jr && tn(jr, 0, Nn(N.top), R, z);
-					for (let n = 0; n < Je.length; n++) {
-						let r = Je[n];
-						r != null && (Ye[n] *= e, Xe[n] *= t, tn(r, Pn(Ye[n]), Pn(Xe[n]), R, z));
+			}), nn = an = sn = un = mn = hn = gn = _n = ln = null, vn = 1, Di(!0), Ce != Te || we != Ee || L != De || R != Oe) {
+				_r(!1);
+				let e = L / De, t = R / Oe;
+				if (oe && !Ie && N.left >= 0) {
+					N.left *= e, N.top *= t, Ar && rn(Ar, Fn(N.left), 0, L, R), jr && rn(jr, 0, Fn(N.top), L, R);
+					for (let n = 0; n < Ye.length; n++) {
+						let r = Ye[n];
+						r != null && (Xe[n] *= e, Ze[n] *= t, rn(r, In(Xe[n]), In(Ze[n]), L, R));
 					}
 				}
-				if (X.show && !Ie && X.left >= 0 && X.width > 0) {
-					X.left *= e, X.width *= e, X.top *= t, X.height *= t;
-					for (let e in zi) H(Wr, e, X[e]);
+				if (Z.show && !Le && Z.left >= 0 && Z.width > 0) {
+					Z.left *= e, Z.width *= e, Z.top *= t, Z.height *= t;
+					for (let e in Ri) V(Ur, e, Z[e]);
 				}
-				we = Se, Te = Ce, Ee = R, De = z;
+				Te = Ce, Ee = we, De = L, Oe = R;
 			}
-			Q("setSize"), Ne = !1;
+			da("setSize"), Pe = !1;
 		}
-		be > 0 && xe > 0 && (d.clearRect(0, 0, u.width, u.height), Q("drawClear"), w.forEach((e) => e()), Q("draw")), X.show && Ie && (Gr(X), Ie = !1), F && Fe && (Ei(null, !0, !1), Fe = !1), M.show && M.live && B && (wi(), B = !1), c || (c = !0, r.status = 1, Q("ready")), Jt = !1, yr = !1;
+		xe > 0 && Se > 0 && (d.clearRect(0, 0, u.width, u.height), da("drawClear"), w.forEach((e) => e()), da("draw")), Z.show && Le && (Wr(Z), Le = !1), oe && Ie && (Ti(null, !0, !1), Ie = !1), M.show && M.live && Re && (Ci(), Re = !1), c || (c = !0, r.status = 1, da("ready")), Yt = !1, vr = !1;
 	}
 	r.redraw = (e, t) => {
-		Pe = t || !1, e === !1 ? Cr() : qr(S, D.min, D.max);
+		Fe = t || !1, e === !1 ? Cr() : Kr(S, D.min, D.max);
 	};
 	function Dr(e, n) {
 		let i = b[e];
 		if (i.from == null) {
-			if (zt == 0) {
+			if (Nt == 0) {
 				let t = i.range(r, n.min, n.max, e);
 				n.min = t[0], n.max = t[1];
 			}
@@ -2668,341 +2673,341 @@ function Za(e, t, n) {
 				let e = n.min;
 				n.min = n.max, n.max = e;
 			}
-			if (zt > 1 && n.min != null && n.max != null && n.max - n.min < 1e-16) return;
-			e == S && i.distr == 2 && zt > 0 && (n.min = dn(n.min, t[0]), n.max = dn(n.max, t[0]), n.min == n.max && n.max++), A[e] = n, Me = !0, Cr();
+			if (Nt > 1 && n.min != null && n.max != null && n.max - n.min < 1e-16) return;
+			e == S && i.distr == 2 && Nt > 0 && (n.min = pn(n.min, t[0]), n.max = pn(n.max, t[0]), n.min == n.max && n.max++), A[e] = n, Ne = !0, Cr();
 		}
 	}
 	r.setScale = Dr;
-	let Or, kr, Ar, jr, Mr, Nr, Pr, Fr, Lr, Rr, q, J, zr = !1, Br = N.drag, Y = Br.x, Ur = Br.y;
-	F && (N.x && (Or = $t(ht, m)), N.y && (kr = $t(gt, m)), D.ori == 0 ? (Ar = Or, jr = kr) : (Ar = kr, jr = Or), q = N.left, J = N.top);
-	let X = r.select = vr({
+	let Or, kr, Ar, jr, Mr, Nr, Pr, Fr, Ir, Rr, q, J, zr = !1, Br = N.drag, Y = Br.x, X = Br.y;
+	oe && (N.x && (Or = tn(_t, m)), N.y && (kr = tn(vt, m)), D.ori == 0 ? (Ar = Or, jr = kr) : (Ar = kr, jr = Or), q = N.left, J = N.top);
+	let Z = r.select = K({
 		show: !0,
 		over: !0,
 		left: 0,
 		width: 0,
 		top: 0,
 		height: 0
-	}, e.select), Wr = X.show ? $t(mt, X.over ? m : p) : null;
-	function Gr(e, t) {
-		if (X.show) {
-			for (let t in e) X[t] = e[t], t in zi && H(Wr, t, e[t]);
-			t !== !1 && Q("setSelect");
+	}, e.select), Ur = Z.show ? tn(gt, Z.over ? m : p) : null;
+	function Wr(e, t) {
+		if (Z.show) {
+			for (let t in e) Z[t] = e[t], t in Ri && V(Ur, t, e[t]);
+			t !== !1 && da("setSelect");
 		}
 	}
-	r.setSelect = Gr;
-	function Kr(e) {
-		if (v[e].show) P && Zt(ce[e], pt);
-		else if (P && Xt(ce[e], pt), F) {
-			let t = qe ? Je[0] : Je[e];
-			t != null && tn(t, -10, -10, R, z);
+	r.setSelect = Wr;
+	function Gr(e) {
+		if (v[e].show) P && $t(le[e], ht);
+		else if (P && Qt(le[e], ht), oe) {
+			let t = Je ? Ye[0] : Ye[e];
+			t != null && rn(t, -10, -10, L, R);
 		}
 	}
-	function qr(e, t, n) {
+	function Kr(e, t, n) {
 		Dr(e, {
 			min: t,
 			max: n
 		});
 	}
-	function Jr(e, t, n, a) {
-		t.focus != null && hi(e), t.show != null && v.forEach((n, r) => {
-			r > 0 && (e == r || e == null) && (n.show = t.show, Kr(r), i == 2 ? (qr(n.facets[0].scale, null, null), qr(n.facets[1].scale, null, null)) : qr(n.scale, null, null), Cr());
-		}), n !== !1 && Q("setSeries", e, t), a && ga("setSeries", r, e, t);
+	function qr(e, t, n, a) {
+		t.focus != null && mi(e), t.show != null && v.forEach((n, r) => {
+			r > 0 && (e == r || e == null) && (n.show = t.show, Gr(r), i == 2 ? (Kr(n.facets[0].scale, null, null), Kr(n.facets[1].scale, null, null)) : Kr(n.scale, null, null), Cr());
+		}), n !== !1 && da("setSeries", e, t), a && ga("setSeries", r, e, t);
 	}
-	r.setSeries = Jr;
+	r.setSeries = qr;
+	function Jr(e, t) {
+		K(x[e], t);
+	}
 	function Yr(e, t) {
-		vr(x[e], t);
+		e.fill = W(e.fill || null), e.dir = H(e.dir, -1), t ??= x.length, x.splice(t, 0, e);
 	}
-	function Xr(e, t) {
-		e.fill = G(e.fill || null), e.dir = U(e.dir, -1), t ??= x.length, x.splice(t, 0, e);
-	}
-	function Z(e) {
+	function Xr(e) {
 		e == null ? x.length = 0 : x.splice(e, 1);
 	}
-	r.addBand = Xr, r.setBand = Yr, r.delBand = Z;
-	function Zr(e, t) {
-		v[e].alpha = t, F && Je[e] != null && (Je[e].style.opacity = t), P && ce[e] && (ce[e].style.opacity = t);
+	r.addBand = Yr, r.setBand = Jr, r.delBand = Xr;
+	function Q(e, t) {
+		v[e].alpha = t, oe && Ye[e] != null && (Ye[e].style.opacity = t), P && le[e] && (le[e].style.opacity = t);
 	}
-	let si, di, fi, mi = { focus: !0 };
-	function hi(e) {
-		if (e != fi) {
-			let t = e == null, n = Ge.alpha != 1;
+	let Zr, si, di, fi = { focus: !0 };
+	function mi(e) {
+		if (e != di) {
+			let t = e == null, n = Ke.alpha != 1;
 			v.forEach((r, a) => {
 				if (i == 1 || a > 0) {
 					let i = t || a == 0 || a == e;
-					r._focus = t ? null : i, n && Zr(a, i ? 1 : Ge.alpha);
+					r._focus = t ? null : i, n && Q(a, i ? 1 : Ke.alpha);
 				}
-			}), fi = e, n && Cr();
+			}), di = e, n && Cr();
 		}
 	}
-	P && Ke && ve(Lt, L, (e) => {
-		N._lock || (Ue(e), fi != null && Jr(null, mi, !0, $.setSeries));
+	P && qe && ye(zt, I, (e) => {
+		N._lock || (Ge(e), di != null && qr(null, fi, !0, $.setSeries));
 	});
-	function gi(e, t, n) {
+	function hi(e, t, n) {
 		let r = b[t];
-		n && (e = e / V - (r.ori == 1 ? Ce : Se));
-		let i = R;
-		r.ori == 1 && (i = z, e = i - e), r.dir == -1 && (e = i - e);
+		n && (e = e / B - (r.ori == 1 ? we : Ce));
+		let i = L;
+		r.ori == 1 && (i = R, e = i - e), r.dir == -1 && (e = i - e);
 		let a = r._min, o = r._max, s = e / i, c = a + (o - a) * s, l = r.distr;
-		return l == 3 ? Ln(10, c) : l == 4 ? Vn(c, r.asinh) : l == 100 ? r.bwd(c) : c;
+		return l == 3 ? zn(10, c) : l == 4 ? Un(c, r.asinh) : l == 100 ? r.bwd(c) : c;
 	}
-	function _i(e, n) {
-		return dn(gi(e, S, n), t[0], Bt, Vt);
+	function gi(e, n) {
+		return pn(hi(e, S, n), t[0], Vt, Ht);
 	}
-	r.valToIdx = (e) => dn(e, t[0]), r.posToIdx = _i, r.posToVal = gi, r.valToPos = (e, t, n) => b[t].ori == 0 ? a(e, b[t], n ? Ae : R, n ? Oe : 0) : o(e, b[t], n ? je : z, n ? ke : 0), r.setCursor = (e, t, n) => {
-		q = e.left, J = e.top, Ei(null, t, n);
+	r.valToIdx = (e) => pn(e, t[0]), r.posToIdx = gi, r.posToVal = hi, r.valToPos = (e, t, n) => b[t].ori == 0 ? a(e, b[t], n ? je : L, n ? ke : 0) : o(e, b[t], n ? Me : R, n ? Ae : 0), r.setCursor = (e, t, n) => {
+		q = e.left, J = e.top, Ti(null, t, n);
 	};
+	function _i(e, t) {
+		V(Ur, jt, Z.left = e), V(Ur, Dt, Z.width = t);
+	}
 	function vi(e, t) {
-		H(Wr, kt, X.left = e), H(Wr, Tt, X.width = t);
+		V(Ur, kt, Z.top = e), V(Ur, Ot, Z.height = t);
 	}
-	function yi(e, t) {
-		H(Wr, Dt, X.top = e), H(Wr, Et, X.height = t);
-	}
-	let bi = D.ori == 0 ? vi : yi, xi = D.ori == 1 ? vi : yi;
-	function Ci() {
+	let yi = D.ori == 0 ? _i : vi, bi = D.ori == 1 ? _i : vi;
+	function xi() {
 		if (P && M.live) for (let e = +(i == 2); e < v.length; e++) {
-			if (e == 0 && de) continue;
+			if (e == 0 && fe) continue;
 			let t = M.values[e], n = 0;
-			for (let r in t) le[e][n++].firstChild.nodeValue = t[r];
+			for (let r in t) ue[e][n++].firstChild.nodeValue = t[r];
 		}
 	}
-	function wi(e, t) {
+	function Ci(e, t) {
 		if (e != null && (e.idxs ? e.idxs.forEach((e, t) => {
 			ae[t] = e;
-		}) : dr(e.idx) || ae.fill(e.idx), M.idx = ae[0]), P && M.live) {
-			for (let e = 0; e < v.length; e++) (e > 0 || i == 1 && !de) && Ti(e, ae[e]);
-			Ci();
+		}) : pr(e.idx) || ae.fill(e.idx), M.idx = ae[0]), P && M.live) {
+			for (let e = 0; e < v.length; e++) (e > 0 || i == 1 && !fe) && wi(e, ae[e]);
+			xi();
 		}
-		B = !1, t !== !1 && Q("setLegend");
+		Re = !1, t !== !1 && da("setLegend");
 	}
-	r.setLegend = wi;
-	function Ti(e, n) {
-		let i = v[e], a = e == 0 && O == 2 ? qt : t[e], o;
-		de ? o = i.values(r, e, n) ?? fe : (o = i.value(r, n == null ? null : a[n], e, n), o = o == null ? fe : { _: o }), M.values[e] = o;
+	r.setLegend = Ci;
+	function wi(e, n) {
+		let i = v[e], a = e == 0 && O == 2 ? Kt : t[e], o;
+		fe ? o = i.values(r, e, n) ?? pe : (o = i.value(r, n == null ? null : a[n], e, n), o = o == null ? pe : { _: o }), M.values[e] = o;
 	}
-	function Ei(e, n, a) {
-		Lr = q, Rr = J, [q, J] = N.move(r, q, J), N.left = q, N.top = J, F && (Ar && tn(Ar, Nn(q), 0, R, z), jr && tn(jr, 0, Nn(J), R, z));
-		let o, s = Bt > Vt;
-		si = W, di = null;
-		let c = D.ori == 0 ? R : z, l = D.ori == 1 ? R : z;
-		if (q < 0 || zt == 0 || s) {
+	function Ti(e, n, a) {
+		Ir = q, Rr = J, [q, J] = N.move(r, q, J), N.left = q, N.top = J, oe && (Ar && rn(Ar, Fn(q), 0, L, R), jr && rn(jr, 0, Fn(J), L, R));
+		let o, s = Vt > Ht;
+		Zr = U, si = null;
+		let c = D.ori == 0 ? L : R, l = D.ori == 1 ? L : R;
+		if (q < 0 || Nt == 0 || s) {
 			o = N.idx = null;
 			for (let e = 0; e < v.length; e++) {
-				let t = Je[e];
-				t != null && tn(t, -10, -10, R, z);
+				let t = Ye[e];
+				t != null && rn(t, -10, -10, L, R);
 			}
-			Ke && Jr(null, mi, !0, e == null && $.setSeries), M.live && (ae.fill(o), B = !0);
+			qe && qr(null, fi, !0, e == null && $.setSeries), M.live && (ae.fill(o), Re = !0);
 		} else {
 			let e, n, a;
-			i == 1 && (e = D.ori == 0 ? q : J, n = gi(e, S), o = N.idx = dn(n, t[0], Bt, Vt), a = k(t[0][o], D, c, 0));
+			i == 1 && (e = D.ori == 0 ? q : J, n = hi(e, S), o = N.idx = pn(n, t[0], Vt, Ht), a = k(t[0][o], D, c, 0));
 			let s = -10, u = -10, d = 0, f = 0, p = !0, m = "", h = "";
 			for (let e = +(i == 2); e < v.length; e++) {
 				let g = v[e], _ = ae[e], y = _ == null ? null : i == 1 ? t[e][_] : t[e][1][_], x = N.dataIdx(r, e, o, n), S = x == null ? null : i == 1 ? t[e][x] : t[e][1][x];
-				if (B = B || S != y || x != _, ae[e] = x, e > 0 && g.show) {
+				if (Re = Re || S != y || x != _, ae[e] = x, e > 0 && g.show) {
 					let n = x == null ? -10 : x == o ? a : k(i == 1 ? t[0][x] : t[e][0][x], D, c, 0), _ = S == null ? -10 : ee(S, i == 1 ? b[g.scale] : b[g.facets[1].scale], l, 0);
-					if (Ke && S != null) {
-						let t = D.ori == 1 ? q : J, n = jn(Ge.dist(r, e, x, _, t));
-						if (n < si) {
-							let r = Ge.bias;
+					if (qe && S != null) {
+						let t = D.ori == 1 ? q : J, n = Nn(Ke.dist(r, e, x, _, t));
+						if (n < Zr) {
+							let r = Ke.bias;
 							if (r != 0) {
-								let i = gi(t, g.scale), a = S >= 0 ? 1 : -1, o = i >= 0 ? 1 : -1;
-								o == a && (o == 1 ? r == 1 ? S >= i : S <= i : r == 1 ? S <= i : S >= i) && (si = n, di = e);
-							} else si = n, di = e;
+								let i = hi(t, g.scale), a = S >= 0 ? 1 : -1, o = i >= 0 ? 1 : -1;
+								o == a && (o == 1 ? r == 1 ? S >= i : S <= i : r == 1 ? S <= i : S >= i) && (Zr = n, si = e);
+							} else Zr = n, si = e;
 						}
 					}
-					if (B || qe) {
+					if (Re || Je) {
 						let t, i;
 						D.ori == 0 ? (t = n, i = _) : (t = _, i = n);
-						let a, o, c, l, g, v, y = !0, b = We.bbox;
+						let a, o, c, l, g, v, y = !0, b = z.bbox;
 						if (b != null) {
 							y = !1;
 							let t = b(r, e);
 							c = t.left, l = t.top, a = t.width, o = t.height;
-						} else c = t, l = i, a = o = We.size(r, e);
-						if (v = We.fill(r, e), g = We.stroke(r, e), qe) e == di && si <= Ge.prox && (s = c, u = l, d = a, f = o, p = y, m = v, h = g);
+						} else c = t, l = i, a = o = z.size(r, e);
+						if (v = z.fill(r, e), g = z.stroke(r, e), Je) e == si && Zr <= Ke.prox && (s = c, u = l, d = a, f = o, p = y, m = v, h = g);
 						else {
-							let t = Je[e];
-							t != null && (Ye[e] = c, Xe[e] = l, on(t, a, o, y), rn(t, v, g), tn(t, Pn(c), Pn(l), R, z));
+							let t = Ye[e];
+							t != null && (Xe[e] = c, Ze[e] = l, cn(t, a, o, y), on(t, v, g), rn(t, In(c), In(l), L, R));
 						}
 					}
 				}
 			}
-			if (qe) {
-				let e = Ge.prox;
-				if (B || (fi == null ? si <= e : si > e || di != fi)) {
-					let e = Je[0];
-					e != null && (Ye[0] = s, Xe[0] = u, on(e, d, f, p), rn(e, m, h), tn(e, Pn(s), Pn(u), R, z));
+			if (Je) {
+				let e = Ke.prox;
+				if (Re || (di == null ? Zr <= e : Zr > e || si != di)) {
+					let e = Ye[0];
+					e != null && (Xe[0] = s, Ze[0] = u, cn(e, d, f, p), on(e, m, h), rn(e, In(s), In(u), L, R));
 				}
 			}
 		}
-		if (X.show && zr) {
+		if (Z.show && zr) {
 			if (e != null) {
 				let [t, n] = $.scales, [r, i] = $.match, [a, o] = e.cursor.sync.scales, s = e.cursor.drag;
-				if (Y = s._x, Ur = s._y, Y || Ur) {
+				if (Y = s._x, X = s._y, Y || X) {
 					let { left: s, top: u, width: d, height: f } = e.select, p = e.scales[a].ori, m = e.posToVal, h, g, _, v, y, x = t != null && r(t, a), S = n != null && i(n, o);
-					x && Y ? (p == 0 ? (h = s, g = d) : (h = u, g = f), _ = b[t], v = k(m(h, a), _, c, 0), y = k(m(h + g, a), _, c, 0), bi(Fn(v, y), jn(y - v))) : bi(0, c), S && Ur ? (p == 1 ? (h = s, g = d) : (h = u, g = f), _ = b[n], v = ee(m(h, o), _, l, 0), y = ee(m(h + g, o), _, l, 0), xi(Fn(v, y), jn(y - v))) : xi(0, l);
-				} else Bi();
+					x && Y ? (p == 0 ? (h = s, g = d) : (h = u, g = f), _ = b[t], v = k(m(h, a), _, c, 0), y = k(m(h + g, a), _, c, 0), yi(Ln(v, y), Nn(y - v))) : yi(0, c), S && X ? (p == 1 ? (h = s, g = d) : (h = u, g = f), _ = b[n], v = ee(m(h, o), _, l, 0), y = ee(m(h + g, o), _, l, 0), bi(Ln(v, y), Nn(y - v))) : bi(0, l);
+				} else zi();
 			} else {
-				let e = jn(Lr - Mr), t = jn(Rr - Nr);
+				let e = Nn(Ir - Mr), t = Nn(Rr - Nr);
 				if (D.ori == 1) {
 					let n = e;
 					e = t, t = n;
 				}
-				Y = Br.x && e >= Br.dist, Ur = Br.y && t >= Br.dist;
+				Y = Br.x && e >= Br.dist, X = Br.y && t >= Br.dist;
 				let n = Br.uni;
-				n == null ? Br.x && Br.y && (Y || Ur) && (Y = Ur = !0) : Y && Ur && (Y = e >= n, Ur = t >= n, !Y && !Ur && (t > e ? Ur = !0 : Y = !0));
+				n == null ? Br.x && Br.y && (Y || X) && (Y = X = !0) : Y && X && (Y = e >= n, X = t >= n, !Y && !X && (t > e ? X = !0 : Y = !0));
 				let r, i;
-				Y && (D.ori == 0 ? (r = Pr, i = q) : (r = Fr, i = J), bi(Fn(r, i), jn(i - r)), Ur || xi(0, l)), Ur && (D.ori == 1 ? (r = Pr, i = q) : (r = Fr, i = J), xi(Fn(r, i), jn(i - r)), Y || bi(0, c)), !Y && !Ur && (bi(0, 0), xi(0, 0));
+				Y && (D.ori == 0 ? (r = Pr, i = q) : (r = Fr, i = J), yi(Ln(r, i), Nn(i - r)), X || bi(0, l)), X && (D.ori == 1 ? (r = Pr, i = q) : (r = Fr, i = J), bi(Ln(r, i), Nn(i - r)), Y || yi(0, c)), !Y && !X && (yi(0, 0), bi(0, 0));
 			}
 		}
-		if (Br._x = Y, Br._y = Ur, e == null) {
+		if (Br._x = Y, Br._y = X, e == null) {
 			if (a) {
 				if (ma != null) {
 					let [e, t] = $.scales;
-					$.values[0] = e == null ? null : gi(D.ori == 0 ? q : J, e), $.values[1] = t == null ? null : gi(D.ori == 1 ? q : J, t);
+					$.values[0] = e == null ? null : hi(D.ori == 0 ? q : J, e), $.values[1] = t == null ? null : hi(D.ori == 1 ? q : J, t);
 				}
-				ga(Nt, r, q, J, R, z, o);
+				ga(Ft, r, q, J, L, R, o);
 			}
-			if (Ke) {
-				let e = a && $.setSeries, t = Ge.prox;
-				fi == null ? si <= t && Jr(di, mi, !0, e) : si > t ? Jr(null, mi, !0, e) : di != fi && Jr(di, mi, !0, e);
+			if (qe) {
+				let e = a && $.setSeries, t = Ke.prox;
+				di == null ? Zr <= t && qr(si, fi, !0, e) : Zr > t ? qr(null, fi, !0, e) : si != di && qr(si, fi, !0, e);
 			}
 		}
-		B && (M.idx = o, wi()), n !== !1 && Q("setCursor");
+		Re && (M.idx = o, Ci()), n !== !1 && da("setCursor");
 	}
-	let Di = null;
+	let Ei = null;
 	Object.defineProperty(r, "rect", { get() {
-		return Di ?? Oi(!1), Di;
+		return Ei ?? Di(!1), Ei;
 	} });
-	function Oi(e = !1) {
-		e ? Di = null : (Di = m.getBoundingClientRect(), Q("syncRect", Di));
+	function Di(e = !1) {
+		e ? Ei = null : (Ei = m.getBoundingClientRect(), da("syncRect", Ei));
 	}
-	function ki(e, t, n, r, i, a, o) {
-		N._lock || zr && e != null && e.movementX == 0 && e.movementY == 0 || (Ri(e, t, n, r, i, a, o, !1, e != null), e == null ? Ei(t, !0, !1) : Ei(null, !0, !0));
+	function Oi(e, t, n, r, i, a, o) {
+		N._lock || zr && e != null && e.movementX == 0 && e.movementY == 0 || (ki(e, t, n, r, i, a, o, !1, e != null), e == null ? Ti(t, !0, !1) : Ti(null, !0, !0));
 	}
-	function Ri(e, t, n, i, a, o, c, l, u) {
-		if (Di ?? Oi(!1), Ue(e), e != null) n = e.clientX - Di.left, i = e.clientY - Di.top;
+	function ki(e, t, n, i, a, o, c, l, u) {
+		if (Ei ?? Di(!1), Ge(e), e != null) n = e.clientX - Ei.left, i = e.clientY - Ei.top;
 		else {
 			if (n < 0 || i < 0) {
 				q = -10, J = -10;
 				return;
 			}
-			let [e, r] = $.scales, c = t.cursor.sync, [l, u] = c.values, [d, f] = c.scales, [p, m] = $.match, h = t.axes[0].side % 2 == 1, g = D.ori == 0 ? R : z, _ = D.ori == 1 ? R : z, v = h ? o : a, y = h ? a : o, x = h ? i : n, S = h ? n : i;
+			let [e, r] = $.scales, c = t.cursor.sync, [l, u] = c.values, [d, f] = c.scales, [p, m] = $.match, h = t.axes[0].side % 2 == 1, g = D.ori == 0 ? L : R, _ = D.ori == 1 ? L : R, v = h ? o : a, y = h ? a : o, x = h ? i : n, S = h ? n : i;
 			if (n = d == null ? x / v * g : p(e, d) ? s(l, b[e], g, 0) : -10, i = f == null ? S / y * _ : m(r, f) ? s(u, b[r], _, 0) : -10, D.ori == 1) {
 				let e = n;
 				n = i, i = e;
 			}
 		}
-		u && (t == null || t.cursor.event.type == Nt) && ((n <= 1 || n >= R - 1) && (n = er(n, R)), (i <= 1 || i >= z - 1) && (i = er(i, z))), l ? (Mr = n, Nr = i, [Pr, Fr] = N.move(r, n, i)) : (q = n, J = i);
+		u && (t == null || t.cursor.event.type == Ft) && ((n <= 1 || n >= L - 1) && (n = nr(n, L)), (i <= 1 || i >= R - 1) && (i = nr(i, R))), l ? (Mr = n, Nr = i, [Pr, Fr] = N.move(r, n, i)) : (q = n, J = i);
 	}
-	let zi = {
+	let Ri = {
 		width: 0,
 		height: 0,
 		left: 0,
 		top: 0
 	};
-	function Bi() {
-		Gr(zi, !1);
+	function zi() {
+		Wr(Ri, !1);
 	}
-	let Vi, Hi, Ji, Yi;
+	let Bi, Vi, Hi, Ji;
+	function Yi(e, t, n, i, a, o, s) {
+		zr = !0, Y = X = Br._x = Br._y = !1, ki(e, t, n, i, a, o, s, !0, !1), e != null && (ye(Lt, qt, Xi, !1), ga(It, r, Pr, Fr, L, R, null));
+		let { left: c, top: l, width: u, height: d } = Z;
+		Bi = c, Vi = l, Hi = u, Ji = d;
+	}
 	function Xi(e, t, n, i, a, o, s) {
-		zr = !0, Y = Ur = Br._x = Br._y = !1, Ri(e, t, n, i, a, o, s, !0, !1), e != null && (ve(Ft, Gt, na, !1), ga(Pt, r, Pr, Fr, R, z, null));
-		let { left: c, top: l, width: u, height: d } = X;
-		Vi = c, Hi = l, Ji = u, Yi = d;
-	}
-	function na(e, t, n, i, a, o, s) {
-		zr = Br._x = Br._y = !1, Ri(e, t, n, i, a, o, s, !1, !0);
-		let { left: c, top: l, width: u, height: d } = X, f = u > 0 || d > 0, p = Vi != c || Hi != l || Ji != u || Yi != d;
-		if (f && p && Gr(X), Br.setScale && f && p) {
+		zr = Br._x = Br._y = !1, ki(e, t, n, i, a, o, s, !1, !0);
+		let { left: c, top: l, width: u, height: d } = Z, f = u > 0 || d > 0, p = Bi != c || Vi != l || Hi != u || Ji != d;
+		if (f && p && Wr(Z), Br.setScale && f && p) {
 			let e = c, t = u, n = l, r = d;
-			if (D.ori == 1 && (e = l, t = d, n = c, r = u), Y && qr(S, gi(e, S), gi(e + t, S)), Ur) for (let e in b) {
+			if (D.ori == 1 && (e = l, t = d, n = c, r = u), Y && Kr(S, hi(e, S), hi(e + t, S)), X) for (let e in b) {
 				let t = b[e];
-				e != S && t.from == null && t.min != W && qr(e, gi(n + r, e), gi(n, e));
+				e != S && t.from == null && t.min != U && Kr(e, hi(n + r, e), hi(n, e));
 			}
-			Bi();
-		} else N.lock && (N._lock = !N._lock, Ei(t, !0, e != null));
-		e != null && (ye(Ft, Gt), ga(Ft, r, q, J, R, z, null));
+			zi();
+		} else N.lock && (N._lock = !N._lock, Ti(t, !0, e != null));
+		e != null && (be(Lt, qt), ga(Lt, r, q, J, L, R, null));
 	}
-	function oa(e, t, n, r, i, a, o) {
+	function na(e, t, n, r, i, a, o) {
 		if (N._lock) return;
-		Ue(e);
+		Ge(e);
 		let s = zr;
 		if (zr) {
 			let e = !0, t = !0, n, r;
-			D.ori == 0 ? (n = Y, r = Ur) : (n = Ur, r = Y), n && r && (e = q <= 10 || q >= R - 10, t = J <= 10 || J >= z - 10), n && e && (q = q < Pr ? 0 : R), r && t && (J = J < Fr ? 0 : z), Ei(null, !0, !0), zr = !1;
+			D.ori == 0 ? (n = Y, r = X) : (n = X, r = Y), n && r && (e = q <= 10 || q >= L - 10, t = J <= 10 || J >= R - 10), n && e && (q = q < Pr ? 0 : L), r && t && (J = J < Fr ? 0 : R), Ti(null, !0, !0), zr = !1;
 		}
-		q = -10, J = -10, ae.fill(null), Ei(null, !0, !0), s && (zr = s);
+		q = -10, J = -10, ae.fill(null), Ti(null, !0, !0), s && (zr = s);
 	}
-	function sa(e, t, n, i, a, o, s) {
-		N._lock || (Ue(e), en(), Bi(), e != null && ga(Rt, r, q, J, R, z, null));
+	function oa(e, t, n, i, a, o, s) {
+		N._lock || (Ge(e), Zt(), zi(), e != null && ga(Bt, r, q, J, L, R, null));
 	}
-	function la() {
-		y.forEach(Xa), Le(r.width, r.height, !0);
+	function sa() {
+		y.forEach(Za), ze(r.width, r.height, !0);
 	}
-	ln(Ht, Kt, la);
-	let ua = {};
-	ua.mousedown = Xi, ua.mousemove = ki, ua.mouseup = na, ua.dblclick = sa, ua.setSeries = (e, t, n, i) => {
+	dn(Wt, Jt, sa);
+	let la = {};
+	la.mousedown = Yi, la.mousemove = Oi, la.mouseup = Xi, la.dblclick = oa, la.setSeries = (e, t, n, i) => {
 		let a = $.match[2];
-		n = a(r, t, n), n != -1 && Jr(n, i, !0, !1);
-	}, F && (ve(Pt, m, Xi), ve(Nt, m, ki), ve(It, m, (e) => {
-		Ue(e), Oi(!1);
-	}), ve(Lt, m, oa), ve(Rt, m, sa), Pa.add(r), r.syncRect = Oi);
-	let da = r.hooks = e.hooks || {};
-	function Q(e, t, n) {
+		n = a(r, t, n), n != -1 && qr(n, i, !0, !1);
+	}, oe && (ye(It, m, Yi), ye(Ft, m, Oi), ye(Rt, m, (e) => {
+		Ge(e), Di(!1);
+	}), ye(zt, m, na), ye(Bt, m, oa), Fa.add(r), r.syncRect = Di);
+	let ua = r.hooks = e.hooks || {};
+	function da(e, t, n) {
 		br ? xr.push([
 			e,
 			t,
 			n
-		]) : e in da && da[e].forEach((e) => {
+		]) : e in ua && ua[e].forEach((e) => {
 			e.call(null, r, t, n);
 		});
 	}
 	(e.plugins || []).forEach((e) => {
-		for (let t in e.hooks) da[t] = (da[t] || []).concat(e.hooks[t]);
+		for (let t in e.hooks) ua[t] = (ua[t] || []).concat(e.hooks[t]);
 	});
-	let pa = (e, t, n) => n, $ = vr({
+	let fa = (e, t, n) => n, $ = K({
 		key: null,
 		setSeries: !1,
 		filters: {
-			pub: Xn,
-			sub: Xn
+			pub: Qn,
+			sub: Qn
 		},
 		scales: [S, v[1] ? v[1].scale : null],
 		match: [
-			Zn,
-			Zn,
-			pa
+			$n,
+			$n,
+			fa
 		],
 		values: [null, null]
 	}, N.sync);
-	$.match.length == 2 && $.match.push(pa), N.sync = $;
+	$.match.length == 2 && $.match.push(fa), N.sync = $;
 	let ma = $.key, ha = ra(ma);
 	function ga(e, t, n, r, i, a, o) {
 		$.filters.pub(e, t, n, r, i, a, o) && ha.pub(e, t, n, r, i, a, o);
 	}
 	ha.sub(r);
 	function _a(e, t, n, r, i, a, o) {
-		$.filters.sub(e, t, n, r, i, a, o) && ua[e](null, t, n, r, i, a, o);
+		$.filters.sub(e, t, n, r, i, a, o) && la[e](null, t, n, r, i, a, o);
 	}
 	r.pub = _a;
 	function va() {
-		ha.unsub(r), Pa.delete(r), _e.clear(), un(Ht, Kt, la), l.remove(), L?.remove(), Q("destroy");
+		ha.unsub(r), Fa.delete(r), ve.clear(), fn(Wt, Jt, sa), l.remove(), I?.remove(), da("destroy");
 	}
 	r.destroy = va;
 	function ya() {
-		Q("init", e, t), Yt(t || e.data, !1), A[S] ? Dr(S, A[S]) : en(), Ie = X.show && (X.width > 0 || X.height > 0), Fe = B = !0, Le(e.width, e.height);
+		da("init", e, t), Xt(t || e.data, !1), A[S] ? Dr(S, A[S]) : Zt(), Le = Z.show && (Z.width > 0 || Z.height > 0), Ie = Re = !0, ze(e.width, e.height);
 	}
-	return v.forEach(Qe), y.forEach(nt), n ? n instanceof HTMLElement ? (n.appendChild(l), ya()) : n(r, ya) : ya(), r;
+	return v.forEach($e), y.forEach(rt), n ? n instanceof HTMLElement ? (n.appendChild(l), ya()) : n(r, ya) : ya(), r;
 }
-Za.assign = vr, Za.fmtNum = On, Za.rangeNum = wn, Za.rangeLog = vn, Za.rangeAsinh = yn, Za.orient = oa, Za.pxRatio = V, Za.join = Cr, Za.fmtDate = Ir, Za.tzDate = Rr, Za.sync = ra;
+Qa.assign = K, Qa.fmtNum = An, Qa.rangeNum = En, Qa.rangeLog = bn, Qa.rangeAsinh = xn, Qa.orient = oa, Qa.pxRatio = B, Qa.join = wr, Qa.fmtDate = Lr, Qa.tzDate = q, Qa.sync = ra;
 {
-	Za.addGap = da, Za.clipGaps = ua;
-	let e = Za.paths = { points: Ca };
-	e.linear = Da, e.stepped = Oa, e.bars = Aa, e.spline = Ma;
+	Qa.addGap = da, Qa.clipGaps = ua;
+	let e = Qa.paths = { points: wa };
+	e.linear = Oa, e.stepped = ka, e.bars = ja, e.spline = Na;
 }
 // ../page/src/ui/chart.ts
-var Qa = 100, $a = 1 / 40, eo = 5, to = 4e3;
-function no(e) {
-	let t = Math.floor(e.length * $a / 2), n = [0], r = [0];
+var $a = 100, eo = 1 / 40, to = 5, no = 4e3;
+function ro(e) {
+	let t = Math.floor(e.length * eo / 2), n = [0], r = [0];
 	for (let t of e) {
 		let e = t !== null && Number.isFinite(t);
 		n.push((n.at(-1) ?? 0) + (e ? t : 0)), r.push((r.at(-1) ?? 0) + +!!e);
@@ -3012,7 +3017,7 @@ function no(e) {
 		return c === 0 ? null : ((n[s] ?? 0) - (n[o] ?? 0)) / c;
 	});
 }
-var ro = class {
+var io = class {
 	#e;
 	#t;
 	#n = [];
@@ -3029,7 +3034,7 @@ var ro = class {
 			},
 			ticks: { show: !1 }
 		}, i = { points: { show: !1 } };
-		this.#t = new Za({
+		this.#t = new Qa({
 			width: e.clientWidth || 300,
 			height: e.clientHeight || 200,
 			padding: [
@@ -3077,7 +3082,7 @@ var ro = class {
 					spanGaps: !0,
 					points: {
 						show: !0,
-						size: eo,
+						size: to,
 						fill: t("accent")
 					}
 				}
@@ -3100,7 +3105,7 @@ var ro = class {
 		this.#n = [...e], this.#r = [...t], this.#o();
 	}
 	addLosses(e) {
-		this.#n.push(...e), this.#n.length > to && (this.#n = this.#n.filter((e, t) => t % 2 == 1)), this.#a();
+		this.#n.push(...e), this.#n.length > no && (this.#n = this.#n.filter((e, t) => t % 2 == 1)), this.#a();
 	}
 	addHeldout(e, t) {
 		this.#r.push([e, t]), this.#a();
@@ -3108,20 +3113,20 @@ var ro = class {
 	#a() {
 		this.#i === 0 && (this.#i = window.setTimeout(() => {
 			this.#i = 0, requestAnimationFrame(() => this.#o());
-		}, Qa));
+		}, $a));
 	}
 	#o() {
 		let e = new Map(this.#r), t = new Map(this.#n), n = [.../* @__PURE__ */ new Set([...t.keys(), ...e.keys()])].sort((e, t) => e - t), r = n.map((e) => t.get(e) ?? null), i = n.map((t) => e.get(t) ?? null);
 		this.#t.setData([
 			n,
 			r,
-			no(r),
+			ro(r),
 			i
 		]);
 		let [a, o] = this.#n.at(-1) ?? [], s = this.#r.at(-1)?.[1];
 		this.#e.setAttribute("aria-label", a === void 0 || o === void 0 ? "Loss over steps: nothing yet" : `Loss over steps: ${o.toFixed(3)} at step ${a}` + (s === void 0 ? "" : `, held-out ${s.toFixed(3)}`));
 	}
-}, io = class {
+}, ao = class {
 	#e;
 	#t = f("dl", { class: "figures" });
 	#n;
@@ -3136,7 +3141,7 @@ var ro = class {
 			class: "keys",
 			"aria-hidden": !0
 		}, f("span", {}, "loss of a step"), f("span", { class: "smoothed" }, "smoothed"), f("span", { class: "heldout" }, "held-out"));
-		t.append(this.#t, r, n, this.#r), this.#n = new ro(n), e.on("change:figures", this.#i), this.#a();
+		t.append(this.#t, r, n, this.#r), this.#n = new io(n), e.on("change:figures", this.#i), this.#a();
 	}
 	restyle() {
 		this.#a();
@@ -3146,21 +3151,21 @@ var ro = class {
 	}
 	#a() {
 		let e = this.#e.get("figures");
-		this.#n.reset(oo(this.#e.get("losses")), oo(this.#e.get("heldout"))), this.#t.replaceChildren(Ue("Step", `${e.step}`), Ue("Loss", ao(e.loss)), Ue("Held-out", ao(e.heldout)), Ue("Time of a step", e.step_s === null ? "–" : u(e.step_s))), this.#r.replaceChildren(...so(e));
+		this.#n.reset(so(this.#e.get("losses")), so(this.#e.get("heldout"))), this.#t.replaceChildren(z("Step", `${e.step}`), z("Loss", oo(e.loss)), z("Held-out", oo(e.heldout)), z("Time of a step", e.step_s === null ? "–" : u(e.step_s))), this.#r.replaceChildren(...co(e));
 	}
-}, ao = (e) => e === null ? "–" : e.toFixed(3);
-function oo(e) {
-	let t = Fe(e);
+}, oo = (e) => e === null ? "–" : e.toFixed(3);
+function so(e) {
+	let t = Le(e);
 	return Array.from({ length: t.length / 2 }, (e, n) => [t[2 * n] ?? 0, t[2 * n + 1] ?? 0]);
 }
-function so({ planned_bytes: e, measured_bytes: t, by_class: n }) {
+function co({ planned_bytes: e, measured_bytes: t, by_class: n }) {
 	let r = Math.max(e, t, 1), i = (e, t, n) => {
 		let i = f("i", {
 			class: e,
 			title: n
 		});
 		return i.style.width = `${100 * t / r}%`, i;
-	}, a = x.filter((e) => (n[e] ?? 0) > 0).map((e) => i(`swatch-${e}`, n[e], `${e}: ${o(n[e])}`)), s = t - e, l = s === 0 ? "0 B off" : `${c(Math.abs(s))} B ${s > 0 ? "more" : "less"}`;
+	}, a = S.filter((e) => (n[e] ?? 0) > 0).map((e) => i(`swatch-${e}`, n[e], `${e}: ${o(n[e])}`)), s = t - e, l = s === 0 ? "0 B off" : `${c(Math.abs(s))} B ${s > 0 ? "more" : "less"}`;
 	return [
 		f("span", {}, "Planned"),
 		f("div", { class: "bar" }, ...a),
@@ -3171,30 +3176,30 @@ function so({ planned_bytes: e, measured_bytes: t, by_class: n }) {
 	];
 }
 // ../page/node_modules/uplot/dist/uPlot.min.css?inline
-var co = ".uplot,.uplot *,.uplot :before,.uplot :after{box-sizing:border-box}.uplot{width:min-content;font-family:system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,Arial,Noto Sans,sans-serif,Apple Color Emoji,Segoe UI Emoji,Segoe UI Symbol,Noto Color Emoji;line-height:1.5}.u-title{text-align:center;font-size:18px;font-weight:700}.u-wrap{-webkit-user-select:none;user-select:none;position:relative}.u-over,.u-under{position:absolute}.u-under{overflow:hidden}.uplot canvas{width:100%;height:100%;display:block;position:relative}.u-axis{position:absolute}.u-legend{text-align:center;margin:auto;font-size:14px}.u-inline{display:block}.u-inline *{display:inline-block}.u-inline tr{margin-right:16px}.u-legend th{font-weight:600}.u-legend th>*{vertical-align:middle;display:inline-block}.u-legend .u-marker{width:1em;height:1em;margin-right:4px;background-clip:padding-box!important}.u-inline.u-live th:after{content:\":\";vertical-align:middle}.u-inline:not(.u-live) .u-value{display:none}.u-series>*{padding:4px}.u-series th{cursor:pointer}.u-legend .u-off>*{opacity:.3}.u-select{pointer-events:none;background:#00000012;position:absolute}.u-cursor-x,.u-cursor-y{pointer-events:none;will-change:transform;position:absolute;top:0;left:0}.u-hz .u-cursor-x,.u-vt .u-cursor-y{border-right:1px dashed #607d8b;height:100%}.u-hz .u-cursor-y,.u-vt .u-cursor-x{border-bottom:1px dashed #607d8b;width:100%}.u-cursor-pt{pointer-events:none;will-change:transform;border:0 solid;border-radius:50%;position:absolute;top:0;left:0;background-clip:padding-box!important}.u-axis.u-off,.u-select.u-off,.u-cursor-x.u-off,.u-cursor-y.u-off,.u-cursor-pt.u-off{display:none}", lo = "[hidden]{display:none!important}:focus-visible{outline:2px solid var(--focus);outline-offset:2px}.unseen{clip-path:inset(50%);white-space:nowrap;width:1px;height:1px;position:absolute;overflow:hidden}", uo = ".budget{grid-template-columns:auto minmax(0,1fr) 11ch;align-items:center;gap:14px;margin-bottom:12px;display:grid}.budget label{font-size:14px;font-weight:600}.budget input{cursor:pointer;appearance:none;background:0 0;width:100%;height:32px;margin:0}.budget input:disabled{cursor:default;opacity:.4}.budget input::-webkit-slider-runnable-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-moz-range-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-webkit-slider-thumb{border:3px solid var(--surface);background:var(--accent);width:20px;height:20px;box-shadow:0 0 0 1px var(--accent);appearance:none;border-radius:50%;margin-top:-8.5px}.budget input::-moz-range-thumb{border:3px solid var(--surface);background:var(--accent);width:14px;height:14px;box-shadow:0 0 0 1px var(--accent);border-radius:50%}.budget output{font:400 15px/1.3 var(--mono);text-align:right;white-space:nowrap}.refusal{border:1px solid var(--rule);border-left:3px solid var(--accent);border-radius:var(--radius);flex-wrap:wrap;align-items:center;gap:8px 14px;margin-bottom:12px;padding:10px 14px;font-size:14px;display:flex}.refusal p{flex:280px}.figures{border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);grid-template-columns:repeat(auto-fit,minmax(104px,1fr));gap:10px 18px;margin-bottom:8px;padding:10px 0 12px;display:grid}.figures dt{color:var(--muted);font-size:12px;line-height:1.35}.figures dd{font:400 15px/1.35 var(--mono)}.figures dd small{color:var(--muted);font:400 12px/1.35 var(--sans);display:block}.arena-row{grid-template-columns:minmax(0,1fr) 232px;gap:20px;display:grid}.arena{cursor:crosshair;touch-action:pan-y;height:400px;position:relative}.arena canvas{width:100%;height:100%;position:absolute;inset:0}.arena canvas+canvas{pointer-events:none}.legend{flex-wrap:wrap;gap:6px;margin:6px 0 0 58px;display:flex}.legend button{color:var(--ink);font:inherit;cursor:pointer;background:0 0;border:1px solid #0000;border-radius:4px;align-items:baseline;gap:7px;padding:3px 8px;font-size:13px;display:flex}.legend button:hover{border-color:var(--rule)}.legend button[aria-pressed=true]{border-color:var(--ink)}.legend i{border-radius:2px;width:10px;height:10px}.legend b{color:var(--muted);font:400 12px/1 var(--mono)}.swatch-weight{background:var(--class-weight)}.swatch-frozen{background:var(--class-frozen)}.swatch-optimizer{background:var(--class-optimizer)}.swatch-gradient{background:var(--class-gradient)}.swatch-activation{background:var(--class-activation)}.swatch-workspace{background:var(--class-workspace)}.swatch-input{background:var(--class-input)}.detail{padding-top:16px;font-size:13px;line-height:1.45}.detail h3{font:400 14px/1.35 var(--mono);overflow-wrap:anywhere;margin:0 0 8px}.detail dt{color:var(--muted);margin-top:7px;font-size:12px}.detail dd{overflow-wrap:anywhere}.detail .hint{max-width:30ch}.peak-table{margin-top:12px;font-size:13px}.peak-table summary{color:var(--muted);cursor:pointer}.peak-table .scroll{max-height:320px;margin-top:8px;overflow:auto}.peak-table table{border-collapse:collapse;width:100%}.peak-table caption{color:var(--muted);text-align:left;padding-bottom:6px}.peak-table th,.peak-table td{border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;padding:3px 14px 3px 0}.peak-table td:nth-child(n+4),.peak-table th:nth-child(n+4){text-align:right}.peak-table td{font-family:var(--mono);font-size:12px}@media (max-width:860px){.arena-row{grid-template-columns:minmax(0,1fr);gap:8px}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@media (max-width:720px){.arena{height:330px}.legend{margin-left:0}.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1;height:40px}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", fo = ":root{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light dark;--sans:\"IBM Plex Sans\", system-ui, sans-serif;--mono:\"IBM Plex Mono\", ui-monospace, monospace;--ground:#f4f6f7;--surface:#fff;--ink:#161b20;--muted:#566470;--faint:#b3bec7;--rule:#dfe5e9;--edge:#8695a1;--accent:#c73e1d;--accent-strong:#a93216;--on-accent:#fff;--focus:#1a5fd0;--class-weight:#3f6ea8;--class-frozen:#86a6cc;--class-optimizer:#55a39b;--class-gradient:#8b69b0;--class-activation:#dba33a;--class-workspace:#a08468;--class-input:#a5b0b8;--gap:24px;--radius:6px}@media (prefers-color-scheme:dark){:root{--lightningcss-light: ;--lightningcss-dark:initial;--ground:#0f1316;--surface:#161b1f;--ink:#e6ebee;--muted:#97a4ae;--faint:#46535d;--rule:#273038;--edge:#66747f;--accent:#ff7a55;--accent-strong:#ff9273;--on-accent:#1c0d07;--focus:#7db1ff;--class-weight:#5f92d0;--class-frozen:#3c5f8c;--class-optimizer:#4f9d95;--class-gradient:#a184c6;--class-activation:#d6a03c;--class-workspace:#9a7d62;--class-input:#76838d}}", po = ":host{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;display:block}:host(.dark){--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}h2,h3,p,dl,dd{margin:0}.widget{border:1px solid var(--rule);border-radius:var(--radius);background:var(--surface);color:var(--ink);font:400 14px/1.5 var(--sans);padding:14px 18px 12px;container:widget/inline-size}.head{flex-wrap:wrap;align-items:baseline;gap:0 16px;margin-bottom:6px;display:flex}h2{font-size:15px;font-weight:600}h3{font-size:14px;font-weight:600}.hint,.unit{color:var(--muted);font-size:13px}.why{margin-bottom:10px;font-size:13px}.arena{height:340px}.arena:focus-visible{outline-offset:0}.tables{grid-template-columns:minmax(0,1fr);gap:2px;display:grid}.peak-table{margin-top:4px}.peak-table .numbers{width:auto}.peak-table .numbers td:nth-child(n+2),.peak-table .numbers th:nth-child(n+2){text-align:right}.peak-table th[scope=row]{font-weight:400}.peak-table th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.pair{grid-template-columns:repeat(2,minmax(0,1fr));gap:18px;display:grid}.difference{margin-top:14px;overflow-x:auto}.difference table{border-collapse:collapse;font-size:13px}.difference th,.difference td{border-bottom:1px solid var(--rule);text-align:left;vertical-align:baseline;padding:3px 22px 3px 0}.difference th[scope=row]{white-space:nowrap;font-weight:400}.difference th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.difference td{font-family:var(--mono);white-space:nowrap;font-size:12px}.difference .choice td{white-space:normal}.figures:first-child{border-top:0;padding-top:0}.loss{height:240px;overflow:hidden}.keys{color:var(--muted);flex-wrap:wrap;gap:2px 16px;font-size:13px;display:flex}.keys span:before{content:\"\";vertical-align:middle;background:var(--faint);width:14px;height:2px;margin-right:6px;display:inline-block}.keys .smoothed:before{background:var(--ink)}.keys .heldout:before{background:var(--accent)}.bars{grid-template-columns:auto minmax(0,1fr) auto;align-items:center;gap:6px 12px;margin-top:10px;font-size:13px;display:grid}.bars span:nth-child(3n+1){color:var(--muted)}.bars span:nth-child(3n){font:400 13px/1.4 var(--mono);text-align:right}.bar{background:var(--rule);border-radius:2px;height:14px;display:flex;overflow:hidden}.bar i{height:100%}.bar .measured{background:var(--ink)}@container widget (width<=720px){.arena-row,.pair{grid-template-columns:minmax(0,1fr);gap:8px}.arena{height:280px}.legend{margin-left:0}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@container widget (width<=480px){.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", mo = fo.replaceAll(":root", ":host").replace(/@media\s*\(prefers-color-scheme:\s*dark\)\s*\{\s*:host/, "@media all{:host(.dark)"), ho = new CSSStyleSheet();
-ho.replaceSync([
-	mo,
-	lo,
+var lo = ".uplot,.uplot *,.uplot :before,.uplot :after{box-sizing:border-box}.uplot{width:min-content;font-family:system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,Arial,Noto Sans,sans-serif,Apple Color Emoji,Segoe UI Emoji,Segoe UI Symbol,Noto Color Emoji;line-height:1.5}.u-title{text-align:center;font-size:18px;font-weight:700}.u-wrap{-webkit-user-select:none;user-select:none;position:relative}.u-over,.u-under{position:absolute}.u-under{overflow:hidden}.uplot canvas{width:100%;height:100%;display:block;position:relative}.u-axis{position:absolute}.u-legend{text-align:center;margin:auto;font-size:14px}.u-inline{display:block}.u-inline *{display:inline-block}.u-inline tr{margin-right:16px}.u-legend th{font-weight:600}.u-legend th>*{vertical-align:middle;display:inline-block}.u-legend .u-marker{width:1em;height:1em;margin-right:4px;background-clip:padding-box!important}.u-inline.u-live th:after{content:\":\";vertical-align:middle}.u-inline:not(.u-live) .u-value{display:none}.u-series>*{padding:4px}.u-series th{cursor:pointer}.u-legend .u-off>*{opacity:.3}.u-select{pointer-events:none;background:#00000012;position:absolute}.u-cursor-x,.u-cursor-y{pointer-events:none;will-change:transform;position:absolute;top:0;left:0}.u-hz .u-cursor-x,.u-vt .u-cursor-y{border-right:1px dashed #607d8b;height:100%}.u-hz .u-cursor-y,.u-vt .u-cursor-x{border-bottom:1px dashed #607d8b;width:100%}.u-cursor-pt{pointer-events:none;will-change:transform;border:0 solid;border-radius:50%;position:absolute;top:0;left:0;background-clip:padding-box!important}.u-axis.u-off,.u-select.u-off,.u-cursor-x.u-off,.u-cursor-y.u-off,.u-cursor-pt.u-off{display:none}", uo = "[hidden]{display:none!important}:focus-visible{outline:2px solid var(--focus);outline-offset:2px}.unseen{clip-path:inset(50%);white-space:nowrap;width:1px;height:1px;position:absolute;overflow:hidden}", fo = ".budget{grid-template-columns:auto minmax(0,1fr) 11ch;align-items:center;gap:14px;margin-bottom:12px;display:grid}.budget label{font-size:14px;font-weight:600}.budget input{cursor:pointer;appearance:none;background:0 0;width:100%;height:32px;margin:0}.budget input:disabled{cursor:default;opacity:.4}.budget input::-webkit-slider-runnable-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-moz-range-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-webkit-slider-thumb{border:3px solid var(--surface);background:var(--accent);width:20px;height:20px;box-shadow:0 0 0 1px var(--accent);appearance:none;border-radius:50%;margin-top:-8.5px}.budget input::-moz-range-thumb{border:3px solid var(--surface);background:var(--accent);width:14px;height:14px;box-shadow:0 0 0 1px var(--accent);border-radius:50%}.budget output{font:400 15px/1.3 var(--mono);text-align:right;white-space:nowrap}.refusal{border:1px solid var(--rule);border-left:3px solid var(--accent);border-radius:var(--radius);flex-wrap:wrap;align-items:center;gap:8px 14px;margin-bottom:12px;padding:10px 14px;font-size:14px;display:flex}.refusal p{flex:280px}.figures{border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);grid-template-columns:repeat(auto-fit,minmax(104px,1fr));gap:10px 18px;margin-bottom:8px;padding:10px 0 12px;display:grid}.figures dt{color:var(--muted);font-size:12px;line-height:1.35}.figures dd{font:400 15px/1.35 var(--mono)}.figures dd small{color:var(--muted);font:400 12px/1.35 var(--sans);display:block}.arena-row{grid-template-columns:minmax(0,1fr) 232px;gap:20px;display:grid}.arena{cursor:crosshair;touch-action:pan-y;height:400px;position:relative}.arena canvas{width:100%;height:100%;position:absolute;inset:0}.arena canvas+canvas{pointer-events:none}.legend{flex-wrap:wrap;gap:6px;margin:6px 0 0 58px;display:flex}.legend button{color:var(--ink);font:inherit;cursor:pointer;background:0 0;border:1px solid #0000;border-radius:4px;align-items:baseline;gap:7px;padding:3px 8px;font-size:13px;display:flex}.legend button:hover{border-color:var(--rule)}.legend button[aria-pressed=true]{border-color:var(--ink)}.legend i{border-radius:2px;width:10px;height:10px}.legend b{color:var(--muted);font:400 12px/1 var(--mono)}.swatch-weight{background:var(--class-weight)}.swatch-frozen{background:var(--class-frozen)}.swatch-optimizer{background:var(--class-optimizer)}.swatch-gradient{background:var(--class-gradient)}.swatch-activation{background:var(--class-activation)}.swatch-workspace{background:var(--class-workspace)}.swatch-input{background:var(--class-input)}.detail{padding-top:16px;font-size:13px;line-height:1.45}.detail h3{font:400 14px/1.35 var(--mono);overflow-wrap:anywhere;margin:0 0 8px}.detail dt{color:var(--muted);margin-top:7px;font-size:12px}.detail dd{overflow-wrap:anywhere}.detail .hint{max-width:30ch}.peak-table{margin-top:12px;font-size:13px}.peak-table summary{color:var(--muted);cursor:pointer}.peak-table .scroll{max-height:320px;margin-top:8px;overflow:auto}.peak-table table{border-collapse:collapse;width:100%}.peak-table caption{color:var(--muted);text-align:left;padding-bottom:6px}.peak-table th,.peak-table td{border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;padding:3px 14px 3px 0}.peak-table td:nth-child(n+4),.peak-table th:nth-child(n+4){text-align:right}.peak-table td{font-family:var(--mono);font-size:12px}@media (max-width:860px){.arena-row{grid-template-columns:minmax(0,1fr);gap:8px}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@media (max-width:720px){.arena{height:330px}.legend{margin-left:0}.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1;height:40px}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", po = ":root{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light dark;--sans:\"IBM Plex Sans\", system-ui, sans-serif;--mono:\"IBM Plex Mono\", ui-monospace, monospace;--ground:#f4f6f7;--surface:#fff;--ink:#161b20;--muted:#566470;--faint:#b3bec7;--rule:#dfe5e9;--edge:#8695a1;--accent:#c73e1d;--accent-strong:#a93216;--on-accent:#fff;--focus:#1a5fd0;--class-weight:#3f6ea8;--class-frozen:#86a6cc;--class-optimizer:#55a39b;--class-gradient:#8b69b0;--class-activation:#dba33a;--class-workspace:#a08468;--class-input:#a5b0b8;--gap:24px;--radius:6px}@media (prefers-color-scheme:dark){:root{--lightningcss-light: ;--lightningcss-dark:initial;--ground:#0f1316;--surface:#161b1f;--ink:#e6ebee;--muted:#97a4ae;--faint:#46535d;--rule:#273038;--edge:#66747f;--accent:#ff7a55;--accent-strong:#ff9273;--on-accent:#1c0d07;--focus:#7db1ff;--class-weight:#5f92d0;--class-frozen:#3c5f8c;--class-optimizer:#4f9d95;--class-gradient:#a184c6;--class-activation:#d6a03c;--class-workspace:#9a7d62;--class-input:#76838d}}", mo = ":host{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;display:block}:host(.dark){--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}h2,h3,p,dl,dd{margin:0}.widget{border:1px solid var(--rule);border-radius:var(--radius);background:var(--surface);color:var(--ink);font:400 14px/1.5 var(--sans);padding:14px 18px 12px;container:widget/inline-size}.head{flex-wrap:wrap;align-items:baseline;gap:0 16px;margin-bottom:6px;display:flex}h2{font-size:15px;font-weight:600}h3{font-size:14px;font-weight:600}.hint,.unit{color:var(--muted);font-size:13px}.why{margin-bottom:10px;font-size:13px}.arena{height:340px}.arena:focus-visible{outline-offset:0}.tables{grid-template-columns:minmax(0,1fr);gap:2px;display:grid}.peak-table{margin-top:4px}.peak-table .numbers{width:auto}.peak-table .numbers td:nth-child(n+2),.peak-table .numbers th:nth-child(n+2){text-align:right}.peak-table th[scope=row]{font-weight:400}.peak-table th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.pair{grid-template-columns:repeat(2,minmax(0,1fr));gap:18px;display:grid}.difference{margin-top:14px;overflow-x:auto}.difference table{border-collapse:collapse;font-size:13px}.difference th,.difference td{border-bottom:1px solid var(--rule);text-align:left;vertical-align:baseline;padding:3px 22px 3px 0}.difference th[scope=row]{white-space:nowrap;font-weight:400}.difference th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.difference td{font-family:var(--mono);white-space:nowrap;font-size:12px}.difference .choice td{white-space:normal}.figures:first-child{border-top:0;padding-top:0}.loss{height:240px;overflow:hidden}.keys{color:var(--muted);flex-wrap:wrap;gap:2px 16px;font-size:13px;display:flex}.keys span:before{content:\"\";vertical-align:middle;background:var(--faint);width:14px;height:2px;margin-right:6px;display:inline-block}.keys .smoothed:before{background:var(--ink)}.keys .heldout:before{background:var(--accent)}.bars{grid-template-columns:auto minmax(0,1fr) auto;align-items:center;gap:6px 12px;margin-top:10px;font-size:13px;display:grid}.bars span:nth-child(3n+1){color:var(--muted)}.bars span:nth-child(3n){font:400 13px/1.4 var(--mono);text-align:right}.bar{background:var(--rule);border-radius:2px;height:14px;display:flex;overflow:hidden}.bar i{height:100%}.bar .measured{background:var(--ink)}@container widget (width<=720px){.arena-row,.pair{grid-template-columns:minmax(0,1fr);gap:8px}.arena{height:280px}.legend{margin-left:0}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@container widget (width<=480px){.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", ho = po.replaceAll(":root", ":host").replace(/@media\s*\(prefers-color-scheme:\s*dark\)\s*\{\s*:host/, "@media all{:host(.dark)"), go = new CSSStyleSheet();
+go.replaceSync([
+	ho,
 	uo,
-	co,
-	po
+	fo,
+	lo,
+	mo
 ].join("\n"));
-function go(e) {
+function _o(e) {
 	let t = e.attachShadow({ mode: "open" });
-	return t.adoptedStyleSheets = [ho], t;
+	return t.adoptedStyleSheets = [go], t;
 }
 // src/theme.ts
-var _o = 127.5;
-function vo(e) {
+var vo = 127.5;
+function yo(e) {
 	let [t = 0, n = 0, r = 0] = (getComputedStyle(e).color.match(/[\d.]+/g) ?? []).map(Number);
-	return .3 * t + .6 * n + .1 * r > _o;
+	return .3 * t + .6 * n + .1 * r > vo;
 }
-function yo(e, t, n) {
+function bo(e, t, n) {
 	let r = !1, i = () => {
 		let t = e.parentElement;
 		if (t === null || !e.isConnected) return;
 		let i = e.classList.contains("dark");
-		e.classList.toggle("dark", vo(t)) === i && r || n(), r = !0;
+		e.classList.toggle("dark", yo(t)) === i && r || n(), r = !0;
 	}, a = new MutationObserver(i);
 	for (let e of [document.documentElement, document.body]) a.observe(e, { attributes: !0 });
 	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", i, { signal: t });
@@ -3204,22 +3209,22 @@ function yo(e, t, n) {
 	}), i();
 }
 // src/index.ts
-function bo(e, t) {
+function xo(e, t) {
 	switch (e.get("kind")) {
-		case "plan": return new et(e, t);
-		case "compare": return new We(e, t);
-		case "run": return new io(e, t);
+		case "plan": return new nt(e, t);
+		case "compare": return new Ke(e, t);
+		case "run": return new ao(e, t);
 	}
 }
-function xo({ model: e, el: t }) {
+function So({ model: e, el: t }) {
 	let n = document.createElement("div");
 	n.dataset.lmSuppressShortcuts = "true", t.append(n);
 	let r = document.createElement("div");
-	r.className = "widget", go(n).append(r);
-	let i = bo(e, r), a = new AbortController();
-	return yo(n, a.signal, () => i.restyle()), () => {
+	r.className = "widget", _o(n).append(r);
+	let i = xo(e, r), a = new AbortController();
+	return bo(n, a.signal, () => i.restyle()), () => {
 		a.abort(), i.dispose();
 	};
 }
-var So = { render: xo };
-export { So as default };
+var Co = { render: So };
+export { Co as default };

@@ -4,7 +4,7 @@ import { showDetail } from "../../page/src/arena/detail";
 import { Legend } from "../../page/src/arena/legend";
 import { ArenaMap } from "../../page/src/arena/map";
 import { bytes, count, duration, exact } from "../../page/src/format";
-import { make, setText } from "../../page/src/ui/dom";
+import { make, setText, withCode } from "../../page/src/ui/dom";
 import { PeakTable } from "../../page/src/ui/peak-table";
 import { planOf } from "./columns";
 import { arena, figure } from "./elements";
@@ -113,7 +113,8 @@ export class PlanView implements View {
     const { ops, tensors } = plan.program;
     const sizes = `${count(plan.parameters)} parameters · ${ops.length} ops · ${tensors.length} tensors`;
     setText(this.#note, `${sizes} · planned in ${took}`);
-    setText(this.#why, [plan.why === "" ? "" : `The peak is ${plan.why}.`, recomputed(plan)].join(" "));
+    const why = [plan.why === "" ? "" : `The peak is ${plan.why}.`, recomputed(plan)].join(" ");
+    this.#why.replaceChildren(...withCode(why));
     this.#map.show(plan, plan.budget_bytes, Math.max(this.#model.get("range")[1], plan.peak_bytes));
     this.#legend.show(plan);
     this.#peakTable.show(plan);
