@@ -87,10 +87,6 @@ const STAGES: &[Stage] = &[
     Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)),
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
-    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
-    Stage::new(PYTHON, &[BUILD], Tests(python::test)),
-    Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
-    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
@@ -102,6 +98,11 @@ const STAGES: &[Stage] = &[
         &[BUILD, "documentation"],
         Tests(|shell| run(shell, &["test", "--doc"], &PACKAGES)),
     ),
+    // What is made of the engine for others.
+    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
+    Stage::new(PYTHON, &[BUILD], Tests(python::test)),
+    Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
+    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
 ];
 
 /// What the course takes.
