@@ -34,7 +34,7 @@ use tightrope_core::{Phase, Plan, Role, Rule as _};
 
 use crate::error::{Error, Result};
 use crate::units::human_bytes;
-use crate::view::step::{self, name_of};
+use crate::view::names::{self, name_of};
 
 /// Name of the file in a run's directory.
 pub const FILE: &str = "profile.json";
@@ -205,7 +205,7 @@ impl Profile {
             "phase", "measured", "live", "allocated", "process"
         );
         for phase in &self.phases {
-            let (program, phase_name) = (phase.program.name(), step::phase_name(phase.phase));
+            let (program, phase_name) = (phase.program.name(), names::phase_name(phase.phase));
             let name = match program {
                 known if known == phase_name => known.to_owned(),
                 known => format!("{known} {phase_name}"),

@@ -5,26 +5,36 @@ use std::collections::HashMap;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use serde_json::json;
-use tightrope::view::step::{ShownOp, ShownPlan, ShownTensor, phase_name};
+use serde_json::{Value, json};
+use tightrope::view::layers::Layer;
+use tightrope::view::names::phase_name;
+use tightrope::view::step::{ShownOp, ShownPlan, ShownTensor};
 
 use crate::failure::object;
-use crate::plan::Views;
 
 /// `figures`, `ops` and `tensors` of a plan. Programs of the step follow each other as in a plan's other columns.
 ///
 /// # Errors
 /// Those of the interpreter.
-pub fn columns<'py>(py: Python<'py>, views: &Views) -> PyResult<Bound<'py, PyDict>> {
+pub fn columns<'py>(
+    py: Python<'py>,
+    summary: &Value,
+    shown: &ShownPlan,
+    layers: &[Layer],
+) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
-    columns.set_item("figures", figures(py, views)?)?;
-    columns.set_item("ops", ops(py, &views.shown)?)?;
-    columns.set_item("tensors", tensors(py, &views.shown)?)?;
+    columns.set_item("figures", figures(py, summary, shown, layers)?)?;
+    columns.set_item("ops", ops(py, shown)?)?;
+    columns.set_item("tensors", tensors(py, shown)?)?;
     Ok(columns)
 }
 
-fn figures<'py>(py: Python<'py>, views: &Views) -> PyResult<Bound<'py, PyAny>> {
-    let Views { summary, shown, layers, .. } = views;
+fn figures<'py>(
+    py: Python<'py>,
+    summary: &Value,
+    shown: &ShownPlan,
+    layers: &[Layer],
+) -> PyResult<Bound<'py, PyAny>> {
     let milliseconds = summary["plan_s"].as_f64().unwrap_or(0.0) * 1e3;
     let figures = json!({
         "peak_bytes": shown.peak_bytes,

@@ -15,8 +15,9 @@ use tightrope::settings::Settings;
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::layers::{Layer, layers};
 use tightrope::view::map::{self, Panel};
+use tightrope::view::names::phase_name;
 use tightrope::view::page;
-use tightrope::view::step::{ShownPlan, ShownProgram, ShownTensor, phase_name, programs};
+use tightrope::view::step::{ShownPlan, ShownProgram, ShownTensor, programs};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
 
@@ -72,13 +73,13 @@ pub struct Views {
     /// What was planned, before the planner's choices.
     step: Step,
     /// Figures, as `plan --json` prints them.
-    pub summary: Value,
+    summary: Value,
     text: String,
     subtitle: String,
     /// Every op and tensor.
-    pub shown: ShownPlan,
+    shown: ShownPlan,
     /// What each block takes.
-    pub layers: Vec<Layer>,
+    layers: Vec<Layer>,
 }
 
 impl Views {
@@ -329,7 +330,7 @@ impl Plan {
 
     /// Figures, and ops and tensors as columns, as the widget takes them.
     fn widget_columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        columns(py, &self.0)
+        columns(py, &self.0.summary, &self.0.shown, &self.0.layers)
     }
 }
 

@@ -17,7 +17,9 @@ fn tests_of(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && !name.starts_with("target") {
+        let passed_over =
+            name.starts_with('.') || name.starts_with("target") || name == "node_modules";
+        if path.is_dir() && !passed_over {
             tests_of(&path, found);
         } else if name.ends_with(".rs") {
             let text = fs::read_to_string(&path).unwrap();
@@ -25,6 +27,11 @@ fn tests_of(folder: &Path, found: &mut BTreeSet<String>) {
                 let function = after.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
                 found.extend(function.map(|(name, _)| name.to_owned()));
             }
+        } else if name.ends_with(".mjs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let named =
+                text.split("runner.test(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+            found.extend(named.map(|(name, _)| name.to_owned()));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::figures::median;
 use crate::machine::resident;
 use crate::timing;
-use crate::view::step::name_of;
+use crate::view::names::name_of;
 
 /// Shortest time that ops are measured for, and the fewest replays.
 const LEAST: (Duration, usize) = (Duration::from_secs(1), 4);

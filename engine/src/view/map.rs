@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use tightrope_core::{Class, Phase};
 
-use super::step::{ShownPlan, phase_name};
+use super::names::phase_name;
+use super::step::ShownPlan;
 use crate::units::human_bytes;
 
 /// One plan of a drawing.

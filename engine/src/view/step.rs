@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 use tightrope_core::plan::{Allocation, ByClass, Plan, Report};
-use tightrope_core::{Class, Graph, Life, Node, Phase, Role, Rule as _, Tensor};
+use tightrope_core::{Class, Life, Phase, Role, Rule as _, Tensor};
 use tightrope_nn::Rates;
 
+use super::names::name_of;
 use super::why::why;
 
 /// One op of a program.
@@ -116,16 +117,6 @@ impl ShownPlan {
     }
 }
 
-/// Lower-case name of a phase.
-pub fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Forward => "forward",
-        Phase::Backward => "backward",
-        Phase::Recompute => "recompute",
-        Phase::Update => "update",
-    }
-}
-
 /// The programs of an optimizer step, in order.
 pub fn programs(plan: &Plan, accumulation: usize, rates: &Rates) -> Vec<ShownProgram> {
     let named = plan.graph.programs.iter().enumerate();
@@ -161,11 +152,6 @@ fn ops(plan: &Plan, program: usize, rates: &Rates) -> Vec<ShownOp> {
             }
         })
         .collect()
-}
-
-/// The name of an op's first output, which stands for the op.
-pub fn name_of(graph: &Graph, node: &Node) -> String {
-    node.outputs.first().map_or_else(String::new, |&tensor| graph.info(tensor).name.clone())
 }
 
 fn tensors(plan: &Plan, program: usize, rates: &Rates) -> Vec<ShownTensor> {

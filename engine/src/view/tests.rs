@@ -351,7 +351,7 @@ fn the_place_of_the_peak_is_an_op_of_the_model() {
         let line = why::why(plan, report);
         let program = plan.graph.programs.iter().find(|it| it.role == report.peak_program).unwrap();
         let node = &program.nodes[report.peak_step];
-        assert!(line.contains(step::phase_name(node.phase)), "{line}");
+        assert!(line.contains(super::names::phase_name(node.phase)), "{line}");
         match node.block {
             Some(block) => assert!(line.contains(&format!("of block {block},")), "{line}"),
             None => assert!(!line.contains("of block "), "{line}"),

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::step::{ShownOp, ShownProgram, phase_name};
+use super::names::phase_name;
+use super::step::{ShownOp, ShownProgram};
 use crate::profile::Profile;
 
 /// Most events of ops; above it, only the first of several micro-steps shows its ops.

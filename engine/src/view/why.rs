@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tightrope_core::plan::{Plan, ProgramPlan, Report};
 use tightrope_core::{Class, Graph, Node, Phase, Program};
 
-use super::step::{name_of, phase_name};
+use super::names::{name_of, phase_name};
 
 /// Classes that take less than this percentage of the peak aren't named.
 const LEAST_PERCENT: u64 = 5;
