@@ -10,6 +10,7 @@
 //! | [`layers`] | what each block takes: bytes by class, seconds by phase |
 //! | [`map`] | tensors by place and life, as SVG |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
+//! | [`names`] | what ops and phases are called |
 //! | [`why`] | why the peak is where it is, in a line |
 //! | [`trace`] | the step as trace events, which ui.perfetto.dev opens |
 //!
@@ -45,6 +46,7 @@ pub mod brief;
 mod chart;
 pub mod layers;
 pub mod map;
+pub mod names;
 pub mod page;
 pub mod step;
 pub mod summary;
