@@ -18,7 +18,7 @@ use crate::settings::{
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory, 130 stopped by Ctrl+C or
-SIGTERM after writing a checkpoint.
+a signal that asks to end, after writing a checkpoint.
 
 Examples:
   tightrope train                           train a small GPT on the built-in text

@@ -75,8 +75,9 @@ impl Store {
 
     /// The rates of a device: those kept, else default ones.
     pub fn known(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
-        let kept =
-            self.read(device).and_then(|kept| kept.by_precision.get(key(precision)).copied());
+        let kept = self.read(device);
+        let kept = kept.and_then(|kept| kept.by_precision.get(key(precision)).copied());
+        let kept = kept.filter(Rates::plausible);
         let default = || {
             let rates = Rates::of(&device.name(), precision, threads);
             self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul))
@@ -136,6 +137,14 @@ mod tests {
         for broken in [text.replace(&cpu.name(), "another"), text[..text.len() / 2].to_owned()] {
             fs::write(&file, broken).unwrap();
             assert!(!store.known(&cpu, Precision::F32, 1).measured);
+        }
+        // Numbers that no device has.
+        for damaged in ["0.0", "-1.0", "1e-300", "1e300"] {
+            let mut kept: serde_json::Value = serde_json::from_str(&text).unwrap();
+            kept["by_precision"]["f32"]["matmul"] = serde_json::from_str(damaged).unwrap();
+            fs::write(&file, kept.to_string()).unwrap();
+            assert!(!store.known(&cpu, Precision::F32, 1).measured, "{damaged}");
+            assert!(store.measured(&mut cpu, Precision::F32, 1).measured);
         }
         let none = Store { folder: None, matmul: None };
         assert!(!none.known(&cpu, Precision::F32, 1).measured);

@@ -4,6 +4,8 @@
 //! Default rates are of one kind of machine and rounded: they rank plans and tell seconds from minutes. Measured
 //! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use tightrope_core::ops::{Direction, Transfer};
 use tightrope_core::{
@@ -45,6 +47,8 @@ fn default_link() -> f64 {
     12e9
 }
 
+/// FLOP/s and B/s of what may be a device: from a microcontroller to a rack of GPUs.
+const PLAUSIBLE: RangeInclusive<f64> = 1e6..=1e18;
 /// Threads that a socket's memory keeps busy.
 const MEMORY_THREADS: usize = 6;
 /// Seconds to begin an op on all threads of a processor, and on a GPU.
@@ -97,6 +101,13 @@ fn again(graph: &Graph, node: &Node) -> f64 {
 }
 
 impl Rates {
+    /// Whether a device could have them. What a damaged file says isn't to be planned with.
+    pub fn plausible(&self) -> bool {
+        let Self { matmul, loss, attention, elementwise, bytes, link, host, launch_s } = *self;
+        let rates = [matmul, loss, attention, elementwise, bytes, link, host];
+        rates.iter().all(|rate| PLAUSIBLE.contains(rate)) && (0.0..=1.0).contains(&launch_s)
+    }
+
     /// Default rates of a device by its name, which for a CPU says how wide its vectors are, with this many
     /// threads of it.
     pub fn of(device: &str, precision: Precision, threads: usize) -> Self {
