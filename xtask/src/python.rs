@@ -35,7 +35,7 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     shell.run(tests.env("TIGHTROPE", command))
 }
 
-/// Executes the notebooks of the course in the environment that [`test`] made, a part of them or all.
+/// Executes the notebooks of the course in the environment that [`test()`] made, a part of them or all.
 ///
 /// # Errors
 /// Where the environment or what notebooks need is missing, and where one fails.
