@@ -15,7 +15,12 @@ from typing import Any
 #: How an output carries figures for tests.
 FIGURES = "application/vnd.tightrope.figures+json"
 
-_known: dict[str, Callable[[Any], str | None]] = {}
+#: Gives a hint for an answer, or None where the answer is right.
+Check = Callable[[Any], str | None]
+#: Gives the right number, and hints for wrong ones.
+Numbers = Callable[[], tuple[int, Mapping[int, str]]]
+
+_known: dict[str, Check] = {}
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,55 @@ class Verdict:
         return self.said
 
 
-def exercise(number: str) -> Callable[[Callable[[Any], str | None]], Callable[[Any], str | None]]:
-    """Marks a function as the check of an exercise: it takes an answer and gives a hint, or None where the answer is right."""
+def exercise(number: str) -> Callable[[Check], Check]:
+    """Marks a function as the check of an exercise."""
 
-    def keep(function: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
-        _known[number] = function
-        return function
+    def keep(check: Check) -> Check:
+        _known[number] = check
+        return check
 
     return keep
+
+
+def program(number: str, name: str) -> Callable[[Check], Check]:
+    """Marks a function as the check of an exercise whose answer is a function ``name``."""
+
+    def keep(check: Check) -> Check:
+        exercise(number)(lambda answer: check(answer) if callable(answer) else f"give the function itself: {name}")
+        return check
+
+    return keep
+
+
+def number(number: str, otherwise: str) -> Callable[[Numbers], Numbers]:
+    """Marks a function that gives an exercise's answer, a whole number, and hints for numbers that a known mistake leads to;
+    ``otherwise`` is the hint for all others."""
+
+    def keep(numbers: Numbers) -> Numbers:
+        def check(answer: Any) -> str | None:
+            found = whole(answer)
+            if found is None:
+                return "the answer is a whole number"
+            expected, hints = numbers()
+            return None if found == expected else hints.get(found, otherwise)
+
+        exercise(number)(check)
+        return numbers
+
+    return keep
+
+
+def choice(number: str, right: str, **hints: str) -> None:
+    """An exercise that asks for one of the options a to d, of which the right one has the fingerprint ``right``; a hint for each
+    of the others."""
+
+    def check(answer: Any) -> str | None:
+        chosen = answer.strip().lower() if isinstance(answer, str) else None
+        if chosen not in tuple("abcd"):
+            return "answer with one letter of a, b, c, d, in quotes"
+        return None if fingerprint(number, chosen) == right else hints[chosen]
+
+    exercise(number)(check)
 
 
 def numbers() -> list[str]:
@@ -63,18 +109,9 @@ def check(number: str, answer: Any) -> Verdict:
     return Verdict(False, f"Exercise {number}: not yet. Hint: {hint}")
 
 
-def fingerprint(number: str, choice: str) -> str:
-    """What stands for a choice where the choice itself mustn't be read."""
-    return hashlib.sha256(f"tightrope {number} {choice.strip().lower()}".encode()).hexdigest()[:12]
-
-
-def chosen(number: str, answer: Any, expected: str, hints: Mapping[str, str], options: str = "abcd") -> str | None:
-    """The hint for a choice among lettered options whose right one has the fingerprint ``expected``."""
-    if not isinstance(answer, str) or answer.strip().lower() not in tuple(options):
-        return f"answer with one letter of {', '.join(options)}, in quotes"
-    if fingerprint(number, answer) == expected:
-        return None
-    return hints.get(answer.strip().lower(), "read the options once more, and look at the figures above")
+def fingerprint(number: str, letter: str) -> str:
+    """What stands for an option where the option itself mustn't be read."""
+    return hashlib.sha256(f"tightrope {number} {letter}".encode()).hexdigest()[:12]
 
 
 def whole(answer: Any) -> int | None:
@@ -83,16 +120,6 @@ def whole(answer: Any) -> int | None:
         return int(answer) if float(answer) == int(answer) and not isinstance(answer, (str, bool)) else None
     except (TypeError, ValueError):
         return None
-
-
-def equals(answer: Any, expected: int, hints: Mapping[int, str], otherwise: str) -> str | None:
-    """The hint for a whole number that must be ``expected``; ``hints`` are for numbers that a known mistake leads to."""
-    number = whole(answer)
-    if number is None:
-        return "the answer is a whole number"
-    if number == expected:
-        return None
-    return hints.get(number, otherwise)
 
 
 class Figures:

@@ -7,29 +7,25 @@ SMALL = dict(preset="small", recompute="none", device="cpu", threads=2)
 BUDGET = 64 << 20
 
 
-@checks.exercise("01.1")
-def moments(answer):
+@checks.number("01.1", otherwise="count the parameters by the formula; each has two moments of 4 bytes")
+def moments():
     plan = tr.plan(preset="tiny", batch=1, device="cpu", threads=2)
     weights = plan.by_class["weight"]
-    hints = {
+    return 2 * weights, {
         weights: "that is one of the two moments",
         3 * weights: "that counts the weights too",
         weights // 4: "that is the number of parameters",
         weights // 2: "that is a number for each moment, not bytes",
     }
-    return checks.equals(
-        answer, 2 * weights, hints, "count the parameters by the formula; each has two moments of 4 bytes"
-    )
 
 
-@checks.exercise("01.2")
-def gradients(answer):
-    hints = {
-        "a": "this run is in f32, and so are its gradients",
-        "c": "only activations are recomputed",
-        "d": "the update comes after the whole backward pass here",
-    }
-    return checks.chosen("01.2", answer, "782d52e6e7be", hints)
+checks.choice(
+    "01.2",
+    "782d52e6e7be",
+    a="this run is in f32, and so are its gradients",
+    c="only activations are recomputed",
+    d="the update comes after the whole backward pass here",
+)
 
 
 @checks.exercise("01.3")

@@ -7,20 +7,17 @@ import checks
 GPT2 = 124_439_808
 
 
-@checks.exercise("07.1")
-def lion(answer):
-    hints = {
+@checks.number("07.1", otherwise="one number of 4 bytes for each parameter")
+def lion():
+    return 4 * GPT2, {
         GPT2: "that is one byte for each number; they are f32",
         8 * GPT2: "that is AdamW's state; which of the two does Lion keep?",
         12 * GPT2: "that counts the weights and two moments",
     }
-    return checks.equals(answer, 4 * GPT2, hints, "one number of 4 bytes for each parameter")
 
 
-@checks.exercise("07.2")
+@checks.program("07.2", "adamw")
 def adamw(answer):
-    if not callable(answer):
-        return "give the function itself: adamw"
     random = np.random.default_rng(7)
     w, m, v = random.normal(size=50), np.zeros(50), np.zeros(50)
     own = (w.copy(), m.copy(), v.copy())
@@ -37,11 +34,10 @@ def adamw(answer):
     return None
 
 
-@checks.exercise("07.3")
-def saving(answer):
-    hints = {
-        "a": "that adds bytes, or none at all: remember the master remainder",
-        "b": "that saves 4 of 12 bytes for each weight; is there more to be had?",
-        "d": "nothing that is kept between steps depends on the batch",
-    }
-    return checks.chosen("07.3", answer, "947f9eec11ae", hints)
+checks.choice(
+    "07.3",
+    "947f9eec11ae",
+    a="that adds bytes, or none at all: remember the master remainder",
+    b="that saves 4 of 12 bytes for each weight; is there more to be had?",
+    d="nothing that is kept between steps depends on the batch",
+)

@@ -5,17 +5,14 @@ import checks
 LAYERS, INPUT = 12, 256 * 128 * 4
 
 
-@checks.exercise("08.1")
-def ahead(answer):
-    hints = {
+@checks.number("08.1", otherwise="input, output and gradient of the layer at work, and one input for each layer ahead")
+def ahead():
+    return 6 * INPUT, {
         3 * INPUT: "that is without room for what comes early",
         4 * INPUT: "that is one layer ahead",
         7 * INPUT: "each input that is ahead needs room once",
         (LAYERS + 2) * INPUT: "that is everything kept",
     }
-    return checks.equals(
-        answer, 6 * INPUT, hints, "input, output and gradient of the layer at work, and one input for each layer ahead"
-    )
 
 
 @checks.exercise("08.2")
@@ -32,11 +29,10 @@ def link(answer):
     return "operations a second, divided by 12 times the channels"
 
 
-@checks.exercise("08.3")
-def half(answer):
-    hints = {
-        "a": "the link would be idle",
-        "b": "then the step waits for the link half of the time",
-        "d": "weights go back and forth as well, and are no smaller",
-    }
-    return checks.chosen("08.3", answer, "54534bf45abc", hints)
+checks.choice(
+    "08.3",
+    "54534bf45abc",
+    a="the link would be idle",
+    b="then the step waits for the link half of the time",
+    d="weights go back and forth as well, and are no smaller",
+)

@@ -9,16 +9,15 @@ PIXELS = {"x": ("f32", (64,)), "y": ("i32", ())}
 BATCH = dict(batch=64, micro_batch=64, device="cpu", threads=2)
 
 
-@checks.exercise("11.1")
-def weights(answer):
+@checks.number("11.1", otherwise="three convolutions of 3 × 3 and a linear layer from 512 to 10")
+def weights():
     convolutions = [(1, 16), (16, 32), (32, 32)]
     right = sum(9 * i * o + o for i, o in convolutions) + 512 * 10 + 10
-    hints = {
+    return right, {
         sum(9 * i * o for i, o in convolutions) + 512 * 10: "biases are weights too",
         right - 5130: "that is without the head",
         4 * right: "that is bytes",
     }
-    return checks.equals(answer, right, hints, "three convolutions of 3 × 3 and a linear layer from 512 to 10")
 
 
 @checks.exercise("11.2")
@@ -40,11 +39,10 @@ def small(answer):
     return None if found >= 0.9 else f"it reads {found:.1%} of the held-out digits"
 
 
-@checks.exercise("11.3")
-def width(answer):
-    hints = {
-        "a": "an activation has an element for each image and each hidden unit",
-        "b": "that would be a matrix of hidden × hidden",
-        "d": "there are more of them, not fewer",
-    }
-    return checks.chosen("11.3", answer, "04fa25c82edb", hints)
+checks.choice(
+    "11.3",
+    "04fa25c82edb",
+    a="an activation has an element for each image and each hidden unit",
+    b="that would be a matrix of hidden × hidden",
+    d="there are more of them, not fewer",
+)

@@ -3,27 +3,13 @@
 import numpy as np
 
 import tightrope as tr
+from exercises.nb02 import first_fit
 from tightrope import nn
 
 
 def pack(order):
     """Offsets by first fit, in an order of all tensors."""
-
-    def place(size, first, last):
-        offset, placed = np.zeros(len(size), int), []
-        for i in order(size, first, last):
-            at = 0
-            for j in sorted(
-                (j for j in placed if first[j] <= last[i] and first[i] <= last[j]), key=lambda j: offset[j]
-            ):
-                if offset[j] - at >= size[i]:
-                    break
-                at = max(at, offset[j] + size[j])
-            offset[i] = at
-            placed.append(i)
-        return offset
-
-    return place
+    return lambda size, first, last: first_fit(size, first, last, order(size, first, last))
 
 
 by_size = pack(lambda size, first, last: np.argsort(-size, kind="stable"))

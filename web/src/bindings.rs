@@ -12,6 +12,7 @@ use crate::device::{Armed, Choice, Devices, Moment};
 use crate::engine::{self, Stats};
 use crate::error::{self, Error};
 use crate::product;
+use crate::running::Running;
 
 #[wasm_bindgen]
 extern "C" {
@@ -98,6 +99,14 @@ impl Engine {
         result.map_err(thrown)
     }
 
+    /// Does `work` with the run.
+    async fn with_run<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut Running) -> error::Result<T>,
+    ) -> Result<T, JsValue> {
+        self.with(async |inner| inner.with_run(work).await).await
+    }
+
     fn look<T>(&self, look: impl FnOnce(&Inner) -> error::Result<T>) -> Result<T, JsValue> {
         match &*self.inner.borrow() {
             Some(inner) => look(inner).map_err(thrown),
@@ -153,12 +162,12 @@ impl Engine {
 
     /// Loss on held-out data.
     pub async fn evaluate(&self) -> Result<f64, JsValue> {
-        self.with(Inner::evaluate).await
+        self.with_run(Running::evaluate).await
     }
 
     /// Part of the held-out problems that are answered exactly.
     pub async fn accuracy(&self) -> Result<f64, JsValue> {
-        self.with(Inner::accuracy).await
+        self.with_run(Running::accuracy).await
     }
 
     /// What the model continues `prompt` with.
@@ -169,8 +178,8 @@ impl Engine {
         temperature: f64,
         seed: f64,
     ) -> Result<String, JsValue> {
-        let tokens = tokens as usize;
-        self.with(async |inner| inner.sample(&prompt, tokens, temperature, seed as u64).await).await
+        let (tokens, seed) = (tokens as usize, seed as u64);
+        self.with_run(async |run| run.sample(&prompt, tokens, temperature, seed).await).await
     }
 
     /// Hands on what the model continues a prompt with, piece by piece.
@@ -184,7 +193,7 @@ impl Engine {
         };
         let (prompt, most) = (generation.prompt(), generation.tokens() as usize);
         let mut show = |piece: &str| generation.piece(piece);
-        self.with(async |inner| inner.generate(&prompt, most, sampling, &mut show).await).await
+        self.with_run(async |run| run.generate(&prompt, most, sampling, &mut show).await).await
     }
 
     /// The run as one file.

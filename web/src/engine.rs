@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tightrope::core::{Backend, DeviceError};
 use tightrope::data::Checkpoint;
-use tightrope::nn::{Done, Planned, Sampling, TrainError};
+use tightrope::nn::{Done, Planned, TrainError};
 use tightrope::plan::Closest;
 use tightrope::recipe::Recipe;
 use tightrope::run::{Opening, Reopen, Run, Stepped};
@@ -202,7 +202,13 @@ impl<O: Opener + 'static> Engine<O> {
     }
 
     /// Does `work` with the run, and reads its figures.
-    async fn with<T>(&mut self, work: impl AsyncFnOnce(&mut Running) -> Result<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// Without a run, and those of `work`.
+    pub async fn with_run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Running) -> Result<T>,
+    ) -> Result<T> {
         let running = self.run.as_mut().ok_or(NO_RUN)?;
         let result = work(running).await;
         count(&self.stats, &running.run);
@@ -216,56 +222,13 @@ impl<O: Opener + 'static> Engine<O> {
     /// Without a run; a device that is lost again and again.
     pub async fn step(&mut self, count: u64) -> Result<Vec<Stepped>> {
         let reads_for_free = self.description.reads_for_free;
-        let records = self.with(async |running| running.step(count, reads_for_free).await).await?;
+        let records =
+            self.with_run(async |running| running.step(count, reads_for_free).await).await?;
         let estimate = self.run.as_ref().map_or(0.0, |running| running.estimate);
         if let Some(last) = records.last().filter(|_| estimate > 0.0) {
             self.slowness = last.step_s / estimate;
         }
         Ok(records)
-    }
-
-    /// Loss on held-out data, nats a token.
-    ///
-    /// # Errors
-    /// Without a run; a device that is lost again and again.
-    pub async fn evaluate(&mut self) -> Result<f64> {
-        self.with(Running::evaluate).await
-    }
-
-    /// Part of the held-out problems that are answered exactly.
-    ///
-    /// # Errors
-    /// Without a run; a device that is lost again and again.
-    pub async fn accuracy(&mut self) -> Result<f64> {
-        self.with(Running::accuracy).await
-    }
-
-    /// What the model continues a prompt with.
-    ///
-    /// # Errors
-    /// Without a run; a device that is lost again and again.
-    pub async fn sample(
-        &mut self,
-        prompt: &str,
-        tokens: usize,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<String> {
-        self.with(async |running| running.sample(prompt, tokens, temperature, seed).await).await
-    }
-
-    /// Hands what the model continues a prompt with to `show`, piece by piece, until that says to end.
-    ///
-    /// # Errors
-    /// Without a run; a device that is lost again and again.
-    pub async fn generate(
-        &mut self,
-        prompt: &str,
-        most: usize,
-        sampling: Sampling,
-        show: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<()> {
-        self.with(async |running| running.generate(prompt, most, sampling, show).await).await
     }
 
     /// The run as one file.
@@ -276,7 +239,7 @@ impl<O: Opener + 'static> Engine<O> {
         if self.armed.get() == Some(Moment::Save) {
             self.armed.set(Some(Moment::Readback));
         }
-        self.with(async |running| Ok(running.run.archive_async().await?)).await
+        self.with_run(async |running| Ok(running.run.archive_async().await?)).await
     }
 }
 

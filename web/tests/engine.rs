@@ -6,6 +6,7 @@ use common::{engine, json, setup, start, train};
 use pollster::block_on;
 use serde_json::json;
 use tightrope::nn::Sampling;
+use tightrope_web::running::Running;
 
 #[test]
 fn what_is_shown_of_a_plan_agrees_with_itself() {
@@ -88,12 +89,12 @@ fn what_is_planned_is_what_is_allocated() {
 fn a_small_gpt_learns_and_talks() {
     let mut engine = engine();
     start(&mut engine, &setup(&[]));
-    let before = block_on(engine.evaluate()).unwrap();
+    let before = block_on(engine.with_run(Running::evaluate)).unwrap();
     let losses = train(&mut engine, 60);
     assert!(losses[0] > 5.0 && losses[59] < 4.0, "{losses:?}");
-    let after = block_on(engine.evaluate()).unwrap();
+    let after = block_on(engine.with_run(Running::evaluate)).unwrap();
     assert!(after < before - 1.0, "{before} to {after}");
-    let text = block_on(engine.sample("let ", 20, 0.8, 7)).unwrap();
+    let text = block_on(engine.with_run(async |run| run.sample("let ", 20, 0.8, 7).await)).unwrap();
     assert!(!text.is_empty());
     let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 7, draw: 0 };
     for most in [20, 3] {
@@ -102,13 +103,19 @@ fn a_small_gpt_learns_and_talks() {
             pieces += piece;
             pieces.len() < most
         };
-        block_on(engine.generate("let ", 20, sampling, &mut show)).unwrap();
+        block_on(engine.with_run(async |run| run.generate("let ", 20, sampling, &mut show).await))
+            .unwrap();
         assert!(
             text.starts_with(&pieces) && (pieces == text) == (most == 20),
             "{pieces:?}, {text:?}"
         );
     }
-    assert!(block_on(engine.accuracy()).unwrap_err().to_string().contains("no answers"));
+    assert!(
+        block_on(engine.with_run(Running::accuracy))
+            .unwrap_err()
+            .to_string()
+            .contains("no answers")
+    );
     // Steps end where the schedule does.
     assert_eq!(block_on(engine.step(1000)).unwrap().last().unwrap().step, 80);
     assert!(block_on(engine.step(1)).unwrap().is_empty());
@@ -125,11 +132,14 @@ fn a_task_is_learnt_and_its_answers_are_counted() {
         ("/train/batch", json!(16)),
     ]);
     start(&mut engine, &setup);
-    let first = block_on(engine.accuracy()).unwrap();
+    let first = block_on(engine.with_run(Running::accuracy)).unwrap();
     train(&mut engine, 600);
-    let (loss, last) = (block_on(engine.evaluate()).unwrap(), block_on(engine.accuracy()).unwrap());
+    let (loss, last) = (
+        block_on(engine.with_run(Running::evaluate)).unwrap(),
+        block_on(engine.with_run(Running::accuracy)).unwrap(),
+    );
     assert!(first < 0.1 && last > 0.5, "accuracy {first} to {last}, held-out loss {loss}");
-    let shown = block_on(engine.sample("", 100, 0.8, 1)).unwrap();
+    let shown = block_on(engine.with_run(async |run| run.sample("", 100, 0.8, 1).await)).unwrap();
     assert!(shown.lines().count() == 6 && shown.contains('>'), "{shown}");
 }
 

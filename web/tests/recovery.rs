@@ -28,7 +28,7 @@ fn run(setup: &str, moment: Option<Moment>) -> (Vec<f32>, String, Vec<u8>, u32) 
         armed.set(moment);
     }
     losses.extend(train(&mut engine, STEPS - LOST_AFTER));
-    let text = block_on(engine.sample("fn ", 8, 0.8, 3)).unwrap();
+    let text = block_on(engine.with_run(async |run| run.sample("fn ", 8, 0.8, 3).await)).unwrap();
     let checkpoint = block_on(engine.checkpoint()).unwrap();
     assert_eq!(armed.get(), None, "{moment:?} never came");
     (losses, text, checkpoint, engine.stats().recoveries.get())

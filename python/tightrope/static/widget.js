@@ -1,65 +1,92 @@
-// ../page/src/format.ts
+// ../page/src/engine/types.ts
 var e = [
+	"weight",
+	"frozen",
+	"optimizer",
+	"gradient",
+	"activation",
+	"workspace",
+	"input"
+], t = [
 	"B",
 	"KiB",
 	"MiB",
 	"GiB",
 	"TiB"
-], t = [
+], n = [
 	"",
 	"k",
 	"M",
 	"G",
 	"T"
-], n = 1024, r = 1e3, i = 3;
-function a(e, t, n) {
-	let a = 0, o = e;
-	for (; a < n.length - 1 && Number(o.toPrecision(i)) >= Math.min(t, r);) o /= t, a += 1;
+], r = 1024, i = 1e3, a = 3;
+function o(e, t, n) {
+	let r = 0, o = e;
+	for (; r < n.length - 1 && Number(o.toPrecision(a)) >= Math.min(t, i);) o /= t, r += 1;
 	let s = Math.max(1, Math.floor(Math.log10(Math.max(o, 1))) + 1);
-	return [a === 0 ? String(Math.round(o)) : o.toFixed(Math.max(0, i - s)), n[a] ?? ""];
-}
-function o(t) {
-	return a(t, n, e).join(" ");
+	return [r === 0 ? String(Math.round(o)) : o.toFixed(Math.max(0, a - s)), n[r] ?? ""];
 }
 function s(e) {
-	return o(e).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+	return o(e, r, t).join(" ");
 }
 function c(e) {
-	return Math.round(e).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+	return s(e).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
 }
 function l(e) {
-	return a(e, r, t).join("");
+	return Math.round(e).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 function u(e) {
+	return o(e, i, n).join("");
+}
+function d(e) {
 	if (e >= 1) return `${e.toFixed(e < 10 ? 2 : 1)} s`;
 	let t = e * 1e3;
 	return t > 0 && t < .1 ? `${(t * 1e3).toFixed(1)} µs` : t >= 100 ? `${Math.round(t)} ms` : t >= 1 ? `${t.toFixed(1)} ms` : `${t.toFixed(2)} ms`;
 }
-function d(e) {
+function f(e) {
 	let t = e * 100;
 	return t > 0 && t < .1 ? "< 0.1 %" : `${t.toFixed(+(t < 10))} %`;
 }
 // ../page/src/ui/dom.ts
-function f(e, t = {}, ...n) {
+function p(e, t = {}, ...n) {
 	let r = document.createElement(e);
 	for (let [e, n] of Object.entries(t)) n !== void 0 && n !== !1 && r.setAttribute(e, n === !0 ? "" : String(n));
 	return r.append(...n), r;
 }
-function p(e) {
-	return e.split("`").map((e, t) => t % 2 == 0 ? document.createTextNode(e) : f("code", {}, e));
+function m(e) {
+	return e.split("`").map((e, t) => t % 2 == 0 ? document.createTextNode(e) : p("code", {}, e));
 }
-function m(e, t) {
+function h(e, t) {
 	e.textContent !== t && (e.textContent = t);
 }
-function h(e, t, n = "button") {
-	let r = f("button", {
+function g(e, t, n = "button") {
+	let r = p("button", {
 		type: "button",
 		class: n
 	}, e);
 	return r.addEventListener("click", t), r;
 }
-// ../page/src/arena/explain.ts
-var g = {
+// ../page/src/arena/legend.ts
+var _ = class {
+	#e;
+	#t;
+	#n = null;
+	constructor(e, t) {
+		this.#e = e, this.#t = t;
+	}
+	show({ by_class: t }) {
+		let n = e.filter((e) => (t[e] ?? 0) > 0);
+		this.#e.replaceChildren(...n.map((e) => this.#r(e, t[e])));
+	}
+	#r(e, t) {
+		let n = g("", () => this.#i(e), "");
+		return n.dataset.class = e, n.setAttribute("aria-pressed", String(this.#n === e)), n.append(p("i", { class: `swatch-${e}` }), e, p("b", {}, s(t))), n;
+	}
+	#i(e) {
+		this.#n = this.#n === e ? null : e, this.#t(this.#n);
+		for (let e of this.#e.querySelectorAll("button")) e.setAttribute("aria-pressed", String(e.dataset.class === this.#n));
+	}
+}, v = {
 	weight: "a weight: every step reads it, and the update writes it",
 	frozen: "a frozen weight: steps read it, and none writes it",
 	optimizer: "state of the optimizer: each update reads and writes it",
@@ -68,80 +95,51 @@ var g = {
 	workspace: "scratch that every step uses again",
 	input: "the host writes it before each step"
 };
-function _(e, t) {
+function y(e, t) {
 	let n = e[t];
 	return n === void 0 ? `step ${t}` : `step ${t} · ${n.op} (${n.phase})`;
 }
-function v(e, t, n) {
+function b(e, t, n) {
 	let r = e.tensors[t], i = [
 		["Type", r.type],
 		["Class", r.class],
-		["Size", `${o(r.bytes)} · ${c(r.bytes)} B`]
+		["Size", `${s(r.bytes)} · ${l(r.bytes)} B`]
 	], a = r.read_by.find((e) => e >= n) ?? null;
-	if (r.kept && i.push(["Kept", `For the whole run: ${g[r.class]}.`]), r.kept || i.push(["Made by", _(e.ops, r.birth)]), a !== null) i.push(["Read next by", _(e.ops, a)]);
+	if (r.kept && i.push(["Kept", `For the whole run: ${v[r.class]}.`]), r.kept || i.push(["Made by", y(e.ops, r.birth)]), a !== null) i.push(["Read next by", y(e.ops, a)]);
 	else {
 		let t = r.read_by.at(-1);
-		t !== void 0 && i.push(["Last read by", _(e.ops, t)]);
+		t !== void 0 && i.push(["Last read by", y(e.ops, t)]);
 	}
 	if (!r.kept) {
 		let t = r.birth, n = r.death - t + 1;
 		i.push(["Alive", `Steps ${t} to ${r.death}, ${n} of ${e.ops.length}`]);
 	}
-	return i.push(["Recomputing", y(e, r)]), {
+	return i.push(["Recomputing", x(e, r)]), {
 		title: r.name,
 		rows: i
 	};
 }
-function y({ name: e, ops: t }, { kept: n, again_s: r }) {
+function x({ name: e, ops: t }, { kept: n, again_s: r }) {
 	if (r === null) return n ? "Not possible: it is state." : "Not possible at its next use.";
-	let i = t.reduce((e, { seconds: t }) => e + t, 0), a = i > 0 ? `, ${d(r / i)} of program “${e}”` : "";
-	return `Would take ${u(r)}${a}.`;
+	let i = t.reduce((e, { seconds: t }) => e + t, 0), a = i > 0 ? `, ${f(r / i)} of program “${e}”` : "";
+	return `Would take ${d(r)}${a}.`;
 }
 // ../page/src/arena/detail.ts
-var b = "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";
-function x(e, t, n) {
+var S = "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";
+function C(e, t, n) {
 	if (t === null || n === null) {
-		e.replaceChildren(f("p", { class: "hint" }, b));
+		e.replaceChildren(p("p", { class: "hint" }, S));
 		return;
 	}
-	let r = t.program.ops[n.step], i = o(r?.live ?? 0), a = [f("p", { class: "hint" }, `Step ${n.step} · ${r?.op ?? ""} · ${i} live`)];
-	if (n.tensor === null) a.push(f("p", { class: "hint" }, "Nothing is here at this step."));
+	let r = t.program.ops[n.step], i = s(r?.live ?? 0), a = [p("p", { class: "hint" }, `Step ${n.step} · ${r?.op ?? ""} · ${i} live`)];
+	if (n.tensor === null) a.push(p("p", { class: "hint" }, "Nothing is here at this step."));
 	else {
-		let { title: e, rows: r } = v(t.program, n.tensor, n.step), i = f("dl", {});
-		for (let [e, t] of r) i.append(f("dt", {}, e), f("dd", {}, t));
-		a.push(f("h3", {}, e), i);
+		let { title: e, rows: r } = b(t.program, n.tensor, n.step), i = p("dl", {});
+		for (let [e, t] of r) i.append(p("dt", {}, e), p("dd", {}, t));
+		a.push(p("h3", {}, e), i);
 	}
 	e.replaceChildren(...a);
 }
-// ../page/src/engine/types.ts
-var S = [
-	"weight",
-	"frozen",
-	"optimizer",
-	"gradient",
-	"activation",
-	"workspace",
-	"input"
-], C = class {
-	#e;
-	#t;
-	#n = null;
-	constructor(e, t) {
-		this.#e = e, this.#t = t;
-	}
-	show({ by_class: e }) {
-		let t = S.filter((t) => (e[t] ?? 0) > 0);
-		this.#e.replaceChildren(...t.map((t) => this.#r(t, e[t])));
-	}
-	#r(e, t) {
-		let n = h("", () => this.#i(e), "");
-		return n.dataset.class = e, n.setAttribute("aria-pressed", String(this.#n === e)), n.append(f("i", { class: `swatch-${e}` }), e, f("b", {}, o(t))), n;
-	}
-	#i(e) {
-		this.#n = this.#n === e ? null : e, this.#t(this.#n);
-		for (let e of this.#e.querySelectorAll("button")) e.setAttribute("aria-pressed", String(e.dataset.class === this.#n));
-	}
-};
 // ../page/src/arena/geometry.ts
 function w(e, t) {
 	return e.left + t / Math.max(1, e.steps) * e.width;
@@ -252,16 +250,16 @@ var P = {
 	top: 20,
 	bottom: 34
 }, oe = 5, F = 4, I = 4, se = .13, ce = 15;
-function le(e) {
-	let t = getComputedStyle(e), n = (e) => t.getPropertyValue(`--${e}`).trim();
+function le(t) {
+	let n = getComputedStyle(t), r = (e) => n.getPropertyValue(`--${e}`).trim();
 	return {
-		ink: n("ink"),
-		muted: n("muted"),
-		rule: n("rule"),
-		surface: n("surface"),
-		accent: n("accent"),
-		font: `11px ${n("mono")}`,
-		classes: Object.fromEntries(S.map((e) => [e, n(`class-${e}`)]))
+		ink: r("ink"),
+		muted: r("muted"),
+		rule: r("rule"),
+		surface: r("surface"),
+		accent: r("accent"),
+		font: `11px ${r("mono")}`,
+		classes: Object.fromEntries(e.map((e) => [e, r(`class-${e}`)]))
 	};
 }
 function ue(e, t, n, r) {
@@ -282,7 +280,7 @@ function fe(e, t, n, r) {
 	e.setTransform(r, 0, 0, r, 0, 0), e.font = n.font, e.textAlign = "right", e.textBaseline = "middle";
 	for (let i of N(t.bytes, oe)) {
 		let a = xe(T(t, i), r);
-		e.strokeStyle = n.rule, e.lineWidth = 1 / r, Se(e, t.left, a, t.left + t.width, a), e.fillStyle = n.muted, e.fillText(s(i), t.left - 8, a);
+		e.strokeStyle = n.rule, e.lineWidth = 1 / r, Se(e, t.left, a, t.left + t.width, a), e.fillStyle = n.muted, e.fillText(c(i), t.left - 8, a);
 	}
 }
 function pe(e, t, n, r) {
@@ -315,10 +313,10 @@ function he(e, { planned: t, frame: n }, r) {
 	}
 }
 function ge(e, t, n, r) {
-	let { frame: i, planned: a } = t, s = t.budget !== null && t.budget <= i.bytes ? t.budget : null, c = i.left + i.width, l = (e) => xe(T(i, e), r), [u, d] = [l(a.peak_bytes), l(a.lower_bound_bytes)], f = a.peak_bytes - a.lower_bound_bytes;
-	e.lineWidth = 1, e.strokeStyle = n.ink, Se(e, i.left, u, c, u), f > 0 && (e.setLineDash([2, 3]), Se(e, i.left, d, c, d), e.setLineDash([])), s !== null && (e.strokeStyle = n.accent, e.lineWidth = 1.5, Se(e, i.left, l(s), c, l(s)));
-	let p = Math.abs(u - d) < ce, m = `peak ${o(a.peak_bytes)}`;
-	f === 0 ? _e(e, `${m} = lower bound`, c, u, n.ink, n) : p ? _e(e, `${m}, lower bound ${o(f)} less`, c, u, n.ink, n) : (_e(e, m, c, u, n.ink, n), _e(e, `lower bound ${o(a.lower_bound_bytes)}`, c, d, n.ink, n)), s !== null && (Math.abs(l(s) - u) >= ce || i.width > 420) && _e(e, `budget ${o(s)}`, i.left, l(s), n.accent, n);
+	let { frame: i, planned: a } = t, o = t.budget !== null && t.budget <= i.bytes ? t.budget : null, c = i.left + i.width, l = (e) => xe(T(i, e), r), [u, d] = [l(a.peak_bytes), l(a.lower_bound_bytes)], f = a.peak_bytes - a.lower_bound_bytes;
+	e.lineWidth = 1, e.strokeStyle = n.ink, Se(e, i.left, u, c, u), f > 0 && (e.setLineDash([2, 3]), Se(e, i.left, d, c, d), e.setLineDash([])), o !== null && (e.strokeStyle = n.accent, e.lineWidth = 1.5, Se(e, i.left, l(o), c, l(o)));
+	let p = Math.abs(u - d) < ce, m = `peak ${s(a.peak_bytes)}`;
+	f === 0 ? _e(e, `${m} = lower bound`, c, u, n.ink, n) : p ? _e(e, `${m}, lower bound ${s(f)} less`, c, u, n.ink, n) : (_e(e, m, c, u, n.ink, n), _e(e, `lower bound ${s(a.lower_bound_bytes)}`, c, d, n.ink, n)), o !== null && (Math.abs(l(o) - u) >= ce || i.width > 420) && _e(e, `budget ${s(o)}`, i.left, l(o), n.accent, n);
 }
 function _e(e, t, n, r, i, a) {
 	let o = i === a.accent, s = e.measureText(t).width + 8, c = o ? n : n - s;
@@ -353,7 +351,7 @@ function Se(e, t, n, r, i) {
 	e.beginPath(), e.moveTo(t, n), e.lineTo(r, i), e.stroke();
 }
 // ../page/src/arena/map.ts
-var L = 1.07, R = class {
+var L = "Left and right arrow keys change the step, up and down the tensor.", R = 1.07, Ce = class {
 	#e;
 	#t;
 	#n;
@@ -366,20 +364,20 @@ var L = 1.07, R = class {
 	#l = null;
 	#u = 0;
 	#d = new AbortController();
-	constructor(e, t) {
-		this.#e = e, this.#r = t, this.#t = document.createElement("canvas"), this.#n = document.createElement("canvas");
+	constructor(e, t, n = "Tensors of one training step") {
+		this.#e = e, this.#r = t, e.classList.add("arena"), e.tabIndex = 0, e.role = "application", e.ariaRoleDescription = "map of the arena", e.ariaLabel = `${n}: time to the right, offsets upwards. ${L}`, e.setAttribute("aria-describedby", t.id), C(t, null, null), this.#t = document.createElement("canvas"), this.#n = document.createElement("canvas");
 		for (let e of [this.#t, this.#n]) e.setAttribute("aria-hidden", "true");
 		e.append(this.#t, this.#n), this.#i = le(e);
-		let { signal: n } = this.#d, r = new ResizeObserver(() => this.#f());
-		r.observe(e);
-		let i = new IntersectionObserver(() => this.#f());
-		i.observe(e), n.addEventListener("abort", () => {
-			r.disconnect(), i.disconnect();
-		}), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal: n }), document.fonts.ready.then(() => this.#f()), e.addEventListener("pointermove", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerdown", (e) => this.#g(e), { signal: n }), e.addEventListener("pointerleave", () => {
+		let { signal: r } = this.#d, i = new ResizeObserver(() => this.#f());
+		i.observe(e);
+		let a = new IntersectionObserver(() => this.#f());
+		a.observe(e), r.addEventListener("abort", () => {
+			i.disconnect(), a.disconnect();
+		}), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle(), { signal: r }), document.fonts.ready.then(() => this.#f()), e.addEventListener("pointermove", (e) => this.#g(e), { signal: r }), e.addEventListener("pointerdown", (e) => this.#g(e), { signal: r }), e.addEventListener("pointerleave", () => {
 			e.matches(":focus") || this.#h(null);
-		}, { signal: n }), e.addEventListener("keydown", (e) => this.#v(e), { signal: n }), e.addEventListener("focus", () => {
+		}, { signal: r }), e.addEventListener("keydown", (e) => this.#v(e), { signal: r }), e.addEventListener("focus", () => {
 			this.#l === null && e.matches(":focus-visible") && this.#_();
-		}, { signal: n }), e.addEventListener("blur", () => this.#h(null), { signal: n });
+		}, { signal: r }), e.addEventListener("blur", () => this.#h(null), { signal: r });
 	}
 	restyle() {
 		this.#i = le(this.#e), this.#f();
@@ -388,7 +386,7 @@ var L = 1.07, R = class {
 		cancelAnimationFrame(this.#u), this.#d.abort();
 	}
 	show(e, t, n) {
-		this.#a = e, this.#o = t, this.#s = Math.max(n, e.peak_bytes), this.#l = null, this.#r(null), this.#f();
+		this.#a = e, this.#o = t, this.#s = Math.max(n, e.peak_bytes), this.#l = null, C(this.#r, e, null), this.#f();
 	}
 	highlight(e) {
 		this.#c = e, this.#f();
@@ -415,13 +413,13 @@ var L = 1.07, R = class {
 		let { clientWidth: t, clientHeight: n } = this.#e;
 		return {
 			planned: e,
-			frame: ue(t, n, e.program.ops.length, this.#s * L),
+			frame: ue(t, n, e.program.ops.length, this.#s * R),
 			budget: this.#o,
 			highlight: this.#c
 		};
 	}
 	#h(e) {
-		(e?.step !== this.#l?.step || e?.tensor !== this.#l?.tensor) && (this.#l = e, this.#p(), this.#r(e));
+		(e?.step !== this.#l?.step || e?.tensor !== this.#l?.tensor) && (this.#l = e, this.#p(), C(this.#r, this.#a, e));
 	}
 	#g(e) {
 		let t = this.#m();
@@ -485,44 +483,44 @@ var L = 1.07, R = class {
 		let r = e.program.tensors[n]?.offset ?? 0, i = j(e.program.tensors, t);
 		return i.includes(n) ? n : A(e.program.tensors, t, r) ?? i.at(-1) ?? null;
 	}
-}, Ce = [
-	["Batch", ({ batch: e }) => we(e)],
+}, we = [
+	["Batch", ({ batch: e }) => Te(e)],
 	["Micro-batch", ({ micro_batch: e, accumulation: t }) => `${e} × ${t}`],
-	["Recomputed", ({ checkpoint: e }) => we(e)],
+	["Recomputed", ({ checkpoint: e }) => Te(e)],
 	["Loss", ({ loss_chunk: e }) => e === 0 ? "in one piece" : `in chunks of ${e}`],
-	["Precision", ({ precision: e }) => we(e)],
-	["Optimizer state", ({ optimizer_bits: e }) => we(e, " bits")],
-	["Offloaded", ({ offload: e }) => Te(e)],
+	["Precision", ({ precision: e }) => Te(e)],
+	["Optimizer state", ({ optimizer_bits: e }) => Te(e, " bits")],
+	["Offloaded", ({ offload: e }) => Ee(e)],
 	["Gradients", ({ consume_gradients: e }) => e === !0 ? "consumed as they are made" : "kept for the update"],
-	["LoRA rank", ({ lora: e }) => we(e?.rank)],
-	["Frozen", ({ freeze: e }) => Te(e)]
+	["LoRA rank", ({ lora: e }) => Te(e?.rank)],
+	["Frozen", ({ freeze: e }) => Ee(e)]
 ];
-function we(e, t = "") {
+function Te(e, t = "") {
 	return e == null ? void 0 : `${e}${t}`;
 }
-function Te(e) {
+function Ee(e) {
 	return Array.isArray(e) && e.length > 0 ? e.join(", ") : "nothing";
 }
-function Ee(e, t) {
-	let n = (e, t) => e.by_class[t] ?? 0, r = S.filter((r) => n(e, r) > 0 || n(t, r) > 0), i = Ce.map(([n, r]) => {
+function De(t, n) {
+	let r = (e, t) => e.by_class[t] ?? 0, i = e.filter((e) => r(t, e) > 0 || r(n, e) > 0), a = we.map(([e, r]) => {
 		let i = ({ choices: e }) => r(e) ?? "–";
 		return {
-			name: n,
-			first: i(e),
-			second: i(t)
+			name: e,
+			first: i(t),
+			second: i(n)
 		};
 	});
 	return {
-		peak: De(e.peak_bytes, t.peak_bytes),
-		step: De(e.step_s, t.step_s),
-		classes: r.map((r) => ({
-			name: r,
-			...De(n(e, r), n(t, r))
+		peak: Oe(t.peak_bytes, n.peak_bytes),
+		step: Oe(t.step_s, n.step_s),
+		classes: i.map((e) => ({
+			name: e,
+			...Oe(r(t, e), r(n, e))
 		})),
-		choices: i.filter((e) => e.first !== e.second)
+		choices: a.filter((e) => e.first !== e.second)
 	};
 }
-function De(e, t) {
+function Oe(e, t) {
 	let n = t - e;
 	return {
 		first: e,
@@ -531,125 +529,109 @@ function De(e, t) {
 		share: e === 0 ? null : n / e
 	};
 }
-function Oe({ change: e, share: t }) {
-	return je(Me(e, o), t);
-}
 function ke({ change: e, share: t }) {
-	return je(Me(e, u), t);
+	return Me(Ne(e, s), t);
 }
-var Ae = .001;
-function je(e, t) {
-	return t === null || Math.abs(t) < Ae ? e : `${e} (${Me(t, d)})`;
+function Ae({ change: e, share: t }) {
+	return Me(Ne(e, d), t);
 }
+var je = .001;
 function Me(e, t) {
+	return t === null || Math.abs(t) < je ? e : `${e} (${Ne(t, f)})`;
+}
+function Ne(e, t) {
 	return e === 0 ? "no change" : (e > 0 ? "+" : "−") + t(Math.abs(e));
 }
-function Ne({ peak: e, step: t }) {
-	let n = e.change === 0 ? "as large" : `${o(Math.abs(e.change))} ${e.change < 0 ? "smaller" : "larger"}`, r = Math.abs(t.share ?? 0);
-	return `The second plan is ${n} and ${t.change === 0 ? "as fast" : `${d(r)} ${t.change < 0 ? "faster" : "slower"}`}.`;
+function Pe({ peak: e, step: t }) {
+	let n = e.change === 0 ? "as large" : `${s(Math.abs(e.change))} ${e.change < 0 ? "smaller" : "larger"}`, r = Math.abs(t.share ?? 0);
+	return `The second plan is ${n} and ${t.change === 0 ? "as fast" : `${f(r)} ${t.change < 0 ? "faster" : "slower"}`}.`;
 }
 // ../page/src/compare/table.ts
-function Pe(e, t, n) {
-	let { peak: r, step: i, classes: a, choices: s } = Ee(e, t), c = [
-		Fe(["Peak"], o(r.first), o(r.second), Oe(r)),
-		...a.map((e) => Fe([f("i", { class: `swatch-${e.name}` }), e.name], o(e.first), o(e.second), Oe(e))),
-		Fe(["Predicted step"], u(i.first), u(i.second), ke(i)),
-		...s.map((e) => {
-			let t = Fe([e.name], e.first, e.second, "");
+function Fe(e, t, n) {
+	let { peak: r, step: i, classes: a, choices: o } = De(e, t), c = [
+		Ie(["Peak"], s(r.first), s(r.second), ke(r)),
+		...a.map((e) => Ie([p("i", { class: `swatch-${e.name}` }), e.name], s(e.first), s(e.second), ke(e))),
+		Ie(["Predicted step"], d(i.first), d(i.second), Ae(i)),
+		...o.map((e) => {
+			let t = Ie([e.name], e.first, e.second, "");
 			return t.className = "choice", t;
 		})
 	], l = [
 		"At the peak",
 		...n,
 		"Change"
-	].map((e) => f("th", { scope: "col" }, e));
-	return f("table", {}, f("caption", { class: "unseen" }, "What differs between the two plans"), f("thead", {}, f("tr", {}, ...l)), f("tbody", {}, ...c));
+	].map((e) => p("th", { scope: "col" }, e));
+	return p("table", {}, p("caption", { class: "unseen" }, "What differs between the two plans"), p("thead", {}, p("tr", {}, ...l)), p("tbody", {}, ...c));
 }
-function Fe(e, ...t) {
-	let n = t.map((e) => f("td", {}, e));
-	return f("tr", {}, f("th", { scope: "row" }, ...e), ...n);
+function Ie(e, ...t) {
+	let n = t.map((e) => p("td", {}, e));
+	return p("tr", {}, p("th", { scope: "row" }, ...e), ...n);
 }
 // src/columns.ts
-function Ie({ buffer: e, byteOffset: t, byteLength: n }) {
+function Le({ buffer: e, byteOffset: t, byteLength: n }) {
 	return e.slice(t, t + n);
 }
-var Le = (e) => new Float64Array(Ie(e)), Re = (e) => new Uint32Array(Ie(e)), ze = (e, t) => e[t] ?? 0;
-function Be({ words: e, at: t }) {
-	return [...Re(t)].map((t) => e[t] ?? "");
+var Re = (e) => new Float64Array(Le(e)), ze = (e) => new Uint32Array(Le(e)), Be = (e, t) => e[t] ?? 0;
+function Ve({ words: e, at: t }) {
+	return [...ze(t)].map((t) => e[t] ?? "");
 }
-function Ve({ figures: e, ops: t, tensors: n }) {
+function He({ figures: e, ops: t, tensors: n }) {
 	return {
 		...e,
 		program: {
 			name: "step",
-			ops: He(t),
-			tensors: Ue(n)
+			ops: Ue(t),
+			tensors: We(n)
 		}
 	};
 }
-function He(e) {
-	let [t, n] = [Be(e.op), Be(e.phase)], [r, i] = [Le(e.seconds), Le(e.live)];
+function Ue(e) {
+	let [t, n] = [Ve(e.op), Ve(e.phase)], [r, i] = [Re(e.seconds), Re(e.live)];
 	return e.name.map((e, a) => ({
 		op: t[a] ?? "",
 		name: e,
 		phase: n[a],
-		seconds: ze(r, a),
-		live: ze(i, a)
+		seconds: Be(r, a),
+		live: Be(i, a)
 	}));
 }
-function Ue(e) {
-	let [t, n] = [Be(e.type), Be(e.class)], [r, i, a] = [
-		Le(e.offset),
-		Le(e.bytes),
-		Le(e.again_s)
+function We(e) {
+	let [t, n] = [Ve(e.type), Ve(e.class)], [r, i, a] = [
+		Re(e.offset),
+		Re(e.bytes),
+		Re(e.again_s)
 	], [o, s, c] = [
-		Re(e.birth),
-		Re(e.death),
-		Re(e.kept)
-	], [l, u] = [Re(e.readers), Re(e.read_by)], d = 0;
+		ze(e.birth),
+		ze(e.death),
+		ze(e.kept)
+	], [l, u] = [ze(e.readers), ze(e.read_by)], d = 0;
 	return e.name.map((e, f) => {
-		let p = d + ze(l, f), m = {
+		let p = d + Be(l, f), m = {
 			name: e,
 			type: t[f] ?? "",
 			class: n[f],
-			offset: ze(r, f),
-			bytes: ze(i, f),
-			birth: ze(o, f),
-			death: ze(s, f),
-			kept: ze(c, f) === 1,
+			offset: Be(r, f),
+			bytes: Be(i, f),
+			birth: Be(o, f),
+			death: Be(s, f),
+			kept: Be(c, f) === 1,
 			read_by: [...u.subarray(d, p)],
-			again_s: Number.isNaN(a[f]) ? null : ze(a, f)
+			again_s: Number.isNaN(a[f]) ? null : Be(a, f)
 		};
 		return d = p, m;
 	});
 }
-// src/elements.ts
-var We = "Left and right arrow keys change the step, up and down the tensor.";
-function Ge(e, t = "Tensors of one training step") {
-	return f("div", {
-		class: "arena",
-		tabindex: 0,
-		role: "application",
-		"aria-roledescription": "map of the arena",
-		"aria-label": `${t}: time to the right, offsets upwards. ${We}`,
-		"aria-describedby": e
-	});
-}
-function z(e, t, n = "") {
-	let r = f("dd", { "data-figure": e }, t);
-	return n !== "" && r.append(f("small", {}, n)), f("div", {}, f("dt", {}, e), r);
-}
 // src/compare-view.ts
-var Ke = class {
-	#e = f("div", {
+var Ge = class {
+	#e = p("div", {
 		class: "detail",
 		id: "detail",
 		"aria-live": "polite"
 	});
 	#t = [];
 	constructor(e, t) {
-		let n = e.get("names"), r = [Ve(e.get("first")), Ve(e.get("second"))], i = Math.max(...r.map((e) => e.peak_bytes));
-		t.append(f("div", { class: "head" }, f("h2", {}, "Two plans of a training step")), f("p", { class: "why" }, Ne(Ee(...r))), f("div", { class: "pair" }, ...r.map((e, t) => this.#n(e, n[t] ?? "", i))), f("div", { class: "arena-row" }, f("div", { class: "difference" }, Pe(...r, n)), this.#e)), x(this.#e, null, null);
+		let n = e.get("names"), r = [He(e.get("first")), He(e.get("second"))], i = Math.max(...r.map((e) => e.peak_bytes));
+		t.append(p("div", { class: "head" }, p("h2", {}, "Two plans of a training step")), p("p", { class: "why" }, Pe(De(...r))), p("div", { class: "pair" }, ...r.map((e, t) => this.#n(e, n[t] ?? "", i))), p("div", { class: "arena-row" }, p("div", { class: "difference" }, Fe(...r, n)), this.#e));
 	}
 	restyle() {
 		for (let e of this.#t) e.restyle();
@@ -658,16 +640,16 @@ var Ke = class {
 		for (let e of this.#t) e.dispose();
 	}
 	#n(e, t, n) {
-		let r = Ge(this.#e.id, `Tensors of the plan “${t}”`), i = f("div", {
+		let r = p("div"), i = p("div", {
 			class: "legend",
 			role: "group",
 			"aria-label": `Bytes at the peak of “${t}”`
-		}), a = new R(r, (t) => x(this.#e, e, t));
-		new C(i, (e) => a.highlight(e)).show(e), a.show(e, e.budget_bytes, n), this.#t.push(a);
-		let s = `${o(e.peak_bytes)}, ${u(e.step_s)} a step`, c = f("div", { class: "head" }, f("h3", {}, t), f("p", { class: "unit" }, s));
-		return f("section", { "aria-label": t }, c, r, i);
+		}), a = new Ce(r, this.#e, `Tensors of the plan “${t}”`);
+		new _(i, (e) => a.highlight(e)).show(e), a.show(e, e.budget_bytes, n), this.#t.push(a);
+		let o = `${s(e.peak_bytes)}, ${d(e.step_s)} a step`, c = p("div", { class: "head" }, p("h3", {}, t), p("p", { class: "unit" }, o));
+		return p("section", { "aria-label": t }, c, r, i);
 	}
-}, qe = [
+}, Ke = [
 	"Tensor",
 	"Class",
 	"Type",
@@ -675,7 +657,7 @@ var Ke = class {
 	"Offset",
 	"Made by",
 	"Last read by"
-], Je = class {
+], qe = class {
 	#e;
 	#t;
 	#n = null;
@@ -689,10 +671,15 @@ var Ke = class {
 	#i() {
 		if (this.#n === null || this.#r || !this.#e.open) return;
 		this.#r = !0;
-		let { name: e, ops: t, tensors: n } = this.#n.program, r = te(t), i = j(n, r).map((e) => n[e]).sort((e, t) => t.bytes - e.bytes), a = (e) => e === void 0 ? "–" : `${e} ${t[e]?.op ?? ""}`, o = i.map((e) => f("tr", {}, f("td", {}, e.name), f("td", {}, e.class), f("td", {}, e.type), f("td", {}, c(e.bytes)), f("td", {}, c(e.offset)), f("td", {}, e.kept ? "kept" : a(e.birth)), f("td", {}, e.kept ? "kept" : a(e.read_by.at(-1))))), s = `step ${r} (${t[r]?.op ?? ""}) of program “${e}”`, l = `${i.length} tensors alive at ${s}`, u = qe.map((e) => f("th", { scope: "col" }, e));
-		this.#t.replaceChildren(f("table", {}, f("caption", {}, l), f("thead", {}, f("tr", {}, ...u)), f("tbody", {}, ...o)));
+		let { name: e, ops: t, tensors: n } = this.#n.program, r = te(t), i = j(n, r).map((e) => n[e]).sort((e, t) => t.bytes - e.bytes), a = (e) => e === void 0 ? "–" : `${e} ${t[e]?.op ?? ""}`, o = i.map((e) => p("tr", {}, p("td", {}, e.name), p("td", {}, e.class), p("td", {}, e.type), p("td", {}, l(e.bytes)), p("td", {}, l(e.offset)), p("td", {}, e.kept ? "kept" : a(e.birth)), p("td", {}, e.kept ? "kept" : a(e.read_by.at(-1))))), s = `step ${r} (${t[r]?.op ?? ""}) of program “${e}”`, c = `${i.length} tensors alive at ${s}`, u = Ke.map((e) => p("th", { scope: "col" }, e));
+		this.#t.replaceChildren(p("table", {}, p("caption", {}, c), p("thead", {}, p("tr", {}, ...u)), p("tbody", {}, ...o)));
 	}
 };
+// src/elements.ts
+function Je(e, t, n = "") {
+	let r = p("dd", { "data-figure": e }, t);
+	return n !== "" && r.append(p("small", {}, n)), p("div", {}, p("dt", {}, e), r);
+}
 // src/tables.ts
 function Ye(e) {
 	let t = {
@@ -701,25 +688,25 @@ function Ye(e) {
 		role: "region",
 		"aria-label": e
 	};
-	return f("details", { class: "peak-table" }, f("summary", {}, e), f("div", t));
+	return p("details", { class: "peak-table" }, p("summary", {}, e), p("div", t));
 }
 function Xe(e, t) {
-	let n = e.map((e) => f("th", { scope: "col" }, e)), r = t.map(([e = "", ...t]) => f("tr", {}, f("th", { scope: "row" }, e), ...t.map((e) => f("td", {}, e))));
-	return f("table", { class: "numbers" }, f("thead", {}, f("tr", {}, ...n)), f("tbody", {}, ...r));
+	let n = e.map((e) => p("th", { scope: "col" }, e)), r = t.map(([e = "", ...t]) => p("tr", {}, p("th", { scope: "row" }, e), ...t.map((e) => p("td", {}, e))));
+	return p("table", { class: "numbers" }, p("thead", {}, p("tr", {}, ...n)), p("tbody", {}, ...r));
 }
-function Ze({ by_class: e, gap_bytes: t, peak_bytes: n }) {
-	let r = (e, t) => [
+function Ze({ by_class: t, gap_bytes: n, peak_bytes: r }) {
+	let i = (e, t) => [
 		e,
-		c(t),
-		o(t),
-		d(t / n)
-	], i = S.filter((t) => (e[t] ?? 0) > 0).map((t) => r(f("span", {}, f("i", { class: `swatch-${t}` }), t), e[t]));
-	return i.push(r(f("span", {}, "gaps and alignment"), t), r(f("span", {}, "peak"), n)), Xe([
+		l(t),
+		s(t),
+		f(t / r)
+	], a = e.filter((e) => (t[e] ?? 0) > 0).map((e) => i(p("span", {}, p("i", { class: `swatch-${e}` }), e), t[e]));
+	return a.push(i(p("span", {}, "gaps and alignment"), n), i(p("span", {}, "peak"), r)), Xe([
 		"Class",
 		"Bytes",
 		"",
 		"Of the peak"
-	], i);
+	], a);
 }
 function Qe({ layers: e }) {
 	return Xe([
@@ -738,7 +725,7 @@ function Qe({ layers: e }) {
 			e.gradient,
 			e.optimizer,
 			e.kept
-		].map(o), n = [
+		].map(s), n = [
 			e.forward_s,
 			e.backward_s,
 			e.recompute_s,
@@ -747,7 +734,7 @@ function Qe({ layers: e }) {
 		return [
 			$e(e),
 			...t,
-			...n.map((e) => e > 0 ? u(e) : "–")
+			...n.map((e) => e > 0 ? d(e) : "–")
 		];
 	}));
 }
@@ -759,23 +746,23 @@ function $e({ blocks: e }) {
 // src/plan-view.ts
 var et = 200, tt = 2e3, nt = class {
 	#e;
-	#t = f("input", {
+	#t = p("input", {
 		type: "range",
 		id: "budget",
 		min: 0,
 		max: et,
 		step: 1
 	});
-	#n = f("output", { for: "budget" });
-	#r = f("p", { class: "unit" });
-	#i = f("p", { class: "why" });
-	#a = f("div", {
+	#n = p("output", { for: "budget" });
+	#r = p("p", { class: "unit" });
+	#i = p("p", { class: "why" });
+	#a = p("div", {
 		class: "refusal",
 		role: "alert",
 		hidden: !0
 	});
-	#o = f("dl", { class: "figures" });
-	#s = f("div", {
+	#o = p("dl", { class: "figures" });
+	#s = p("div", {
 		class: "detail",
 		id: "detail",
 		"aria-live": "polite"
@@ -791,13 +778,13 @@ var et = 200, tt = 2e3, nt = class {
 	#g;
 	#_ = 0;
 	constructor(e, t) {
-		this.#e = e, this.#g = Ve(e.get("plan"));
-		let n = Ge("detail"), r = f("div", {
+		this.#e = e, this.#g = He(e.get("plan"));
+		let n = p("div"), r = p("div", {
 			class: "legend",
 			role: "group",
 			"aria-label": "Bytes at the peak, by class"
 		});
-		t.append(f("div", { class: "head" }, f("h2", {}, "Memory of a training step"), this.#r), f("div", { class: "budget" }, f("label", { for: "budget" }, "Budget"), this.#t, this.#n), this.#a, this.#o, this.#i, f("div", { class: "arena-row" }, f("div", {}, n, r), this.#s), f("div", { class: "tables" }, this.#c, this.#l, this.#u)), this.#d = new R(n, (e) => x(this.#s, this.#g, e)), this.#f = new C(r, (e) => this.#d.highlight(e)), this.#p = new Je(this.#u), this.#t.addEventListener("input", () => this.#y()), e.on("change:plan", this.#m), e.on("change:error", this.#h), this.#v(), this.#S();
+		t.append(p("div", { class: "head" }, p("h2", {}, "Memory of a training step"), this.#r), p("div", { class: "budget" }, p("label", { for: "budget" }, "Budget"), this.#t, this.#n), this.#a, this.#o, this.#i, p("div", { class: "arena-row" }, p("div", {}, n, r), this.#s), p("div", { class: "tables" }, this.#c, this.#l, this.#u)), this.#d = new Ce(n, this.#s), this.#f = new _(r, (e) => this.#d.highlight(e)), this.#p = new qe(this.#u), this.#t.addEventListener("input", () => this.#y()), e.on("change:plan", this.#m), e.on("change:error", this.#h), this.#v(), this.#S();
 	}
 	restyle() {
 		this.#d.restyle();
@@ -818,28 +805,28 @@ var et = 200, tt = 2e3, nt = class {
 		}, tt);
 	}
 	#b(e) {
-		m(this.#n, o(e)), this.#t.setAttribute("aria-valuetext", o(e));
+		h(this.#n, s(e)), this.#t.setAttribute("aria-valuetext", s(e));
 	}
 	#x(e) {
-		clearTimeout(this.#_), this.#a.hidden = e === "", this.#a.replaceChildren(f("p", {}, e));
+		clearTimeout(this.#_), this.#a.hidden = e === "", this.#a.replaceChildren(p("p", {}, e));
 	}
 	#S() {
-		let e = Ve(this.#e.get("plan"));
+		let e = He(this.#e.get("plan"));
 		this.#g = e, this.#x(this.#e.get("error"));
-		let t = u(e.plan_ms / 1e3), { ops: n, tensors: r } = e.program, i = `${l(e.parameters)} parameters · ${n.length} ops · ${r.length} tensors`;
-		m(this.#r, `${i} · planned in ${t}`);
+		let t = d(e.plan_ms / 1e3), { ops: n, tensors: r } = e.program, i = `${u(e.parameters)} parameters · ${n.length} ops · ${r.length} tensors`;
+		h(this.#r, `${i} · planned in ${t}`);
 		let a = [e.why === "" ? "" : `The peak is ${e.why}.`, at(e)].join(" ");
-		this.#i.replaceChildren(...p(a)), this.#d.show(e, e.budget_bytes, Math.max(this.#e.get("range")[1], e.peak_bytes)), this.#f.show(e), this.#p.show(e), this.#c.querySelector(".scroll")?.replaceChildren(Ze(e)), this.#l.querySelector(".scroll")?.replaceChildren(Qe(e)), this.#o.replaceChildren(...rt(e));
+		this.#i.replaceChildren(...m(a)), this.#d.show(e, e.budget_bytes, Math.max(this.#e.get("range")[1], e.peak_bytes)), this.#f.show(e), this.#p.show(e), this.#c.querySelector(".scroll")?.replaceChildren(Ze(e)), this.#l.querySelector(".scroll")?.replaceChildren(Qe(e)), this.#o.replaceChildren(...rt(e));
 	}
 };
 function rt(e) {
 	let { choices: t } = e, { ops: n } = e.program, r = n.filter(({ phase: e }) => e === "recompute").length;
 	return [
-		z("Predicted peak", o(e.peak_bytes), `${c(e.peak_bytes)} B`),
-		z("Lower bound", o(e.lower_bound_bytes), `${c(e.lower_bound_bytes)} B`),
-		z("Predicted step", u(e.step_s)),
-		z("Micro-batch", `${t.micro_batch} × ${t.accumulation}`, t.accumulation > 1 ? `the map shows one of ${t.accumulation} passes` : "in one pass"),
-		z("Recomputed", it(t.checkpoint) ? `${r} of ${n.length} ops` : t.checkpoint, t.loss_chunk === 0 ? "loss in one piece" : `loss in chunks of ${t.loss_chunk}`)
+		Je("Predicted peak", s(e.peak_bytes), `${l(e.peak_bytes)} B`),
+		Je("Lower bound", s(e.lower_bound_bytes), `${l(e.lower_bound_bytes)} B`),
+		Je("Predicted step", d(e.step_s)),
+		Je("Micro-batch", `${t.micro_batch} × ${t.accumulation}`, t.accumulation > 1 ? `the map shows one of ${t.accumulation} passes` : "in one pass"),
+		Je("Recomputed", it(t.checkpoint) ? `${r} of ${n.length} ops` : t.checkpoint, t.loss_chunk === 0 ? "loss in one piece" : `loss in chunks of ${t.loss_chunk}`)
 	];
 }
 var it = (e) => e.includes("×");
@@ -847,10 +834,10 @@ function at({ choices: { checkpoint: e } }) {
 	return it(e) ? `The backward pass computes again: ${e}.` : "";
 }
 // ../page/node_modules/uplot/dist/uPlot.esm.js
-var ot = !0, st = "uplot", ct = "u-hz", lt = "u-vt", ut = "u-title", dt = "u-wrap", ft = "u-under", pt = "u-over", mt = "u-axis", ht = "u-off", gt = "u-select", _t = "u-cursor-x", vt = "u-cursor-y", yt = "u-cursor-pt", bt = "u-legend", xt = "u-live", St = "u-inline", Ct = "u-series", wt = "u-marker", Tt = "u-label", Et = "u-value", Dt = "width", Ot = "height", kt = "top", At = "bottom", jt = "left", Mt = "right", Nt = "#000", Pt = "#0000", Ft = "mousemove", It = "mousedown", Lt = "mouseup", Rt = "mouseenter", zt = "mouseleave", Bt = "dblclick", Vt = "resize", Ht = "scroll", Ut = "change", Wt = "dppxchange", Gt = "--", Kt = typeof window < "u", qt = Kt ? document : null, Jt = Kt ? window : null, Yt = Kt ? navigator : null, B, Xt;
+var ot = !0, st = "uplot", ct = "u-hz", lt = "u-vt", ut = "u-title", dt = "u-wrap", ft = "u-under", pt = "u-over", mt = "u-axis", ht = "u-off", gt = "u-select", _t = "u-cursor-x", vt = "u-cursor-y", yt = "u-cursor-pt", bt = "u-legend", xt = "u-live", St = "u-inline", Ct = "u-series", wt = "u-marker", Tt = "u-label", Et = "u-value", Dt = "width", Ot = "height", kt = "top", At = "bottom", jt = "left", Mt = "right", Nt = "#000", Pt = "#0000", Ft = "mousemove", It = "mousedown", Lt = "mouseup", Rt = "mouseenter", zt = "mouseleave", Bt = "dblclick", Vt = "resize", Ht = "scroll", Ut = "change", Wt = "dppxchange", Gt = "--", Kt = typeof window < "u", qt = Kt ? document : null, Jt = Kt ? window : null, Yt = Kt ? navigator : null, z, Xt;
 function Zt() {
 	let e = devicePixelRatio;
-	B != e && (B = e, Xt && fn(Ut, Xt, Zt), Xt = matchMedia(`(min-resolution: ${B - .001}dppx) and (max-resolution: ${B + .001}dppx)`), dn(Ut, Xt, Zt), Jt.dispatchEvent(new CustomEvent(Wt)));
+	z != e && (z = e, Xt && fn(Ut, Xt, Zt), Xt = matchMedia(`(min-resolution: ${z - .001}dppx) and (max-resolution: ${z + .001}dppx)`), dn(Ut, Xt, Zt), Jt.dispatchEvent(new CustomEvent(Wt)));
 }
 function Qt(e, t) {
 	if (t != null) {
@@ -862,7 +849,7 @@ function $t(e, t) {
 	let n = e.classList;
 	n.contains(t) && n.remove(t);
 }
-function V(e, t, n) {
+function B(e, t, n) {
 	e.style[t] = n + "px";
 }
 function en(e, t, n, r) {
@@ -932,13 +919,13 @@ function yn(e, t, n, r = 0, i = !1) {
 			o(t) && (t < s ? s = t : t > c && (c = t));
 		}
 	}
-	return [s ?? U, c ?? -U];
+	return [s ?? H, c ?? -H];
 }
 function bn(e, t, n, r) {
 	let i = Bn(e), a = Bn(t);
 	e == t && (i == -1 ? (e *= n, t /= n) : (e /= n, t *= n));
 	let o = n == 10 ? Vn : Hn, s = i == 1 ? Pn : In, c = a == 1 ? In : Pn, l = s(o(Nn(e))), u = c(o(Nn(t))), d = zn(n, l), f = zn(n, u);
-	return n == 10 && (l < 0 && (d = G(d, -l)), u < 0 && (f = G(f, -u))), r || n == 2 ? (e = d * i, t = f * a) : (e = ir(e, d), t = rr(t, f)), [e, t];
+	return n == 10 && (l < 0 && (d = W(d, -l)), u < 0 && (f = W(f, -u))), r || n == 2 ? (e = d * i, t = f * a) : (e = ir(e, d), t = rr(t, f)), [e, t];
 }
 function xn(e, t, n, r) {
 	let i = bn(e, t, n, r);
@@ -958,23 +945,23 @@ var Sn = .1, Cn = {
 function En(e, t, n, r) {
 	return hr(n) ? On(e, t, n) : (wn.pad = n, wn.soft = r ? 0 : null, wn.mode = r ? 3 : 0, On(e, t, Tn));
 }
-function H(e, t) {
+function V(e, t) {
 	return e ?? t;
 }
 function Dn(e, t, n) {
-	for (t = H(t, 0), n = H(n, e.length - 1); t <= n;) {
+	for (t = V(t, 0), n = V(n, e.length - 1); t <= n;) {
 		if (e[t] != null) return !0;
 		t++;
 	}
 	return !1;
 }
 function On(e, t, n) {
-	let r = n.min, i = n.max, a = H(r.pad, 0), o = H(i.pad, 0), s = H(r.hard, -U), c = H(i.hard, U), l = H(r.soft, U), u = H(i.soft, -U), d = H(r.mode, 0), f = H(i.mode, 0), p = t - e, m = Vn(p), h = Rn(Nn(e), Nn(t)), g = Nn(Vn(h) - m);
-	(p < 1e-24 || g > 10) && (p = 0, (e == 0 || t == 0) && (p = 1e-24, d == 2 && l != U && (a = 0), f == 2 && u != -U && (o = 0)));
-	let _ = p || h || 1e3, v = zn(10, Pn(Vn(_))), y = G(ir(e - _ * (p == 0 ? e == 0 ? .1 : 1 : a), v / 10), 24), b = e >= l && (d == 1 || d == 3 && y <= l || d == 2 && y >= l) ? l : U, x = Rn(s, y < b && e >= b ? b : Ln(b, y)), S = G(rr(t + _ * (p == 0 ? t == 0 ? .1 : 1 : o), v / 10), 24), C = t <= u && (f == 1 || f == 3 && S >= u || f == 2 && S <= u) ? u : -U, w = Ln(c, S > C && t <= C ? C : Rn(C, S));
+	let r = n.min, i = n.max, a = V(r.pad, 0), o = V(i.pad, 0), s = V(r.hard, -H), c = V(i.hard, H), l = V(r.soft, H), u = V(i.soft, -H), d = V(r.mode, 0), f = V(i.mode, 0), p = t - e, m = Vn(p), h = Rn(Nn(e), Nn(t)), g = Nn(Vn(h) - m);
+	(p < 1e-24 || g > 10) && (p = 0, (e == 0 || t == 0) && (p = 1e-24, d == 2 && l != H && (a = 0), f == 2 && u != -H && (o = 0)));
+	let _ = p || h || 1e3, v = zn(10, Pn(Vn(_))), y = W(ir(e - _ * (p == 0 ? e == 0 ? .1 : 1 : a), v / 10), 24), b = e >= l && (d == 1 || d == 3 && y <= l || d == 2 && y >= l) ? l : H, x = Rn(s, y < b && e >= b ? b : Ln(b, y)), S = W(rr(t + _ * (p == 0 ? t == 0 ? .1 : 1 : o), v / 10), 24), C = t <= u && (f == 1 || f == 3 && S >= u || f == 2 && S <= u) ? u : -H, w = Ln(c, S > C && t <= C ? C : Rn(C, S));
 	return x == w && x == 0 && (w = 100), [x, w];
 }
-var kn = new Intl.NumberFormat(Kt ? Yt.language : "en-US"), An = (e) => kn.format(e), jn = Math, Mn = jn.PI, Nn = jn.abs, Pn = jn.floor, Fn = jn.round, In = jn.ceil, Ln = jn.min, Rn = jn.max, zn = jn.pow, Bn = jn.sign, Vn = jn.log10, Hn = jn.log2, Un = (e, t = 1) => jn.sinh(e) * t, Wn = (e, t = 1) => jn.asinh(e / t), U = Infinity;
+var kn = new Intl.NumberFormat(Kt ? Yt.language : "en-US"), An = (e) => kn.format(e), jn = Math, Mn = jn.PI, Nn = jn.abs, Pn = jn.floor, Fn = jn.round, In = jn.ceil, Ln = jn.min, Rn = jn.max, zn = jn.pow, Bn = jn.sign, Vn = jn.log10, Hn = jn.log2, Un = (e, t = 1) => jn.sinh(e) * t, Wn = (e, t = 1) => jn.asinh(e / t), H = Infinity;
 function Gn(e) {
 	return (Vn((e ^ e >> 31) - (e >> 31)) | 0) + 1;
 }
@@ -984,7 +971,7 @@ function Kn(e, t, n) {
 function qn(e) {
 	return typeof e == "function";
 }
-function W(e) {
+function U(e) {
 	return qn(e) ? e : () => e;
 }
 var Jn = () => {}, Yn = (e) => e, Xn = (e, t) => t, Zn = (e) => null, Qn = (e) => !0, $n = (e, t) => e == t, er = /\.\d*?(?=9{6,}|0{6,})/gm, tr = (e) => {
@@ -996,10 +983,10 @@ var Jn = () => {}, Yn = (e) => e, Xn = (e, t) => t, Zn = (e) => null, Qn = (e) =
 		let [e, n] = t.split("e");
 		return +`${tr(e)}e${n}`;
 	}
-	return G(e, r);
+	return W(e, r);
 };
 function nr(e, t) {
-	return tr(G(tr(e / t)) * t);
+	return tr(W(tr(e / t)) * t);
 }
 function rr(e, t) {
 	return tr(In(tr(e / t)) * t);
@@ -1007,7 +994,7 @@ function rr(e, t) {
 function ir(e, t) {
 	return tr(Pn(tr(e / t)) * t);
 }
-function G(e, t = 0) {
+function W(e, t = 0) {
 	if (fr(e)) return e;
 	let n = 10 ** t;
 	return Fn(e * n * (1 + 2 ** -52)) / n;
@@ -1019,9 +1006,9 @@ function or(e) {
 function sr(e, t, n, r) {
 	let i = [], a = r.map(or);
 	for (let o = t; o < n; o++) {
-		let t = Nn(o), n = G(zn(e, o), t);
+		let t = Nn(o), n = W(zn(e, o), t);
 		for (let s = 0; s < r.length; s++) {
-			let c = e == 10 ? +`${r[s]}e${o}` : r[s] * n, l = (o >= 0 ? 0 : t) + (o >= a[s] ? 0 : a[s]), u = e == 10 ? c : G(c, l);
+			let c = e == 10 ? +`${r[s]}e${o}` : r[s] * n, l = (o >= 0 ? 0 : t) + (o >= a[s] ? 0 : a[s]), u = e == 10 ? c : W(c, l);
 			i.push(u), ar.set(u, l);
 		}
 	}
@@ -1058,11 +1045,11 @@ function yr(e, t = hr) {
 	} else n = e;
 	return n;
 }
-function K(e) {
+function G(e) {
 	let t = arguments;
 	for (let n = 1; n < t.length; n++) {
 		let r = t[n];
-		for (let t in r) t != vr && (hr(e[t]) ? K(e[t], yr(r[t])) : e[t] = yr(r[t]));
+		for (let t in r) t != vr && (hr(e[t]) ? G(e[t], yr(r[t])) : e[t] = yr(r[t]));
 	}
 	return e;
 }
@@ -1217,18 +1204,18 @@ function Lr(e, t) {
 	};
 }
 var Rr = new Intl.DateTimeFormat().resolvedOptions().timeZone;
-function q(e, t) {
+function zr(e, t) {
 	let n;
 	return t == "UTC" || t == "Etc/UTC" ? n = /* @__PURE__ */ new Date(+e + e.getTimezoneOffset() * 6e4) : t == Rr ? n = e : (n = new Date(e.toLocaleString("en-US", { timeZone: t })), n.setMilliseconds(e.getMilliseconds())), n;
 }
-var J = (e) => e % 1 == 0, zr = [
+var K = (e) => e % 1 == 0, q = [
 	1,
 	2,
 	2.5,
 	5
-], Br = sr(10, -32, 0, zr), Y = sr(10, 0, 32, zr), Vr = Y.filter(J), Hr = Br.concat(Y), X = "\n", Z = "{YYYY}", Ur = X + Z, Wr = "{M}/{D}", Gr = X + Wr, Kr = Gr + "/{YY}", qr = "{aa}", Jr = "{h}:{mm}" + qr, Yr = X + Jr, Xr = ":{ss}", Q = null;
+], Br = sr(10, -32, 0, q), Vr = sr(10, 0, 32, q), Hr = Vr.filter(K), Ur = Br.concat(Vr), J = "\n", Y = "{YYYY}", X = J + Y, Wr = "{M}/{D}", Gr = J + Wr, Kr = Gr + "/{YY}", qr = "{aa}", Jr = "{h}:{mm}" + qr, Yr = J + Jr, Xr = ":{ss}", Z = null;
 function Zr(e) {
-	let t = e * 1e3, n = t * 60, r = n * 60, i = r * 24, a = i * 30, o = i * 365, s = (e == 1 ? sr(10, 0, 3, zr).filter(J) : sr(10, -3, 0, zr)).concat([
+	let t = e * 1e3, n = t * 60, r = n * 60, i = r * 24, a = i * 30, o = i * 365, s = (e == 1 ? sr(10, 0, 3, q).filter(K) : sr(10, -3, 0, q)).concat([
 		t,
 		t * 5,
 		t * 10,
@@ -1272,100 +1259,100 @@ function Zr(e) {
 	]), c = [
 		[
 			o,
+			Y,
 			Z,
-			Q,
-			Q,
-			Q,
-			Q,
-			Q,
-			Q,
+			Z,
+			Z,
+			Z,
+			Z,
+			Z,
 			1
 		],
 		[
 			i * 28,
 			"{MMM}",
-			Ur,
-			Q,
-			Q,
-			Q,
-			Q,
-			Q,
+			X,
+			Z,
+			Z,
+			Z,
+			Z,
+			Z,
 			1
 		],
 		[
 			i,
 			Wr,
-			Ur,
-			Q,
-			Q,
-			Q,
-			Q,
-			Q,
+			X,
+			Z,
+			Z,
+			Z,
+			Z,
+			Z,
 			1
 		],
 		[
 			r,
 			"{h}" + qr,
 			Kr,
-			Q,
+			Z,
 			Gr,
-			Q,
-			Q,
-			Q,
+			Z,
+			Z,
+			Z,
 			1
 		],
 		[
 			n,
 			Jr,
 			Kr,
-			Q,
+			Z,
 			Gr,
-			Q,
-			Q,
-			Q,
+			Z,
+			Z,
+			Z,
 			1
 		],
 		[
 			t,
 			Xr,
 			Kr + " " + Jr,
-			Q,
+			Z,
 			Gr + " " + Jr,
-			Q,
+			Z,
 			Yr,
-			Q,
+			Z,
 			1
 		],
 		[
 			e,
 			Xr + ".{fff}",
 			Kr + " " + Jr,
-			Q,
+			Z,
 			Gr + " " + Jr,
-			Q,
+			Z,
 			Yr,
-			Q,
+			Z,
 			1
 		]
 	];
 	function l(t) {
 		return (s, c, l, u, d, f) => {
-			let p = [], m = d >= o, h = d >= a && d < o, g = t(l), _ = G(g * e, 3), v = si(g.getFullYear(), m ? 0 : g.getMonth(), h || m ? 1 : g.getDate()), y = G(v * e, 3);
+			let p = [], m = d >= o, h = d >= a && d < o, g = t(l), _ = W(g * e, 3), v = si(g.getFullYear(), m ? 0 : g.getMonth(), h || m ? 1 : g.getDate()), y = W(v * e, 3);
 			if (h || m) {
-				let n = h ? d / a : 0, r = m ? d / o : 0, i = _ == y ? _ : G(si(v.getFullYear() + r, v.getMonth() + n, 1) * e, 3), s = new Date(Fn(i / e)), c = s.getFullYear(), l = s.getMonth();
+				let n = h ? d / a : 0, r = m ? d / o : 0, i = _ == y ? _ : W(si(v.getFullYear() + r, v.getMonth() + n, 1) * e, 3), s = new Date(Fn(i / e)), c = s.getFullYear(), l = s.getMonth();
 				for (let a = 0; i <= u; a++) {
-					let o = si(c + r * a, l + n * a, 1), s = o - t(G(o * e, 3));
-					i = G((+o + s) * e, 3), i <= u && p.push(i);
+					let o = si(c + r * a, l + n * a, 1), s = o - t(W(o * e, 3));
+					i = W((+o + s) * e, 3), i <= u && p.push(i);
 				}
 			} else {
 				let a = d >= i ? i : d, o = y + (Pn(l) - Pn(_)) + rr(_ - y, a);
 				p.push(o);
 				let m = t(o), h = m.getHours() + m.getMinutes() / n + m.getSeconds() / r, g = d / r, v = f / s.axes[c]._space;
-				for (; o = G(o + d, e == 1 ? 0 : 3), !(o > u);) if (g > 1) {
-					let e = Pn(G(h + g, 6)) % 24, n = t(o).getHours() - e;
+				for (; o = W(o + d, e == 1 ? 0 : 3), !(o > u);) if (g > 1) {
+					let e = Pn(W(h + g, 6)) % 24, n = t(o).getHours() - e;
 					n > 1 && (n = -1), o -= n * r, h = (h + g) % 24;
 					let i = p[p.length - 1];
-					G((o - i) / d, 3) * v >= .7 && p.push(o);
+					W((o - i) / d, 3) * v >= .7 && p.push(o);
 				} else p.push(o);
 			}
 			return p;
@@ -1430,11 +1417,11 @@ var pi = {
 };
 function mi(e, t) {
 	let n = e.cursor.points, r = tn(), i = n.size(e, t);
-	V(r, Dt, i), V(r, Ot, i);
+	B(r, Dt, i), B(r, Ot, i);
 	let a = i / -2;
-	V(r, "marginLeft", a), V(r, "marginTop", a);
+	B(r, "marginLeft", a), B(r, "marginTop", a);
 	let o = n.width(e, t, i);
-	return o && V(r, "borderWidth", o), r;
+	return o && B(r, "borderWidth", o), r;
 }
 function hi(e, t) {
 	let n = e.series[t].points;
@@ -1516,7 +1503,7 @@ var Si = {
 	show: !0,
 	stroke: "rgba(0,0,0,0.07)",
 	width: 2
-}, wi = K({}, Ci, { filter: Xn }), Ti = K({}, wi, { size: 10 }), Ei = K({}, Ci, { show: !1 }), Di = "12px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Helvetica Neue\", Arial, \"Noto Sans\", sans-serif, \"Apple Color Emoji\", \"Segoe UI Emoji\", \"Segoe UI Symbol\", \"Noto Color Emoji\"", Oi = "bold " + Di, ki = 1.5, Ai = {
+}, wi = G({}, Ci, { filter: Xn }), Ti = G({}, wi, { size: 10 }), Ei = G({}, Ci, { show: !1 }), Di = "12px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Helvetica Neue\", Arial, \"Noto Sans\", sans-serif, \"Apple Color Emoji\", \"Segoe UI Emoji\", \"Segoe UI Symbol\", \"Noto Color Emoji\"", Oi = "bold " + Di, ki = 1.5, Ai = {
 	show: !0,
 	scale: "x",
 	stroke: Nt,
@@ -1539,7 +1526,7 @@ var Si = {
 	scale: "x",
 	auto: !1,
 	sorted: 1,
-	min: U,
+	min: H,
 	max: -Infinity,
 	idxs: []
 };
@@ -1548,17 +1535,17 @@ function Pi(e, t, n, r, i) {
 }
 function Fi(e, t, n, r, i, a, o) {
 	let s = [], c = ar.get(i) || 0;
-	n = o ? n : G(rr(n, i), c);
-	for (let e = n; e <= r; e = G(e + i, c)) s.push(Object.is(e, -0) ? 0 : e);
+	n = o ? n : W(rr(n, i), c);
+	for (let e = n; e <= r; e = W(e + i, c)) s.push(Object.is(e, -0) ? 0 : e);
 	return s;
 }
 function Ii(e, t, n, r, i, a, o) {
 	let s = [], c = e.scales[e.axes[t].scale].log;
-	i = zn(c, Pn((c == 10 ? Vn : Hn)(n))), c == 10 && (i = Hr[pn(i, Hr)]);
+	i = zn(c, Pn((c == 10 ? Vn : Hn)(n))), c == 10 && (i = Ur[pn(i, Ur)]);
 	let l = n, u = i * c;
-	c == 10 && (u = Hr[pn(u, Hr)]);
+	c == 10 && (u = Ur[pn(u, Ur)]);
 	do
-		s.push(l), l += i, c == 10 && !ar.has(l) && (l = G(l, ar.get(i))), l >= u && (i = l, u = i * c, c == 10 && (u = Hr[pn(u, Hr)]));
+		s.push(l), l += i, c == 10 && !ar.has(l) && (l = W(l, ar.get(i))), l >= u && (i = l, u = i * c, c == 10 && (u = Ur[pn(u, Ur)]));
 	while (l <= r);
 	return s;
 }
@@ -1602,17 +1589,17 @@ var Ki = {
 	rotate: 0
 };
 function qi(e, t) {
-	return G((3 + (e || 1) * 2) * t, 3);
+	return W((3 + (e || 1) * 2) * t, 3);
 }
 function Ji(e, t) {
-	let { scale: n, idxs: r } = e.series[0], i = e._data[0], a = e.valToPos(i[r[0]], n, !0), o = Nn(e.valToPos(i[r[1]], n, !0) - a) / (e.series[t].points.space * B);
+	let { scale: n, idxs: r } = e.series[0], i = e._data[0], a = e.valToPos(i[r[0]], n, !0), o = Nn(e.valToPos(i[r[1]], n, !0) - a) / (e.series[t].points.space * z);
 	return r[1] - r[0] <= o;
 }
 var Yi = {
 	scale: null,
 	auto: !0,
 	sorted: 0,
-	min: U,
+	min: H,
 	max: -Infinity
 }, Xi = (e, t, n, r, i) => i, Zi = {
 	show: !0,
@@ -1620,7 +1607,7 @@ var Yi = {
 	sorted: 0,
 	gaps: Xi,
 	alpha: 1,
-	facets: [K({}, Yi, { scale: "x" }), K({}, Yi, { scale: "y" })]
+	facets: [G({}, Yi, { scale: "x" }), G({}, Yi, { scale: "y" })]
 }, Qi = {
 	scale: "y",
 	auto: !0,
@@ -1634,7 +1621,7 @@ var Yi = {
 		filter: null
 	},
 	values: null,
-	min: U,
+	min: H,
 	max: -Infinity,
 	idxs: [],
 	path: null,
@@ -1653,7 +1640,7 @@ var ea = {
 	max: null,
 	dir: 1,
 	ori: 0
-}, ta = K({}, ea, {
+}, ta = G({}, ea, {
 	time: !1,
 	ori: 1
 }), na = {};
@@ -1676,10 +1663,10 @@ function ra(e, t) {
 var ia = 1, aa = 2;
 function oa(e, t, n) {
 	let r = e.mode, i = e.series[t], a = r == 2 ? e._data[t] : e._data, o = e.scales, s = e.bbox, c = a[0], l = r == 2 ? a[1] : a[t], u = r == 2 ? o[i.facets[0].scale] : o[e.series[0].scale], d = r == 2 ? o[i.facets[1].scale] : o[i.scale], f = s.left, p = s.top, m = s.width, h = s.height, g = e.valToPosH, _ = e.valToPosV;
-	return u.ori == 0 ? n(i, c, l, u, d, g, _, f, p, m, h, ma, ga, va, ba, Sa) : n(i, c, l, u, d, _, g, p, f, h, m, ha, _a, ya, xa, Ca);
+	return u.ori == 0 ? n(i, c, l, u, d, g, _, f, p, m, h, $, ha, _a, ya, xa) : n(i, c, l, u, d, _, g, p, f, h, m, ma, ga, va, ba, Sa);
 }
 function sa(e, t) {
-	let n = 0, r = 0, i = H(e.bands, lr);
+	let n = 0, r = 0, i = V(e.bands, lr);
 	for (let e = 0; e < i.length; e++) {
 		let a = i[e];
 		a.series[0] == t ? n = a.dir : a.series[1] == t && (a.dir == 1 ? r |= 1 : r |= 2);
@@ -1692,7 +1679,7 @@ function ca(e, t, n, r, i) {
 }
 function la(e, t, n, r, i, a) {
 	return oa(e, t, (e, t, o, s, c, l, u, d, f, p, m) => {
-		let h = e.pxRound, g = s.dir * (s.ori == 0 ? 1 : -1), _ = s.ori == 0 ? ga : _a, v, y;
+		let h = e.pxRound, g = s.dir * (s.ori == 0 ? 1 : -1), _ = s.ori == 0 ? ha : ga, v, y;
 		g == 1 ? (v = n, y = r) : (v = r, y = n);
 		let b = h(l(t[v], s, p, d)), x = h(u(o[v], c, m, f)), S = h(l(t[y], s, p, d)), C = h(u(a == 1 ? c.max : c.min, c, m, f)), w = new Path2D(i);
 		return _(w, S, C), _(w, b, C), _(w, b, x), w;
@@ -1702,7 +1689,7 @@ function ua(e, t, n, r, i, a) {
 	let o = null;
 	if (e.length > 0) {
 		o = new Path2D();
-		let s = t == 0 ? va : ya, c = n;
+		let s = t == 0 ? _a : va, c = n;
 		for (let t = 0; t < e.length; t++) {
 			let n = e[t];
 			if (n[1] > n[0]) {
@@ -1719,7 +1706,7 @@ function da(e, t, n) {
 	let r = e[e.length - 1];
 	r && r[0] == t ? r[1] = n : e.push([t, n]);
 }
-function fa(e, t, n, r, i, a, o) {
+function Q(e, t, n, r, i, a, o) {
 	let s = [], c = e.length;
 	for (let l = i == 1 ? n : r; l >= n && l <= r; l += i) if (t[l] === null) {
 		let u = l, d = l;
@@ -1732,11 +1719,11 @@ function fa(e, t, n, r, i, a, o) {
 	}
 	return s;
 }
-function pa(e) {
+function fa(e) {
 	return e == 0 ? Yn : e == 1 ? Fn : (t) => nr(t, e);
 }
-function $(e) {
-	let t = e == 0 ? ma : ha, n = e == 0 ? (e, t, n, r, i, a) => {
+function pa(e) {
+	let t = e == 0 ? $ : ma, n = e == 0 ? (e, t, n, r, i, a) => {
 		e.arcTo(t, n, r, i, a);
 	} : (e, t, n, r, i, a) => {
 		e.arcTo(n, t, i, r, a);
@@ -1749,29 +1736,29 @@ function $(e) {
 		c == 0 && l == 0 ? r(e, i, a, o, s) : (c = Ln(c, o / 2, s / 2), l = Ln(l, o / 2, s / 2), t(e, i + c, a), n(e, i + o, a, i + o, a + s, c), n(e, i + o, a + s, i, a + s, l), n(e, i, a + s, i, a, l), n(e, i, a, i + o, a, c), e.closePath());
 	};
 }
-var ma = (e, t, n) => {
+var $ = (e, t, n) => {
 	e.moveTo(t, n);
-}, ha = (e, t, n) => {
+}, ma = (e, t, n) => {
 	e.moveTo(n, t);
-}, ga = (e, t, n) => {
+}, ha = (e, t, n) => {
 	e.lineTo(t, n);
-}, _a = (e, t, n) => {
+}, ga = (e, t, n) => {
 	e.lineTo(n, t);
-}, va = $(0), ya = $(1), ba = (e, t, n, r, i, a) => {
+}, _a = pa(0), va = pa(1), ya = (e, t, n, r, i, a) => {
 	e.arc(t, n, r, i, a);
-}, xa = (e, t, n, r, i, a) => {
+}, ba = (e, t, n, r, i, a) => {
 	e.arc(n, t, r, i, a);
-}, Sa = (e, t, n, r, i, a, o) => {
+}, xa = (e, t, n, r, i, a, o) => {
 	e.bezierCurveTo(t, n, r, i, a, o);
-}, Ca = (e, t, n, r, i, a, o) => {
+}, Sa = (e, t, n, r, i, a, o) => {
 	e.bezierCurveTo(n, t, i, r, o, a);
 };
-function wa(e) {
+function Ca(e) {
 	return (e, t, n, r, i) => oa(e, t, (t, a, o, s, c, l, u, d, f, p, m) => {
 		let { pxRound: h, points: g } = t, _, v;
-		s.ori == 0 ? (_ = ma, v = ba) : (_ = ha, v = xa);
-		let y = G(g.width * B, 3), b = (g.size - g.width) / 2 * B, x = G(b * 2, 3), S = new Path2D(), C = new Path2D(), { left: w, top: T, width: E, height: D } = e.bbox;
-		va(C, w - x, T - x, E + x * 2, D + x * 2);
+		s.ori == 0 ? (_ = $, v = ya) : (_ = ma, v = ba);
+		let y = W(g.width * z, 3), b = (g.size - g.width) / 2 * z, x = W(b * 2, 3), S = new Path2D(), C = new Path2D(), { left: w, top: T, width: E, height: D } = e.bbox;
+		_a(C, w - x, T - x, E + x * 2, D + x * 2);
 		let O = (e) => {
 			if (o[e] != null) {
 				let t = h(l(a[e], s, p, d)), n = h(u(o[e], c, m, f));
@@ -1788,18 +1775,18 @@ function wa(e) {
 		};
 	});
 }
-function Ta(e) {
+function wa(e) {
 	return (t, n, r, i, a, o) => {
 		r != i && (a != r && o != r && e(t, n, r), a != i && o != i && e(t, n, i), e(t, n, o));
 	};
 }
-var Ea = Ta(ga), Da = Ta(_a);
-function Oa(e) {
-	let t = H(e?.alignGaps, 0);
+var Ta = wa(ha), Ea = wa(ga);
+function Da(e) {
+	let t = V(e?.alignGaps, 0);
 	return (e, n, r, i) => oa(e, n, (a, o, s, c, l, u, d, f, p, m, h) => {
 		[r, i] = _n(s, r, i);
 		let g = a.pxRound, _ = (e) => g(u(e, c, m, f)), v = (e) => g(d(e, l, h, p)), y, b;
-		c.ori == 0 ? (y = ga, b = Ea) : (y = _a, b = Da);
+		c.ori == 0 ? (y = ha, b = Ta) : (y = ga, b = Ea);
 		let x = c.dir * (c.ori == 0 ? 1 : -1), S = {
 			stroke: new Path2D(),
 			fill: null,
@@ -1826,16 +1813,16 @@ function Oa(e) {
 		}
 		if (!a.spanGaps) {
 			let l = [];
-			w && l.push(...fa(o, s, r, i, x, _, t)), S.gaps = l = a.gaps(e, n, r, i, l), S.clip = ua(l, c.ori, f, p, m, h);
+			w && l.push(...Q(o, s, r, i, x, _, t)), S.gaps = l = a.gaps(e, n, r, i, l), S.clip = ua(l, c.ori, f, p, m, h);
 		}
 		return E != 0 && (S.band = E == 2 ? [la(e, n, r, i, C, -1), la(e, n, r, i, C, 1)] : la(e, n, r, i, C, E)), S;
 	});
 }
-function ka(e) {
-	let t = H(e.align, 1), n = H(e.ascDesc, !1), r = H(e.alignGaps, 0), i = H(e.extend, !1);
+function Oa(e) {
+	let t = V(e.align, 1), n = V(e.ascDesc, !1), r = V(e.alignGaps, 0), i = V(e.extend, !1);
 	return (e, a, o, s) => oa(e, a, (c, l, u, d, f, p, m, h, g, _, v) => {
 		[o, s] = _n(u, o, s);
-		let y = c.pxRound, { left: b, width: x } = e.bbox, S = (e) => y(p(e, d, _, h)), C = (e) => y(m(e, f, v, g)), w = d.ori == 0 ? ga : _a, T = {
+		let y = c.pxRound, { left: b, width: x } = e.bbox, S = (e) => y(p(e, d, _, h)), C = (e) => y(m(e, f, v, g)), w = d.ori == 0 ? ha : ga, T = {
 			stroke: new Path2D(),
 			fill: null,
 			clip: null,
@@ -1859,8 +1846,8 @@ function ka(e) {
 		}
 		if (!c.spanGaps) {
 			let i = [];
-			i.push(...fa(l, u, o, s, D, S, r));
-			let f = c.width * B / 2, p = n || t == 1 ? f : -f, m = n || t == -1 ? -f : f;
+			i.push(...Q(l, u, o, s, D, S, r));
+			let f = c.width * z / 2, p = n || t == 1 ? f : -f, m = n || t == -1 ? -f : f;
 			i.forEach((e) => {
 				e[0] += p, e[1] += m;
 			}), T.gaps = i = c.gaps(e, a, o, s, i), T.clip = ua(i, d.ori, h, g, _, v);
@@ -1868,7 +1855,7 @@ function ka(e) {
 		return ne != 0 && (T.band = ne == 2 ? [la(e, a, o, s, E, -1), la(e, a, o, s, E, 1)] : la(e, a, o, s, E, ne)), T;
 	});
 }
-function Aa(e, t, n, r, i, a, o = U) {
+function ka(e, t, n, r, i, a, o = H) {
 	if (e.length > 1) {
 		let s = null;
 		for (let c = 0, l = Infinity; c < e.length; c++) if (t[c] !== void 0) {
@@ -1881,21 +1868,21 @@ function Aa(e, t, n, r, i, a, o = U) {
 	}
 	return o;
 }
-function ja(e) {
+function Aa(e) {
 	e ||= cr;
-	let t = H(e.size, [
+	let t = V(e.size, [
 		.6,
-		U,
+		H,
 		1
 	]), n = e.align || 0, r = e.gap || 0, i = e.radius;
 	i = i == null ? [0, 0] : typeof i == "number" ? [i, 0] : i;
-	let a = W(i), o = 1 - t[0], s = H(t[1], U), c = H(t[2], 1), l = H(e.disp, cr), u = H(e.each, (e) => {}), { fill: d, stroke: f } = l;
+	let a = U(i), o = 1 - t[0], s = V(t[1], H), c = V(t[2], 1), l = V(e.disp, cr), u = V(e.each, (e) => {}), { fill: d, stroke: f } = l;
 	return (e, t, i, p) => oa(e, t, (m, h, g, _, v, y, b, x, S, C, w) => {
-		let T = m.pxRound, E = n, D = r * B, O = s * B, k = c * B, ee, A;
+		let T = m.pxRound, E = n, D = r * z, O = s * z, k = c * z, ee, A;
 		_.ori == 0 ? [ee, A] = a(e, t) : [A, ee] = a(e, t);
-		let j = _.dir * (_.ori == 0 ? 1 : -1), te = _.ori == 0 ? va : ya, ne = _.ori == 0 ? u : (e, t, n, r, i, a, o) => {
+		let j = _.dir * (_.ori == 0 ? 1 : -1), te = _.ori == 0 ? _a : va, ne = _.ori == 0 ? u : (e, t, n, r, i, a, o) => {
 			u(e, t, n, i, r, o, a);
-		}, re = H(e.bands, lr).find((e) => e.series[0] == t), ie = re == null ? 0 : re.dir, ae = m.fillTo(e, t, m.min, m.max, ie), M = T(b(ae, v, w, S)), N, P, oe, F = C, I = T(m.width * B), se = !1, ce = null, le = null, ue = null, de = null;
+		}, re = V(e.bands, lr).find((e) => e.series[0] == t), ie = re == null ? 0 : re.dir, ae = m.fillTo(e, t, m.min, m.max, ie), M = T(b(ae, v, w, S)), N, P, oe, F = C, I = T(m.width * z), se = !1, ce = null, le = null, ue = null, de = null;
 		d != null && (I == 0 || f != null) && (se = !0, ce = d.values(e, t, i, p), le = /* @__PURE__ */ new Map(), new Set(ce).forEach((e) => {
 			e != null && le.set(e, new Path2D());
 		}), I > 0 && (ue = f.values(e, t, i, p), de = /* @__PURE__ */ new Map(), new Set(ue).forEach((e) => {
@@ -1905,8 +1892,8 @@ function ja(e) {
 		if (fe != null && pe != null) {
 			E = 1, h = fe.values(e, t, i, p), fe.unit == 2 && (h = h.map((t) => e.posToVal(x + t * C, _.key, !0)));
 			let n = pe.values(e, t, i, p);
-			P = pe.unit == 2 ? n[0] * C : y(n[0], _, C, x) - y(0, _, C, x), F = Aa(h, g, y, _, C, x, F), oe = F - P + D;
-		} else F = Aa(h, g, y, _, C, x, F), oe = F * o + D, P = F - oe;
+			P = pe.unit == 2 ? n[0] * C : y(n[0], _, C, x) - y(0, _, C, x), F = ka(h, g, y, _, C, x, F), oe = F - P + D;
+		} else F = ka(h, g, y, _, C, x, F), oe = F * o + D, P = F - oe;
 		oe < 1 && (oe = 0), I >= P / 2 && (I = 0), oe < 5 && (T = Yn);
 		let me = oe > 0, he = F - oe - (me ? I : 0);
 		P = T(Kn(he, k, O)), N = (E == 0 ? P / 2 : E == j ? 0 : P) - E * j * ((E == 0 ? D / 2 : 0) + (me ? I / 2 : 0));
@@ -1932,7 +1919,7 @@ function ja(e) {
 				if (r - e == 0) continue;
 				M = b(e, v, w, S);
 			}
-			let i = y(_.distr != 2 || l != null ? h[n] : n, _, C, x), a = b(H(r, ae), v, w, S), o = T(i - N), s = T(Rn(a, M)), c = T(Ln(a, M)), u = s - c;
+			let i = y(_.distr != 2 || l != null ? h[n] : n, _, C, x), a = b(V(r, ae), v, w, S), o = T(i - N), s = T(Rn(a, M)), c = T(Ln(a, M)), u = s - c;
 			if (r != null) {
 				let i = r < 0 ? be : ye, a = r < 0 ? ye : be;
 				se ? (I > 0 && ue[n] != null && te(de.get(ue[n]), o, c + Pn(I / 2), P, Rn(0, u - I), i, a), ce[n] != null && te(le.get(ce[n]), o, c + Pn(I / 2), P, Rn(0, u - I), i, a)) : te(_e, o, c + Pn(I / 2), P, Rn(0, u - I), i, a), ne(e, t, n, o - I / 2, c, P + I, u);
@@ -1941,12 +1928,12 @@ function ja(e) {
 		return I > 0 ? ge.stroke = se ? de : _e : se || (ge._fill = m.width == 0 ? m._fill : m._stroke ?? m._fill, ge.width = 0), ge.fill = se ? le : _e, ge;
 	});
 }
-function Ma(e, t) {
-	let n = H(t?.alignGaps, 0);
+function ja(e, t) {
+	let n = V(t?.alignGaps, 0);
 	return (t, r, i, a) => oa(t, r, (o, s, c, l, u, d, f, p, m, h, g) => {
 		[i, a] = _n(c, i, a);
 		let _ = o.pxRound, v = (e) => _(d(e, l, h, p)), y = (e) => _(f(e, u, g, m)), b, x, S;
-		l.ori == 0 ? (b = ma, S = ga, x = Sa) : (b = ha, S = _a, x = Ca);
+		l.ori == 0 ? (b = $, S = ha, x = xa) : (b = ma, S = ga, x = Sa);
 		let C = l.dir * (l.ori == 0 ? 1 : -1), w = v(s[C == 1 ? i : a]), T = w, E = [], D = [];
 		for (let e = C == 1 ? i : a; e >= i && e <= a; e += C) if (c[e] != null) {
 			let t = s[e], n = v(t);
@@ -1966,15 +1953,15 @@ function Ma(e, t) {
 		}
 		if (!o.spanGaps) {
 			let e = [];
-			e.push(...fa(s, c, i, a, C, v, n)), O.gaps = e = o.gaps(t, r, i, a, e), O.clip = ua(e, l.ori, p, m, h, g);
+			e.push(...Q(s, c, i, a, C, v, n)), O.gaps = e = o.gaps(t, r, i, a, e), O.clip = ua(e, l.ori, p, m, h, g);
 		}
 		return A != 0 && (O.band = A == 2 ? [la(t, r, i, a, k, -1), la(t, r, i, a, k, 1)] : la(t, r, i, a, k, A)), O;
 	});
 }
-function Na(e) {
-	return Ma(Pa, e);
+function Ma(e) {
+	return ja(Na, e);
 }
-function Pa(e, t, n, r, i, a) {
+function Na(e, t, n, r, i, a) {
 	let o = e.length;
 	if (o < 2) return null;
 	let s = new Path2D();
@@ -1989,39 +1976,39 @@ function Pa(e, t, n, r, i, a) {
 	}
 	return s;
 }
-var Fa = /* @__PURE__ */ new Set();
-function Ia() {
-	for (let e of Fa) e.syncRect(!0);
+var Pa = /* @__PURE__ */ new Set();
+function Fa() {
+	for (let e of Pa) e.syncRect(!0);
 }
-Kt && (dn(Vt, Jt, Ia), dn(Ht, Jt, Ia, !0), dn(Wt, Jt, () => {
-	Qa.pxRatio = B;
+Kt && (dn(Vt, Jt, Fa), dn(Ht, Jt, Fa, !0), dn(Wt, Jt, () => {
+	Za.pxRatio = z;
 }));
-var La = Oa(), Ra = wa();
-function za(e, t, n, r) {
-	return (r ? [e[0], e[1]].concat(e.slice(2)) : [e[0]].concat(e.slice(1))).map((e, r) => Va(e, r, t, n));
+var Ia = Da(), La = Ca();
+function Ra(e, t, n, r) {
+	return (r ? [e[0], e[1]].concat(e.slice(2)) : [e[0]].concat(e.slice(1))).map((e, r) => Ba(e, r, t, n));
 }
-function Ba(e, t) {
-	return e.map((e, n) => n == 0 ? {} : K({}, t, e));
+function za(e, t) {
+	return e.map((e, n) => n == 0 ? {} : G({}, t, e));
 }
-function Va(e, t, n, r) {
-	return K({}, t == 0 ? n : r, e);
+function Ba(e, t, n, r) {
+	return G({}, t == 0 ? n : r, e);
 }
-function Ha(e, t, n) {
+function Va(e, t, n) {
 	return t == null ? ur : [t, n];
 }
-var Ua = Ha;
-function Wa(e, t, n) {
+var Ha = Va;
+function Ua(e, t, n) {
 	return t == null ? ur : En(t, n, Sn, !0);
 }
-function Ga(e, t, n, r) {
+function Wa(e, t, n, r) {
 	return t == null ? ur : bn(t, n, e.scales[r].log, !1);
 }
-var Ka = Ga;
-function qa(e, t, n, r) {
+var Ga = Wa;
+function Ka(e, t, n, r) {
 	return t == null ? ur : xn(t, n, e.scales[r].log, !1);
 }
-var Ja = qa;
-function Ya(e, t, n, r, i) {
+var qa = Ka;
+function Ja(e, t, n, r, i) {
 	let a = Rn(Gn(e), Gn(t)), o = t - e, s = pn(i / r * o, n);
 	do {
 		let e = n[s], t = r * e / o;
@@ -2029,22 +2016,22 @@ function Ya(e, t, n, r, i) {
 	} while (++s < n.length);
 	return [0, 0];
 }
-function Xa(e) {
+function Ya(e) {
 	let t, n;
-	return e = e.replace(/(\d+)px/, (e, r) => (t = Fn((n = +r) * B)) + "px"), [
+	return e = e.replace(/(\d+)px/, (e, r) => (t = Fn((n = +r) * z)) + "px"), [
 		e,
 		t,
 		n
 	];
 }
-function Za(e) {
+function Xa(e) {
 	e.show && [e.font, e.labelFont].forEach((e) => {
-		let t = G(e[2] * B, 1);
+		let t = W(e[2] * z, 1);
 		e[0] = e[0].replace(/[0-9.]+px/, t + "px"), e[1] = t;
 	});
 }
-function Qa(e, t, n) {
-	let r = { mode: H(e.mode, 1) }, i = r.mode;
+function Za(e, t, n) {
+	let r = { mode: V(e.mode, 1) }, i = r.mode;
 	function a(e, t, n, r) {
 		let i = t.valToPct(e);
 		return r + n * (t.dir == -1 ? 1 - i : i);
@@ -2066,23 +2053,23 @@ function Qa(e, t, n) {
 	}
 	let u = en("canvas"), d = r.ctx = u.getContext("2d"), f = tn(dt, l);
 	dn("click", f, (e) => {
-		e.target === m && (q != Pr || J != Fr) && Br.click(r, e);
+		e.target === m && (K != Fr || q != Ir) && Vr.click(r, e);
 	}, !0);
 	let p = r.under = tn(ft, f);
 	f.appendChild(u);
 	let m = r.over = tn(pt, f);
 	e = yr(e);
-	let h = +H(e.pxAlign, 1), g = pa(h);
+	let h = +V(e.pxAlign, 1), g = fa(h);
 	(e.plugins || []).forEach((t) => {
 		t.opts && (e = t.opts(r, e) || e);
 	});
-	let _ = e.ms || .001, v = r.series = i == 1 ? za(e.series || [], Ni, Qi, !1) : Ba(e.series || [null], Zi), y = r.axes = za(e.axes || [], Ai, Ki, !0), b = r.scales = {}, x = r.bands = e.bands || [];
+	let _ = e.ms || .001, v = r.series = i == 1 ? Ra(e.series || [], Ni, Qi, !1) : za(e.series || [null], Zi), y = r.axes = Ra(e.axes || [], Ai, Ki, !0), b = r.scales = {}, x = r.bands = e.bands || [];
 	x.forEach((e) => {
-		e.fill = W(e.fill || null), e.dir = H(e.dir, -1);
+		e.fill = U(e.fill || null), e.dir = V(e.dir, -1);
 	});
 	let S = i == 2 ? v[1].facets[0].scale : v[0].scale, C = {
-		axes: fr,
-		series: Pn
+		axes: _r,
+		series: Bn
 	}, w = (e.drawOrder || ["axes", "series"]).map((e) => C[e]);
 	function T(e) {
 		let t = e.distr == 3 ? (t) => Vn(t > 0 ? t : e.clamp(r, t, e.min, e.max, e.key)) : e.distr == 4 ? (t) => Wn(t, e.asinh) : e.distr == 100 ? (t) => e.fwd(t) : (e) => e;
@@ -2097,10 +2084,10 @@ function Qa(e, t, n) {
 			let r = (e.scales || cr)[t] || cr;
 			if (r.from != null) {
 				E(r.from);
-				let e = K({}, b[r.from], r, { key: t });
+				let e = G({}, b[r.from], r, { key: t });
 				e.valToPct = T(e), b[t] = e;
 			} else {
-				n = b[t] = K({}, t == S ? ea : ta, r), n.key = t;
+				n = b[t] = G({}, t == S ? ea : ta, r), n.key = t;
 				let e = n.time, a = n.range, o = dr(a);
 				if ((t != S || i == 2 && !e) && (o && (a[0] == null || a[1] == null) && (a = {
 					min: a[0] == null ? Cn : {
@@ -2117,7 +2104,7 @@ function Qa(e, t, n) {
 					let e = a;
 					a = (t, n, r) => n == null ? ur : En(n, r, e);
 				}
-				n.range = W(a || (e ? Ua : t == S ? n.distr == 3 ? Ka : n.distr == 4 ? Ja : Ha : n.distr == 3 ? Ga : n.distr == 4 ? qa : Wa)), n.auto = W(!o && n.auto), n.clamp = W(n.clamp || $i), n._min = n._max = null, n.valToPct = T(n);
+				n.range = U(a || (e ? Ha : t == S ? n.distr == 3 ? Ga : n.distr == 4 ? qa : Va : n.distr == 3 ? Wa : n.distr == 4 ? Ka : Ua)), n.auto = U(!o && n.auto), n.clamp = U(n.clamp || $i), n._min = n._max = null, n.valToPct = T(n);
 			}
 		}
 	}
@@ -2137,8 +2124,8 @@ function Qa(e, t, n) {
 			max: t.max
 		}, t.min = t.max = null);
 	}
-	let j = e.tzDate || ((e) => new Date(Fn(e / _))), te = e.fmtDate || Lr, ne = _ == 1 ? ei(j) : ri(j), re = ai(j, ii(_ == 1 ? $r : ni, te)), ie = ui(j, ci(li, te)), ae = [], M = r.legend = K({}, pi, e.legend), N = r.cursor = K({}, Si, { drag: { y: i == 2 } }, e.cursor), P = M.show, oe = N.show, F = M.markers;
-	M.idxs = ae, F.width = W(F.width), F.dash = W(F.dash), F.stroke = W(F.stroke), F.fill = W(F.fill);
+	let j = e.tzDate || ((e) => new Date(Fn(e / _))), te = e.fmtDate || Lr, ne = _ == 1 ? ei(j) : ri(j), re = ai(j, ii(_ == 1 ? $r : ni, te)), ie = ui(j, ci(li, te)), ae = [], M = r.legend = G({}, pi, e.legend), N = r.cursor = G({}, Si, { drag: { y: i == 2 } }, e.cursor), P = M.show, oe = N.show, F = M.markers;
+	M.idxs = ae, F.width = U(F.width), F.dash = U(F.dash), F.stroke = U(F.stroke), F.fill = U(F.fill);
 	let I, se, ce, le = [], ue = [], de, fe = !1, pe = {};
 	if (M.live) {
 		let e = v[1] ? v[1].values : null;
@@ -2173,11 +2160,11 @@ function Qa(e, t, n) {
 			if ((t.ctrlKey || t.metaKey) != M.isolate) {
 				let e = v.some((e, t) => t > 0 && t != n && e.show);
 				v.forEach((t, r) => {
-					r > 0 && qr(r, e ? r == n ? he : ge : he, !0, $.setSeries);
+					r > 0 && Jr(r, e ? r == n ? he : ge : he, !0, $.setSeries);
 				});
-			} else qr(n, { show: !e.show }, !0, $.setSeries);
-		}, !1), qe && ye(Rt, o, (t) => {
-			N._lock || (Ge(t), qr(v.indexOf(e), fi, !0, $.setSeries));
+			} else Jr(n, { show: !e.show }, !0, $.setSeries);
+		}, !1), Je && ye(Rt, o, (t) => {
+			N._lock || (Ge(t), Jr(v.indexOf(e), mi, !0, $.setSeries));
 		}, !1)), de) {
 			let e = en("td", Et, a);
 			e.textContent = "--", n.push(e);
@@ -2198,18 +2185,18 @@ function Qa(e, t, n) {
 	r.bbox = {};
 	let Ne = !1, Pe = !1, Fe = !1, Ie = !1, Le = !1, Re = !1;
 	function ze(e, t, n) {
-		(n || e != r.width || t != r.height) && Be(e, t), _r(!1), Fe = !0, Pe = !0, Cr();
+		(n || e != r.width || t != r.height) && Be(e, t), vr(!1), Fe = !0, Pe = !0, wr();
 	}
 	function Be(e, t) {
 		r.width = xe = L = e, r.height = Se = R = t, Ce = we = 0, Ue(), We();
 		let n = r.bbox;
-		ke = n.left = nr(Ce * B, .5), Ae = n.top = nr(we * B, .5), je = n.width = nr(L * B, .5), Me = n.height = nr(R * B, .5);
+		ke = n.left = nr(Ce * z, .5), Ae = n.top = nr(we * z, .5), je = n.width = nr(L * z, .5), Me = n.height = nr(R * z, .5);
 	}
 	function Ve() {
 		let e = !1, t = 0;
 		for (; !e;) {
 			t++;
-			let n = ir(t), i = sr(t);
+			let n = sr(t), i = fr(t);
 			e = t == 3 || n && i, e || (Be(r.width, r.height), Pe = !0);
 		}
 	}
@@ -2224,7 +2211,7 @@ function Qa(e, t, n) {
 				let { side: a, _size: o } = i, s = a % 2, c = o + (i.label == null ? 0 : i.labelSize);
 				c > 0 && (s ? (L -= c, a == 3 ? (Ce += c, r = !0) : n = !0) : (R -= c, a == 0 ? (we += c, e = !0) : t = !0));
 			}
-		}), nt[0] = e, nt[1] = n, nt[2] = t, nt[3] = r, L -= ot[1] + ot[3], Ce += ot[3], R -= ot[2] + ot[0], we += ot[0];
+		}), rt[0] = e, rt[1] = n, rt[2] = t, rt[3] = r, L -= Nt[1] + Nt[3], Ce += Nt[3], R -= Nt[2] + Nt[0], we += Nt[0];
 	}
 	function We() {
 		let e = Ce + L, t = we + R, n = Ce, r = we;
@@ -2246,10 +2233,10 @@ function Qa(e, t, n) {
 	if (N.dataIdx == null) {
 		let e = N.hover, n = e.skip = new Set(e.skip ?? []);
 		n.add(void 0);
-		let r = e.prox = W(e.prox), i = e.bias ??= 0;
+		let r = e.prox = U(e.prox), i = e.bias ??= 0;
 		N.dataIdx = (e, a, o, s) => {
 			if (a == 0) return o;
-			let c = o, l = r(e, a, o, s) ?? U, u = l >= 0 && l < U, d = D.ori == 0 ? L : R, f = N.left, p = t[0], m = t[a];
+			let c = o, l = r(e, a, o, s) ?? H, u = l >= 0 && l < H, d = D.ori == 0 ? L : R, f = N.left, p = t[0], m = t[a];
 			if (n.has(m[o])) {
 				c = null;
 				let e = null, t = null, r;
@@ -2269,30 +2256,30 @@ function Qa(e, t, n) {
 		N.event = e;
 	};
 	N.idxs = ae, N._lock = !1;
-	let z = N.points;
-	z.show = W(z.show), z.size = W(z.size), z.stroke = W(z.stroke), z.width = W(z.width), z.fill = W(z.fill);
-	let Ke = r.focus = K({}, e.focus || { alpha: .3 }, N.focus), qe = Ke.prox >= 0, Je = qe && z.one, Ye = [], Xe = [], Ze = [];
-	function Qe(e, t) {
-		let n = z.show(r, t);
-		if (n instanceof HTMLElement) return Qt(n, yt), Qt(n, e.class), rn(n, -10, -10, L, R), m.insertBefore(n, Ye[t]), n;
-	}
+	let Ke = N.points;
+	Ke.show = U(Ke.show), Ke.size = U(Ke.size), Ke.stroke = U(Ke.stroke), Ke.width = U(Ke.width), Ke.fill = U(Ke.fill);
+	let qe = r.focus = G({}, e.focus || { alpha: .3 }, N.focus), Je = qe.prox >= 0, Ye = Je && Ke.one, Xe = [], Ze = [], Qe = [];
 	function $e(e, t) {
+		let n = Ke.show(r, t);
+		if (n instanceof HTMLElement) return Qt(n, yt), Qt(n, e.class), rn(n, -10, -10, L, R), m.insertBefore(n, Xe[t]), n;
+	}
+	function et(e, t) {
 		if (i == 1 || t > 0) {
 			let t = i == 1 && b[e.scale].time, n = e.value;
 			e.value = t ? mr(n) ? ui(j, ci(n, te)) : n || ie : n || Gi, e.label = e.label || (t ? Mi : ji);
 		}
-		if (Je || t > 0) {
-			e.width = e.width == null ? 1 : e.width, e.paths = e.paths || La || Zn, e.fillTo = W(e.fillTo || ca), e.pxAlign = +H(e.pxAlign, h), e.pxRound = pa(e.pxAlign), e.stroke = W(e.stroke || null), e.fill = W(e.fill || null), e._stroke = e._fill = e._paths = e._focus = null;
-			let t = qi(Rn(1, e.width), 1), n = e.points = K({}, {
+		if (Ye || t > 0) {
+			e.width = e.width == null ? 1 : e.width, e.paths = e.paths || Ia || Zn, e.fillTo = U(e.fillTo || ca), e.pxAlign = +V(e.pxAlign, h), e.pxRound = fa(e.pxAlign), e.stroke = U(e.stroke || null), e.fill = U(e.fill || null), e._stroke = e._fill = e._paths = e._focus = null;
+			let t = qi(Rn(1, e.width), 1), n = e.points = G({}, {
 				size: t,
 				width: Rn(1, t * .2),
 				stroke: e.stroke,
 				space: t * 2,
-				paths: Ra,
+				paths: La,
 				_stroke: null,
 				_fill: null
 			}, e.points);
-			n.show = W(n.show), n.filter = W(n.filter), n.fill = W(n.fill), n.stroke = W(n.stroke), n.paths = W(n.paths), n.pxAlign = e.pxAlign;
+			n.show = U(n.show), n.filter = U(n.filter), n.fill = U(n.fill), n.stroke = U(n.stroke), n.paths = U(n.paths), n.pxAlign = e.pxAlign;
 		}
 		if (P) {
 			let n = _e(e, t);
@@ -2301,118 +2288,118 @@ function Qa(e, t, n) {
 		if (oe) {
 			ae.splice(t, 0, null);
 			let n = null;
-			Je ? t == 0 && (n = Qe(e, t)) : t > 0 && (n = Qe(e, t)), Ye.splice(t, 0, n), Xe.splice(t, 0, 0), Ze.splice(t, 0, 0);
+			Ye ? t == 0 && (n = $e(e, t)) : t > 0 && (n = $e(e, t)), Xe.splice(t, 0, n), Ze.splice(t, 0, 0), Qe.splice(t, 0, 0);
 		}
-		da("addSeries", t);
+		Q("addSeries", t);
 	}
-	function et(e, t) {
-		t ??= v.length, e = i == 1 ? Va(e, t, Ni, Qi) : Va(e, t, {}, Zi), v.splice(t, 0, e), $e(v[t], t);
+	function tt(e, t) {
+		t ??= v.length, e = i == 1 ? Ba(e, t, Ni, Qi) : Ba(e, t, {}, Zi), v.splice(t, 0, e), et(v[t], t);
 	}
-	r.addSeries = et;
-	function tt(e) {
+	r.addSeries = tt;
+	function nt(e) {
 		if (v.splice(e, 1), P) {
 			M.values.splice(e, 1), ue.splice(e, 1);
 			let t = le.splice(e, 1)[0];
 			be(null, t.firstChild), t.remove();
 		}
-		oe && (ae.splice(e, 1), Ye.splice(e, 1)[0].remove(), Xe.splice(e, 1), Ze.splice(e, 1)), da("delSeries", e);
+		oe && (ae.splice(e, 1), Xe.splice(e, 1)[0].remove(), Ze.splice(e, 1), Qe.splice(e, 1)), Q("delSeries", e);
 	}
-	r.delSeries = tt;
-	let nt = [
+	r.delSeries = nt;
+	let rt = [
 		!1,
 		!1,
 		!1,
 		!1
 	];
-	function rt(e, t) {
+	function it(e, t) {
 		if (e._show = e.show, e.show) {
 			let n = e.side % 2, i = b[e.scale];
 			i ??= (e.scale = n ? v[1].scale : S, b[e.scale]);
 			let a = i.time;
-			e.size = W(e.size), e.space = W(e.space), e.rotate = W(e.rotate), dr(e.incrs) && e.incrs.forEach((e) => {
+			e.size = U(e.size), e.space = U(e.space), e.rotate = U(e.rotate), dr(e.incrs) && e.incrs.forEach((e) => {
 				!ar.has(e) && ar.set(e, or(e));
-			}), e.incrs = W(e.incrs || (i.distr == 2 ? Vr : a ? _ == 1 ? Qr : ti : Hr)), e.splits = W(e.splits || (a && i.distr == 1 ? ne : i.distr == 3 ? Ii : i.distr == 4 ? Li : Fi)), e.stroke = W(e.stroke), e.grid.stroke = W(e.grid.stroke), e.ticks.stroke = W(e.ticks.stroke), e.border.stroke = W(e.border.stroke);
+			}), e.incrs = U(e.incrs || (i.distr == 2 ? Hr : a ? _ == 1 ? Qr : ti : Ur)), e.splits = U(e.splits || (a && i.distr == 1 ? ne : i.distr == 3 ? Ii : i.distr == 4 ? Li : Fi)), e.stroke = U(e.stroke), e.grid.stroke = U(e.grid.stroke), e.ticks.stroke = U(e.ticks.stroke), e.border.stroke = U(e.border.stroke);
 			let o = e.values;
-			e.values = dr(o) && !dr(o[0]) ? W(o) : a ? dr(o) ? ai(j, ii(o, te)) : mr(o) ? oi(j, o) : o || re : o || Pi, e.filter = W(e.filter || (i.distr >= 3 && i.log == 10 ? Ui : i.distr == 3 && i.log == 2 ? Wi : Xn)), e.font = Xa(e.font), e.labelFont = Xa(e.labelFont), e._size = e.size(r, null, t, 0), e._space = e._rotate = e._incrs = e._found = e._splits = e._values = null, e._size > 0 && (nt[t] = !0, e._el = tn(mt, f));
+			e.values = dr(o) && !dr(o[0]) ? U(o) : a ? dr(o) ? ai(j, ii(o, te)) : mr(o) ? oi(j, o) : o || re : o || Pi, e.filter = U(e.filter || (i.distr >= 3 && i.log == 10 ? Ui : i.distr == 3 && i.log == 2 ? Wi : Xn)), e.font = Ya(e.font), e.labelFont = Ya(e.labelFont), e._size = e.size(r, null, t, 0), e._space = e._rotate = e._incrs = e._found = e._splits = e._values = null, e._size > 0 && (rt[t] = !0, e._el = tn(mt, f));
 		}
 	}
-	function it(e, t, n, r) {
+	function at(e, t, n, r) {
 		let [i, a, o, s] = n, c = t % 2, l = 0;
 		return c == 0 && (s || a) && (l = t == 0 && !i || t == 2 && !o ? Fn(Ai.size / 3) : 0), c == 1 && (i || o) && (l = t == 1 && !a || t == 3 && !s ? Fn(Ki.size / 2) : 0), l;
 	}
-	let at = r.padding = (e.padding || [
-		it,
-		it,
-		it,
-		it
-	]).map((e) => W(H(e, it))), ot = r._padding = at.map((e, t) => e(r, t, nt, 0)), Nt, Vt = null, Ht = null, Ut = i == 1 ? v[0].idxs : null, Kt = null, Yt = !1;
-	function Xt(e, n) {
+	let ot = r.padding = (e.padding || [
+		at,
+		at,
+		at,
+		at
+	]).map((e) => U(V(e, at))), Nt = r._padding = ot.map((e, t) => e(r, t, rt, 0)), Vt, Ht = null, Ut = null, Kt = i == 1 ? v[0].idxs : null, Yt = null, Xt = !1;
+	function Zt(e, n) {
 		if (t = e ?? [], r.data = r._data = t, i == 2) {
-			Nt = 0;
-			for (let e = 1; e < v.length; e++) Nt += t[e][0].length;
+			Vt = 0;
+			for (let e = 1; e < v.length; e++) Vt += t[e][0].length;
 		} else {
-			t.length == 0 && (r.data = r._data = t = [[]]), Kt = t[0], Nt = Kt.length;
+			t.length == 0 && (r.data = r._data = t = [[]]), Yt = t[0], Vt = Yt.length;
 			let e = t;
 			if (O == 2) {
 				e = t.slice();
-				let n = e[0] = Array(Nt);
-				for (let e = 0; e < Nt; e++) n[e] = e;
+				let n = e[0] = Array(Vt);
+				for (let e = 0; e < Vt; e++) n[e] = e;
 			}
 			r._data = t = e;
 		}
-		if (_r(!0), da("setData"), O == 2 && (Fe = !0), n !== !1) {
+		if (vr(!0), Q("setData"), O == 2 && (Fe = !0), n !== !1) {
 			let e = D;
-			e.auto(r, Yt) ? Zt() : Kr(S, e.min, e.max), Ie ||= N.left >= 0, Re = !0, Cr();
+			e.auto(r, Xt) ? nn() : qr(S, e.min, e.max), Ie ||= N.left >= 0, Re = !0, wr();
 		}
 	}
-	r.setData = Xt;
-	function Zt() {
-		Yt = !0;
+	r.setData = Zt;
+	function nn() {
+		Xt = !0;
 		let e, n;
-		i == 1 && (Nt > 0 ? (Vt = Ut[0] = 0, Ht = Ut[1] = Nt - 1, e = t[0][Vt], n = t[0][Ht], O == 2 ? (e = Vt, n = Ht) : e == n && (O == 3 ? [e, n] = bn(e, e, D.log, !1) : O == 4 ? [e, n] = xn(e, e, D.log, !1) : D.time ? n = e + Fn(86400 / _) : [e, n] = En(e, n, Sn, !0))) : (Vt = Ut[0] = e = null, Ht = Ut[1] = n = null)), Kr(S, e, n);
+		i == 1 && (Vt > 0 ? (Ht = Kt[0] = 0, Ut = Kt[1] = Vt - 1, e = t[0][Ht], n = t[0][Ut], O == 2 ? (e = Ht, n = Ut) : e == n && (O == 3 ? [e, n] = bn(e, e, D.log, !1) : O == 4 ? [e, n] = xn(e, e, D.log, !1) : D.time ? n = e + Fn(86400 / _) : [e, n] = En(e, n, Sn, !0))) : (Ht = Kt[0] = e = null, Ut = Kt[1] = n = null)), qr(S, e, n);
 	}
-	let nn, an, sn, ln, un, mn, hn, gn, _n, vn;
-	function wn(e, t, n, r, i, a) {
-		e ??= Pt, n ??= lr, r ??= "butt", i ??= Pt, a ??= "round", e != nn && (d.strokeStyle = nn = e), i != an && (d.fillStyle = an = i), t != sn && (d.lineWidth = sn = t), a != un && (d.lineJoin = un = a), r != mn && (d.lineCap = mn = r), n != ln && d.setLineDash(ln = n);
+	let an, sn, ln, un, mn, hn, gn, _n, vn, wn;
+	function Tn(e, t, n, r, i, a) {
+		e ??= Pt, n ??= lr, r ??= "butt", i ??= Pt, a ??= "round", e != an && (d.strokeStyle = an = e), i != sn && (d.fillStyle = sn = i), t != ln && (d.lineWidth = ln = t), a != mn && (d.lineJoin = mn = a), r != hn && (d.lineCap = hn = r), n != un && d.setLineDash(un = n);
 	}
-	function Tn(e, t, n, r) {
-		t != an && (d.fillStyle = an = t), e != hn && (d.font = hn = e), n != gn && (d.textAlign = gn = n), r != _n && (d.textBaseline = _n = r);
+	function On(e, t, n, r) {
+		t != sn && (d.fillStyle = sn = t), e != gn && (d.font = gn = e), n != _n && (d.textAlign = _n = n), r != vn && (d.textBaseline = vn = r);
 	}
-	function On(e, t, n, i, a = 0) {
-		if (i.length > 0 && e.auto(r, Yt) && (t == null || t.min == null)) {
-			let t = H(Vt, 0), r = H(Ht, i.length - 1), o = n.min == null ? yn(i, t, r, a, e.distr == 3) : [n.min, n.max];
+	function kn(e, t, n, i, a = 0) {
+		if (i.length > 0 && e.auto(r, Xt) && (t == null || t.min == null)) {
+			let t = V(Ht, 0), r = V(Ut, i.length - 1), o = n.min == null ? yn(i, t, r, a, e.distr == 3) : [n.min, n.max];
 			e.min = Ln(e.min, n.min = o[0]), e.max = Rn(e.max, n.max = o[1]);
 		}
 	}
-	let kn = {
+	let An = {
 		min: null,
 		max: null
 	};
-	function An() {
+	function jn() {
 		for (let e in b) {
 			let t = b[e];
-			A[e] == null && (t.min == null || A[S] != null && t.auto(r, Yt)) && (A[e] = kn);
+			A[e] == null && (t.min == null || A[S] != null && t.auto(r, Xt)) && (A[e] = An);
 		}
 		for (let e in b) {
 			let t = b[e];
-			A[e] == null && t.from != null && A[t.from] != null && (A[e] = kn);
+			A[e] == null && t.from != null && A[t.from] != null && (A[e] = An);
 		}
-		A[S] != null && _r(!0);
+		A[S] != null && vr(!0);
 		let e = {};
 		for (let t in A) {
 			let n = A[t];
 			if (n != null) {
 				let a = e[t] = yr(b[t], gr);
-				if (n.min != null) K(a, n);
+				if (n.min != null) G(a, n);
 				else if (t != S || i == 2) {
-					if (Nt == 0 && a.from == null) {
+					if (Vt == 0 && a.from == null) {
 						let e = a.range(r, null, null, t);
 						a.min = e[0], a.max = e[1];
-					} else a.min = U, a.max = -Infinity;
+					} else a.min = H, a.max = -Infinity;
 				}
 			}
 		}
-		if (Nt > 0) {
+		if (Vt > 0) {
 			v.forEach((n, a) => {
 				if (i == 1) {
 					let i = n.scale, o = A[i];
@@ -2420,18 +2407,18 @@ function Qa(e, t, n) {
 					let s = e[i];
 					if (a == 0) {
 						let e = s.range(r, s.min, s.max, i);
-						s.min = e[0], s.max = e[1], Vt = pn(s.min, t[0]), Ht = pn(s.max, t[0]), Ht - Vt > 1 && (t[0][Vt] < s.min && Vt++, t[0][Ht] > s.max && Ht--), n.min = Kt[Vt], n.max = Kt[Ht];
-					} else n.show && n.auto && On(s, o, n, t[a], n.sorted);
-					n.idxs[0] = Vt, n.idxs[1] = Ht;
+						s.min = e[0], s.max = e[1], Ht = pn(s.min, t[0]), Ut = pn(s.max, t[0]), Ut - Ht > 1 && (t[0][Ht] < s.min && Ht++, t[0][Ut] > s.max && Ut--), n.min = Yt[Ht], n.max = Yt[Ut];
+					} else n.show && n.auto && kn(s, o, n, t[a], n.sorted);
+					n.idxs[0] = Ht, n.idxs[1] = Ut;
 				} else if (a > 0 && n.show && n.auto) {
 					let [r, i] = n.facets, o = r.scale, s = i.scale, [c, l] = t[a], u = e[o], d = e[s];
-					u != null && On(u, A[o], r, c, r.sorted), d != null && On(d, A[s], i, l, i.sorted), n.min = i.min, n.max = i.max;
+					u != null && kn(u, A[o], r, c, r.sorted), d != null && kn(d, A[s], i, l, i.sorted), n.min = i.min, n.max = i.max;
 				}
 			});
 			for (let t in e) {
 				let n = e[t], i = A[t];
 				if (n.from == null && (i == null || i.min == null)) {
-					let e = n.range(r, n.min == U ? null : n.min, n.max == -Infinity ? null : n.max, t);
+					let e = n.range(r, n.min == H ? null : n.min, n.max == -Infinity ? null : n.max, t);
 					n.min = e[0], n.max = e[1];
 				}
 			}
@@ -2460,47 +2447,47 @@ function Qa(e, t, n) {
 			v.forEach((e, t) => {
 				i == 2 ? t > 0 && n.y && (e._paths = null) : n[e.scale] && (e._paths = null);
 			});
-			for (let e in n) Fe = !0, da("setScale", e);
+			for (let e in n) Fe = !0, Q("setScale", e);
 			oe && N.left >= 0 && (Ie = Re = !0);
 		}
 		for (let e in A) A[e] = null;
 	}
-	function jn(e) {
-		let t = Kn(Vt - 1, 0, Nt - 1), n = Kn(Ht + 1, 0, Nt - 1);
+	function Pn(e) {
+		let t = Kn(Ht - 1, 0, Vt - 1), n = Kn(Ut + 1, 0, Vt - 1);
 		for (; e[t] == null && t > 0;) t--;
-		for (; e[n] == null && n < Nt - 1;) n++;
+		for (; e[n] == null && n < Vt - 1;) n++;
 		return [t, n];
 	}
-	function Pn() {
-		if (Nt > 0) {
-			let e = v.some((e) => e._focus) && vn != Ke.alpha;
-			e && (d.globalAlpha = vn = Ke.alpha), v.forEach((e, n) => {
-				if (n > 0 && e.show && (Bn(n, !1), Bn(n, !0), e._paths == null)) {
-					let a = vn;
-					vn != e.alpha && (d.globalAlpha = vn = e.alpha);
-					let o = i == 2 ? [0, t[n][0].length - 1] : jn(t[n]);
-					e._paths = e.paths(r, n, o[0], o[1]), vn != a && (d.globalAlpha = vn = a);
+	function Bn() {
+		if (Vt > 0) {
+			let e = v.some((e) => e._focus) && wn != qe.alpha;
+			e && (d.globalAlpha = wn = qe.alpha), v.forEach((e, n) => {
+				if (n > 0 && e.show && (Hn(n, !1), Hn(n, !0), e._paths == null)) {
+					let a = wn;
+					wn != e.alpha && (d.globalAlpha = wn = e.alpha);
+					let o = i == 2 ? [0, t[n][0].length - 1] : Pn(t[n]);
+					e._paths = e.paths(r, n, o[0], o[1]), wn != a && (d.globalAlpha = wn = a);
 				}
 			}), v.forEach((e, t) => {
 				if (t > 0 && e.show) {
-					let n = vn;
-					vn != e.alpha && (d.globalAlpha = vn = e.alpha), e._paths != null && Hn(t, !1);
+					let n = wn;
+					wn != e.alpha && (d.globalAlpha = wn = e.alpha), e._paths != null && Gn(t, !1);
 					{
-						let n = e._paths == null ? null : e._paths.gaps, i = e.points.show(r, t, Vt, Ht, n), a = e.points.filter(r, t, i, n);
-						(i || a) && (e.points._paths = e.points.paths(r, t, Vt, Ht, a), Hn(t, !0));
+						let n = e._paths == null ? null : e._paths.gaps, i = e.points.show(r, t, Ht, Ut, n), a = e.points.filter(r, t, i, n);
+						(i || a) && (e.points._paths = e.points.paths(r, t, Ht, Ut, a), Gn(t, !0));
 					}
-					vn != n && (d.globalAlpha = vn = n), da("drawSeries", t);
+					wn != n && (d.globalAlpha = wn = n), Q("drawSeries", t);
 				}
-			}), e && (d.globalAlpha = vn = 1);
+			}), e && (d.globalAlpha = wn = 1);
 		}
 	}
-	function Bn(e, t) {
+	function Hn(e, t) {
 		let n = t ? v[e].points : v[e];
 		n._stroke = n.stroke(r, e), n._fill = n.fill(r, e);
 	}
-	function Hn(e, t) {
+	function Gn(e, t) {
 		let n = t ? v[e].points : v[e], { stroke: r, fill: i, clip: a, flags: o, _stroke: s = n._stroke, _fill: c = n._fill, _width: l = n.width } = n._paths;
-		l = G(l * B, 3);
+		l = W(l * z, 3);
 		let u = null, f = l % 2 / 2;
 		t && c == null && (c = l > 0 ? "#fff" : s);
 		let p = n.pxAlign == 1 && f > 0;
@@ -2508,90 +2495,90 @@ function Qa(e, t, n) {
 			let e = ke - l / 2, t = Ae - l / 2, n = je + l, r = Me + l;
 			u = new Path2D(), u.rect(e, t, n, r);
 		}
-		t ? Jn(s, l, n.dash, n.cap, c, r, i, o, a) : Gn(e, s, l, n.dash, n.cap, c, r, i, o, u, a), p && d.translate(-f, -f);
+		t ? Yn(s, l, n.dash, n.cap, c, r, i, o, a) : Jn(e, s, l, n.dash, n.cap, c, r, i, o, u, a), p && d.translate(-f, -f);
 	}
-	function Gn(e, n, i, a, o, s, c, l, u, d, f) {
+	function Jn(e, n, i, a, o, s, c, l, u, d, f) {
 		let p = !1;
 		u != 0 && x.forEach((m, h) => {
 			if (m.series[0] == e) {
 				let e = v[m.series[1]], g = t[m.series[1]], _ = (e._paths || cr).band;
 				dr(_) && (_ = m.dir == 1 ? _[0] : _[1]);
 				let y, b = null;
-				e.show && _ && Dn(g, Vt, Ht) ? (b = m.fill(r, h) || s, y = e._paths.clip) : _ = null, Jn(n, i, a, o, b, c, l, u, d, f, y, _), p = !0;
+				e.show && _ && Dn(g, Ht, Ut) ? (b = m.fill(r, h) || s, y = e._paths.clip) : _ = null, Yn(n, i, a, o, b, c, l, u, d, f, y, _), p = !0;
 			}
-		}), p || Jn(n, i, a, o, s, c, l, u, d, f);
+		}), p || Yn(n, i, a, o, s, c, l, u, d, f);
 	}
-	function Jn(e, t, n, r, i, a, o, s, c, l, u, f) {
-		wn(e, t, n, r, i), (c || l || f) && (d.save(), c && d.clip(c), l && d.clip(l)), f ? (s & 3) == 3 ? (d.clip(f), u && d.clip(u), er(i, o), Yn(e, a, t)) : s & aa ? (er(i, o), d.clip(f), Yn(e, a, t)) : s & ia && (d.save(), d.clip(f), u && d.clip(u), er(i, o), d.restore(), Yn(e, a, t)) : (er(i, o), Yn(e, a, t)), (c || l || f) && d.restore();
+	function Yn(e, t, n, r, i, a, o, s, c, l, u, f) {
+		Tn(e, t, n, r, i), (c || l || f) && (d.save(), c && d.clip(c), l && d.clip(l)), f ? (s & 3) == 3 ? (d.clip(f), u && d.clip(u), tr(i, o), er(e, a, t)) : s & aa ? (tr(i, o), d.clip(f), er(e, a, t)) : s & ia && (d.save(), d.clip(f), u && d.clip(u), tr(i, o), d.restore(), er(e, a, t)) : (tr(i, o), er(e, a, t)), (c || l || f) && d.restore();
 	}
-	function Yn(e, t, n) {
+	function er(e, t, n) {
 		n > 0 && (t instanceof Map ? t.forEach((e, t) => {
-			d.strokeStyle = nn = t, d.stroke(e);
+			d.strokeStyle = an = t, d.stroke(e);
 		}) : t != null && e && d.stroke(t));
 	}
-	function er(e, t) {
+	function tr(e, t) {
 		t instanceof Map ? t.forEach((e, t) => {
-			d.fillStyle = an = t, d.fill(e);
+			d.fillStyle = sn = t, d.fill(e);
 		}) : t != null && e && d.fill(t);
 	}
-	function tr(e, t, n, i) {
+	function rr(e, t, n, i) {
 		let a = y[e], o;
 		if (i <= 0) o = [0, 0];
 		else {
 			let s = a._space = a.space(r, e, t, n, i);
-			o = Ya(t, n, a._incrs = a.incrs(r, e, t, n, i, s), i, s);
+			o = Ja(t, n, a._incrs = a.incrs(r, e, t, n, i, s), i, s);
 		}
 		return a._found = o;
 	}
-	function rr(e, t, n, r, i, a, o, s, c, l) {
+	function ir(e, t, n, r, i, a, o, s, c, l) {
 		let u = o % 2 / 2;
-		h == 1 && d.translate(u, u), wn(s, o, c, l, s), d.beginPath();
+		h == 1 && d.translate(u, u), Tn(s, o, c, l, s), d.beginPath();
 		let f, p, m, g, _ = i + (r == 0 || r == 3 ? -a : a);
 		n == 0 ? (p = i, g = _) : (f = i, m = _);
 		for (let r = 0; r < e.length; r++) t[r] != null && (n == 0 ? f = m = e[r] : p = g = e[r], d.moveTo(f, p), d.lineTo(m, g));
 		d.stroke(), h == 1 && d.translate(-u, -u);
 	}
-	function ir(e) {
+	function sr(e) {
 		let t = !0;
 		return y.forEach((n, i) => {
 			if (!n.show) return;
 			let a = b[n.scale];
 			if (a.min == null) {
-				n._show && (t = !1, n._show = !1, _r(!1));
+				n._show && (t = !1, n._show = !1, vr(!1));
 				return;
 			}
-			n._show || (t = !1, n._show = !0, _r(!1));
-			let o = n.side, s = o % 2, { min: c, max: l } = a, [u, d] = tr(i, c, l, s == 0 ? L : R);
+			n._show || (t = !1, n._show = !0, vr(!1));
+			let o = n.side, s = o % 2, { min: c, max: l } = a, [u, d] = rr(i, c, l, s == 0 ? L : R);
 			if (d == 0) return;
-			let f = a.distr == 2, p = n._splits = n.splits(r, i, c, l, u, d, f), m = a.distr == 2 ? p.map((e) => Kt[e]) : p, h = a.distr == 2 ? Kt[p[1]] - Kt[p[0]] : u, g = n._values = n.values(r, n.filter(r, m, i, d, h), i, d, h);
+			let f = a.distr == 2, p = n._splits = n.splits(r, i, c, l, u, d, f), m = a.distr == 2 ? p.map((e) => Yt[e]) : p, h = a.distr == 2 ? Yt[p[1]] - Yt[p[0]] : u, g = n._values = n.values(r, n.filter(r, m, i, d, h), i, d, h);
 			n._rotate = o == 2 ? n.rotate(r, g, i, d) : 0;
 			let _ = n._size;
 			n._size = In(n.size(r, g, i, e)), _ != null && n._size != _ && (t = !1);
 		}), t;
 	}
-	function sr(e) {
+	function fr(e) {
 		let t = !0;
-		return at.forEach((n, i) => {
-			let a = n(r, i, nt, e);
-			a != ot[i] && (t = !1), ot[i] = a;
+		return ot.forEach((n, i) => {
+			let a = n(r, i, rt, e);
+			a != Nt[i] && (t = !1), Nt[i] = a;
 		}), t;
 	}
-	function fr() {
+	function _r() {
 		for (let e = 0; e < y.length; e++) {
 			let t = y[e];
 			if (!t.show || !t._show) continue;
 			let n = t.side, i = n % 2, a, o, c = t.stroke(r, e), l = n == 0 || n == 3 ? -1 : 1, [u, f] = t._found;
 			if (t.label != null) {
-				let s = t.labelGap * l, p = Fn((t._lpos + s) * B);
-				Tn(t.labelFont[0], c, "center", n == 2 ? kt : At), d.save(), i == 1 ? (a = o = 0, d.translate(p, Fn(Ae + Me / 2)), d.rotate((n == 3 ? -Mn : Mn) / 2)) : (a = Fn(ke + je / 2), o = p);
+				let s = t.labelGap * l, p = Fn((t._lpos + s) * z);
+				On(t.labelFont[0], c, "center", n == 2 ? kt : At), d.save(), i == 1 ? (a = o = 0, d.translate(p, Fn(Ae + Me / 2)), d.rotate((n == 3 ? -Mn : Mn) / 2)) : (a = Fn(ke + je / 2), o = p);
 				let m = qn(t.label) ? t.label(r, e, u, f) : t.label;
 				d.fillText(m, a, o), d.restore();
 			}
 			if (f == 0) continue;
-			let p = b[t.scale], m = i == 0 ? je : Me, h = i == 0 ? ke : Ae, _ = t._splits, v = p.distr == 2 ? _.map((e) => Kt[e]) : _, x = p.distr == 2 ? Kt[_[1]] - Kt[_[0]] : u, S = t.ticks, C = t.border, w = S.show ? S.size : 0, T = Fn(w * B), E = Fn((t.alignTo == 2 ? t._size - w - t.gap : t.gap) * B), D = t._rotate * -Mn / 180, O = g(t._pos * B), k = O + (T + E) * l;
+			let p = b[t.scale], m = i == 0 ? je : Me, h = i == 0 ? ke : Ae, _ = t._splits, v = p.distr == 2 ? _.map((e) => Yt[e]) : _, x = p.distr == 2 ? Yt[_[1]] - Yt[_[0]] : u, S = t.ticks, C = t.border, w = S.show ? S.size : 0, T = Fn(w * z), E = Fn((t.alignTo == 2 ? t._size - w - t.gap : t.gap) * z), D = t._rotate * -Mn / 180, O = g(t._pos * z), k = O + (T + E) * l;
 			o = i == 0 ? k : 0, a = i == 1 ? k : 0;
 			let ee = t.font[0];
-			Tn(ee, c, t.align == 1 ? jt : t.align == 2 ? Mt : D > 0 ? jt : D < 0 ? Mt : i == 0 ? "center" : n == 3 ? Mt : jt, D || i == 1 ? "middle" : n == 2 ? kt : At);
+			On(ee, c, t.align == 1 ? jt : t.align == 2 ? Mt : D > 0 ? jt : D < 0 ? Mt : i == 0 ? "center" : n == 3 ? Mt : jt, D || i == 1 ? "middle" : n == 2 ? kt : At);
 			let A = t.font[1] * t.lineGap, j = _.map((e) => g(s(e, p, m, h))), te = t._values;
 			for (let e = 0; e < te.length; e++) {
 				let t = te[e];
@@ -2604,68 +2591,68 @@ function Qa(e, t, n) {
 					}
 				}
 			}
-			S.show && rr(j, S.filter(r, v, e, f, x), i, n, O, T, G(S.width * B, 3), S.stroke(r, e), S.dash, S.cap);
+			S.show && ir(j, S.filter(r, v, e, f, x), i, n, O, T, W(S.width * z, 3), S.stroke(r, e), S.dash, S.cap);
 			let ne = t.grid;
-			ne.show && rr(j, ne.filter(r, v, e, f, x), i, i == 0 ? 2 : 1, i == 0 ? Ae : ke, i == 0 ? Me : je, G(ne.width * B, 3), ne.stroke(r, e), ne.dash, ne.cap), C.show && rr([O], [1], +(i == 0), i == 0 ? 1 : 2, i == 1 ? Ae : ke, i == 1 ? Me : je, G(C.width * B, 3), C.stroke(r, e), C.dash, C.cap);
+			ne.show && ir(j, ne.filter(r, v, e, f, x), i, i == 0 ? 2 : 1, i == 0 ? Ae : ke, i == 0 ? Me : je, W(ne.width * z, 3), ne.stroke(r, e), ne.dash, ne.cap), C.show && ir([O], [1], +(i == 0), i == 0 ? 1 : 2, i == 1 ? Ae : ke, i == 1 ? Me : je, W(C.width * z, 3), C.stroke(r, e), C.dash, C.cap);
 		}
-		da("drawAxes");
+		Q("drawAxes");
 	}
-	function _r(e) {
+	function vr(e) {
 		v.forEach((t, n) => {
 			n > 0 && (t._paths = null, e && (i == 1 ? (t.min = null, t.max = null) : t.facets.forEach((e) => {
 				e.min = null, e.max = null;
 			})));
 		});
 	}
-	let vr = !1, br = !1, xr = [];
-	function Sr() {
-		br = !1;
-		for (let e = 0; e < xr.length; e++) da(...xr[e]);
-		xr.length = 0;
-	}
+	let br = !1, xr = !1, Sr = [];
 	function Cr() {
-		vr ||= (Tr(Er), !0);
+		xr = !1;
+		for (let e = 0; e < Sr.length; e++) Q(...Sr[e]);
+		Sr.length = 0;
 	}
-	function wr(e, t = !1) {
-		vr = !0, br = t, e(r), Er(), t && xr.length > 0 && queueMicrotask(Sr);
+	function wr() {
+		br ||= (Tr(Dr), !0);
 	}
-	r.batch = wr;
-	function Er() {
-		if (Ne &&= (An(), !1), Fe &&= (Ve(), !1), Pe) {
-			if (V(p, jt, Ce), V(p, kt, we), V(p, Dt, L), V(p, Ot, R), V(m, jt, Ce), V(m, kt, we), V(m, Dt, L), V(m, Ot, R), V(f, Dt, xe), V(f, Ot, Se), u.width = Fn(xe * B), u.height = Fn(Se * B), y.forEach(({ _el: e, _show: t, _size: n, _pos: r, side: i }) => {
+	function Er(e, t = !1) {
+		br = !0, xr = t, e(r), Dr(), t && Sr.length > 0 && queueMicrotask(Cr);
+	}
+	r.batch = Er;
+	function Dr() {
+		if (Ne &&= (jn(), !1), Fe &&= (Ve(), !1), Pe) {
+			if (B(p, jt, Ce), B(p, kt, we), B(p, Dt, L), B(p, Ot, R), B(m, jt, Ce), B(m, kt, we), B(m, Dt, L), B(m, Ot, R), B(f, Dt, xe), B(f, Ot, Se), u.width = Fn(xe * z), u.height = Fn(Se * z), y.forEach(({ _el: e, _show: t, _size: n, _pos: r, side: i }) => {
 				if (e != null) {
 					if (t) {
 						let t = i === 3 || i === 0 ? n : 0, a = i % 2 == 1;
-						V(e, a ? "left" : "top", r - t), V(e, a ? "width" : "height", n), V(e, a ? "top" : "left", a ? we : Ce), V(e, a ? "height" : "width", a ? R : L), $t(e, ht);
+						B(e, a ? "left" : "top", r - t), B(e, a ? "width" : "height", n), B(e, a ? "top" : "left", a ? we : Ce), B(e, a ? "height" : "width", a ? R : L), $t(e, ht);
 					} else Qt(e, ht);
 				}
-			}), nn = an = sn = un = mn = hn = gn = _n = ln = null, vn = 1, Di(!0), Ce != Te || we != Ee || L != De || R != Oe) {
-				_r(!1);
+			}), an = sn = ln = mn = hn = gn = _n = vn = un = null, wn = 1, Oi(!0), Ce != Te || we != Ee || L != De || R != Oe) {
+				vr(!1);
 				let e = L / De, t = R / Oe;
 				if (oe && !Ie && N.left >= 0) {
-					N.left *= e, N.top *= t, Ar && rn(Ar, Fn(N.left), 0, L, R), jr && rn(jr, 0, Fn(N.top), L, R);
-					for (let n = 0; n < Ye.length; n++) {
-						let r = Ye[n];
-						r != null && (Xe[n] *= e, Ze[n] *= t, rn(r, In(Xe[n]), In(Ze[n]), L, R));
+					N.left *= e, N.top *= t, jr && rn(jr, Fn(N.left), 0, L, R), Mr && rn(Mr, 0, Fn(N.top), L, R);
+					for (let n = 0; n < Xe.length; n++) {
+						let r = Xe[n];
+						r != null && (Ze[n] *= e, Qe[n] *= t, rn(r, In(Ze[n]), In(Qe[n]), L, R));
 					}
 				}
-				if (Z.show && !Le && Z.left >= 0 && Z.width > 0) {
-					Z.left *= e, Z.width *= e, Z.top *= t, Z.height *= t;
-					for (let e in Ri) V(Ur, e, Z[e]);
+				if (X.show && !Le && X.left >= 0 && X.width > 0) {
+					X.left *= e, X.width *= e, X.top *= t, X.height *= t;
+					for (let e in zi) B(Wr, e, X[e]);
 				}
 				Te = Ce, Ee = we, De = L, Oe = R;
 			}
-			da("setSize"), Pe = !1;
+			Q("setSize"), Pe = !1;
 		}
-		xe > 0 && Se > 0 && (d.clearRect(0, 0, u.width, u.height), da("drawClear"), w.forEach((e) => e()), da("draw")), Z.show && Le && (Wr(Z), Le = !1), oe && Ie && (Ti(null, !0, !1), Ie = !1), M.show && M.live && Re && (Ci(), Re = !1), c || (c = !0, r.status = 1, da("ready")), Yt = !1, vr = !1;
+		xe > 0 && Se > 0 && (d.clearRect(0, 0, u.width, u.height), Q("drawClear"), w.forEach((e) => e()), Q("draw")), X.show && Le && (Gr(X), Le = !1), oe && Ie && (Ei(null, !0, !1), Ie = !1), M.show && M.live && Re && (wi(), Re = !1), c || (c = !0, r.status = 1, Q("ready")), Xt = !1, br = !1;
 	}
 	r.redraw = (e, t) => {
-		Fe = t || !1, e === !1 ? Cr() : Kr(S, D.min, D.max);
+		Fe = t || !1, e === !1 ? wr() : qr(S, D.min, D.max);
 	};
-	function Dr(e, n) {
+	function Or(e, n) {
 		let i = b[e];
 		if (i.from == null) {
-			if (Nt == 0) {
+			if (Vt == 0) {
 				let t = i.range(r, n.min, n.max, e);
 				n.min = t[0], n.max = t[1];
 			}
@@ -2673,222 +2660,222 @@ function Qa(e, t, n) {
 				let e = n.min;
 				n.min = n.max, n.max = e;
 			}
-			if (Nt > 1 && n.min != null && n.max != null && n.max - n.min < 1e-16) return;
-			e == S && i.distr == 2 && Nt > 0 && (n.min = pn(n.min, t[0]), n.max = pn(n.max, t[0]), n.min == n.max && n.max++), A[e] = n, Ne = !0, Cr();
+			if (Vt > 1 && n.min != null && n.max != null && n.max - n.min < 1e-16) return;
+			e == S && i.distr == 2 && Vt > 0 && (n.min = pn(n.min, t[0]), n.max = pn(n.max, t[0]), n.min == n.max && n.max++), A[e] = n, Ne = !0, wr();
 		}
 	}
-	r.setScale = Dr;
-	let Or, kr, Ar, jr, Mr, Nr, Pr, Fr, Ir, Rr, q, J, zr = !1, Br = N.drag, Y = Br.x, X = Br.y;
-	oe && (N.x && (Or = tn(_t, m)), N.y && (kr = tn(vt, m)), D.ori == 0 ? (Ar = Or, jr = kr) : (Ar = kr, jr = Or), q = N.left, J = N.top);
-	let Z = r.select = K({
+	r.setScale = Or;
+	let kr, Ar, jr, Mr, Nr, Pr, Fr, Ir, Rr, zr, K, q, Br = !1, Vr = N.drag, J = Vr.x, Y = Vr.y;
+	oe && (N.x && (kr = tn(_t, m)), N.y && (Ar = tn(vt, m)), D.ori == 0 ? (jr = kr, Mr = Ar) : (jr = Ar, Mr = kr), K = N.left, q = N.top);
+	let X = r.select = G({
 		show: !0,
 		over: !0,
 		left: 0,
 		width: 0,
 		top: 0,
 		height: 0
-	}, e.select), Ur = Z.show ? tn(gt, Z.over ? m : p) : null;
-	function Wr(e, t) {
-		if (Z.show) {
-			for (let t in e) Z[t] = e[t], t in Ri && V(Ur, t, e[t]);
-			t !== !1 && da("setSelect");
+	}, e.select), Wr = X.show ? tn(gt, X.over ? m : p) : null;
+	function Gr(e, t) {
+		if (X.show) {
+			for (let t in e) X[t] = e[t], t in zi && B(Wr, t, e[t]);
+			t !== !1 && Q("setSelect");
 		}
 	}
-	r.setSelect = Wr;
-	function Gr(e) {
+	r.setSelect = Gr;
+	function Kr(e) {
 		if (v[e].show) P && $t(le[e], ht);
 		else if (P && Qt(le[e], ht), oe) {
-			let t = Je ? Ye[0] : Ye[e];
+			let t = Ye ? Xe[0] : Xe[e];
 			t != null && rn(t, -10, -10, L, R);
 		}
 	}
-	function Kr(e, t, n) {
-		Dr(e, {
+	function qr(e, t, n) {
+		Or(e, {
 			min: t,
 			max: n
 		});
 	}
-	function qr(e, t, n, a) {
-		t.focus != null && mi(e), t.show != null && v.forEach((n, r) => {
-			r > 0 && (e == r || e == null) && (n.show = t.show, Gr(r), i == 2 ? (Kr(n.facets[0].scale, null, null), Kr(n.facets[1].scale, null, null)) : Kr(n.scale, null, null), Cr());
-		}), n !== !1 && da("setSeries", e, t), a && ga("setSeries", r, e, t);
+	function Jr(e, t, n, a) {
+		t.focus != null && hi(e), t.show != null && v.forEach((n, r) => {
+			r > 0 && (e == r || e == null) && (n.show = t.show, Kr(r), i == 2 ? (qr(n.facets[0].scale, null, null), qr(n.facets[1].scale, null, null)) : qr(n.scale, null, null), wr());
+		}), n !== !1 && Q("setSeries", e, t), a && ga("setSeries", r, e, t);
 	}
-	r.setSeries = qr;
-	function Jr(e, t) {
-		K(x[e], t);
-	}
+	r.setSeries = Jr;
 	function Yr(e, t) {
-		e.fill = W(e.fill || null), e.dir = H(e.dir, -1), t ??= x.length, x.splice(t, 0, e);
+		G(x[e], t);
 	}
-	function Xr(e) {
+	function Xr(e, t) {
+		e.fill = U(e.fill || null), e.dir = V(e.dir, -1), t ??= x.length, x.splice(t, 0, e);
+	}
+	function Z(e) {
 		e == null ? x.length = 0 : x.splice(e, 1);
 	}
-	r.addBand = Yr, r.setBand = Jr, r.delBand = Xr;
-	function Q(e, t) {
-		v[e].alpha = t, oe && Ye[e] != null && (Ye[e].style.opacity = t), P && le[e] && (le[e].style.opacity = t);
+	r.addBand = Xr, r.setBand = Yr, r.delBand = Z;
+	function Zr(e, t) {
+		v[e].alpha = t, oe && Xe[e] != null && (Xe[e].style.opacity = t), P && le[e] && (le[e].style.opacity = t);
 	}
-	let Zr, si, di, fi = { focus: !0 };
-	function mi(e) {
-		if (e != di) {
-			let t = e == null, n = Ke.alpha != 1;
+	let si, di, fi, mi = { focus: !0 };
+	function hi(e) {
+		if (e != fi) {
+			let t = e == null, n = qe.alpha != 1;
 			v.forEach((r, a) => {
 				if (i == 1 || a > 0) {
 					let i = t || a == 0 || a == e;
-					r._focus = t ? null : i, n && Q(a, i ? 1 : Ke.alpha);
+					r._focus = t ? null : i, n && Zr(a, i ? 1 : qe.alpha);
 				}
-			}), di = e, n && Cr();
+			}), fi = e, n && wr();
 		}
 	}
-	P && qe && ye(zt, I, (e) => {
-		N._lock || (Ge(e), di != null && qr(null, fi, !0, $.setSeries));
+	P && Je && ye(zt, I, (e) => {
+		N._lock || (Ge(e), fi != null && Jr(null, mi, !0, $.setSeries));
 	});
-	function hi(e, t, n) {
+	function gi(e, t, n) {
 		let r = b[t];
-		n && (e = e / B - (r.ori == 1 ? we : Ce));
+		n && (e = e / z - (r.ori == 1 ? we : Ce));
 		let i = L;
 		r.ori == 1 && (i = R, e = i - e), r.dir == -1 && (e = i - e);
 		let a = r._min, o = r._max, s = e / i, c = a + (o - a) * s, l = r.distr;
 		return l == 3 ? zn(10, c) : l == 4 ? Un(c, r.asinh) : l == 100 ? r.bwd(c) : c;
 	}
-	function gi(e, n) {
-		return pn(hi(e, S, n), t[0], Vt, Ht);
+	function _i(e, n) {
+		return pn(gi(e, S, n), t[0], Ht, Ut);
 	}
-	r.valToIdx = (e) => pn(e, t[0]), r.posToIdx = gi, r.posToVal = hi, r.valToPos = (e, t, n) => b[t].ori == 0 ? a(e, b[t], n ? je : L, n ? ke : 0) : o(e, b[t], n ? Me : R, n ? Ae : 0), r.setCursor = (e, t, n) => {
-		q = e.left, J = e.top, Ti(null, t, n);
+	r.valToIdx = (e) => pn(e, t[0]), r.posToIdx = _i, r.posToVal = gi, r.valToPos = (e, t, n) => b[t].ori == 0 ? a(e, b[t], n ? je : L, n ? ke : 0) : o(e, b[t], n ? Me : R, n ? Ae : 0), r.setCursor = (e, t, n) => {
+		K = e.left, q = e.top, Ei(null, t, n);
 	};
-	function _i(e, t) {
-		V(Ur, jt, Z.left = e), V(Ur, Dt, Z.width = t);
-	}
 	function vi(e, t) {
-		V(Ur, kt, Z.top = e), V(Ur, Ot, Z.height = t);
+		B(Wr, jt, X.left = e), B(Wr, Dt, X.width = t);
 	}
-	let yi = D.ori == 0 ? _i : vi, bi = D.ori == 1 ? _i : vi;
-	function xi() {
+	function yi(e, t) {
+		B(Wr, kt, X.top = e), B(Wr, Ot, X.height = t);
+	}
+	let bi = D.ori == 0 ? vi : yi, xi = D.ori == 1 ? vi : yi;
+	function Ci() {
 		if (P && M.live) for (let e = +(i == 2); e < v.length; e++) {
 			if (e == 0 && fe) continue;
 			let t = M.values[e], n = 0;
 			for (let r in t) ue[e][n++].firstChild.nodeValue = t[r];
 		}
 	}
-	function Ci(e, t) {
+	function wi(e, t) {
 		if (e != null && (e.idxs ? e.idxs.forEach((e, t) => {
 			ae[t] = e;
 		}) : pr(e.idx) || ae.fill(e.idx), M.idx = ae[0]), P && M.live) {
-			for (let e = 0; e < v.length; e++) (e > 0 || i == 1 && !fe) && wi(e, ae[e]);
-			xi();
+			for (let e = 0; e < v.length; e++) (e > 0 || i == 1 && !fe) && Ti(e, ae[e]);
+			Ci();
 		}
-		Re = !1, t !== !1 && da("setLegend");
+		Re = !1, t !== !1 && Q("setLegend");
 	}
-	r.setLegend = Ci;
-	function wi(e, n) {
-		let i = v[e], a = e == 0 && O == 2 ? Kt : t[e], o;
+	r.setLegend = wi;
+	function Ti(e, n) {
+		let i = v[e], a = e == 0 && O == 2 ? Yt : t[e], o;
 		fe ? o = i.values(r, e, n) ?? pe : (o = i.value(r, n == null ? null : a[n], e, n), o = o == null ? pe : { _: o }), M.values[e] = o;
 	}
-	function Ti(e, n, a) {
-		Ir = q, Rr = J, [q, J] = N.move(r, q, J), N.left = q, N.top = J, oe && (Ar && rn(Ar, Fn(q), 0, L, R), jr && rn(jr, 0, Fn(J), L, R));
-		let o, s = Vt > Ht;
-		Zr = U, si = null;
+	function Ei(e, n, a) {
+		Rr = K, zr = q, [K, q] = N.move(r, K, q), N.left = K, N.top = q, oe && (jr && rn(jr, Fn(K), 0, L, R), Mr && rn(Mr, 0, Fn(q), L, R));
+		let o, s = Ht > Ut;
+		si = H, di = null;
 		let c = D.ori == 0 ? L : R, l = D.ori == 1 ? L : R;
-		if (q < 0 || Nt == 0 || s) {
+		if (K < 0 || Vt == 0 || s) {
 			o = N.idx = null;
 			for (let e = 0; e < v.length; e++) {
-				let t = Ye[e];
+				let t = Xe[e];
 				t != null && rn(t, -10, -10, L, R);
 			}
-			qe && qr(null, fi, !0, e == null && $.setSeries), M.live && (ae.fill(o), Re = !0);
+			Je && Jr(null, mi, !0, e == null && $.setSeries), M.live && (ae.fill(o), Re = !0);
 		} else {
 			let e, n, a;
-			i == 1 && (e = D.ori == 0 ? q : J, n = hi(e, S), o = N.idx = pn(n, t[0], Vt, Ht), a = k(t[0][o], D, c, 0));
+			i == 1 && (e = D.ori == 0 ? K : q, n = gi(e, S), o = N.idx = pn(n, t[0], Ht, Ut), a = k(t[0][o], D, c, 0));
 			let s = -10, u = -10, d = 0, f = 0, p = !0, m = "", h = "";
 			for (let e = +(i == 2); e < v.length; e++) {
 				let g = v[e], _ = ae[e], y = _ == null ? null : i == 1 ? t[e][_] : t[e][1][_], x = N.dataIdx(r, e, o, n), S = x == null ? null : i == 1 ? t[e][x] : t[e][1][x];
 				if (Re = Re || S != y || x != _, ae[e] = x, e > 0 && g.show) {
 					let n = x == null ? -10 : x == o ? a : k(i == 1 ? t[0][x] : t[e][0][x], D, c, 0), _ = S == null ? -10 : ee(S, i == 1 ? b[g.scale] : b[g.facets[1].scale], l, 0);
-					if (qe && S != null) {
-						let t = D.ori == 1 ? q : J, n = Nn(Ke.dist(r, e, x, _, t));
-						if (n < Zr) {
-							let r = Ke.bias;
+					if (Je && S != null) {
+						let t = D.ori == 1 ? K : q, n = Nn(qe.dist(r, e, x, _, t));
+						if (n < si) {
+							let r = qe.bias;
 							if (r != 0) {
-								let i = hi(t, g.scale), a = S >= 0 ? 1 : -1, o = i >= 0 ? 1 : -1;
-								o == a && (o == 1 ? r == 1 ? S >= i : S <= i : r == 1 ? S <= i : S >= i) && (Zr = n, si = e);
-							} else Zr = n, si = e;
+								let i = gi(t, g.scale), a = S >= 0 ? 1 : -1, o = i >= 0 ? 1 : -1;
+								o == a && (o == 1 ? r == 1 ? S >= i : S <= i : r == 1 ? S <= i : S >= i) && (si = n, di = e);
+							} else si = n, di = e;
 						}
 					}
-					if (Re || Je) {
+					if (Re || Ye) {
 						let t, i;
 						D.ori == 0 ? (t = n, i = _) : (t = _, i = n);
-						let a, o, c, l, g, v, y = !0, b = z.bbox;
+						let a, o, c, l, g, v, y = !0, b = Ke.bbox;
 						if (b != null) {
 							y = !1;
 							let t = b(r, e);
 							c = t.left, l = t.top, a = t.width, o = t.height;
-						} else c = t, l = i, a = o = z.size(r, e);
-						if (v = z.fill(r, e), g = z.stroke(r, e), Je) e == si && Zr <= Ke.prox && (s = c, u = l, d = a, f = o, p = y, m = v, h = g);
+						} else c = t, l = i, a = o = Ke.size(r, e);
+						if (v = Ke.fill(r, e), g = Ke.stroke(r, e), Ye) e == di && si <= qe.prox && (s = c, u = l, d = a, f = o, p = y, m = v, h = g);
 						else {
-							let t = Ye[e];
-							t != null && (Xe[e] = c, Ze[e] = l, cn(t, a, o, y), on(t, v, g), rn(t, In(c), In(l), L, R));
+							let t = Xe[e];
+							t != null && (Ze[e] = c, Qe[e] = l, cn(t, a, o, y), on(t, v, g), rn(t, In(c), In(l), L, R));
 						}
 					}
 				}
 			}
-			if (Je) {
-				let e = Ke.prox;
-				if (Re || (di == null ? Zr <= e : Zr > e || si != di)) {
-					let e = Ye[0];
-					e != null && (Xe[0] = s, Ze[0] = u, cn(e, d, f, p), on(e, m, h), rn(e, In(s), In(u), L, R));
+			if (Ye) {
+				let e = qe.prox;
+				if (Re || (fi == null ? si <= e : si > e || di != fi)) {
+					let e = Xe[0];
+					e != null && (Ze[0] = s, Qe[0] = u, cn(e, d, f, p), on(e, m, h), rn(e, In(s), In(u), L, R));
 				}
 			}
 		}
-		if (Z.show && zr) {
+		if (X.show && Br) {
 			if (e != null) {
 				let [t, n] = $.scales, [r, i] = $.match, [a, o] = e.cursor.sync.scales, s = e.cursor.drag;
-				if (Y = s._x, X = s._y, Y || X) {
+				if (J = s._x, Y = s._y, J || Y) {
 					let { left: s, top: u, width: d, height: f } = e.select, p = e.scales[a].ori, m = e.posToVal, h, g, _, v, y, x = t != null && r(t, a), S = n != null && i(n, o);
-					x && Y ? (p == 0 ? (h = s, g = d) : (h = u, g = f), _ = b[t], v = k(m(h, a), _, c, 0), y = k(m(h + g, a), _, c, 0), yi(Ln(v, y), Nn(y - v))) : yi(0, c), S && X ? (p == 1 ? (h = s, g = d) : (h = u, g = f), _ = b[n], v = ee(m(h, o), _, l, 0), y = ee(m(h + g, o), _, l, 0), bi(Ln(v, y), Nn(y - v))) : bi(0, l);
-				} else zi();
+					x && J ? (p == 0 ? (h = s, g = d) : (h = u, g = f), _ = b[t], v = k(m(h, a), _, c, 0), y = k(m(h + g, a), _, c, 0), bi(Ln(v, y), Nn(y - v))) : bi(0, c), S && Y ? (p == 1 ? (h = s, g = d) : (h = u, g = f), _ = b[n], v = ee(m(h, o), _, l, 0), y = ee(m(h + g, o), _, l, 0), xi(Ln(v, y), Nn(y - v))) : xi(0, l);
+				} else Bi();
 			} else {
-				let e = Nn(Ir - Mr), t = Nn(Rr - Nr);
+				let e = Nn(Rr - Nr), t = Nn(zr - Pr);
 				if (D.ori == 1) {
 					let n = e;
 					e = t, t = n;
 				}
-				Y = Br.x && e >= Br.dist, X = Br.y && t >= Br.dist;
-				let n = Br.uni;
-				n == null ? Br.x && Br.y && (Y || X) && (Y = X = !0) : Y && X && (Y = e >= n, X = t >= n, !Y && !X && (t > e ? X = !0 : Y = !0));
+				J = Vr.x && e >= Vr.dist, Y = Vr.y && t >= Vr.dist;
+				let n = Vr.uni;
+				n == null ? Vr.x && Vr.y && (J || Y) && (J = Y = !0) : J && Y && (J = e >= n, Y = t >= n, !J && !Y && (t > e ? Y = !0 : J = !0));
 				let r, i;
-				Y && (D.ori == 0 ? (r = Pr, i = q) : (r = Fr, i = J), yi(Ln(r, i), Nn(i - r)), X || bi(0, l)), X && (D.ori == 1 ? (r = Pr, i = q) : (r = Fr, i = J), bi(Ln(r, i), Nn(i - r)), Y || yi(0, c)), !Y && !X && (yi(0, 0), bi(0, 0));
+				J && (D.ori == 0 ? (r = Fr, i = K) : (r = Ir, i = q), bi(Ln(r, i), Nn(i - r)), Y || xi(0, l)), Y && (D.ori == 1 ? (r = Fr, i = K) : (r = Ir, i = q), xi(Ln(r, i), Nn(i - r)), J || bi(0, c)), !J && !Y && (bi(0, 0), xi(0, 0));
 			}
 		}
-		if (Br._x = Y, Br._y = X, e == null) {
+		if (Vr._x = J, Vr._y = Y, e == null) {
 			if (a) {
 				if (ma != null) {
 					let [e, t] = $.scales;
-					$.values[0] = e == null ? null : hi(D.ori == 0 ? q : J, e), $.values[1] = t == null ? null : hi(D.ori == 1 ? q : J, t);
+					$.values[0] = e == null ? null : gi(D.ori == 0 ? K : q, e), $.values[1] = t == null ? null : gi(D.ori == 1 ? K : q, t);
 				}
-				ga(Ft, r, q, J, L, R, o);
+				ga(Ft, r, K, q, L, R, o);
 			}
-			if (qe) {
-				let e = a && $.setSeries, t = Ke.prox;
-				di == null ? Zr <= t && qr(si, fi, !0, e) : Zr > t ? qr(null, fi, !0, e) : si != di && qr(si, fi, !0, e);
+			if (Je) {
+				let e = a && $.setSeries, t = qe.prox;
+				fi == null ? si <= t && Jr(di, mi, !0, e) : si > t ? Jr(null, mi, !0, e) : di != fi && Jr(di, mi, !0, e);
 			}
 		}
-		Re && (M.idx = o, Ci()), n !== !1 && da("setCursor");
+		Re && (M.idx = o, wi()), n !== !1 && Q("setCursor");
 	}
-	let Ei = null;
+	let Di = null;
 	Object.defineProperty(r, "rect", { get() {
-		return Ei ?? Di(!1), Ei;
+		return Di ?? Oi(!1), Di;
 	} });
-	function Di(e = !1) {
-		e ? Ei = null : (Ei = m.getBoundingClientRect(), da("syncRect", Ei));
+	function Oi(e = !1) {
+		e ? Di = null : (Di = m.getBoundingClientRect(), Q("syncRect", Di));
 	}
-	function Oi(e, t, n, r, i, a, o) {
-		N._lock || zr && e != null && e.movementX == 0 && e.movementY == 0 || (ki(e, t, n, r, i, a, o, !1, e != null), e == null ? Ti(t, !0, !1) : Ti(null, !0, !0));
+	function ki(e, t, n, r, i, a, o) {
+		N._lock || Br && e != null && e.movementX == 0 && e.movementY == 0 || (Ri(e, t, n, r, i, a, o, !1, e != null), e == null ? Ei(t, !0, !1) : Ei(null, !0, !0));
 	}
-	function ki(e, t, n, i, a, o, c, l, u) {
-		if (Ei ?? Di(!1), Ge(e), e != null) n = e.clientX - Ei.left, i = e.clientY - Ei.top;
+	function Ri(e, t, n, i, a, o, c, l, u) {
+		if (Di ?? Oi(!1), Ge(e), e != null) n = e.clientX - Di.left, i = e.clientY - Di.top;
 		else {
 			if (n < 0 || i < 0) {
-				q = -10, J = -10;
+				K = -10, q = -10;
 				return;
 			}
 			let [e, r] = $.scales, c = t.cursor.sync, [l, u] = c.values, [d, f] = c.scales, [p, m] = $.match, h = t.axes[0].side % 2 == 1, g = D.ori == 0 ? L : R, _ = D.ori == 1 ? L : R, v = h ? o : a, y = h ? a : o, x = h ? i : n, S = h ? n : i;
@@ -2897,74 +2884,74 @@ function Qa(e, t, n) {
 				n = i, i = e;
 			}
 		}
-		u && (t == null || t.cursor.event.type == Ft) && ((n <= 1 || n >= L - 1) && (n = nr(n, L)), (i <= 1 || i >= R - 1) && (i = nr(i, R))), l ? (Mr = n, Nr = i, [Pr, Fr] = N.move(r, n, i)) : (q = n, J = i);
+		u && (t == null || t.cursor.event.type == Ft) && ((n <= 1 || n >= L - 1) && (n = nr(n, L)), (i <= 1 || i >= R - 1) && (i = nr(i, R))), l ? (Nr = n, Pr = i, [Fr, Ir] = N.move(r, n, i)) : (K = n, q = i);
 	}
-	let Ri = {
+	let zi = {
 		width: 0,
 		height: 0,
 		left: 0,
 		top: 0
 	};
-	function zi() {
-		Wr(Ri, !1);
+	function Bi() {
+		Gr(zi, !1);
 	}
-	let Bi, Vi, Hi, Ji;
-	function Yi(e, t, n, i, a, o, s) {
-		zr = !0, Y = X = Br._x = Br._y = !1, ki(e, t, n, i, a, o, s, !0, !1), e != null && (ye(Lt, qt, Xi, !1), ga(It, r, Pr, Fr, L, R, null));
-		let { left: c, top: l, width: u, height: d } = Z;
-		Bi = c, Vi = l, Hi = u, Ji = d;
-	}
+	let Vi, Hi, Ji, Yi;
 	function Xi(e, t, n, i, a, o, s) {
-		zr = Br._x = Br._y = !1, ki(e, t, n, i, a, o, s, !1, !0);
-		let { left: c, top: l, width: u, height: d } = Z, f = u > 0 || d > 0, p = Bi != c || Vi != l || Hi != u || Ji != d;
-		if (f && p && Wr(Z), Br.setScale && f && p) {
-			let e = c, t = u, n = l, r = d;
-			if (D.ori == 1 && (e = l, t = d, n = c, r = u), Y && Kr(S, hi(e, S), hi(e + t, S)), X) for (let e in b) {
-				let t = b[e];
-				e != S && t.from == null && t.min != U && Kr(e, hi(n + r, e), hi(n, e));
-			}
-			zi();
-		} else N.lock && (N._lock = !N._lock, Ti(t, !0, e != null));
-		e != null && (be(Lt, qt), ga(Lt, r, q, J, L, R, null));
+		Br = !0, J = Y = Vr._x = Vr._y = !1, Ri(e, t, n, i, a, o, s, !0, !1), e != null && (ye(Lt, qt, na, !1), ga(It, r, Fr, Ir, L, R, null));
+		let { left: c, top: l, width: u, height: d } = X;
+		Vi = c, Hi = l, Ji = u, Yi = d;
 	}
-	function na(e, t, n, r, i, a, o) {
+	function na(e, t, n, i, a, o, s) {
+		Br = Vr._x = Vr._y = !1, Ri(e, t, n, i, a, o, s, !1, !0);
+		let { left: c, top: l, width: u, height: d } = X, f = u > 0 || d > 0, p = Vi != c || Hi != l || Ji != u || Yi != d;
+		if (f && p && Gr(X), Vr.setScale && f && p) {
+			let e = c, t = u, n = l, r = d;
+			if (D.ori == 1 && (e = l, t = d, n = c, r = u), J && qr(S, gi(e, S), gi(e + t, S)), Y) for (let e in b) {
+				let t = b[e];
+				e != S && t.from == null && t.min != H && qr(e, gi(n + r, e), gi(n, e));
+			}
+			Bi();
+		} else N.lock && (N._lock = !N._lock, Ei(t, !0, e != null));
+		e != null && (be(Lt, qt), ga(Lt, r, K, q, L, R, null));
+	}
+	function oa(e, t, n, r, i, a, o) {
 		if (N._lock) return;
 		Ge(e);
-		let s = zr;
-		if (zr) {
+		let s = Br;
+		if (Br) {
 			let e = !0, t = !0, n, r;
-			D.ori == 0 ? (n = Y, r = X) : (n = X, r = Y), n && r && (e = q <= 10 || q >= L - 10, t = J <= 10 || J >= R - 10), n && e && (q = q < Pr ? 0 : L), r && t && (J = J < Fr ? 0 : R), Ti(null, !0, !0), zr = !1;
+			D.ori == 0 ? (n = J, r = Y) : (n = Y, r = J), n && r && (e = K <= 10 || K >= L - 10, t = q <= 10 || q >= R - 10), n && e && (K = K < Fr ? 0 : L), r && t && (q = q < Ir ? 0 : R), Ei(null, !0, !0), Br = !1;
 		}
-		q = -10, J = -10, ae.fill(null), Ti(null, !0, !0), s && (zr = s);
+		K = -10, q = -10, ae.fill(null), Ei(null, !0, !0), s && (Br = s);
 	}
-	function oa(e, t, n, i, a, o, s) {
-		N._lock || (Ge(e), Zt(), zi(), e != null && ga(Bt, r, q, J, L, R, null));
+	function sa(e, t, n, i, a, o, s) {
+		N._lock || (Ge(e), nn(), Bi(), e != null && ga(Bt, r, K, q, L, R, null));
 	}
-	function sa() {
-		y.forEach(Za), ze(r.width, r.height, !0);
+	function la() {
+		y.forEach(Xa), ze(r.width, r.height, !0);
 	}
-	dn(Wt, Jt, sa);
-	let la = {};
-	la.mousedown = Yi, la.mousemove = Oi, la.mouseup = Xi, la.dblclick = oa, la.setSeries = (e, t, n, i) => {
+	dn(Wt, Jt, la);
+	let ua = {};
+	ua.mousedown = Xi, ua.mousemove = ki, ua.mouseup = na, ua.dblclick = sa, ua.setSeries = (e, t, n, i) => {
 		let a = $.match[2];
-		n = a(r, t, n), n != -1 && qr(n, i, !0, !1);
-	}, oe && (ye(It, m, Yi), ye(Ft, m, Oi), ye(Rt, m, (e) => {
-		Ge(e), Di(!1);
-	}), ye(zt, m, na), ye(Bt, m, oa), Fa.add(r), r.syncRect = Di);
-	let ua = r.hooks = e.hooks || {};
-	function da(e, t, n) {
-		br ? xr.push([
+		n = a(r, t, n), n != -1 && Jr(n, i, !0, !1);
+	}, oe && (ye(It, m, Xi), ye(Ft, m, ki), ye(Rt, m, (e) => {
+		Ge(e), Oi(!1);
+	}), ye(zt, m, oa), ye(Bt, m, sa), Pa.add(r), r.syncRect = Oi);
+	let da = r.hooks = e.hooks || {};
+	function Q(e, t, n) {
+		xr ? Sr.push([
 			e,
 			t,
 			n
-		]) : e in ua && ua[e].forEach((e) => {
+		]) : e in da && da[e].forEach((e) => {
 			e.call(null, r, t, n);
 		});
 	}
 	(e.plugins || []).forEach((e) => {
-		for (let t in e.hooks) ua[t] = (ua[t] || []).concat(e.hooks[t]);
+		for (let t in e.hooks) da[t] = (da[t] || []).concat(e.hooks[t]);
 	});
-	let fa = (e, t, n) => n, $ = K({
+	let pa = (e, t, n) => n, $ = G({
 		key: null,
 		setSeries: !1,
 		filters: {
@@ -2975,39 +2962,39 @@ function Qa(e, t, n) {
 		match: [
 			$n,
 			$n,
-			fa
+			pa
 		],
 		values: [null, null]
 	}, N.sync);
-	$.match.length == 2 && $.match.push(fa), N.sync = $;
+	$.match.length == 2 && $.match.push(pa), N.sync = $;
 	let ma = $.key, ha = ra(ma);
 	function ga(e, t, n, r, i, a, o) {
 		$.filters.pub(e, t, n, r, i, a, o) && ha.pub(e, t, n, r, i, a, o);
 	}
 	ha.sub(r);
 	function _a(e, t, n, r, i, a, o) {
-		$.filters.sub(e, t, n, r, i, a, o) && la[e](null, t, n, r, i, a, o);
+		$.filters.sub(e, t, n, r, i, a, o) && ua[e](null, t, n, r, i, a, o);
 	}
 	r.pub = _a;
 	function va() {
-		ha.unsub(r), Fa.delete(r), ve.clear(), fn(Wt, Jt, sa), l.remove(), I?.remove(), da("destroy");
+		ha.unsub(r), Pa.delete(r), ve.clear(), fn(Wt, Jt, la), l.remove(), I?.remove(), Q("destroy");
 	}
 	r.destroy = va;
 	function ya() {
-		da("init", e, t), Xt(t || e.data, !1), A[S] ? Dr(S, A[S]) : Zt(), Le = Z.show && (Z.width > 0 || Z.height > 0), Ie = Re = !0, ze(e.width, e.height);
+		Q("init", e, t), Zt(t || e.data, !1), A[S] ? Or(S, A[S]) : nn(), Le = X.show && (X.width > 0 || X.height > 0), Ie = Re = !0, ze(e.width, e.height);
 	}
-	return v.forEach($e), y.forEach(rt), n ? n instanceof HTMLElement ? (n.appendChild(l), ya()) : n(r, ya) : ya(), r;
+	return v.forEach(et), y.forEach(it), n ? n instanceof HTMLElement ? (n.appendChild(l), ya()) : n(r, ya) : ya(), r;
 }
-Qa.assign = K, Qa.fmtNum = An, Qa.rangeNum = En, Qa.rangeLog = bn, Qa.rangeAsinh = xn, Qa.orient = oa, Qa.pxRatio = B, Qa.join = wr, Qa.fmtDate = Lr, Qa.tzDate = q, Qa.sync = ra;
+Za.assign = G, Za.fmtNum = An, Za.rangeNum = En, Za.rangeLog = bn, Za.rangeAsinh = xn, Za.orient = oa, Za.pxRatio = z, Za.join = wr, Za.fmtDate = Lr, Za.tzDate = zr, Za.sync = ra;
 {
-	Qa.addGap = da, Qa.clipGaps = ua;
-	let e = Qa.paths = { points: wa };
-	e.linear = Oa, e.stepped = ka, e.bars = ja, e.spline = Na;
+	Za.addGap = da, Za.clipGaps = ua;
+	let e = Za.paths = { points: Ca };
+	e.linear = Da, e.stepped = Oa, e.bars = Aa, e.spline = Ma;
 }
 // ../page/src/ui/chart.ts
-var $a = 100, eo = 1 / 40, to = 5, no = 4e3;
-function ro(e) {
-	let t = Math.floor(e.length * eo / 2), n = [0], r = [0];
+var Qa = 100, $a = 1 / 40, eo = 5, to = 4e3;
+function no(e) {
+	let t = Math.floor(e.length * $a / 2), n = [0], r = [0];
 	for (let t of e) {
 		let e = t !== null && Number.isFinite(t);
 		n.push((n.at(-1) ?? 0) + (e ? t : 0)), r.push((r.at(-1) ?? 0) + +!!e);
@@ -3017,7 +3004,7 @@ function ro(e) {
 		return c === 0 ? null : ((n[s] ?? 0) - (n[o] ?? 0)) / c;
 	});
 }
-var io = class {
+var ro = class {
 	#e;
 	#t;
 	#n = [];
@@ -3034,7 +3021,7 @@ var io = class {
 			},
 			ticks: { show: !1 }
 		}, i = { points: { show: !1 } };
-		this.#t = new Qa({
+		this.#t = new Za({
 			width: e.clientWidth || 300,
 			height: e.clientHeight || 200,
 			padding: [
@@ -3082,7 +3069,7 @@ var io = class {
 					spanGaps: !0,
 					points: {
 						show: !0,
-						size: to,
+						size: eo,
 						fill: t("accent")
 					}
 				}
@@ -3105,7 +3092,7 @@ var io = class {
 		this.#n = [...e], this.#r = [...t], this.#o();
 	}
 	addLosses(e) {
-		this.#n.push(...e), this.#n.length > no && (this.#n = this.#n.filter((e, t) => t % 2 == 1)), this.#a();
+		this.#n.push(...e), this.#n.length > to && (this.#n = this.#n.filter((e, t) => t % 2 == 1)), this.#a();
 	}
 	addHeldout(e, t) {
 		this.#r.push([e, t]), this.#a();
@@ -3113,35 +3100,35 @@ var io = class {
 	#a() {
 		this.#i === 0 && (this.#i = window.setTimeout(() => {
 			this.#i = 0, requestAnimationFrame(() => this.#o());
-		}, $a));
+		}, Qa));
 	}
 	#o() {
 		let e = new Map(this.#r), t = new Map(this.#n), n = [.../* @__PURE__ */ new Set([...t.keys(), ...e.keys()])].sort((e, t) => e - t), r = n.map((e) => t.get(e) ?? null), i = n.map((t) => e.get(t) ?? null);
 		this.#t.setData([
 			n,
 			r,
-			ro(r),
+			no(r),
 			i
 		]);
 		let [a, o] = this.#n.at(-1) ?? [], s = this.#r.at(-1)?.[1];
 		this.#e.setAttribute("aria-label", a === void 0 || o === void 0 ? "Loss over steps: nothing yet" : `Loss over steps: ${o.toFixed(3)} at step ${a}` + (s === void 0 ? "" : `, held-out ${s.toFixed(3)}`));
 	}
-}, ao = class {
+}, io = class {
 	#e;
-	#t = f("dl", { class: "figures" });
+	#t = p("dl", { class: "figures" });
 	#n;
-	#r = f("div", { class: "bars" });
+	#r = p("div", { class: "bars" });
 	#i = () => this.#a();
 	constructor(e, t) {
 		this.#e = e;
-		let n = f("div", {
+		let n = p("div", {
 			class: "loss",
 			role: "img"
-		}), r = f("p", {
+		}), r = p("p", {
 			class: "keys",
 			"aria-hidden": !0
-		}, f("span", {}, "loss of a step"), f("span", { class: "smoothed" }, "smoothed"), f("span", { class: "heldout" }, "held-out"));
-		t.append(this.#t, r, n, this.#r), this.#n = new io(n), e.on("change:figures", this.#i), this.#a();
+		}, p("span", {}, "loss of a step"), p("span", { class: "smoothed" }, "smoothed"), p("span", { class: "heldout" }, "held-out"));
+		t.append(this.#t, r, n, this.#r), this.#n = new ro(n), e.on("change:figures", this.#i), this.#a();
 	}
 	restyle() {
 		this.#a();
@@ -3151,55 +3138,55 @@ var io = class {
 	}
 	#a() {
 		let e = this.#e.get("figures");
-		this.#n.reset(so(this.#e.get("losses")), so(this.#e.get("heldout"))), this.#t.replaceChildren(z("Step", `${e.step}`), z("Loss", oo(e.loss)), z("Held-out", oo(e.heldout)), z("Time of a step", e.step_s === null ? "–" : u(e.step_s))), this.#r.replaceChildren(...co(e));
+		this.#n.reset(oo(this.#e.get("losses")), oo(this.#e.get("heldout"))), this.#t.replaceChildren(Je("Step", `${e.step}`), Je("Loss", ao(e.loss)), Je("Held-out", ao(e.heldout)), Je("Time of a step", e.step_s === null ? "–" : d(e.step_s))), this.#r.replaceChildren(...so(e));
 	}
-}, oo = (e) => e === null ? "–" : e.toFixed(3);
-function so(e) {
-	let t = Le(e);
+}, ao = (e) => e === null ? "–" : e.toFixed(3);
+function oo(e) {
+	let t = Re(e);
 	return Array.from({ length: t.length / 2 }, (e, n) => [t[2 * n] ?? 0, t[2 * n + 1] ?? 0]);
 }
-function co({ planned_bytes: e, measured_bytes: t, by_class: n }) {
-	let r = Math.max(e, t, 1), i = (e, t, n) => {
-		let i = f("i", {
+function so({ planned_bytes: t, measured_bytes: n, by_class: r }) {
+	let i = Math.max(t, n, 1), a = (e, t, n) => {
+		let r = p("i", {
 			class: e,
 			title: n
 		});
-		return i.style.width = `${100 * t / r}%`, i;
-	}, a = S.filter((e) => (n[e] ?? 0) > 0).map((e) => i(`swatch-${e}`, n[e], `${e}: ${o(n[e])}`)), s = t - e, l = s === 0 ? "0 B off" : `${c(Math.abs(s))} B ${s > 0 ? "more" : "less"}`;
+		return r.style.width = `${100 * t / i}%`, r;
+	}, o = e.filter((e) => (r[e] ?? 0) > 0).map((e) => a(`swatch-${e}`, r[e], `${e}: ${s(r[e])}`)), c = n - t, u = c === 0 ? "0 B off" : `${l(Math.abs(c))} B ${c > 0 ? "more" : "less"}`;
 	return [
-		f("span", {}, "Planned"),
-		f("div", { class: "bar" }, ...a),
-		f("span", { "data-figure": "Planned" }, o(e)),
-		f("span", {}, "Measured"),
-		f("div", { class: "bar" }, i("measured", t, `measured: ${o(t)}`)),
-		f("span", { "data-figure": "Measured" }, `${o(t)}, ${l}`)
+		p("span", {}, "Planned"),
+		p("div", { class: "bar" }, ...o),
+		p("span", { "data-figure": "Planned" }, s(t)),
+		p("span", {}, "Measured"),
+		p("div", { class: "bar" }, a("measured", n, `measured: ${s(n)}`)),
+		p("span", { "data-figure": "Measured" }, `${s(n)}, ${u}`)
 	];
 }
 // ../page/node_modules/uplot/dist/uPlot.min.css?inline
-var lo = ".uplot,.uplot *,.uplot :before,.uplot :after{box-sizing:border-box}.uplot{width:min-content;font-family:system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,Arial,Noto Sans,sans-serif,Apple Color Emoji,Segoe UI Emoji,Segoe UI Symbol,Noto Color Emoji;line-height:1.5}.u-title{text-align:center;font-size:18px;font-weight:700}.u-wrap{-webkit-user-select:none;user-select:none;position:relative}.u-over,.u-under{position:absolute}.u-under{overflow:hidden}.uplot canvas{width:100%;height:100%;display:block;position:relative}.u-axis{position:absolute}.u-legend{text-align:center;margin:auto;font-size:14px}.u-inline{display:block}.u-inline *{display:inline-block}.u-inline tr{margin-right:16px}.u-legend th{font-weight:600}.u-legend th>*{vertical-align:middle;display:inline-block}.u-legend .u-marker{width:1em;height:1em;margin-right:4px;background-clip:padding-box!important}.u-inline.u-live th:after{content:\":\";vertical-align:middle}.u-inline:not(.u-live) .u-value{display:none}.u-series>*{padding:4px}.u-series th{cursor:pointer}.u-legend .u-off>*{opacity:.3}.u-select{pointer-events:none;background:#00000012;position:absolute}.u-cursor-x,.u-cursor-y{pointer-events:none;will-change:transform;position:absolute;top:0;left:0}.u-hz .u-cursor-x,.u-vt .u-cursor-y{border-right:1px dashed #607d8b;height:100%}.u-hz .u-cursor-y,.u-vt .u-cursor-x{border-bottom:1px dashed #607d8b;width:100%}.u-cursor-pt{pointer-events:none;will-change:transform;border:0 solid;border-radius:50%;position:absolute;top:0;left:0;background-clip:padding-box!important}.u-axis.u-off,.u-select.u-off,.u-cursor-x.u-off,.u-cursor-y.u-off,.u-cursor-pt.u-off{display:none}", uo = "[hidden]{display:none!important}:focus-visible{outline:2px solid var(--focus);outline-offset:2px}.unseen{clip-path:inset(50%);white-space:nowrap;width:1px;height:1px;position:absolute;overflow:hidden}", fo = ".budget{grid-template-columns:auto minmax(0,1fr) 11ch;align-items:center;gap:14px;margin-bottom:12px;display:grid}.budget label{font-size:14px;font-weight:600}.budget input{cursor:pointer;appearance:none;background:0 0;width:100%;height:32px;margin:0}.budget input:disabled{cursor:default;opacity:.4}.budget input::-webkit-slider-runnable-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-moz-range-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-webkit-slider-thumb{border:3px solid var(--surface);background:var(--accent);width:20px;height:20px;box-shadow:0 0 0 1px var(--accent);appearance:none;border-radius:50%;margin-top:-8.5px}.budget input::-moz-range-thumb{border:3px solid var(--surface);background:var(--accent);width:14px;height:14px;box-shadow:0 0 0 1px var(--accent);border-radius:50%}.budget output{font:400 15px/1.3 var(--mono);text-align:right;white-space:nowrap}.refusal{border:1px solid var(--rule);border-left:3px solid var(--accent);border-radius:var(--radius);flex-wrap:wrap;align-items:center;gap:8px 14px;margin-bottom:12px;padding:10px 14px;font-size:14px;display:flex}.refusal p{flex:280px}.figures{border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);grid-template-columns:repeat(auto-fit,minmax(104px,1fr));gap:10px 18px;margin-bottom:8px;padding:10px 0 12px;display:grid}.figures dt{color:var(--muted);font-size:12px;line-height:1.35}.figures dd{font:400 15px/1.35 var(--mono)}.figures dd small{color:var(--muted);font:400 12px/1.35 var(--sans);display:block}.arena-row{grid-template-columns:minmax(0,1fr) 232px;gap:20px;display:grid}.arena{cursor:crosshair;touch-action:pan-y;height:400px;position:relative}.arena canvas{width:100%;height:100%;position:absolute;inset:0}.arena canvas+canvas{pointer-events:none}.legend{flex-wrap:wrap;gap:6px;margin:6px 0 0 58px;display:flex}.legend button{color:var(--ink);font:inherit;cursor:pointer;background:0 0;border:1px solid #0000;border-radius:4px;align-items:baseline;gap:7px;padding:3px 8px;font-size:13px;display:flex}.legend button:hover{border-color:var(--rule)}.legend button[aria-pressed=true]{border-color:var(--ink)}.legend i{border-radius:2px;width:10px;height:10px}.legend b{color:var(--muted);font:400 12px/1 var(--mono)}.swatch-weight{background:var(--class-weight)}.swatch-frozen{background:var(--class-frozen)}.swatch-optimizer{background:var(--class-optimizer)}.swatch-gradient{background:var(--class-gradient)}.swatch-activation{background:var(--class-activation)}.swatch-workspace{background:var(--class-workspace)}.swatch-input{background:var(--class-input)}.detail{padding-top:16px;font-size:13px;line-height:1.45}.detail h3{font:400 14px/1.35 var(--mono);overflow-wrap:anywhere;margin:0 0 8px}.detail dt{color:var(--muted);margin-top:7px;font-size:12px}.detail dd{overflow-wrap:anywhere}.detail .hint{max-width:30ch}.peak-table{margin-top:12px;font-size:13px}.peak-table summary{color:var(--muted);cursor:pointer}.peak-table .scroll{max-height:320px;margin-top:8px;overflow:auto}.peak-table table{border-collapse:collapse;width:100%}.peak-table caption{color:var(--muted);text-align:left;padding-bottom:6px}.peak-table th,.peak-table td{border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;padding:3px 14px 3px 0}.peak-table td:nth-child(n+4),.peak-table th:nth-child(n+4){text-align:right}.peak-table td{font-family:var(--mono);font-size:12px}@media (max-width:860px){.arena-row{grid-template-columns:minmax(0,1fr);gap:8px}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@media (max-width:720px){.arena{height:330px}.legend{margin-left:0}.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1;height:40px}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", po = ":root{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light dark;--sans:\"IBM Plex Sans\", system-ui, sans-serif;--mono:\"IBM Plex Mono\", ui-monospace, monospace;--ground:#f4f6f7;--surface:#fff;--ink:#161b20;--muted:#566470;--faint:#b3bec7;--rule:#dfe5e9;--edge:#8695a1;--accent:#c73e1d;--accent-strong:#a93216;--on-accent:#fff;--focus:#1a5fd0;--class-weight:#3f6ea8;--class-frozen:#86a6cc;--class-optimizer:#55a39b;--class-gradient:#8b69b0;--class-activation:#dba33a;--class-workspace:#a08468;--class-input:#a5b0b8;--gap:24px;--radius:6px}@media (prefers-color-scheme:dark){:root{--lightningcss-light: ;--lightningcss-dark:initial;--ground:#0f1316;--surface:#161b1f;--ink:#e6ebee;--muted:#97a4ae;--faint:#46535d;--rule:#273038;--edge:#66747f;--accent:#ff7a55;--accent-strong:#ff9273;--on-accent:#1c0d07;--focus:#7db1ff;--class-weight:#5f92d0;--class-frozen:#3c5f8c;--class-optimizer:#4f9d95;--class-gradient:#a184c6;--class-activation:#d6a03c;--class-workspace:#9a7d62;--class-input:#76838d}}", mo = ":host{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;display:block}:host(.dark){--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}h2,h3,p,dl,dd{margin:0}.widget{border:1px solid var(--rule);border-radius:var(--radius);background:var(--surface);color:var(--ink);font:400 14px/1.5 var(--sans);padding:14px 18px 12px;container:widget/inline-size}.head{flex-wrap:wrap;align-items:baseline;gap:0 16px;margin-bottom:6px;display:flex}h2{font-size:15px;font-weight:600}h3{font-size:14px;font-weight:600}.hint,.unit{color:var(--muted);font-size:13px}.why{margin-bottom:10px;font-size:13px}.arena{height:340px}.arena:focus-visible{outline-offset:0}.tables{grid-template-columns:minmax(0,1fr);gap:2px;display:grid}.peak-table{margin-top:4px}.peak-table .numbers{width:auto}.peak-table .numbers td:nth-child(n+2),.peak-table .numbers th:nth-child(n+2){text-align:right}.peak-table th[scope=row]{font-weight:400}.peak-table th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.pair{grid-template-columns:repeat(2,minmax(0,1fr));gap:18px;display:grid}.difference{margin-top:14px;overflow-x:auto}.difference table{border-collapse:collapse;font-size:13px}.difference th,.difference td{border-bottom:1px solid var(--rule);text-align:left;vertical-align:baseline;padding:3px 22px 3px 0}.difference th[scope=row]{white-space:nowrap;font-weight:400}.difference th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.difference td{font-family:var(--mono);white-space:nowrap;font-size:12px}.difference .choice td{white-space:normal}.figures:first-child{border-top:0;padding-top:0}.loss{height:240px;overflow:hidden}.keys{color:var(--muted);flex-wrap:wrap;gap:2px 16px;font-size:13px;display:flex}.keys span:before{content:\"\";vertical-align:middle;background:var(--faint);width:14px;height:2px;margin-right:6px;display:inline-block}.keys .smoothed:before{background:var(--ink)}.keys .heldout:before{background:var(--accent)}.bars{grid-template-columns:auto minmax(0,1fr) auto;align-items:center;gap:6px 12px;margin-top:10px;font-size:13px;display:grid}.bars span:nth-child(3n+1){color:var(--muted)}.bars span:nth-child(3n){font:400 13px/1.4 var(--mono);text-align:right}.bar{background:var(--rule);border-radius:2px;height:14px;display:flex;overflow:hidden}.bar i{height:100%}.bar .measured{background:var(--ink)}@container widget (width<=720px){.arena-row,.pair{grid-template-columns:minmax(0,1fr);gap:8px}.arena{height:280px}.legend{margin-left:0}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@container widget (width<=480px){.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", ho = po.replaceAll(":root", ":host").replace(/@media\s*\(prefers-color-scheme:\s*dark\)\s*\{\s*:host/, "@media all{:host(.dark)"), go = new CSSStyleSheet();
-go.replaceSync([
-	ho,
-	uo,
-	fo,
+var co = ".uplot,.uplot *,.uplot :before,.uplot :after{box-sizing:border-box}.uplot{width:min-content;font-family:system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,Arial,Noto Sans,sans-serif,Apple Color Emoji,Segoe UI Emoji,Segoe UI Symbol,Noto Color Emoji;line-height:1.5}.u-title{text-align:center;font-size:18px;font-weight:700}.u-wrap{-webkit-user-select:none;user-select:none;position:relative}.u-over,.u-under{position:absolute}.u-under{overflow:hidden}.uplot canvas{width:100%;height:100%;display:block;position:relative}.u-axis{position:absolute}.u-legend{text-align:center;margin:auto;font-size:14px}.u-inline{display:block}.u-inline *{display:inline-block}.u-inline tr{margin-right:16px}.u-legend th{font-weight:600}.u-legend th>*{vertical-align:middle;display:inline-block}.u-legend .u-marker{width:1em;height:1em;margin-right:4px;background-clip:padding-box!important}.u-inline.u-live th:after{content:\":\";vertical-align:middle}.u-inline:not(.u-live) .u-value{display:none}.u-series>*{padding:4px}.u-series th{cursor:pointer}.u-legend .u-off>*{opacity:.3}.u-select{pointer-events:none;background:#00000012;position:absolute}.u-cursor-x,.u-cursor-y{pointer-events:none;will-change:transform;position:absolute;top:0;left:0}.u-hz .u-cursor-x,.u-vt .u-cursor-y{border-right:1px dashed #607d8b;height:100%}.u-hz .u-cursor-y,.u-vt .u-cursor-x{border-bottom:1px dashed #607d8b;width:100%}.u-cursor-pt{pointer-events:none;will-change:transform;border:0 solid;border-radius:50%;position:absolute;top:0;left:0;background-clip:padding-box!important}.u-axis.u-off,.u-select.u-off,.u-cursor-x.u-off,.u-cursor-y.u-off,.u-cursor-pt.u-off{display:none}", lo = "[hidden]{display:none!important}:focus-visible{outline:2px solid var(--focus);outline-offset:2px}.unseen{clip-path:inset(50%);white-space:nowrap;width:1px;height:1px;position:absolute;overflow:hidden}", uo = ".budget{grid-template-columns:auto minmax(0,1fr) 11ch;align-items:center;gap:14px;margin-bottom:12px;display:grid}.budget label{font-size:14px;font-weight:600}.budget input{cursor:pointer;appearance:none;background:0 0;width:100%;height:32px;margin:0}.budget input:disabled{cursor:default;opacity:.4}.budget input::-webkit-slider-runnable-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-moz-range-track{background:var(--faint);border-radius:2px;height:3px}.budget input::-webkit-slider-thumb{border:3px solid var(--surface);background:var(--accent);width:20px;height:20px;box-shadow:0 0 0 1px var(--accent);appearance:none;border-radius:50%;margin-top:-8.5px}.budget input::-moz-range-thumb{border:3px solid var(--surface);background:var(--accent);width:14px;height:14px;box-shadow:0 0 0 1px var(--accent);border-radius:50%}.budget output{font:400 15px/1.3 var(--mono);text-align:right;white-space:nowrap}.refusal{border:1px solid var(--rule);border-left:3px solid var(--accent);border-radius:var(--radius);flex-wrap:wrap;align-items:center;gap:8px 14px;margin-bottom:12px;padding:10px 14px;font-size:14px;display:flex}.refusal p{flex:280px}.figures{border-top:1px solid var(--rule);border-bottom:1px solid var(--rule);grid-template-columns:repeat(auto-fit,minmax(104px,1fr));gap:10px 18px;margin-bottom:8px;padding:10px 0 12px;display:grid}.figures dt{color:var(--muted);font-size:12px;line-height:1.35}.figures dd{font:400 15px/1.35 var(--mono)}.figures dd small{color:var(--muted);font:400 12px/1.35 var(--sans);display:block}.arena-row{grid-template-columns:minmax(0,1fr) 232px;gap:20px;display:grid}.arena{cursor:crosshair;touch-action:pan-y;height:400px;position:relative}.arena canvas{width:100%;height:100%;position:absolute;inset:0}.arena canvas+canvas{pointer-events:none}.legend{flex-wrap:wrap;gap:6px;margin:6px 0 0 58px;display:flex}.legend button{color:var(--ink);font:inherit;cursor:pointer;background:0 0;border:1px solid #0000;border-radius:4px;align-items:baseline;gap:7px;padding:3px 8px;font-size:13px;display:flex}.legend button:hover{border-color:var(--rule)}.legend button[aria-pressed=true]{border-color:var(--ink)}.legend i{border-radius:2px;width:10px;height:10px}.legend b{color:var(--muted);font:400 12px/1 var(--mono)}.swatch-weight{background:var(--class-weight)}.swatch-frozen{background:var(--class-frozen)}.swatch-optimizer{background:var(--class-optimizer)}.swatch-gradient{background:var(--class-gradient)}.swatch-activation{background:var(--class-activation)}.swatch-workspace{background:var(--class-workspace)}.swatch-input{background:var(--class-input)}.detail{padding-top:16px;font-size:13px;line-height:1.45}.detail h3{font:400 14px/1.35 var(--mono);overflow-wrap:anywhere;margin:0 0 8px}.detail dt{color:var(--muted);margin-top:7px;font-size:12px}.detail dd{overflow-wrap:anywhere}.detail .hint{max-width:30ch}.peak-table{margin-top:12px;font-size:13px}.peak-table summary{color:var(--muted);cursor:pointer}.peak-table .scroll{max-height:320px;margin-top:8px;overflow:auto}.peak-table table{border-collapse:collapse;width:100%}.peak-table caption{color:var(--muted);text-align:left;padding-bottom:6px}.peak-table th,.peak-table td{border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;padding:3px 14px 3px 0}.peak-table td:nth-child(n+4),.peak-table th:nth-child(n+4){text-align:right}.peak-table td{font-family:var(--mono);font-size:12px}@media (max-width:860px){.arena-row{grid-template-columns:minmax(0,1fr);gap:8px}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@media (max-width:720px){.arena{height:330px}.legend{margin-left:0}.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1;height:40px}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", fo = ":root{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light dark;--sans:\"IBM Plex Sans\", system-ui, sans-serif;--mono:\"IBM Plex Mono\", ui-monospace, monospace;--ground:#f4f6f7;--surface:#fff;--ink:#161b20;--muted:#566470;--faint:#b3bec7;--rule:#dfe5e9;--edge:#8695a1;--accent:#c73e1d;--accent-strong:#a93216;--on-accent:#fff;--focus:#1a5fd0;--class-weight:#3f6ea8;--class-frozen:#86a6cc;--class-optimizer:#55a39b;--class-gradient:#8b69b0;--class-activation:#dba33a;--class-workspace:#a08468;--class-input:#a5b0b8;--gap:24px;--radius:6px}@media (prefers-color-scheme:dark){:root{--lightningcss-light: ;--lightningcss-dark:initial;--ground:#0f1316;--surface:#161b1f;--ink:#e6ebee;--muted:#97a4ae;--faint:#46535d;--rule:#273038;--edge:#66747f;--accent:#ff7a55;--accent-strong:#ff9273;--on-accent:#1c0d07;--focus:#7db1ff;--class-weight:#5f92d0;--class-frozen:#3c5f8c;--class-optimizer:#4f9d95;--class-gradient:#a184c6;--class-activation:#d6a03c;--class-workspace:#9a7d62;--class-input:#76838d}}", po = ":host{--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;display:block}:host(.dark){--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}h2,h3,p,dl,dd{margin:0}.widget{border:1px solid var(--rule);border-radius:var(--radius);background:var(--surface);color:var(--ink);font:400 14px/1.5 var(--sans);padding:14px 18px 12px;container:widget/inline-size}.head{flex-wrap:wrap;align-items:baseline;gap:0 16px;margin-bottom:6px;display:flex}h2{font-size:15px;font-weight:600}h3{font-size:14px;font-weight:600}.hint,.unit{color:var(--muted);font-size:13px}.why{margin-bottom:10px;font-size:13px}.arena{height:340px}.arena:focus-visible{outline-offset:0}.tables{grid-template-columns:minmax(0,1fr);gap:2px;display:grid}.peak-table{margin-top:4px}.peak-table .numbers{width:auto}.peak-table .numbers td:nth-child(n+2),.peak-table .numbers th:nth-child(n+2){text-align:right}.peak-table th[scope=row]{font-weight:400}.peak-table th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.pair{grid-template-columns:repeat(2,minmax(0,1fr));gap:18px;display:grid}.difference{margin-top:14px;overflow-x:auto}.difference table{border-collapse:collapse;font-size:13px}.difference th,.difference td{border-bottom:1px solid var(--rule);text-align:left;vertical-align:baseline;padding:3px 22px 3px 0}.difference th[scope=row]{white-space:nowrap;font-weight:400}.difference th i{border-radius:2px;width:10px;height:10px;margin-right:7px;display:inline-block}.difference td{font-family:var(--mono);white-space:nowrap;font-size:12px}.difference .choice td{white-space:normal}.figures:first-child{border-top:0;padding-top:0}.loss{height:240px;overflow:hidden}.keys{color:var(--muted);flex-wrap:wrap;gap:2px 16px;font-size:13px;display:flex}.keys span:before{content:\"\";vertical-align:middle;background:var(--faint);width:14px;height:2px;margin-right:6px;display:inline-block}.keys .smoothed:before{background:var(--ink)}.keys .heldout:before{background:var(--accent)}.bars{grid-template-columns:auto minmax(0,1fr) auto;align-items:center;gap:6px 12px;margin-top:10px;font-size:13px;display:grid}.bars span:nth-child(3n+1){color:var(--muted)}.bars span:nth-child(3n){font:400 13px/1.4 var(--mono);text-align:right}.bar{background:var(--rule);border-radius:2px;height:14px;display:flex;overflow:hidden}.bar i{height:100%}.bar .measured{background:var(--ink)}@container widget (width<=720px){.arena-row,.pair{grid-template-columns:minmax(0,1fr);gap:8px}.arena{height:280px}.legend{margin-left:0}.detail{min-height:64px;padding-top:4px}.detail .hint{max-width:none}}@container widget (width<=480px){.budget{grid-template-columns:auto minmax(0,1fr);gap:0 12px}.budget input{order:3;grid-column:1/-1}.figures{grid-template-columns:repeat(2,minmax(0,1fr))}}", mo = fo.replaceAll(":root", ":host").replace(/@media\s*\(prefers-color-scheme:\s*dark\)\s*\{\s*:host/, "@media all{:host(.dark)"), ho = new CSSStyleSheet();
+ho.replaceSync([
+	mo,
 	lo,
-	mo
+	uo,
+	co,
+	po
 ].join("\n"));
-function _o(e) {
+function go(e) {
 	let t = e.attachShadow({ mode: "open" });
-	return t.adoptedStyleSheets = [go], t;
+	return t.adoptedStyleSheets = [ho], t;
 }
 // src/theme.ts
-var vo = 127.5;
-function yo(e) {
+var _o = 127.5;
+function vo(e) {
 	let [t = 0, n = 0, r = 0] = (getComputedStyle(e).color.match(/[\d.]+/g) ?? []).map(Number);
-	return .3 * t + .6 * n + .1 * r > vo;
+	return .3 * t + .6 * n + .1 * r > _o;
 }
-function bo(e, t, n) {
+function yo(e, t, n) {
 	let r = !1, i = () => {
 		let t = e.parentElement;
 		if (t === null || !e.isConnected) return;
 		let i = e.classList.contains("dark");
-		e.classList.toggle("dark", yo(t)) === i && r || n(), r = !0;
+		e.classList.toggle("dark", vo(t)) === i && r || n(), r = !0;
 	}, a = new MutationObserver(i);
 	for (let e of [document.documentElement, document.body]) a.observe(e, { attributes: !0 });
 	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", i, { signal: t });
@@ -3209,22 +3196,22 @@ function bo(e, t, n) {
 	}), i();
 }
 // src/index.ts
-function xo(e, t) {
+function bo(e, t) {
 	switch (e.get("kind")) {
 		case "plan": return new nt(e, t);
-		case "compare": return new Ke(e, t);
-		case "run": return new ao(e, t);
+		case "compare": return new Ge(e, t);
+		case "run": return new io(e, t);
 	}
 }
-function So({ model: e, el: t }) {
+function xo({ model: e, el: t }) {
 	let n = document.createElement("div");
 	n.dataset.lmSuppressShortcuts = "true", t.append(n);
 	let r = document.createElement("div");
-	r.className = "widget", _o(n).append(r);
-	let i = xo(e, r), a = new AbortController();
-	return bo(n, a.signal, () => i.restyle()), () => {
+	r.className = "widget", go(n).append(r);
+	let i = bo(e, r), a = new AbortController();
+	return yo(n, a.signal, () => i.restyle()), () => {
 		a.abort(), i.dispose();
 	};
 }
-var Co = { render: So };
-export { Co as default };
+var So = { render: xo };
+export { So as default };

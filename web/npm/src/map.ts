@@ -1,6 +1,5 @@
 // `<tightrope-map>`: a plan as a map of its arena, ops to the right and offsets upwards. It's the page's own map.
 
-import { showDetail } from "../../page/src/arena/detail";
 import { Legend } from "../../page/src/arena/legend";
 import { ArenaMap } from "../../page/src/arena/map";
 import memory from "../../page/src/style/memory.css?inline";
@@ -8,9 +7,6 @@ import tokens from "../../page/src/style/tokens.css?inline";
 import { make } from "../../page/src/ui/dom";
 import own from "./map.css?inline";
 import type { Plan } from "./plan";
-
-const LABEL =
-  "Tensors of one training step: ops to the right, offsets upwards. Left and right arrow keys change the op, up and down the tensor.";
 
 /** On a server there are no elements to extend. */
 const Base = (globalThis.HTMLElement ?? Object) as typeof HTMLElement;
@@ -55,18 +51,11 @@ export class TightropeMap extends Base {
     const sheet = new CSSStyleSheet();
     sheet.replaceSync(tokens.replaceAll(":root", ":host") + memory + own);
     root.adoptedStyleSheets = [sheet];
-    const arena = make("div", {
-      class: "arena",
-      tabindex: "0",
-      role: "application",
-      "aria-roledescription": "map of the arena",
-      "aria-label": LABEL,
-    });
+    const arena = make("div");
     const bar = make("div", { class: "legend", role: "group", "aria-label": "Bytes at the peak, by class" });
-    const detail = make("div", { class: "detail", "aria-live": "polite" });
+    const detail = make("div", { class: "detail", id: "detail", "aria-live": "polite" });
     root.replaceChildren(arena, bar, detail);
-    const planned = (): Plan["report"] | null => this.#plan?.report ?? null;
-    const map = new ArenaMap(arena, (cursor) => showDetail(detail, planned(), cursor));
+    const map = new ArenaMap(arena, detail);
     return { map, legend: new Legend(bar, (name) => map.highlight(name)) };
   }
 

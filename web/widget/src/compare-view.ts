@@ -1,6 +1,5 @@
 // Two plans side by side: their maps on one scale, and what differs.
 
-import { showDetail } from "../../page/src/arena/detail";
 import { Legend } from "../../page/src/arena/legend";
 import { ArenaMap } from "../../page/src/arena/map";
 import { compare, sentence } from "../../page/src/compare/compare";
@@ -8,7 +7,6 @@ import { differencesTable } from "../../page/src/compare/table";
 import { bytes, duration } from "../../page/src/format";
 import { make } from "../../page/src/ui/dom";
 import { planOf } from "./columns";
-import { arena } from "./elements";
 import type { CompareTraits, Model, NotebookPlan, View } from "./model";
 
 export class CompareView implements View {
@@ -31,7 +29,6 @@ export class CompareView implements View {
         this.#detail,
       ),
     );
-    showDetail(this.#detail, null, null);
   }
 
   restyle(): void {
@@ -44,9 +41,9 @@ export class CompareView implements View {
 
   /** One plan, on a scale that reaches `top`. */
   #side(plan: NotebookPlan, name: string, top: number): HTMLElement {
-    const place = arena(this.#detail.id, `Tensors of the plan “${name}”`);
+    const place = make("div");
     const legend = make("div", { class: "legend", role: "group", "aria-label": `Bytes at the peak of “${name}”` });
-    const map = new ArenaMap(place, (cursor) => showDetail(this.#detail, plan, cursor));
+    const map = new ArenaMap(place, this.#detail, `Tensors of the plan “${name}”`);
     new Legend(legend, (shown) => map.highlight(shown)).show(plan);
     map.show(plan, plan.budget_bytes, top);
     this.#maps.push(map);

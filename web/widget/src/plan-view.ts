@@ -1,13 +1,12 @@
 // A plan in a notebook: the page's map, and a slider that has the kernel plan again.
 
-import { showDetail } from "../../page/src/arena/detail";
 import { Legend } from "../../page/src/arena/legend";
 import { ArenaMap } from "../../page/src/arena/map";
 import { bytes, count, duration, exact } from "../../page/src/format";
 import { make, setText, withCode } from "../../page/src/ui/dom";
 import { PeakTable } from "../../page/src/ui/peak-table";
 import { planOf } from "./columns";
-import { arena, figure } from "./elements";
+import { figure } from "./elements";
 import type { Model, NotebookPlan, PlanTraits, View } from "./model";
 import { classTable, disclosure, layerTable } from "./tables";
 
@@ -39,7 +38,7 @@ export class PlanView implements View {
   constructor(model: Model<PlanTraits>, root: HTMLElement) {
     this.#model = model;
     this.#plan = planOf(model.get("plan"));
-    const map = arena("detail");
+    const map = make("div");
     const legend = make("div", { class: "legend", role: "group", "aria-label": "Bytes at the peak, by class" });
     root.append(
       make("div", { class: "head" }, make("h2", {}, "Memory of a training step"), this.#note),
@@ -50,7 +49,7 @@ export class PlanView implements View {
       make("div", { class: "arena-row" }, make("div", {}, map, legend), this.#detail),
       make("div", { class: "tables" }, this.#byClass, this.#byLayer, this.#atPeak),
     );
-    this.#map = new ArenaMap(map, (cursor) => showDetail(this.#detail, this.#plan, cursor));
+    this.#map = new ArenaMap(map, this.#detail);
     this.#legend = new Legend(legend, (name) => this.#map.highlight(name));
     this.#peakTable = new PeakTable(this.#atPeak);
     this.#slider.addEventListener("input", () => this.#ask());

@@ -4,7 +4,12 @@ import type { Planned } from "../engine/types";
 import { bytes } from "../format";
 import { make } from "../ui/dom";
 import { explain } from "./explain";
-import type { Cursor } from "./map";
+
+/** Where a map points. */
+export interface Cursor {
+  step: number;
+  tensor: number | null;
+}
 
 const HINT =
   "Point at the map, or focus it and use the arrow keys, to see what a tensor is and why it’s alive.";

@@ -1,13 +1,11 @@
 // The arena as a map that can be pointed at and walked with the keyboard.
 
 import type { Planned, TensorClass } from "../engine/types";
+import { type Cursor, showDetail } from "./detail";
 import { aliveAt, at, peakStep, tensorAt } from "./geometry";
 import { type Scene, type Theme, frameOf, paintCursor, paintScene, themeOf } from "./paint";
 
-export interface Cursor {
-  step: number;
-  tensor: number | null;
-}
+const KEYS = "Left and right arrow keys change the step, up and down the tensor.";
 
 /** Free space above the highest line. */
 const HEADROOM = 1.07;
@@ -16,7 +14,7 @@ export class ArenaMap {
   readonly #host: HTMLElement;
   readonly #scene: HTMLCanvasElement;
   readonly #overlay: HTMLCanvasElement;
-  readonly #onCursor: (cursor: Cursor | null) => void;
+  readonly #detail: HTMLElement;
   #theme: Theme;
   #planned: Planned | null = null;
   #budget: number | null = null;
@@ -26,9 +24,17 @@ export class ArenaMap {
   #queued = 0;
   readonly #ended = new AbortController();
 
-  constructor(host: HTMLElement, onCursor: (cursor: Cursor | null) => void) {
+  /** Draws into `host`; `detail` gets what the map points at in words. `what` names it to those who can't see it. */
+  constructor(host: HTMLElement, detail: HTMLElement, what = "Tensors of one training step") {
     this.#host = host;
-    this.#onCursor = onCursor;
+    this.#detail = detail;
+    host.classList.add("arena");
+    host.tabIndex = 0;
+    host.role = "application";
+    host.ariaRoleDescription = "map of the arena";
+    host.ariaLabel = `${what}: time to the right, offsets upwards. ${KEYS}`;
+    host.setAttribute("aria-describedby", detail.id);
+    showDetail(detail, null, null);
     this.#scene = document.createElement("canvas");
     this.#overlay = document.createElement("canvas");
     for (const canvas of [this.#scene, this.#overlay]) canvas.setAttribute("aria-hidden", "true");
@@ -76,7 +82,7 @@ export class ArenaMap {
     this.#budget = budget;
     this.#top = Math.max(top, planned.peak_bytes);
     this.#cursor = null;
-    this.#onCursor(null);
+    showDetail(this.#detail, planned, null);
     this.#repaint();
   }
 
@@ -124,7 +130,7 @@ export class ArenaMap {
     if (cursor?.step === this.#cursor?.step && cursor?.tensor === this.#cursor?.tensor) return;
     this.#cursor = cursor;
     this.#repaintCursor();
-    this.#onCursor(cursor);
+    showDetail(this.#detail, this.#planned, cursor);
   }
 
   #point(event: PointerEvent): void {

@@ -1,6 +1,6 @@
 // The pinned plan beside the one that is shown: its map, and what differs.
 
-import { type Cursor, ArenaMap } from "../arena/map";
+import { ArenaMap } from "../arena/map";
 import { differencesTable } from "../compare/table";
 import type { Planned, TensorClass } from "../engine/types";
 import { bytes } from "../format";
@@ -16,8 +16,8 @@ export class Comparison {
   readonly #captions = [byId("pinned-caption"), byId("arena-caption")] as const;
   readonly #map: ArenaMap;
 
-  constructor(onCursor: (cursor: Cursor | null) => void) {
-    this.#map = new ArenaMap(byId("pinned-arena"), onCursor);
+  constructor(detail: HTMLElement) {
+    this.#map = new ArenaMap(byId("pinned-arena"), detail, "Tensors of the pinned plan");
   }
 
   /** Shows both plans; the maps' axes reach up to `top`. */

@@ -1,6 +1,5 @@
 // Everything about memory: the budget, what the plan chose, the map, and the plan that it's compared with.
 
-import { showDetail } from "../arena/detail";
 import { Legend } from "../arena/legend";
 import { ArenaMap } from "../arena/map";
 import type { Memory, Planned, TensorClass } from "../engine/types";
@@ -22,7 +21,6 @@ export interface Pinned {
 export class MemoryPanel {
   readonly #slider = byId<HTMLInputElement>("budget");
   readonly #sliderText = byId("budget-text");
-  readonly #detail = byId("detail");
   readonly #refusal = byId("refusal");
   readonly #note = byId("plan-note");
   readonly #why = byId("why");
@@ -43,10 +41,9 @@ export class MemoryPanel {
 
   constructor(onBudget: (budget: number | null) => void) {
     this.#onBudget = onBudget;
-    this.#map = new ArenaMap(byId("arena"), (cursor) => showDetail(this.#detail, this.#planned, cursor));
-    this.#comparison = new Comparison((cursor) =>
-      showDetail(this.#detail, this.#pinned?.planned ?? null, cursor),
-    );
+    const detail = byId("detail");
+    this.#map = new ArenaMap(byId("arena"), detail);
+    this.#comparison = new Comparison(detail);
     this.#legend = new Legend(byId("legend"), (name) => this.#highlight(name));
     saveMapAs(byId("save-map"), () => this.#planned);
     this.#slider.addEventListener("input", () => {
@@ -54,7 +51,6 @@ export class MemoryPanel {
       this.#nameBudget(budget);
       this.#onBudget(budget);
     });
-    showDetail(this.#detail, null, null);
   }
 
   /** The budgets that the slider spans: from the smallest plan to one without a limit. */
