@@ -68,9 +68,10 @@ def train(folder, settings):
     """What a run of `train` says of itself. Its directory is removed."""
     run = folder / "run"
     found = tightrope("train", {**settings, "run.out": run, "run.log_every": 1})
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    found["losses"] = [json.loads(line)["loss"] for line in lines]
-    found["steps_s"] = [json.loads(line)["step_s"] for line in lines]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "loss" in line]
+    found["losses"] = [step["loss"] for step in steps]
+    found["steps_s"] = [step["step_s"] for step in steps]
     shutil.rmtree(run)
     return found
 

@@ -1,6 +1,6 @@
 //! Results on stdout.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Write};
 
 use anyhow::Context as _;
 
@@ -11,7 +11,15 @@ use crate::failure::Failure;
 /// # Errors
 /// When stdout can't be written; a closed pipe is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    print_to(&mut std::io::stdout().lock(), text)
+}
+
+/// Prints a text as it is to `out`.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_to(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(error).context("can't print the results").map_err(Failure::from)
         }

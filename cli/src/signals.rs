@@ -20,28 +20,28 @@ const ASKING: [i32; 1] = [SIGTERM];
 const INTERRUPTED: i32 = 130;
 
 /// Whether the user, or the system, asked the program to end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU: the first of them is remembered. A SIGINT after that exits at
+    /// From now on takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU: the first of them is remembered. A SIGINT after that exits at
     /// once with code 130; another of the others changes nothing, for cluster managers send several. One that was ignored at
     /// the start, as SIGHUP is under `nohup`, stays ignored.
     ///
     /// # Errors
     /// When the system refuses the handlers.
-    pub fn install() -> anyhow::Result<Self> {
-        let requested = Arc::new(AtomicBool::new(false));
+    pub fn listen(&self) -> anyhow::Result<()> {
+        let requested = &self.0;
         // Handlers run in the order of registration: the exit must see the flag of an earlier
         // signal, not of its own.
-        flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(&requested))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(&requested)))
+        flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(requested))
+            .and_then(|_| flag::register(SIGINT, Arc::clone(requested)))
             .context("can't handle SIGINT")?;
         for signal in ASKING.into_iter().filter(|&signal| !is_ignored(signal)) {
-            flag::register(signal, Arc::clone(&requested))
+            flag::register(signal, Arc::clone(requested))
                 .with_context(|| format!("can't handle signal {signal}"))?;
         }
-        Ok(Self(requested))
+        Ok(())
     }
 
     /// Whether a signal has come.
@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn child() {
         let Ok(signals) = std::env::var(SIGNALS) else { return };
-        let interrupt = Interrupt::install().unwrap();
+        let interrupt = Interrupt::default();
+        interrupt.listen().unwrap();
         assert!(!interrupt.requested());
         for signal in signals.split(',') {
             raise(signal.parse().unwrap()).unwrap();
@@ -85,7 +86,8 @@ mod tests {
     #[test]
     fn child_that_ignores() {
         let Ok(signal) = std::env::var(SIGNALS) else { return };
-        let interrupt = Interrupt::install().unwrap();
+        let interrupt = Interrupt::default();
+        interrupt.listen().unwrap();
         raise(signal.parse().unwrap()).unwrap();
         assert!(!interrupt.requested());
     }

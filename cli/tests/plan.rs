@@ -1,5 +1,6 @@
 //! `tightrope plan` from outside.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -97,6 +98,16 @@ fn a_budget_that_no_plan_meets() {
     assert!(object["error"].as_str().unwrap().contains("bytes"), "{object}");
     assert!(object["help"].as_str().unwrap().contains("fits"), "{object}");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "));
+    // The smallest plan is shown all the same, here and in the page.
+    assert_eq!(object["smallest"]["peak_bytes"], object["smallest_bytes"]);
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("smallest.html");
+    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--json").collect();
+    let shown = plan(&[&words[..], &["--html", page.to_str().unwrap()]].concat());
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(3));
+    assert!(text.starts_with("no plan fits; this is the smallest\n"), "{text}");
+    assert!(text.contains(" too little"), "{text}");
+    assert!(std::fs::read_to_string(page).unwrap().contains("too little"));
     let preset = object["largest_preset"].as_str().unwrap();
     let fits =
         plan(&["--preset", preset, "--batch", "16", "--context", "256", "--memory", "100MB"]);

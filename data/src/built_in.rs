@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::{Corpus, Error, Result, Tokenizer};
+use crate::{Corpus, Error, Result, Source, Tokenizer};
 
 /// See `data/assets/README.md` for its origin.
 const PACKED: &[u8] = include_bytes!("../assets/tinyshakespeare.txt.bz2");
@@ -21,11 +21,20 @@ impl Corpus {
     /// # Errors
     /// As [`Corpus::from_bytes`], of the tokenizer.
     pub fn built_in(tokenizer: &Tokenizer) -> Result<Self> {
+        Self::from_bytes(NAME, Self::built_in_text()?, tokenizer)
+    }
+
+    /// Whether a checkpoint's files are the built-in text, whatever its tokens.
+    pub fn is_built_in(files: &[Source]) -> bool {
+        matches!(files, [Source { name, .. }] if name == NAME)
+    }
+
+    pub(crate) fn built_in_text() -> Result<Vec<u8>> {
         let mut text = Vec::with_capacity(BYTES);
         bzip2::read::BzDecoder::new(PACKED)
             .read_to_end(&mut text)
             .map_err(Error::io("unpack", Path::new(NAME)))?;
-        Self::from_bytes(NAME, text, tokenizer)
+        Ok(text)
     }
 }
 

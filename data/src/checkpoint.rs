@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::corpus::{Source, fingerprint};
 use crate::safetensors::{SafeTensors, Tensor};
+use crate::source::{Difference, Source, difference, fingerprint};
 use crate::{Error, Result, Toy};
 
 mod archive;
@@ -23,7 +23,7 @@ mod save;
 mod verify;
 
 pub use archive::to_archive;
-pub use save::{save, unpack};
+pub use save::{Saved, save, tidy, unpack};
 
 /// Layout of the folder and of the manifest.
 pub const FORMAT: u32 = 1;
@@ -95,7 +95,7 @@ impl Manifest {
 pub struct DataState {
     /// Windows or images consumed, as [`crate::Loader::position`].
     pub position: u64,
-    /// Names and lengths of the corpus' files.
+    /// Names, lengths and contents of the corpus' files.
     pub files: Vec<Source>,
     /// [`fingerprint`] of `files`.
     pub fingerprint: String,
@@ -113,6 +113,11 @@ impl DataState {
     pub fn toy(&self) -> Option<Toy> {
         let [Source { name, .. }] = self.files.as_slice() else { return None };
         Toy::ALL.into_iter().find(|toy| toy.source() == *name)
+    }
+
+    /// How data that is given now differs from this; `None` where a run goes on with it.
+    pub fn difference(&self, now: &Self) -> Option<Difference> {
+        difference(&self.files, &now.files)
     }
 
     /// The state after `position` windows of these files.

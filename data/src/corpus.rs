@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3;
+use serde::Deserialize;
 
 use crate::bytes::Bytes;
+use crate::source::{Source, content};
 use crate::tokens::{Ids, Segment, Stream};
 use crate::{Error, Result, Tokenizer, Tokens};
 
@@ -19,26 +19,6 @@ const SHARD_HEADER: usize = 1024;
 const MAGIC_16: i32 = 20240520;
 /// First word of a shard of 32-bit ids, same source.
 const MAGIC_32: i32 = 20240801;
-
-/// One file of a corpus, as a checkpoint remembers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    /// File name without its folder, or the name of an embedded document.
-    pub name: String,
-    /// Tokens of the stream, or images, that come from it.
-    pub tokens: u64,
-}
-
-/// A hash of names and lengths, 16 hex digits: differs where another corpus would be resumed on.
-pub fn fingerprint(sources: &[Source]) -> String {
-    let mut hash = Xxh3::new();
-    for Source { name, tokens } in sources {
-        hash.update(&(name.len() as u64).to_le_bytes());
-        hash.update(name.as_bytes());
-        hash.update(&tokens.to_le_bytes());
-    }
-    format!("{:016x}", hash.digest())
-}
 
 /// An opened corpus: the token streams of its files, one after the other.
 pub struct Corpus {
@@ -63,6 +43,7 @@ impl Corpus {
             let path = file.as_ref();
             let bytes = Bytes::open(path)?;
             let name = path.display().to_string();
+            let content = content(&bytes);
             let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
             let ids = match extension.to_ascii_lowercase().as_str() {
                 "bin" => shard(&name, bytes)?,
@@ -70,7 +51,7 @@ impl Corpus {
                 _ => text(&name, bytes, tokenizer)?,
             };
             let short = path.file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
-            segments.push((short, Segment { name, ids }));
+            segments.push((short, content, Segment { name, ids }));
         }
         Self::new(segments)
     }
@@ -98,23 +79,26 @@ impl Corpus {
         let mut segments = Vec::new();
         for (name, bytes) in documents {
             let name = name.into();
-            let ids = text(&name, bytes.into().into(), tokenizer)?;
-            segments.push((name.clone(), Segment { name, ids }));
+            let bytes: Bytes = bytes.into().into();
+            let content = content(&bytes);
+            let ids = text(&name, bytes, tokenizer)?;
+            segments.push((name.clone(), content, Segment { name, ids }));
         }
         Self::new(segments)
     }
 
-    /// From segments with the names their sources go by.
-    fn new(named: Vec<(String, Segment)>) -> Result<Self> {
-        if let Some((_, empty)) = named.iter().find(|(_, segment)| segment.ids.len() == 0) {
-            return Err(Error::NoTokens { name: empty.name.clone(), tokens: 0 });
+    /// From segments with the names that their sources go by, and the hashes of their contents.
+    fn new(named: Vec<(String, String, Segment)>) -> Result<Self> {
+        let mut sources = Vec::with_capacity(named.len());
+        let mut segments = Vec::with_capacity(named.len());
+        for (name, content, segment) in named {
+            let tokens = segment.ids.len() as u64;
+            if tokens == 0 {
+                return Err(Error::NoTokens { name: segment.name, tokens: 0 });
+            }
+            sources.push(Source { name, tokens, content: Some(content) });
+            segments.push(segment);
         }
-        let (names, segments): (Vec<_>, Vec<_>) = named.into_iter().unzip();
-        let sources = names
-            .into_iter()
-            .zip(&segments)
-            .map(|(name, segment)| Source { name, tokens: segment.ids.len() as u64 })
-            .collect();
         let stream = Arc::new(Stream::new(segments));
         if stream.len() < 2 {
             let name = match stream.segments() {

@@ -19,8 +19,10 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::corpus::check_holdout;
 use crate::permutation::Permutation;
+use crate::source::content;
 use crate::{DataState, Error, Result, Source};
 
+pub use digits::drawn_digit;
 pub use loader::{ImageBatch, ImageBatches, ImageLoaderConfig};
 
 /// Chooses which images are held out: the same for every run, so that losses can be compared.
@@ -189,12 +191,28 @@ impl ImageDataset {
         Ok(self)
     }
 
-    /// The 1,797 images of handwritten digits, 8 × 8, that scikit-learn comes with; compiled in.
+    /// The 1,797 images of handwritten digits, 8 × 8, that scikit-learn comes with; compiled in, but for pages, which fetch
+    /// them for [`ImageDataset::digits_of`].
     ///
     /// # Errors
     /// None but a build that is damaged.
+    #[cfg(not(target_family = "wasm"))]
     pub fn digits() -> Result<Self> {
         Self::new(digits::NAME, digits::parts()?, None)
+    }
+
+    /// The digits of the bytes of their two files, as [`ImageDataset::from_idx`] takes them.
+    ///
+    /// # Errors
+    /// As [`ImageDataset::open`].
+    pub fn digits_of(images: Vec<u8>, labels: Vec<u8>) -> Result<Self> {
+        Self::from_idx(digits::NAME, images, labels)
+    }
+
+    /// Whether a checkpoint's data is the digits.
+    pub fn is_digits(state: &DataState) -> bool {
+        let named = matches!(state.files.as_slice(), [Source { name, .. }] if name == digits::NAME);
+        named && state.tokenizer == DataState::IMAGES
     }
 
     fn new(name: &str, parts: Parts, wanted: Option<ImageShape>) -> Result<Self> {
@@ -219,7 +237,11 @@ impl ImageDataset {
             Some(file) => file.to_string_lossy().into_owned(),
             None => name.to_owned(),
         };
-        let source = |s: &Segment| Source { name: short(&s.name), tokens: s.labels.len() as u64 };
+        let source = |s: &Segment| Source {
+            name: short(&s.name),
+            tokens: s.labels.len() as u64,
+            content: Some(format!("{}, labels {}", content(&s.pixels), content(&s.labels))),
+        };
         let sources = segments.iter().map(source).collect();
         let ends = segments.iter().scan(0, |end, segment| {
             *end += segment.labels.len();
@@ -366,6 +388,36 @@ impl fmt::Debug for Images {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Images");
         debug.field("shape", &self.store.shape).field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// How bytes become images for a model, and what it tells apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageFormat {
+    /// Size of an image.
+    pub shape: ImageShape,
+    /// What pixels become.
+    pub normalization: Normalization,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+}
+
+impl ImageFormat {
+    /// An image as a model reads it: f32 (channels, height, width).
+    ///
+    /// # Errors
+    /// Bytes that aren't one image: planes of rows, one plane a channel.
+    pub fn read(&self, pixels: &[u8]) -> Result<Vec<f32>> {
+        if pixels.len() != self.shape.elements() {
+            return Err(Error::Setting {
+                what: "bytes of an image",
+                value: pixels.len().to_string(),
+                domain: "one for each pixel and channel of what the model reads",
+            });
+        }
+        let mut image = vec![0.0; pixels.len()];
+        self.normalization.apply(pixels, &mut image);
+        Ok(image)
     }
 }
 

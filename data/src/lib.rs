@@ -27,24 +27,28 @@ mod bytes;
 pub mod checkpoint;
 mod corpus;
 mod error;
+pub mod files;
 mod images;
 mod loader;
 mod permutation;
 pub mod safetensors;
+mod source;
 mod tokenizer;
 mod tokens;
 mod toy;
 
 pub use checkpoint::{Base, Checkpoint, Contents, DataState, Manifest, Skipped};
-pub use corpus::{Corpus, Source, fingerprint};
+pub use corpus::Corpus;
 pub use error::{Error, Result};
 pub use images::{
-    ImageBatch, ImageBatches, ImageDataset, ImageLoaderConfig, ImageShape, Images, Normalization,
+    ImageBatch, ImageBatches, ImageDataset, ImageFormat, ImageLoaderConfig, ImageShape, Images,
+    Normalization, drawn_digit,
 };
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
 pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights, weights_fingerprint};
+pub use source::{Difference, Source, content, difference, fingerprint};
 #[cfg(not(target_family = "wasm"))]
 pub use tokenizer::HuggingFace;
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{Gpt2, Tokenizer};
 pub use tokens::Tokens;
 pub use toy::{Problem, Toy, ToyTask};

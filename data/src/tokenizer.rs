@@ -4,21 +4,50 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
+mod gpt2;
 #[cfg(not(target_family = "wasm"))]
 mod huggingface;
 #[cfg(not(target_family = "wasm"))]
 pub use huggingface::HuggingFace;
 
+pub use gpt2::Gpt2;
+
 /// A map between text and token ids.
 pub enum Tokenizer {
     /// Ids are the UTF-8 bytes; vocabulary 256, any text is representable.
     Byte,
+    /// GPT-2's byte pairs.
+    Gpt2(Box<Gpt2>),
     /// A `tokenizer.json` of Hugging Face's library; not in the browser build.
     #[cfg(not(target_family = "wasm"))]
     HuggingFace(Box<HuggingFace>),
 }
 
 impl Tokenizer {
+    /// Name of [`Tokenizer::Gpt2`].
+    pub const GPT2: &str = gpt2::NAME;
+    /// Tokens of [`Tokenizer::Gpt2`].
+    pub const GPT2_VOCAB: usize = gpt2::VOCAB;
+
+    /// GPT-2's tokenizer, compiled in.
+    ///
+    /// # Errors
+    /// As [`Gpt2::built_in`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn gpt2() -> Result<Self> {
+        Ok(Self::Gpt2(Box::new(Gpt2::built_in()?)))
+    }
+
+    /// Always an error: a page fetches the list of merges, for [`Gpt2::read`].
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(target_family = "wasm")]
+    pub fn gpt2() -> Result<Self> {
+        let problem = "its list of merges isn't compiled in; give it".to_owned();
+        Err(Error::Tokenizer { name: Self::GPT2.to_owned(), problem })
+    }
+
     /// Reads a `tokenizer.json`. Where a `tokenizer_config.json` lies beside it, that file names
     /// the end-of-text token.
     ///
@@ -43,13 +72,14 @@ impl Tokenizer {
         Ok(Self::HuggingFace(Box::new(HuggingFace::parse(name, json, config)?)))
     }
 
-    /// Always an error: the browser build has the byte tokenizer only.
+    /// Always an error: the browser build reads no `tokenizer.json`.
     #[cfg(target_family = "wasm")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Err(Error::Tokenizer {
             name: path.as_ref().display().to_string(),
-            problem: "this build has the byte tokenizer only; encode the text beforehand"
-                .to_owned(),
+            problem:
+                "this build has the tokenizers byte and gpt2 alone; encode the text beforehand"
+                    .to_owned(),
         })
     }
 
@@ -60,6 +90,7 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         match self {
             Self::Byte => Ok(text.bytes().map(u32::from).collect()),
+            Self::Gpt2(tokenizer) => Ok(tokenizer.encode(text)),
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.encode(text),
         }
@@ -83,6 +114,9 @@ impl Tokenizer {
                 let bytes: Vec<u8> = ids.iter().map(|&id| id as u8).collect();
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
+            Self::Gpt2(tokenizer) => {
+                Ok(String::from_utf8_lossy(&tokenizer.decode(ids)).into_owned())
+            }
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.decode(ids),
         }
@@ -92,6 +126,7 @@ impl Tokenizer {
     pub fn vocab_size(&self) -> usize {
         match self {
             Self::Byte => 256,
+            Self::Gpt2(_) => Self::GPT2_VOCAB,
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.vocab_size(),
         }
@@ -101,25 +136,27 @@ impl Tokenizer {
     pub fn eos(&self) -> Option<u32> {
         match self {
             Self::Byte => None,
+            Self::Gpt2(tokenizer) => Some(tokenizer.end()),
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.eos(),
         }
     }
 
-    /// "byte", or "huggingface-" and a hash of file and end-of-text token: equal names encode equally.
+    /// "byte", "gpt2", or "huggingface-" and a hash of file and end-of-text token: equal names encode equally.
     pub fn name(&self) -> &str {
         match self {
             Self::Byte => "byte",
+            Self::Gpt2(_) => Self::GPT2,
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.name(),
         }
     }
 
     /// Names and bytes of the files that [`Tokenizer::open`] read, to be kept in a checkpoint's
-    /// folder so that it can be opened there; none for bytes.
+    /// folder so that it can be opened there; none for bytes and for GPT-2's.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         match self {
-            Self::Byte => Vec::new(),
+            Self::Byte | Self::Gpt2(_) => Vec::new(),
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.files(),
         }

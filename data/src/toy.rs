@@ -61,7 +61,7 @@ impl Toy {
 
     /// What a checkpoint remembers after `position` rows, with a fraction `holdout` of the problems held out.
     pub fn state(self, position: u64, holdout: f64) -> DataState {
-        let source = Source { name: self.source(), tokens: 0 };
+        let source = Source::new(self.source(), 0);
         DataState::new(position, &[source], Tokenizer::Byte.name(), holdout)
     }
 

@@ -40,6 +40,8 @@ use serde_json::Value;
 use tightrope_core::DType;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::Contents;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::checkpoint::Saved;
 use tightrope_data::{Checkpoint, DataState, Manifest, Tensor, checkpoint};
 use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer};
 
@@ -67,13 +69,23 @@ pub enum CheckpointError {
         /// Seed of the trainer.
         expected: u64,
     },
+    /// Weights that have diverged, from which nothing can go on.
+    #[error("element {element} of the weight `{name}` is {value}: no checkpoint was written")]
+    NotFinite {
+        /// The weight.
+        name: String,
+        /// Index of its first element that isn't finite.
+        element: usize,
+        /// The element.
+        value: f32,
+    },
 }
 
 /// Writes `checkpoints/step-N` under `dir`, where N is the number of steps `done`, and removes all but the newest two. It
 /// appears whole or not at all, whenever the process dies.
 ///
 /// # Errors
-/// Those of the device and of the disk; earlier checkpoints are as they were.
+/// Weights that aren't finite, and those of the device and of the disk; earlier checkpoints are as they were.
 #[cfg(not(target_family = "wasm"))]
 pub fn save(
     trainer: &mut Trainer,
@@ -83,11 +95,26 @@ pub fn save(
 ) -> Result<PathBuf, CheckpointError> {
     let data = DataState::new(done.samples, &[], "", 0.0);
     let manifest = block_on(manifest(trainer, rate, done, data))?;
-    let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
-    let trainer = RefCell::new(trainer);
-    let (model, optimizer) = (tensors(&trainer, model), tensors(&trainer, optimizer));
-    let contents = Contents { model, optimizer, extra: vec![] };
-    Ok(checkpoint::save(dir, manifest, contents, KEPT)?)
+    Ok(write(trainer, dir.as_ref(), manifest, vec![])?.path)
+}
+
+/// Writes a checkpoint of `trainer` with this manifest and these files besides, and removes all but the newest two.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn write(
+    trainer: &mut Trainer,
+    dir: &Path,
+    manifest: Manifest,
+    extra: Vec<(String, Vec<u8>)>,
+) -> Result<Saved, CheckpointError> {
+    let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
+    let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
+    let model = tensors(&trainer, weights, Some(&diverged));
+    let optimizer = tensors(&trainer, states, None);
+    let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT);
+    match diverged.take() {
+        Some(error) => Err(error),
+        None => Ok(saved?),
+    }
 }
 
 /// Sets weights and optimizer state to those of the newest checkpoint under `dir`, and says how far it had come; `None`
@@ -168,11 +195,12 @@ pub(crate) async fn read_back(
 }
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
-/// of the model.
+/// of the model. The first value that isn't finite fails, and goes into `diverged` where that's given.
 #[cfg(not(target_family = "wasm"))]
-pub(crate) fn tensors<'a>(
+fn tensors<'a>(
     trainer: &'a RefCell<&mut Trainer>,
     saved: Vec<SavedTensor>,
+    diverged: Option<&'a RefCell<Option<CheckpointError>>>,
 ) -> Vec<Tensor<'a>> {
     let tensor = |saved: SavedTensor| {
         let (name, ty) = (saved.name.clone(), saved.ty.clone());
@@ -181,6 +209,13 @@ pub(crate) fn tensors<'a>(
             while written < saved.ty.elements() {
                 let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
                 let values = values.map_err(io::Error::other)?;
+                if let Some(diverged) = diverged
+                    && let Some(at) = values.iter().position(|value| !value.is_finite())
+                {
+                    let (name, element, value) = (saved.name.clone(), written + at, values[at]);
+                    diverged.replace(Some(CheckpointError::NotFinite { name, element, value }));
+                    return Err(io::Error::other("a weight isn't finite"));
+                }
                 write_values(out, saved.ty.dtype, &values)?;
                 written += values.len();
             }

@@ -65,6 +65,13 @@ impl Error {
         self
     }
 
+    /// The same error, with one of its [`Error::details`] more.
+    #[must_use]
+    pub fn with_detail(mut self, name: &str, detail: Value) -> Self {
+        self.details.get_or_insert_with(|| Value::Object(Default::default()))[name] = detail;
+        self
+    }
+
     /// What can be done about it.
     pub fn kind(&self) -> Kind {
         self.kind

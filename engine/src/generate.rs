@@ -129,7 +129,7 @@ impl Loaded {
             (Architecture::Language(model), tokenizer) => {
                 let texts = if data.files.is_empty() { source.own_texts()? } else { Vec::new() };
                 let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
-                Data::Text(Text::open(data, tokenizer, model.vocab, texts)?)
+                Data::Text(Box::new(Text::open(data, tokenizer, model.vocab, texts)?))
             }
         };
         // Nothing is trained, so no optimizer state is kept.
@@ -164,7 +164,7 @@ impl Loaded {
 
 /// What a model is scored on.
 enum Data {
-    Text(Text),
+    Text(Box<Text>),
     Images(Box<LabelledImages>),
 }
 

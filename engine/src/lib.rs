@@ -50,7 +50,7 @@
 //! | [`backends`] | the devices themselves |
 //! | [`weights`] | where weights come from: model directories, checkpoints, adapters |
 //! | [`devices`], [`rates`], [`machine`] | what there is to run on, and how fast it is |
-//! | [`profile`], [`mod@bench`], [`timing`] | what ops take |
+//! | [`profile`], [`mod@bench`], [`timing`], [`product`] | what ops take |
 //! | [`verify`], [`doctor`] | whether a device computes what it should, and what a machine has |
 //! | [`generate`](mod@generate) | text from a model on disk, and its loss |
 //! | [`error`] | what went wrong, and what to do next |
@@ -75,6 +75,8 @@ pub mod generate;
 pub mod machine;
 pub mod model;
 pub mod plan;
+#[cfg(feature = "wgpu")]
+pub mod product;
 pub mod profile;
 pub mod rates;
 pub mod recipe;

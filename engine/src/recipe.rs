@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tightrope_core::Backend;
-use tightrope_data::{Checkpoint, checkpoint};
+use tightrope_data::{Checkpoint, ImageDataset, checkpoint};
 use tightrope_nn::{self as nn, Architecture, Model, Trainer};
 
 use crate::devices;
 use crate::error::{Help as _, Result};
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
-use crate::settings::{Origin, Settings};
+use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
 use crate::weights::{Places, Source, Start};
 use model::Described;
@@ -119,8 +119,9 @@ impl Recipe {
             return Self::from_checkpoint(said, path);
         }
         let dir = directory::existing(named, said.run.out.as_deref())?;
-        let mut before = Settings::default();
-        before.read_file(&dir.join(RUN_SETTINGS))?;
+        let file = dir.join(RUN_SETTINGS);
+        let (mut before, text) = (Settings::default(), text_of(&file)?);
+        before.read_text(&file.display().to_string(), &text)?;
         let settings = before.clone().over(said);
         settings.check()?;
         let mut notes = Vec::new();
@@ -136,6 +137,9 @@ impl Recipe {
             model::agrees(&settings, &model, &source.dir)?;
             (Start::Checkpoint(Box::new(source)), Described::known(model))
         };
+        if !is_as_written(&text) {
+            continues::check_changed_file(&file, &before, said, start.checkpoint())?;
+        }
         let unchanged = before.memory == settings.memory
             && before.train.micro_batch == settings.train.micro_batch;
         let own = if unchanged { PlanFile::read(&directory::plan_file(&dir)).ok() } else { None };
@@ -180,12 +184,7 @@ impl Recipe {
                 Box::new(Self::text(&settings, model.vocab, &start, &mut brought)?)
             }
             Architecture::Vit(model) => {
-                let normalization = match &start {
-                    Start::Model(source) | Start::Checkpoint(source) => {
-                        Some(source.normalization(model.colors)?)
-                    }
-                    Start::Seed | Start::Own(_) => None,
-                };
+                let normalization = start.normalization(model.colors)?;
                 Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
             }
         };
@@ -208,26 +207,48 @@ impl Recipe {
         data: Box<dyn Batches>,
         checkpoint: Option<Checkpoint>,
     ) -> Result<Self> {
-        said.check()?;
-        let (model, start) = match checkpoint {
-            None => (model::described(said)?.model, Self::fresh(said)?),
-            Some(checkpoint) => {
-                let source = Source::of_checkpoint(checkpoint, Vec::new())?;
-                model::agrees(said, &source.config, &source.dir)?;
-                let mut model = source.config.clone();
-                if let (Architecture::Language(model), Some(dropout)) =
-                    (&mut model, said.model.dropout)
-                {
-                    model.dropout = dropout;
-                }
-                (model, Start::Checkpoint(Box::new(source)))
-            }
-        };
+        let (model, start) = Self::beginning(said, checkpoint)?;
         if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
             corpus::fits(tokenizer, model.vocab)?;
         }
         let settings = step::filled(said, &model)?;
         Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)
+    }
+
+    /// As [`Recipe::on`], on labelled images that the program opened itself.
+    ///
+    /// # Errors
+    /// As [`Recipe::on`]; a model that reads no images, and images of another size or of more classes than its.
+    pub fn on_images(
+        said: &Settings,
+        images: ImageDataset,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Self> {
+        let (model, start) = Self::beginning(said, checkpoint)?;
+        let settings = step::filled(said, &model)?;
+        let Architecture::Vit(vit) = &model else {
+            let message = "the data is images, and the model is a language model".to_owned();
+            let help = "choose `model.family` vit, or train on a text";
+            return Err(said.error(&["model.family"], message, help).into());
+        };
+        let normalization = start.normalization(vit.colors)?;
+        let data = LabelledImages::open(&settings.data, vit, Some(images), normalization)?;
+        Self::on_data(Step::of_filled(&settings, model)?, settings, start, Box::new(data))
+    }
+
+    /// The model of a run on the program's own data, and where it begins.
+    fn beginning(said: &Settings, checkpoint: Option<Checkpoint>) -> Result<(Architecture, Start)> {
+        said.check()?;
+        let Some(checkpoint) = checkpoint else {
+            return Ok((model::described(said)?.model, Self::fresh(said)?));
+        };
+        let source = Source::of_checkpoint(checkpoint, Vec::new())?;
+        model::agrees(said, &source.config, &source.dir)?;
+        let mut model = source.config.clone();
+        if let (Architecture::Language(model), Some(dropout)) = (&mut model, said.model.dropout) {
+            model.dropout = dropout;
+        }
+        Ok((model, Start::Checkpoint(Box::new(source))))
     }
 
     /// The recipe of a run of the program's own model on data that it opened itself: a new one, or one that goes on from

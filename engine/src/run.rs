@@ -7,11 +7,15 @@
 //! | module | does |
 //! |---|---|
 //! | [`directory`] | the run directory |
+//! | `home`, `lock` | that of a run which trains, for one process |
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
-//! | `saved` | what a run saves of itself |
+//! | `saved`, `saving` | what a run saves of itself, and when |
+//! | `diverged` | runs whose numbers go astray |
 //! | `evaluate` | loss on held-out data |
 //! | `sample` | text out of a model |
+//! | `answers` | what a model answers to problems, and how often it's right |
+//! | `classify` | what a model takes images for |
 //! | `interactive` | what a program asks of a run between its steps |
 //!
 //! ```
@@ -44,24 +48,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answers;
 mod batches;
 #[cfg(not(target_family = "wasm"))]
 mod blocking;
+mod classify;
 mod continues;
 pub mod directory;
+mod diverged;
 mod evaluate;
 #[cfg(not(target_family = "wasm"))]
+mod home;
+#[cfg(target_family = "wasm")]
+#[path = "run/nowhere.rs"]
+mod home;
+#[cfg(not(target_family = "wasm"))]
 mod interactive;
+#[cfg(not(target_family = "wasm"))]
+mod lock;
 pub mod metrics;
 mod origin;
 mod parts;
 mod record;
 mod sample;
 mod saved;
+mod saving;
 mod stepped;
 pub mod tensorboard;
 
 use std::collections::BTreeMap;
+#[cfg(not(target_family = "wasm"))]
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -74,6 +90,7 @@ use crate::error::{Error, Result};
 use crate::weights::Start;
 
 pub use batches::{Batches, HeldOut, Numbers, Samples};
+pub use classify::Seen;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
 pub use parts::{Every, Parts};
@@ -83,17 +100,20 @@ pub use saved::Described;
 pub use stepped::{Kept, Stepped, Summary};
 
 pub(crate) use continues::{changed, check as check_continues};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use home::Home;
 pub(crate) use saved::json_text;
 
+use diverged::PATIENCE;
+use evaluate::evaluate_unless;
+#[cfg(target_family = "wasm")]
+use home::Home;
 use origin::Origin;
+use sample::sample_unless;
 use saved::Saved;
 
 /// Held-out tokens or images that an evaluation during training scores; the one at the end scores all.
 const EVALUATED: usize = 1 << 15;
-/// f16 steps in a row that may be skipped: halved that often, the loss scale has gone from its highest value
-/// to its lowest.
-const SKIPS: u64 = 64;
-
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -111,11 +131,14 @@ pub struct Run<'a> {
     inner: Recovering<Origin<'a>>,
     saved: Saved,
     every: Every,
-    recorder: Option<Recorder>,
+    /// Its directory.
+    home: Option<Home>,
     stop: Stop<'a>,
     summary: Summary,
     /// f16 steps in a row without an update.
     skips: u64,
+    /// Steps in a row with a higher loss than the one before.
+    rises: u64,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
     ended: Option<Ended>,
@@ -147,26 +170,35 @@ impl<'a> Run<'a> {
             described.adapters(&config, base)?;
         }
         Ok(Self {
-            saved: Saved { dir: None, rate, base, described },
+            saved: Saved { rate, base, described },
             inner,
             every,
-            recorder: None,
+            home: None,
             stop: Box::new(|| false),
             summary: Summary { done, ..Summary::default() },
             skips: 0,
+            rises: 0,
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
             ended: None,
         })
     }
 
-    /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there.
+    /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there. No other process may
+    /// train there until the run is dropped.
     ///
     /// # Errors
-    /// Files that can't be written, and metrics that were damaged.
+    /// Files that can't be written, a directory that another process trains in, and metrics that were damaged.
+    #[cfg(not(target_family = "wasm"))]
     pub fn record_in(&mut self, dir: PathBuf) -> Result<()> {
-        self.recorder = Some(Recorder::open(&dir, self.done().steps)?);
-        self.saved.dir = Some(dir);
+        self.settle(Home::take(&dir)?)
+    }
+
+    /// As [`Run::record_in`], in a directory that is taken.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn settle(&mut self, mut home: Home) -> Result<()> {
+        home.record(self.done().steps)?;
+        self.home = Some(home);
         Ok(())
     }
 
@@ -230,9 +262,11 @@ impl<'a> Run<'a> {
         self.inner.into_backend()
     }
 
-    /// What there is to tell of devices that were lost since the last time.
+    /// What there is to tell since the last time, of devices that were lost and of files that couldn't be written.
     pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.inner.origin.notes)
+        let mut notes = std::mem::take(&mut self.inner.origin.notes);
+        notes.extend(self.home.iter_mut().flat_map(Home::take_notes));
+        notes
     }
 
     /// Does `work` with the trainer, again on a new device where it's lost on the way.
@@ -317,15 +351,9 @@ impl<'a> Run<'a> {
             self.ended = Some(Ended::Interrupted);
             return Ok(None);
         };
-        self.skips = if outcome.updated { 0 } else { self.skips + 1 };
-        self.summary.skipped += u64::from(!outcome.updated);
-        if self.skips > SKIPS {
-            let message = format!("{} steps in a row weren't finite at any loss scale", self.skips);
-            return Err(Error::failed(anyhow!(message), DIVERGED));
-        }
         let mut stepped = Stepped { watched, ..self.stepped(&outcome, step_s) };
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| stepped.logged) {
-            recorder.log(&stepped)?;
+        if let Some(home) = self.home.as_mut().filter(|_| stepped.logged) {
+            home.log(&stepped);
         }
         self.inner.copy_if_due(step_s).await?;
         self.at_intervals(&mut stepped).await?;
@@ -351,9 +379,16 @@ impl<'a> Run<'a> {
             Ok(Some((outcome, seconds, Kept::of(trainer).await?)))
         });
         let Some((outcome, seconds, watched)) = attempt.await? else { return Ok(None) };
-        if !outcome.updated && !skips {
+        self.skips = if outcome.updated { 0 } else { self.skips + 1 };
+        if !outcome.updated && (!skips || self.skips > PATIENCE) {
             return Err(self.not_finite(&outcome).await?);
         }
+        let rose = self.summary.last_loss.is_some_and(|before| outcome.loss > before);
+        self.rises = if rose { self.rises + 1 } else { 0 };
+        if self.rises >= PATIENCE {
+            return Err(self.rising(&outcome));
+        }
+        self.summary.skipped += u64::from(!outcome.updated);
         self.inner.advance();
         self.summary.done = self.done();
         self.summary.first_loss.get_or_insert(outcome.loss);
@@ -382,36 +417,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The failure of a step that the device refused to make, with the op that went wrong first. The
-    /// weights are those before it, and are saved.
-    async fn not_finite(&mut self, outcome: &Outcome) -> Result<Error> {
-        let at = self.done();
-        let explain = self.inner.attempt(async |origin, trainer| {
-            let batch = origin.data.batch(trainer.config(), at)?;
-            Ok(trainer.explain(at.steps, &batch.batch()).await?)
-        });
-        let place = match explain.await? {
-            Some(found) => format!(
-                "the first output that isn't finite is `{}`, element {}, of op {}",
-                found.tensor, found.element, found.op
-            ),
-            None => {
-                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
-            }
-        };
-        let Outcome { loss, grad_norm, .. } = *outcome;
-        self.save_async().await?;
-        let done = at.steps;
-        let mut message = format!(
-            "step {} has loss {loss} and gradient norm {grad_norm}, and wasn't made: {place}",
-            done + 1,
-        );
-        if let Some(dir) = &self.saved.dir {
-            message += &format!("; the weights of step {done} are saved in `{}`", dir.display());
-        }
-        Ok(Error::failed(anyhow!(message), DIVERGED))
-    }
-
     /// Evaluation, sample and checkpoint, where they are due. Those of the last step are for the end.
     async fn at_intervals(&mut self, stepped: &mut Stepped) -> Result<()> {
         let (step, steps) = (stepped.step, self.saved.rate.steps);
@@ -426,78 +431,52 @@ impl<'a> Run<'a> {
         if due(sample) {
             stepped.sample = self.sample_async().await?;
         }
-        self.record(stepped.evaluation.as_ref(), stepped.sample.as_deref())
+        self.record(stepped.evaluation.as_ref(), stepped.sample.as_deref()).await
     }
 
-    fn record(&mut self, evaluation: Option<&Evaluation>, sample: Option<&str>) -> Result<()> {
-        let step = self.done().steps;
-        let Some(recorder) = &mut self.recorder else { return Ok(()) };
-        evaluation.map_or(Ok(()), |evaluation| recorder.evaluated(step, evaluation))?;
-        sample.map_or(Ok(()), |text| recorder.sampled(step, text))
-    }
-
-    /// Mean loss on held-out data, or on the first of it that holds `most` tokens; `None` where nothing is held out.
+    /// Mean loss on held-out data, or on the first of it that holds `most` tokens; `None` where nothing is held out, and where
+    /// the run is asked to stop before the end.
     ///
     /// # Errors
     /// Those of the data and of the device.
     pub async fn evaluate_async(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
+        let stop = &mut self.stop;
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batches = origin.data.held_out(trainer.config(), most)?;
-            evaluate(trainer, batches).await
+            evaluate_unless(trainer, batches, stop).await
         });
         attempt.await
     }
 
-    /// A sample of the model as it is; `None` where its data isn't text.
+    /// A sample of the model as it is, up to where the run is asked to stop; `None` where its data isn't text.
     ///
     /// # Errors
     /// Those of the device and of the tokenizer.
     pub async fn sample_async(&mut self) -> Result<Option<String>> {
-        let step = self.done().steps;
+        let (step, stop) = (self.done().steps, &mut self.stop);
         let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
-            Some(tokenizer) => sample(trainer, tokenizer, step).await.map(Some),
+            Some(tokenizer) => sample_unless(trainer, tokenizer, step, stop).await.map(Some),
             None => Ok(None),
         });
         attempt.await
     }
 
-    /// The loss on all held-out data and a sample, which the run's directory records.
+    /// The loss on all held-out data and a sample, which the run's directory records. A run that is asked to stop meanwhile is
+    /// [`Ended::Interrupted`], and lacks what wasn't done.
     ///
     /// # Errors
     /// As [`Run::evaluate_async`] and [`Run::sample_async`].
     pub async fn finish_async(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
-        let (evaluation, sample) = (self.evaluate_async(None).await?, self.sample_async().await?);
-        self.record(evaluation.as_ref(), sample.as_deref())?;
-        Ok((evaluation, sample))
-    }
-
-    /// Writes a checkpoint, where the run has a directory and none of this step.
-    ///
-    /// # Errors
-    /// Those of the device and of the disk; earlier checkpoints are as they were.
-    pub async fn save_async(&mut self) -> Result<()> {
-        let done = self.done();
-        if self.saved.dir.is_some() && self.checkpointed != Some(done.steps) {
-            let saved = &self.saved;
-            let save = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
-                saved.save(trainer, &*origin.data, done).await
-            };
-            self.inner.attempt(save).await?;
-            self.checkpointed = Some(done.steps);
+        let evaluation = self.evaluate_async(None).await?;
+        let mut sample = None;
+        if !(self.stop)() {
+            sample = self.sample_async().await?;
         }
-        Ok(())
-    }
-
-    /// The run as one file, for where there are no folders.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub async fn archive_async(&mut self) -> Result<Vec<u8>> {
-        let (done, saved) = (self.done(), &self.saved);
-        let archive = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
-            saved.archive(trainer, &*origin.data, done).await
-        };
-        self.inner.attempt(archive).await
+        if (self.stop)() {
+            self.ended = Some(Ended::Interrupted);
+        }
+        self.record(evaluation.as_ref(), sample.as_deref()).await?;
+        Ok((evaluation, sample))
     }
 }
 
@@ -505,6 +484,3 @@ impl<'a> Run<'a> {
 fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     outcome.metrics.iter().map(|(name, value)| (name.clone(), f64::from(*value))).collect()
 }
-
-const DIVERGED: &str =
-    "resume with a lower --lr or a smaller --clip, or look at the data around this step";

@@ -42,11 +42,13 @@ pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
 pub use list::{Data, LIST, Lora, Memory, Model, Run, Settings, TABLES, Train};
 pub use names::find;
 pub use origin::Origin;
+pub(crate) use read::text_of;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
-pub use setting::{Command, Flag, PageField, Setting};
+pub use setting::{Command, Flag, PageField, Reads, Setting};
 pub use tightrope_nn::{Family, ModelFamily, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
 pub use values::{
     Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Word,
 };
+pub(crate) use write::is_as_written;

@@ -94,7 +94,7 @@ impl Batches for Sine {
     }
 
     fn state(&self, samples: u64) -> DataState {
-        let sine = Source { name: "sine".to_owned(), tokens: 1000 };
+        let sine = Source::new("sine", 1000);
         DataState::new(samples, &[sine], "none", 0.0)
     }
 
@@ -198,7 +198,7 @@ fn other_data_is_refused() {
         }
 
         fn state(&self, samples: u64) -> DataState {
-            let other = Source { name: "cosine".to_owned(), tokens: 1000 };
+            let other = Source::new("cosine", 1000);
             DataState::new(samples, &[other], "none", 0.0)
         }
 

@@ -29,7 +29,7 @@ impl Batches for Fed {
     }
 
     fn state(&self, samples: u64) -> DataState {
-        let program = Source { name: "the program".to_owned(), tokens: 0 };
+        let program = Source::new("the program", 0);
         DataState::new(samples, &[program], "none", 0.0)
     }
 

@@ -23,8 +23,8 @@ def test_losses_are_the_commands_bit_for_bit(tightrope, tiny, tmp_path):
     words = [it for key, value in tiny.items() for it in (f"--{key}", str(value))]
     command = [tightrope, "train", *words, "--steps", "6", "--set", "run.log_every=1", "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    expected = [json.loads(line)["loss"] for line in lines]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    expected = [line["loss"] for line in lines if "loss" in line]
     found = losses(tr.Trainer(**tiny, steps=6))
     assert [np.float32(loss) for loss in found] == [np.float32(loss) for loss in expected]
 

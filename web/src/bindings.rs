@@ -6,12 +6,12 @@ use std::rc::Rc;
 use serde::Serialize;
 use serde_json::json;
 use tightrope::nn::Sampling;
+use tightrope::product;
 use wasm_bindgen::prelude::*;
 
 use crate::device::{Armed, Choice, Devices, Moment};
 use crate::engine::{self, Stats};
 use crate::error::{self, Error};
-use crate::product;
 use crate::running::Running;
 
 #[wasm_bindgen]
@@ -139,6 +139,19 @@ impl Engine {
         Ok(self.look(|inner| inner.plan(setup))?.to_string())
     }
 
+    /// Names of the files that a run of this setup needs and that weren't given yet.
+    pub fn needs(&self, setup: &str) -> Result<String, JsValue> {
+        text(&self.look(|inner| inner.needs(setup))?)
+    }
+
+    /// Takes a file that setups need.
+    pub fn give(&self, name: String, file: Vec<u8>) -> Result<(), JsValue> {
+        let mut inner = self.inner.borrow_mut();
+        let Some(inner) = &mut *inner else { return Err(self.unavailable()) };
+        inner.give(name, file);
+        Ok(())
+    }
+
     /// The setup that continues a checkpoint.
     pub fn setup_of(&self, checkpoint: Vec<u8>) -> Result<String, JsValue> {
         text(&self.look(|inner| inner.setup_of(checkpoint))?)
@@ -165,7 +178,14 @@ impl Engine {
         self.with_run(Running::evaluate).await
     }
 
-    /// Part of the held-out problems that are answered exactly.
+    /// What the model takes a drawing of rows of `width` places for, or null where nothing is drawn.
+    pub async fn classify(&self, ink: Vec<u8>, width: u32) -> Result<String, JsValue> {
+        let look =
+            async |it: &mut Running| Ok(it.run.recognise_async(&ink, width as usize).await?);
+        text(&self.with_run(look).await?)
+    }
+
+    /// Part of the held-out problems that are answered exactly, or of the held-out images that are told rightly.
     pub async fn accuracy(&self) -> Result<f64, JsValue> {
         self.with_run(Running::accuracy).await
     }

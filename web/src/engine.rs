@@ -15,7 +15,7 @@ use crate::device::{Armed, Description, Moment, Opener};
 use crate::error::{Error, Result};
 use crate::planning;
 use crate::running::Running;
-use crate::setup::Setup;
+use crate::setup::{Files, Setup};
 
 /// What a call that needs a run is told without one.
 const NO_RUN: Error = Error::Refused("there is no run: start one first");
@@ -44,6 +44,8 @@ pub struct Engine<O> {
     run: Option<Running>,
     /// How much longer steps take here than was estimated.
     slowness: f64,
+    /// What the page fetched.
+    files: Files,
 }
 
 impl<O: Opener + 'static> Engine<O> {
@@ -61,6 +63,7 @@ impl<O: Opener + 'static> Engine<O> {
             idle: Some(device),
             run: None,
             slowness: 1.0,
+            files: Files::default(),
         })
     }
 
@@ -103,6 +106,20 @@ impl<O: Opener + 'static> Engine<O> {
         planning::show(&setup, &self.description, self.slowness, self.device()?)
     }
 
+    /// Names of the files that a run of this setup needs and that weren't given yet.
+    ///
+    /// # Errors
+    /// A setup that can't be.
+    pub fn needs(&self, setup: &str) -> Result<Vec<&'static str>> {
+        let needs = Setup::from_json(setup)?.needs().iter().copied();
+        Ok(needs.filter(|name| !self.files.contains_key(*name)).collect())
+    }
+
+    /// Takes a file that setups need.
+    pub fn give(&mut self, name: String, file: Vec<u8>) {
+        self.files.insert(name, file);
+    }
+
     /// The setup that continues a checkpoint.
     ///
     /// # Errors
@@ -122,7 +139,7 @@ impl<O: Opener + 'static> Engine<O> {
         archive: Option<Vec<u8>>,
     ) -> Result<Value> {
         let setup = Setup::from_json(setup)?;
-        let mut recipe = setup.recipe(text, archive.map(read).transpose()?)?;
+        let mut recipe = setup.recipe(text, &self.files, archive.map(read).transpose()?)?;
         recipe.data.seek(&recipe.step.config, Done::default())?;
         if self.device().is_err() {
             let (device, description) = self.opener.open().await?;
@@ -152,7 +169,7 @@ impl<O: Opener + 'static> Engine<O> {
             run => run?,
         };
         let step = run.done().steps;
-        let running = self.run.insert(Running { run, task: setup.task(), estimate });
+        let running = self.run.insert(Running { run, estimate });
         count(&self.stats, &running.run);
         Ok(json!({
             "step": step,

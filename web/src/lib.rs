@@ -7,7 +7,6 @@
 //! | [`device`] | opens WebGPU or the processor; makes a device go away, for tests |
 //! | [`engine`] | what the page asks for: start, step, evaluate, sample, save |
 //! | [`running`] | a run, and text and answers out of its model |
-//! | [`product`] | times a matmul, to compare with others |
 //!
 //! Everything but the thin layer of bindings compiles natively and is tested there.
 
@@ -17,7 +16,6 @@ pub mod device;
 pub mod engine;
 mod error;
 pub mod planning;
-pub mod product;
 pub mod running;
 pub mod setup;
 

@@ -1,9 +1,8 @@
 //! A run between two calls of the page, and text and answers out of its model.
 
-use tightrope::data::{Problem, Tokenizer};
+use tightrope::data::Problem;
 use tightrope::nn::Sampling;
-use tightrope::recipe::Task;
-use tightrope::run::{Run, Stepped, generate};
+use tightrope::run::{Run, Stepped};
 
 use crate::error::{Error, Result};
 
@@ -20,8 +19,6 @@ const LINE_START: &str = "\n";
 pub struct Running {
     /// The run.
     pub run: Run<'static>,
-    /// Its task, where it's one.
-    pub task: Option<Task>,
     /// Seconds of a step, before one was timed.
     pub estimate: f64,
 }
@@ -51,27 +48,14 @@ impl Running {
         Ok(evaluation.ok_or(nothing)?.loss)
     }
 
-    /// Part of the held-out problems that are answered exactly.
+    /// Part of the held-out problems that are answered exactly, or of the held-out images that are told rightly.
     ///
     /// # Errors
     /// Where the data is text, and a device that is lost again and again.
     pub async fn accuracy(&mut self) -> Result<f64> {
-        let text = Error::Refused("a text has no answers: accuracy is of sort, reverse and add");
-        let answers = self.answers(self.task.ok_or(text)?, PROBLEMS).await?;
-        let right = answers.iter().filter(|(problem, given)| problem.answer == *given).count();
-        Ok(right as f64 / answers.len() as f64)
-    }
-
-    /// The first held-out problems with the model's answers.
-    async fn answers(&mut self, task: Task, count: u64) -> Result<Vec<(Problem, String)>> {
-        let problems = task.problems(self.run.config())?;
-        let mut answers = vec![];
-        for problem in (0..count).map(|index| problems.held_out(index)) {
-            let length = problem.answer.len();
-            let given = self.continued(&problem.question, length, Sampling::GREEDY).await?;
-            answers.push((problem, given));
-        }
-        Ok(answers)
+        let text =
+            Error::Refused("a text has no answers: accuracy is of sort, reverse, add and digits");
+        self.run.accuracy_async(PROBLEMS, EVALUATED).await?.ok_or(text)
     }
 
     /// What the model continues `prompt` with. Without a prompt: a new line of text, or held-out problems
@@ -86,24 +70,22 @@ impl Running {
         temperature: f64,
         seed: u64,
     ) -> Result<String> {
-        if let Some(task) = self.task.filter(|_| prompt.is_empty()) {
+        let answers =
+            if prompt.is_empty() { self.run.answers_async(SHOWN_PROBLEMS).await? } else { None };
+        if let Some(answers) = answers {
             let line = |(Problem { question, answer }, given): &(Problem, String)| {
                 let right = if answer == given { String::new() } else { format!("  not {answer}") };
                 format!("{question}{given}{right}\n")
             };
-            return Ok(self.answers(task, SHOWN_PROBLEMS).await?.iter().map(line).collect());
+            return Ok(answers.iter().map(line).collect());
         }
         let sampling = Sampling { temperature, top_k: 0, top_p: 1.0, seed, draw: 0 };
-        self.continued(prompt, tokens, sampling).await
-    }
-
-    async fn continued(&mut self, prompt: &str, most: usize, how: Sampling) -> Result<String> {
         let mut text = String::new();
         let mut show = |piece: &str| {
             text += piece;
             true
         };
-        self.generate(prompt, most, how, &mut show).await?;
+        self.generate(prompt, tokens, sampling, &mut show).await?;
         Ok(text)
     }
 
@@ -118,21 +100,8 @@ impl Running {
         sampling: Sampling,
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<()> {
-        let prompt = Tokenizer::Byte.encode(if prompt.is_empty() { LINE_START } else { prompt })?;
+        let prompt = if prompt.is_empty() { LINE_START } else { prompt };
         let how = Sampling { draw: self.run.done().steps, ..sampling };
-        let mut shown = 0;
-        let work = async |trainer: &mut _| {
-            // On a device that took the place of a lost one it begins again, with pieces that were shown.
-            let mut made = 0;
-            let mut piece = |piece: &str| {
-                made += 1;
-                made <= shown || {
-                    shown = made;
-                    show(piece)
-                }
-            };
-            generate(trainer, &Tokenizer::Byte, &prompt, most, &how, &mut piece).await.map(drop)
-        };
-        Ok(self.run.with_trainer(work).await?)
+        Ok(self.run.generate_async(prompt, most, &how, show).await?)
     }
 }

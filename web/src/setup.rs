@@ -1,17 +1,31 @@
 //! The page's setup: settings as an object of tables, with what to train on. What is missing or null takes the command
 //! line's default.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use tightrope::core::graph::nearest;
-use tightrope::data::{Base, Checkpoint, Corpus, Tokenizer, Toy};
+use tightrope::data::{Base, Checkpoint, Corpus, Gpt2, ImageDataset, Tokenizer, Toy};
 use tightrope::recipe::{Recipe, Task, Text, complete};
 use tightrope::run::Batches;
-use tightrope::settings::{LIST, Origin, Precision, Settings};
+use tightrope::settings::{LIST, Origin, Precision, Reads, Settings};
 
 use crate::error::{Error, Result};
 
 /// Name of a text that the page gives.
 pub const TEXT: &str = "text.txt";
+/// Names of the two files of the digits.
+const DIGITS: [&str; 2] = ["digits-images", "digits-labels"];
+/// Name of the file of GPT-2's merges.
+const GPT2: [&str; 1] = [Tokenizer::GPT2];
+
+/// Files that the page fetched, by the names that [`Setup::needs`] has.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+fn file(files: &Files, name: &str) -> Result<Vec<u8>> {
+    let missing = || Error::Setup(format!("the file `{name}` is missing: give it first"));
+    files.get(name).cloned().ok_or_else(missing)
+}
 
 /// Where the tokens come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +34,8 @@ pub enum Kind {
     BuiltIn,
     /// A text that the page gives.
     Text,
+    /// Images of handwritten digits, which the page gives.
+    Digits,
     /// Problems with known answers.
     Toy(Toy),
 }
@@ -30,12 +46,14 @@ impl Kind {
         match self {
             Self::BuiltIn => "built-in",
             Self::Text => "text",
+            Self::Digits => "digits",
             Self::Toy(toy) => toy.name(),
         }
     }
 
     fn of_name(name: &str) -> Result<Self> {
-        let all = || [Self::BuiltIn, Self::Text].into_iter().chain(Toy::ALL.map(Self::Toy));
+        let all =
+            || [Self::BuiltIn, Self::Text, Self::Digits].into_iter().chain(Toy::ALL.map(Self::Toy));
         all().find(|kind| kind.name() == name).ok_or_else(|| {
             let near = nearest(name, all().map(Self::name));
             let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
@@ -52,6 +70,10 @@ impl Kind {
         let built_in = Corpus::built_in(&Tokenizer::Byte)?;
         Ok(match (data.toy(), data.files.as_slice()) {
             (Some(toy), _) => Self::Toy(toy),
+            _ if ImageDataset::is_digits(data) => Self::Digits,
+            (None, files) if data.tokenizer == Tokenizer::GPT2 && Corpus::is_built_in(files) => {
+                Self::BuiltIn
+            }
             (None, files) if files.len() == 1 && files != built_in.sources() => Self::Text,
             _ => Self::BuiltIn,
         })
@@ -90,7 +112,14 @@ impl Setup {
             return Err(Error::Setup(message));
         }
         settings.check()?;
-        Ok(Self { settings: complete(&settings)?, kind })
+        let settings = complete(&settings)?;
+        let tokens = settings.data.tokenizer.as_deref();
+        if matches!(kind, Kind::Toy(_)) && tokens == Some(Tokenizer::GPT2) {
+            return Err(Error::Setup(
+                "the tasks are of bytes: choose `data.tokenizer` byte".to_owned(),
+            ));
+        }
+        Ok(Self { settings, kind })
     }
 
     /// The defaults for a preset.
@@ -137,29 +166,62 @@ impl Setup {
         Ok(json)
     }
 
-    /// The task, where it's one.
-    pub fn task(&self) -> Option<Task> {
+    /// Names of the files that the page fetches and gives for it.
+    pub fn needs(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Toy(toy) => Some(Task::new(toy, self.settings.data.holdout)),
-            Kind::BuiltIn | Kind::Text => None,
+            Kind::Digits => &DIGITS,
+            Kind::BuiltIn | Kind::Text if self.reads_gpt2() => &GPT2,
+            Kind::BuiltIn | Kind::Text | Kind::Toy(_) => &[],
         }
     }
 
-    /// The recipe of a run on what the setup names: on a `text` that the page gives, or on the one in the `checkpoint`, which
-    /// the run goes on from.
+    /// Whether its tokens are GPT-2's.
+    fn reads_gpt2(&self) -> bool {
+        self.settings.data.tokenizer.as_deref() == Some(Tokenizer::GPT2)
+    }
+
+    /// What turns its text into tokens.
+    fn tokenizer(&self, files: &Files) -> Result<Tokenizer> {
+        if !self.reads_gpt2() {
+            return Ok(Tokenizer::Byte);
+        }
+        let [merges] = GPT2.map(|name| file(files, name));
+        Ok(Tokenizer::Gpt2(Box::new(Gpt2::read(&merges?)?)))
+    }
+
+    /// The recipe of a run on what the setup names: on a `text` or on `files` that the page gives, or on the text in the
+    /// `checkpoint`, which the run goes on from.
     ///
     /// # Errors
-    /// A text that's missing or not UTF-8, a vocabulary without the bytes, and a checkpoint of another model or other data.
-    pub fn recipe(&self, text: Option<Vec<u8>>, checkpoint: Option<Checkpoint>) -> Result<Recipe> {
+    /// A text or a file that's missing or broken, a vocabulary without the bytes, and a checkpoint of another model or other
+    /// data.
+    pub fn recipe(
+        &self,
+        text: Option<Vec<u8>>,
+        files: &Files,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Recipe> {
         let Settings { data, model, .. } = &self.settings;
-        let vocab = model.vocab.unwrap_or(Tokenizer::Byte.vocab_size());
-        let batches: Box<dyn Batches> = match (self.task(), self.kind) {
-            (Some(task), _) => Box::new(task),
-            (None, Kind::Text) => {
+        if self.kind == Kind::Digits {
+            let [images, labels] = DIGITS.map(|name| file(files, name));
+            let digits = ImageDataset::digits_of(images?, labels?)?;
+            return Ok(Recipe::on_images(&self.settings, digits, checkpoint)?);
+        }
+        if model.family.map(Reads::of) == Some(Reads::Images) {
+            return Err(Error::Setup(
+                "the data is text, and the model reads images: choose digits, or another `model.family`"
+                    .to_owned(),
+            ));
+        }
+        let tokenizer = self.tokenizer(files)?;
+        let vocab = model.vocab.unwrap_or(tokenizer.vocab_size());
+        let batches: Box<dyn Batches> = match self.kind {
+            Kind::Toy(toy) => Box::new(Task::new(toy, data.holdout)),
+            Kind::Text => {
                 let (name, text) = own_text(text, checkpoint.as_ref())?;
-                Box::new(Text::in_memory(&name, text, Tokenizer::Byte, vocab, data.holdout)?)
+                Box::new(Text::in_memory(&name, text, tokenizer, vocab, data.holdout)?)
             }
-            _ => Box::new(Text::open(data, Tokenizer::Byte, vocab, Vec::new())?),
+            _ => Box::new(Text::open(data, tokenizer, vocab, Vec::new())?),
         };
         Ok(Recipe::on(&self.settings, batches, checkpoint)?)
     }

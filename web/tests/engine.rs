@@ -211,3 +211,61 @@ fn presets_are_offered_with_setups_that_can_be_planned() {
     let tiny = presets[0]["setup"].to_string();
     assert_eq!(json(&engine.plan(&tiny).unwrap())["fits"], true);
 }
+
+#[test]
+fn digits_are_learnt_and_drawings_are_told() {
+    let mut engine = engine();
+    let digits = json!({
+        "model": { "family": "vit", "layers": 2, "channels": 64, "heads": 4 },
+        "train": { "batch": 32, "steps": 150, "lr": 2e-3 },
+        "data": { "kind": "digits" },
+    })
+    .to_string();
+    let names = engine.needs(&digits).unwrap();
+    assert_eq!(names, ["digits-images", "digits-labels"]);
+    let missing = block_on(engine.start(&digits, None, None)).unwrap_err();
+    assert!(missing.to_string().contains("`digits-images` is missing"), "{missing}");
+    for (name, extents) in [("digits-images", 3), ("digits-labels", 1)] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/assets/digits");
+        let file = std::fs::read(format!("{folder}/{name}-idx{extents}-ubyte.gz")).unwrap();
+        engine.give(name.to_owned(), file);
+    }
+    assert!(engine.needs(&digits).unwrap().is_empty());
+    let started = start(&mut engine, &digits);
+    assert_eq!(started["predicted_bytes"], started["allocated_bytes"]);
+    train(&mut engine, 150);
+    let accuracy = block_on(engine.with_run(Running::accuracy)).unwrap();
+    assert!(accuracy > 0.8, "{accuracy}");
+
+    // A ring, as somebody draws a 0, and a thin bar, as somebody draws a 1.
+    let drawing = |is_ink: &dyn Fn(f64, f64) -> bool| -> Vec<u8> {
+        let at = |place: usize| ((place / 128) as f64, (place % 128) as f64);
+        (0..128 * 128).map(|place| if is_ink(at(place).0, at(place).1) { 255 } else { 0 }).collect()
+    };
+    let ring = drawing(&|y, x| (34.0..46.0).contains(&(y - 60.0).hypot((x - 64.0) * 1.4)));
+    let bar = drawing(&|y, x| (20.0..100.0).contains(&y) && (60.0..70.0).contains(&x));
+    for (ink, expected) in [(&ring, "0"), (&bar, "1")] {
+        let look = async |run: &mut Running| Ok(run.run.recognise_async(ink, 128).await?);
+        let seen = block_on(engine.with_run(look)).unwrap().unwrap();
+        assert_eq!((seen.width, seen.pixels.len(), seen.classes.len()), (8, 64, 10));
+        let best = seen.classes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        assert_eq!(best.0, expected, "{seen:?}");
+    }
+    let nothing =
+        async |run: &mut Running| Ok(run.run.recognise_async(&[0; 128 * 128], 128).await?);
+    assert_eq!(block_on(engine.with_run(nothing)).unwrap(), None);
+
+    // Another engine goes on from what this one saved.
+    let archive = block_on(engine.checkpoint()).unwrap();
+    let continues = engine.setup_of(archive.clone()).unwrap();
+    assert_eq!(continues["data"]["kind"], "digits");
+    assert_eq!(
+        json(&block_on(engine.start(&continues.to_string(), None, Some(archive))).unwrap())["step"],
+        150
+    );
+    for (kind, family) in [("digits", "gpt2"), ("sort", "vit")] {
+        let setup = json!({ "model": { "family": family }, "data": { "kind": kind } }).to_string();
+        let refusal = block_on(engine.start(&setup, None, None)).unwrap_err();
+        assert!(refusal.to_string().contains("the data is"), "{refusal}");
+    }
+}

@@ -32,7 +32,8 @@ usage: cargo xtask TASK
               --all                    all cases of tests that try a part of them, drawn by the date
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
-  python    the package for Python, built, installed under target/ and tested
+  python    the package for Python, installed under target/ and tested
+              --all                    as a wheel, which other days than one of four do without
   notebooks the same, and a part of the course's notebooks executed there
               --all                    all of them
   npm       the package for npm, built, packed and run with its examples in Chromium
@@ -58,7 +59,10 @@ fn main() -> ExitCode {
         Some(("test", [])) => checks::run_all(Draw::Part),
         Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
         Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
-        Some(("python", [])) => checks::run_only(&[checks::PYTHON], Draw::Part),
+        Some(("python", [])) => checks::run_only(&checks::PACKAGE_FOR_PYTHON, Draw::Part),
+        Some(("python", [all])) if all == "--all" => {
+            checks::run_only(&checks::PACKAGE_FOR_PYTHON, Draw::All)
+        }
         Some(("notebooks", [])) => checks::run_only(&checks::COURSE, Draw::Part),
         Some(("notebooks", [all])) if all == "--all" => {
             checks::run_only(&checks::COURSE, Draw::All)

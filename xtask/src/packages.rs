@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::shell::Shell;
 use crate::{cargo, root};
 
 /// The packages that are built together. Each run of cargo names them, since other sets give third-party crates other features,
-/// and those are compiled again. Two are apart: this one, whose tools are its own and which `cargo xtask` has built, and the
-/// package for Python, which pip builds.
-pub const PACKAGES: [&str; 6] =
-    ["--workspace", "--exclude", "xtask", "--exclude", "tightrope-python", "--locked"];
+/// and those are compiled again. One is apart: this one, whose tools are its own and which `cargo xtask` has built.
+pub const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "xtask", "--locked"];
+
+/// Builds what the stages share: the libraries, Python's among them, the command and the tests.
+pub const BUILD: [&str; 4] = ["build", "--lib", "--bins", "--tests"];
 
 /// Cargo with these arguments, in the workspace.
 pub fn words(words: &[&str]) -> Command {
@@ -30,14 +32,30 @@ pub fn words(words: &[&str]) -> Command {
 /// # Errors
 /// Where it doesn't build.
 pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
-    let mut build = words(&["test", "--tests", "--no-run", "--message-format", "json"]);
+    built(shell, "tightrope", |artifact| artifact["executable"].as_str())
+}
+
+/// The library of the package for Python, as the tests use it.
+///
+/// # Errors
+/// Where it doesn't build.
+pub fn python_library(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    built(shell, "_engine", |artifact| artifact["filenames"][0].as_str())
+}
+
+/// A file of the target `name`: where cargo says that it is.
+fn built(
+    shell: &mut Shell,
+    name: &str,
+    file: impl Fn(&Value) -> Option<&str>,
+) -> anyhow::Result<PathBuf> {
     // Fresh after the build, of which cargo names every part.
-    let messages = shell.output(build.args(PACKAGES))?;
-    let binary = messages.lines().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let messages = shell.output(words(&BUILD).args(PACKAGES).args(["--message-format", "json"]))?;
+    let found = messages.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
         let of_tests = message["profile"]["test"].as_bool()?;
-        let is_it = message["target"]["name"] == "tightrope" && !of_tests;
-        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
+        let is_it = message["target"]["name"] == name && !of_tests;
+        file(&message).filter(|_| is_it).map(PathBuf::from)
     });
-    binary.context("cargo names no binary `tightrope`")
+    found.with_context(|| format!("cargo names no `{name}`"))
 }

@@ -1,38 +1,49 @@
-//! The package for Python: its wheel is built as `pip install ./python` builds it, installed into an environment of its own under
-//! `target/`, and tested; then the course's notebooks are executed there.
+//! The package for Python, installed into an environment of its own under `target/`, and tested; then the course's notebooks are
+//! executed there. Its wheel compiles the engine once more, in release, so most days the library that the other tests share takes
+//! its place.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::packages::binary;
+use crate::packages::{binary, python_library};
 use crate::shell::Shell;
 use crate::{root, system};
 
 /// Bytes that the wheel may take.
 const LARGEST: u64 = 12_000_000;
 
+/// Days of which one builds the wheel.
+const DAYS: u64 = 4;
+
+/// Name of the package, of its folder too.
+const PACKAGE: &str = "tightrope";
+
 /// Types of what is written in Rust, as the package holds them and as they are generated.
 const STUBS: &str = "tightrope/_engine.pyi";
 
-/// Builds the wheel, installs it and runs its tests.
+/// Installs the package and runs its tests: as the wheel that `pip install ./python` builds, where that is drawn, else with the
+/// library that has been built for the tests.
 ///
 /// # Errors
-/// Where Python or pip is missing, the wheel doesn't build or is too large, and where a test fails.
+/// Where Python or pip is missing, the package doesn't build, the wheel is too large, and where a test fails.
 pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     environment(shell)?;
-    let wheel = wheel(shell, python())?;
-    let mut install = python();
-    install.args(["-m", "pip", "install", "--quiet", "--force-reinstall"]);
-    shell.run(install.arg(format!("{}[test]", wheel.display())))?;
-    check_stubs(shell)?;
+    install(shell, &["-r", "python/tests/requirements.txt"])?;
+    if shell.draw.takes_a_day_of(DAYS) {
+        let wheel = wheel(shell, python())?;
+        install(shell, &["--force-reinstall", &wheel.to_string_lossy()])?;
+        check_stubs(shell)?;
+    } else {
+        shell.say(format_args!(
+            "without the wheel, which is built one day of {DAYS}, and with --all"
+        ));
+        place(shell)?;
+    }
     let command = binary(shell)?;
-    // From elsewhere than `python/`, whose folder would be taken for the installed package.
-    let mut tests = python();
-    tests.args(["-P", "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "python/tests"]);
-    shell.run(tests.env("TIGHTROPE", command))
+    pytest(shell, python().env("TIGHTROPE", command), "python/tests")
 }
 
 /// Executes the notebooks of the course in the environment that [`test()`] made, a part of them or all.
@@ -40,30 +51,53 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
 /// # Errors
 /// Where the environment or what notebooks need is missing, and where one fails.
 pub fn notebooks(shell: &mut Shell) -> anyhow::Result<()> {
-    let mut install = python();
-    shell.run(install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "-r",
-        "notebooks/requirements.txt",
-    ]))?;
-    let mut tests = python();
-    shell.run(tests.args([
-        "-P",
-        "-m",
-        "pytest",
-        "--quiet",
-        "-p",
-        "no:cacheprovider",
-        "notebooks/tests",
-    ]))
+    install(shell, &["-r", "notebooks/requirements.txt"])?;
+    pytest(shell, &mut python(), "notebooks/tests")
+}
+
+/// Installs what the words name into the environment.
+///
+/// # Errors
+/// Where pip can't.
+pub fn install(shell: &mut Shell, words: &[&str]) -> anyhow::Result<()> {
+    shell.run(python().args(["-m", "pip", "install", "--quiet"]).args(words))
+}
+
+/// Runs the tests in a folder, from elsewhere than `python/`, whose folder would be taken for the installed package.
+fn pytest(shell: &mut Shell, python: &mut Command, tests: &str) -> anyhow::Result<()> {
+    let words = ["-P", "-m", "pytest", "--quiet", "-p", "no:cacheprovider", tests];
+    shell.run(python.args(words))
+}
+
+/// Puts the package where the environment looks for it, with the library that has been built.
+fn place(shell: &mut Shell) -> anyhow::Result<()> {
+    let library = python_library(shell)?;
+    let purelib = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let packages = shell.output(python().args(["-c", purelib]))?;
+    let package = Path::new(packages.trim()).join(PACKAGE);
+    copy(&root().join("python").join(PACKAGE), &package).context("can't place the package")?;
+    fs::copy(library, package.join("_engine.abi3.so")).context("can't place the library")?;
+    Ok(())
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Holds that the types of what is written in Rust are those that the build says; `UPDATE_SNAPSHOTS=1` writes them.
 fn check_stubs(shell: &mut Shell) -> anyhow::Result<()> {
-    shell.run(python().args(["-m", "pip", "install", "--quiet", "maturin>=1.16,<2"]))?;
+    install(shell, &["maturin>=1.16,<2"])?;
     let made = root().join("target").join("stubs");
     let mut generate = Command::new(folder().join("bin/maturin"));
     generate.args([
@@ -82,7 +116,7 @@ fn check_stubs(shell: &mut Shell) -> anyhow::Result<()> {
     let texts = [&kept, &made].map(|path| fs::read_to_string(path).unwrap_or_default());
     ensure!(
         texts[0] == texts[1],
-        "{} isn't what {} says: run `UPDATE_SNAPSHOTS=1 cargo xtask python`",
+        "{} isn't what {} says: run `UPDATE_SNAPSHOTS=1 cargo xtask python --all`",
         kept.display(),
         made.display()
     );

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use wait4::Wait4 as _;
@@ -19,6 +19,15 @@ pub enum Draw {
     Part,
     /// Everything.
     All,
+}
+
+impl Draw {
+    /// Whether what takes long is done now: one day of `days`, or always.
+    pub fn takes_a_day_of(self, days: u64) -> bool {
+        // A clock that is set before 1970 has no days to draw by.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self == Self::All || (since.as_secs() / (24 * 60 * 60)).is_multiple_of(days)
+    }
 }
 
 /// Runs commands one after the other.

@@ -36,8 +36,7 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     build(shell, &built)?;
     let same = fs::read(built.join(MODULE))? == fs::read(shipped().join(MODULE))?;
     ensure!(same, "{MODULE} isn't what its sources make: `cargo xtask widget` builds it");
-    let mut install = python::python();
-    shell.run(install.args(["-m", "pip", "install", "--quiet"]).args(NOTEBOOKS))?;
+    python::install(shell, &NOTEBOOKS)?;
     let mut node = Command::new("node");
     node.arg("tests/jupyter.mjs").current_dir(sources());
     shell.run(node.env("PYTHON", python::python().get_program()))

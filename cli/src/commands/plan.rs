@@ -5,7 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use tightrope::core::Backend;
 use tightrope::devices::Devices;
+use tightrope::error::Kind;
+use tightrope::nn::Planned;
 use tightrope::plan;
 use tightrope::profile::Profile;
 use tightrope::recipe::Step;
@@ -21,7 +24,7 @@ use crate::output;
 /// Columns where stdout is no terminal, and at most.
 const WIDTHS: (usize, usize) = (80, 160);
 
-/// Plans the training step and prints what it would take.
+/// Plans the training step and prints what it would take. Where no plan fits, that is the smallest, before the error.
 ///
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
@@ -45,7 +48,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         };
     }
     let start = Instant::now();
-    let planned = asked.plan(&*device)?;
+    let (planned, refusal) = fitting_or_smallest(&asked, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
     if let Some(profile) = &profile {
         profile.check(&planned.plan)?;
@@ -63,6 +66,9 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     let (planned, device, rates) = (&planned, &*device, &known.rates);
     let subject = Subject { config, scope, planned, budget, device, rates };
     if args.json {
+        if let Some(refusal) = refusal {
+            return Err(refusal.with_detail("smallest", summary.json()).into());
+        }
         let mut object = summary.json();
         object["advice"] = Advice::new(&subject)?.json();
         return output::print_json(&object);
@@ -72,9 +78,29 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     if let Some(profile) = &profile {
         text += &format!("\nmeasured on {}\n{}", profile.device, profile.text());
     }
+    if let Some(refusal) = refusal {
+        output::print(&format!("no plan fits; this is the smallest\n\n{text}\n"))?;
+        return Err(refusal.into());
+    }
     // It's there to be read while a few more plans are made.
     output::print(&text)?;
     output::print(&Advice::new(&subject)?.text(planned, summary.estimate.step_s))
+}
+
+/// The plan that is asked for; where none fits, the smallest and what refuses it.
+fn fitting_or_smallest(
+    asked: &Step,
+    device: &dyn Backend,
+) -> Result<(Planned, Option<tightrope::Error>), Failure> {
+    let Step { config, scope, .. } = asked;
+    match asked.plan(device) {
+        Err(refusal) if refusal.kind() == Kind::DoesNotFit && scope.plan.is_none() => {
+            let budget = plan::budget(scope, device).unwrap_or(u64::MAX);
+            let smallest = plan::closest(scope, config, budget, device)?.planned;
+            Ok((smallest, Some(refusal)))
+        }
+        planned => Ok((planned?, None)),
+    }
 }
 
 /// Writes a file that a flag names.

@@ -23,6 +23,7 @@ use tightrope::view::trace::trace;
 use super::plan::write;
 use crate::args::Train;
 use crate::failure::Failure;
+use crate::output::print_to;
 use crate::progress::{Progress, Readings, StepInfo};
 use crate::signals::Interrupt;
 
@@ -32,7 +33,7 @@ use crate::signals::Interrupt;
 /// Wrong settings, data or files; a step that doesn't fit; a loss that isn't finite; a full disk.
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::default();
     let progress = |steps, done| Progress::new(steps, done, args.json);
     let mut devices = Devices::default();
     let mut open = |spec: &Spec| {
@@ -44,6 +45,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let world = World {
         open: &mut open,
         rates: &|device, precision, threads| store.measured(device, precision, threads),
+        listen: &|| interrupt.listen(),
         stop: &mut || interrupt.requested(),
         progress: &progress,
         out: &mut io::stdout().lock(),
@@ -60,6 +62,8 @@ struct World<'a> {
     open: Open<'a>,
     /// The rates of a device.
     rates: &'a dyn Fn(&mut dyn Backend, Precision, usize) -> Known,
+    /// Asks for signals. Until then they end the process, which has nothing to lose before the run begins.
+    listen: &'a dyn Fn() -> anyhow::Result<()>,
     /// Asked before every micro-batch whether to end.
     stop: &'a mut dyn FnMut() -> bool,
     /// Shows the progress of so many steps, of which so many are done.
@@ -70,7 +74,7 @@ struct World<'a> {
 
 /// As [`run`], in this world.
 fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
-    let World { open, rates, stop, progress, out } = world;
+    let World { open, rates, listen, stop, progress, out } = world;
     let said = args.settings.said()?;
     let recipe = match &args.resume {
         None => Recipe::new(&said)?,
@@ -87,7 +91,9 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let steps = planned.recipe.step.rate.steps;
     let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
     let resident_start = resident();
-    let (mut run, dir) = planned.start(open)?.begin()?;
+    let started = planned.start(open)?;
+    listen()?;
+    let (mut run, dir) = started.begin()?;
     if let Some(profiling) = &mut profiling {
         profiling.write(&dir, None)?;
     }
@@ -112,15 +118,18 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
              continue with: tightrope train --resume {}",
             dir.display()
         ));
-        if args.json {
-            let object =
-                json!({ "interrupted": true, "steps": done, "run": dir, "exit_code": 130 });
-            print(out, &format!("{object}\n"));
-        }
-        return Err(Failure::Interrupted);
+        return interrupted(args, out, &dir, done);
     }
     let (evaluation, sample) = run.finish()?;
     run.take_notes().iter().for_each(|note| progress.note(note));
+    if run.ended() == Some(Ended::Interrupted) {
+        progress.note(&format!(
+            "stopped after all {steps} steps, before the held-out data was scored; the checkpoint is written\n\
+             score it with: tightrope eval {}",
+            dir.display()
+        ));
+        return interrupted(args, out, &dir, summary.done.steps);
+    }
     let step_s = summary.times.median();
     if let Some(step_s) = step_s {
         progress.note(&format!(
@@ -167,11 +176,19 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         for (name, value) in evaluation.iter().flat_map(|evaluation| &evaluation.metrics) {
             object[format!("heldout_{name}")] = json!(value);
         }
-        print(out, &format!("{object}\n"));
+        print_to(out, &format!("{object}\n"))
     } else {
-        print(out, &ending(&dir, unit, evaluation.as_ref(), sample.as_deref(), run.data()));
+        print_to(out, &ending(&dir, unit, evaluation.as_ref(), sample.as_deref(), run.data()))
     }
-    Ok(())
+}
+
+/// The end of a run that was asked to stop, after `steps`.
+fn interrupted(args: &Train, out: &mut dyn Write, dir: &Path, steps: u64) -> Result<(), Failure> {
+    if args.json {
+        let object = json!({ "interrupted": true, "steps": steps, "run": dir, "exit_code": 130 });
+        print_to(out, &format!("{object}\n"))?;
+    }
+    Err(Failure::Interrupted)
 }
 
 /// The figure of models that tell classes apart.
@@ -272,11 +289,6 @@ fn ending(
     }
     let _ = writeln!(text, "more with: tightrope generate {}", dir.display());
     text
-}
-
-/// Writes a result. A closed pipe leaves nobody to tell.
-fn print(out: &mut dyn Write, text: &str) {
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 #[cfg(test)]

@@ -33,9 +33,11 @@ fn a_run_on_digits_is_scored_saved_and_resumed() {
     }
     assert_eq!((&trained["heldout_tokens"], &trained["tokens"]), (&179.into(), &96.into()));
     assert_eq!(trained["predicted_peak_bytes"], trained["measured_peak_bytes"]);
-    let metrics = String::from_utf8(read(&dir, "a/metrics.jsonl")).unwrap();
-    let last: Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+    let steps = metrics(&dir.path().join("a"), "loss");
+    let last = steps.last().unwrap();
     assert_eq!((&last["step"], &last["accuracy"]), (&6.into(), &trained["accuracy"]));
+    let scored = metrics(&dir.path().join("a"), "heldout_loss");
+    assert_eq!(scored.last().unwrap()["heldout_accuracy"], trained["heldout_accuracy"]);
     assert!(!dir.path().join("a/samples").exists());
 
     let scored = json(&ok(dir.path(), "eval a --json"));
@@ -159,11 +161,10 @@ fn a_budget_is_met_by_recomputation_or_refused() {
     let losses = |out: &str, more: &str| {
         let words = format!("train {words} --out {out} --log-every 1 --json {more}");
         let trained = json(&ok(dir.path(), &words));
-        let metrics = String::from_utf8(read(&dir, &format!("{out}/metrics.jsonl"))).unwrap();
-        let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["loss"].clone();
+        let losses = metrics(&dir.path().join(out), "loss").into_iter();
         (
             trained["measured_peak_bytes"].as_u64().unwrap(),
-            metrics.lines().map(loss).collect::<Vec<_>>(),
+            losses.map(|mut line| line["loss"].take()).collect::<Vec<_>>(),
         )
     };
     let (whole_bytes, whole) = losses("a", "");

@@ -1,6 +1,7 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
 mod archives;
+mod faults;
 mod images;
 mod lora;
 mod models;
@@ -73,4 +74,11 @@ fn refused(dir: &Path, words: &str) -> (i32, String) {
     assert!(message.contains("\nhelp: "), "`{words}`: {message}");
     assert!(!message.contains("panicked"), "`{words}`: {message}");
     (output.status.code().unwrap(), message)
+}
+
+/// The lines of a run's metrics that have `key`: `loss` of steps, `heldout_loss` of evaluations.
+fn metrics(run: &Path, key: &str) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line.get(key).is_some()).collect()
 }

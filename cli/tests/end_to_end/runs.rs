@@ -44,12 +44,12 @@ fn a_run_directory_holds_what_it_should() {
     checkpoints.retain(|name| !name.starts_with('.'));
     checkpoints.sort();
     assert_eq!(checkpoints, ["step-10", "step-12"], "the oldest is pruned");
-    let metrics = fs::read_to_string(a.join("metrics.jsonl")).unwrap();
-    let lines: Vec<Value> =
-        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = metrics(&a, "loss");
     let steps: Vec<u64> = lines.iter().map(|line| line["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, [1, 4, 8, 12]);
     assert_eq!(lines[3]["tokens"], 12 * 64);
+    let held_out = metrics(&a, "heldout_loss");
+    assert_eq!(held_out.last().unwrap()["step"], 12);
     let plan: Value = serde_json::from_slice(&fs::read(a.join("plan.json")).unwrap()).unwrap();
     assert_eq!(plan["choices"]["micro_batch"], 4);
     assert!(plan["by_class"]["weight"].as_u64().unwrap() > 0);
@@ -143,8 +143,8 @@ fn signals_write_a_checkpoint_and_the_run_goes_on() {
         let end = step + 5;
         let rest = "--set train.schedule=constant --warmup 0";
         ok(dir.path(), &format!("train --resume a --steps {end} {rest}"));
-        let metrics = fs::read_to_string(dir.path().join("a/metrics.jsonl")).unwrap();
-        assert_eq!(metrics.lines().count() as u64, end, "a line a step, none twice");
+        let lines = metrics(&dir.path().join("a"), "loss");
+        assert_eq!(lines.len() as u64, end, "a line a step, none twice");
     }
 }
 

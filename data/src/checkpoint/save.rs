@@ -1,7 +1,7 @@
 //! Writing a checkpoint so that it appears whole.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::fill::{Sink, fill, small};
@@ -9,11 +9,21 @@ use super::{
     Checkpoint, Contents, FOLDER, LOCK, Manifest, REPLACED, STEP, TEMPORARY, entries, list,
     parse_step,
 };
+use crate::files::{has_no_locks, open, refuse_link, sync_folder};
 use crate::safetensors::to_file;
 use crate::{Error, Result};
 
+/// A checkpoint that was written.
+#[derive(Debug)]
+pub struct Saved {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What should have been removed and couldn't be; the checkpoint is complete.
+    pub left: Vec<Error>,
+}
+
 /// Writes `checkpoints/step-N` under the run folder `root`, N being `manifest.step`, then removes
-/// all but the `keep` newest up to it (at least 1). Returns its path. The manifest's format and
+/// all but the `keep` newest up to it (at least 1). The manifest's format and
 /// checksums are filled in here. Equal arguments give equal bytes.
 ///
 /// A checkpoint of the same step is replaced. What earlier runs left unfinished is removed.
@@ -26,7 +36,7 @@ pub fn save(
     manifest: Manifest,
     contents: Contents<'_>,
     keep: usize,
-) -> Result<PathBuf> {
+) -> Result<Saved> {
     let root = root.as_ref();
     let step = manifest.step;
     appear(
@@ -38,16 +48,15 @@ pub fn save(
 }
 
 /// Writes a copy of an opened checkpoint, byte for byte, as `checkpoints/step-N` under the run folder `root`.
-/// Returns its path.
 ///
 /// # Errors
 /// As [`save`].
-pub fn unpack(checkpoint: &Checkpoint, root: impl AsRef<Path>) -> Result<PathBuf> {
+pub fn unpack(checkpoint: &Checkpoint, root: impl AsRef<Path>) -> Result<Saved> {
     let copy = |path: &Path| {
         let mut files = checkpoint.file_names();
         files.try_for_each(|name| small(&mut Folder, path, name, &checkpoint.file(name)?))
     };
-    appear(root.as_ref(), checkpoint.manifest.step, copy, |_| Ok(()))
+    appear(root.as_ref(), checkpoint.manifest.step, copy, |_| Vec::new())
 }
 
 /// Makes the folder of `step` appear with what `write` writes into it, then runs `after` on the folder of
@@ -56,13 +65,14 @@ fn appear(
     root: &Path,
     step: u64,
     write: impl FnOnce(&Path) -> Result<()>,
-    after: impl FnOnce(&Path) -> Result<()>,
-) -> Result<PathBuf> {
+    after: impl FnOnce(&Path) -> Vec<Error>,
+) -> Result<Saved> {
     let folder = root.join(FOLDER);
+    refuse_link(&folder)?;
     fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
     sync_folder(root)?;
     let _lock = lock(&folder)?;
-    clean_up(&folder)?;
+    let mut left = clean_up(&folder)?;
     let temporary = temporary(&folder, step);
     let complete = folder.join(format!("{STEP}{step}"));
     let result = fs::create_dir(&temporary)
@@ -70,27 +80,56 @@ fn appear(
         .and_then(|()| write(&temporary))
         .and_then(|()| sync_folder(&temporary))
         .and_then(|()| publish(&folder, &temporary, &complete, step));
-    if let Err(error) = result {
-        // The first error is the one that matters; the next save tries again.
-        let _ = fs::remove_dir_all(&temporary);
-        return Err(error);
+    match result {
+        Ok(replaced) => left.extend(replaced),
+        Err(error) => {
+            // The first error is the one that matters; the next save tries again.
+            let _ = fs::remove_dir_all(&temporary);
+            return Err(error);
+        }
     }
-    after(&folder)?;
-    Ok(complete)
+    left.extend(after(&folder));
+    Ok(Saved { path: complete, left })
+}
+
+/// Removes what a process left unfinished under the run folder `root` when it died, unless one is saving there now. Gives what
+/// couldn't be removed.
+///
+/// # Errors
+/// A folder that can't be read.
+pub fn tidy(root: impl AsRef<Path>) -> Result<Vec<Error>> {
+    let folder = root.as_ref().join(FOLDER);
+    refuse_link(&folder)?;
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let file = lock_file(&folder)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(Vec::new()),
+        Err(TryLockError::Error(error)) if !has_no_locks(&error) => {
+            Err(Error::io("lock", folder.join(LOCK))(error))
+        }
+        _ => clean_up(&folder),
+    }
 }
 
 fn temporary(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("{TEMPORARY}{step}"))
 }
 
-/// Waits until no other process saves here. The system unlocks the file when a process dies, so
+/// The file that a process locks while it saves here. The system unlocks it when the process dies, so
 /// that whoever holds the lock knows every temporary folder to be abandoned.
-fn lock(folder: &Path) -> Result<File> {
+fn lock_file(folder: &Path) -> Result<File> {
     let path = folder.join(LOCK);
-    let file = File::create(&path).map_err(Error::io("create", &path))?;
+    open(&path, OpenOptions::new().write(true).create(true)).map_err(Error::io("open", path))
+}
+
+/// Waits until no other process saves here.
+pub(super) fn lock(folder: &Path) -> Result<File> {
+    let file = lock_file(folder)?;
     match file.lock() {
-        // Some network file systems have no locks; two runs in one folder are a mistake there.
-        Err(e) if e.kind() != ErrorKind::Unsupported => Err(Error::io("lock", path)(e)),
+        // Two runs in one folder are a mistake where there are no locks.
+        Err(error) if !has_no_locks(&error) => Err(Error::io("lock", folder.join(LOCK))(error)),
         _ => Ok(file),
     }
 }
@@ -110,8 +149,9 @@ impl Sink for Folder {
 }
 
 /// Gives the finished folder its name. A folder cannot be renamed over another that has files, so a
-/// checkpoint of the same step steps aside first, under a name that [`list`] still finds.
-fn publish(folder: &Path, temporary: &Path, complete: &Path, step: u64) -> Result<()> {
+/// checkpoint of the same step steps aside first, under a name that [`list`] still finds. Gives what keeps that one from being
+/// removed.
+fn publish(folder: &Path, temporary: &Path, complete: &Path, step: u64) -> Result<Option<Error>> {
     let aside = folder.join(format!("{REPLACED}{step}"));
     let replaces = complete.exists();
     if replaces {
@@ -125,45 +165,42 @@ fn publish(folder: &Path, temporary: &Path, complete: &Path, step: u64) -> Resul
         return Err(Error::Io { action: "rename", path: temporary.to_owned(), source });
     }
     sync_folder(folder)?;
-    if replaces {
-        fs::remove_dir_all(&aside).map_err(Error::io("remove", aside))?;
-    }
-    Ok(())
+    Ok(if replaces { remove(&aside).err() } else { None })
 }
 
-/// Removes the temporary folders of earlier processes, and finishes the replacements they began.
-fn clean_up(folder: &Path) -> Result<()> {
-    for (name, path) in entries(folder)? {
+/// Removes a folder with all that is in it.
+fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).map_err(Error::io("remove", folder))
+}
+
+/// Removes the temporary folders of earlier processes, and finishes the replacements they began. Gives what it couldn't do.
+fn clean_up(folder: &Path) -> Result<Vec<Error>> {
+    let tidied = |(name, path): (String, PathBuf)| {
         if name.starts_with(TEMPORARY) {
-            fs::remove_dir_all(&path).map_err(Error::io("remove", path))?;
-        } else if let Some(step) = parse_step(&name, REPLACED) {
-            let complete = folder.join(format!("{STEP}{step}"));
-            if complete.exists() {
-                fs::remove_dir_all(&path).map_err(Error::io("remove", path))?;
-            } else {
-                fs::rename(&path, &complete).map_err(Error::io("rename", path))?;
-            }
+            return remove(&path);
         }
-    }
-    Ok(())
+        let Some(step) = parse_step(&name, REPLACED) else { return Ok(()) };
+        let complete = folder.join(format!("{STEP}{step}"));
+        if complete.exists() {
+            return remove(&path);
+        }
+        fs::rename(&path, &complete).map_err(Error::io("rename", path))
+    };
+    Ok(entries(folder)?.into_iter().filter_map(|entry| tidied(entry).err()).collect())
 }
 
-/// Removes checkpoints older than the `keep` newest up to `step`. Each is renamed first, so that a
-/// kill half-way leaves a temporary folder and not a damaged checkpoint.
-fn prune(folder: &Path, root: &Path, step: u64, keep: usize) -> Result<()> {
-    let older = list(root)?.into_iter().rev().filter(|(other, _)| *other <= step);
-    for (other, path) in older.skip(keep.max(1)) {
+/// Removes checkpoints older than the `keep` newest up to `step`, and gives what it couldn't remove. Each is renamed first, so
+/// that a kill half-way leaves a temporary folder and not a damaged checkpoint.
+pub(super) fn prune(folder: &Path, root: &Path, step: u64, keep: usize) -> Vec<Error> {
+    let all = match list(root) {
+        Ok(all) => all,
+        Err(error) => return vec![error],
+    };
+    let older = all.into_iter().rev().filter(|(other, _)| *other <= step).skip(keep.max(1));
+    let doom = |(other, path): (u64, PathBuf)| {
         let doomed = temporary(folder, other);
         fs::rename(&path, &doomed).map_err(Error::io("rename", path))?;
-        fs::remove_dir_all(&doomed).map_err(Error::io("remove", doomed))?;
-    }
-    Ok(())
-}
-
-/// Makes the names in a folder durable. Only Unix has a call for it.
-fn sync_folder(path: &Path) -> Result<()> {
-    if cfg!(unix) {
-        File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::io("flush", path))?;
-    }
-    Ok(())
+        remove(&doomed)
+    };
+    older.filter_map(|checkpoint| doom(checkpoint).err()).collect()
 }

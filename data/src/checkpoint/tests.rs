@@ -5,11 +5,12 @@ use serde_json::json;
 use tempfile::{TempDir, tempdir};
 use tightrope_core::{DType, Type};
 
+use super::save::{lock, prune};
 use super::*;
 use crate::permutation::mix;
 
 fn manifest(step: u64) -> Manifest {
-    let files = [Source { name: "text.txt".into(), tokens: 1000 }];
+    let files = [Source::new("text.txt", 1000)];
     Manifest {
         format: FORMAT,
         step,
@@ -43,7 +44,9 @@ fn contents(bytes: &[u8]) -> Contents<'_> {
 
 /// Saves a checkpoint whose tensors hold the step number.
 fn save_step(root: &Path, step: u64, keep: usize) -> Result<PathBuf> {
-    save(root, manifest(step), contents(&elements(step)), keep)
+    let saved = save(root, manifest(step), contents(&elements(step)), keep)?;
+    assert!(saved.left.is_empty(), "{:?}", saved.left);
+    Ok(saved.path)
 }
 
 fn steps(root: &TempDir) -> Vec<u64> {
@@ -126,6 +129,55 @@ fn what_dead_processes_left_is_finished_or_removed() {
 }
 
 /// Each file of a checkpoint with its bytes.
+#[test]
+fn what_a_dead_process_left_is_removed_at_the_next_start_unless_one_is_saving() {
+    let root = tempdir().unwrap();
+    assert!(tidy(&root).unwrap().is_empty(), "it has no checkpoint yet");
+    save_step(root.path(), 1, 2).unwrap();
+    let folder = root.path().join(FOLDER);
+    let left = temporary_of(&folder, 0);
+    let saving = lock(&folder).unwrap();
+    tidy(&root).unwrap();
+    assert!(left.exists(), "another process may be at it");
+    drop(saving);
+    assert!(tidy(&root).unwrap().is_empty());
+    assert!(!left.exists());
+    assert_eq!(steps(&root), [1]);
+}
+
+/// A folder that a process left while it removed the checkpoint of `step`.
+fn temporary_of(folder: &Path, step: u64) -> PathBuf {
+    let left = folder.join(format!("{TEMPORARY}{step}"));
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join(MODEL), "half").unwrap();
+    left
+}
+
+#[test]
+fn what_cannot_be_removed_is_told_and_fails_no_checkpoint() {
+    let root = tempdir().unwrap();
+    (1..4).for_each(|step| drop(save_step(root.path(), step, 3).unwrap()));
+    let folder = root.path().join(FOLDER);
+    // A folder with something in it, over which none can be renamed.
+    let left = temporary_of(&folder, 1);
+    let told = prune(&folder, root.path(), 3, 1);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].to_string().contains("step-1"), "{told:?}");
+    assert_eq!(steps(&root), [1, 3]);
+    fs::remove_dir_all(left).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_whose_checkpoints_are_a_link_is_refused() {
+    let (root, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    std::os::unix::fs::symlink(elsewhere.path(), root.path().join(FOLDER)).unwrap();
+    let refused = save_step(root.path(), 1, 2).unwrap_err().to_string();
+    assert!(refused.contains("link"), "{refused}");
+    tidy(&root).unwrap_err();
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
 fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = entries(path).unwrap().into_iter();
     entries.map(|(_, path)| (path.clone(), fs::read(path).unwrap())).collect()
@@ -240,7 +292,7 @@ fn an_archive_is_the_folder_in_one_file() {
     assert_eq!(bytes, to_archive(manifest(7), contents(&elements(7))).unwrap());
     let checkpoint = Checkpoint::from_archive("x.tar", bytes.clone()).unwrap();
     let (unpacked, saved) = (tempdir().unwrap(), tempdir().unwrap());
-    let unpacked = unpack(&checkpoint, unpacked.path()).unwrap();
+    let unpacked = unpack(&checkpoint, unpacked.path()).unwrap().path;
     let saved = save_step(saved.path(), 7, 1).unwrap();
     for name in [MANIFEST, MODEL, OPTIMIZER, "config.json"] {
         assert_eq!(fs::read(unpacked.join(name)).unwrap(), fs::read(saved.join(name)).unwrap());

@@ -1,9 +1,11 @@
 //! IDX files, as MNIST's: a magic number with dtype and axes, the extents as big-endian u32, then bytes. See
 //! <https://github.com/cvdfoundation/mnist>.
 
+#[cfg(not(target_family = "wasm"))]
 use std::io::Read as _;
 use std::path::Path;
 
+#[cfg(not(target_family = "wasm"))]
 use flate2::read::GzDecoder;
 
 use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken};
@@ -14,6 +16,7 @@ use crate::bytes::Bytes;
 const UNSIGNED_BYTE: u8 = 0x08;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Deflate makes at most 1,032 bytes of one.
+#[cfg(not(target_family = "wasm"))]
 const MOST_PER_BYTE: usize = 1032;
 
 /// Whether a file holds images: `train-images-idx3-ubyte`, `train-images.idx3-ubyte.gz`.
@@ -113,16 +116,26 @@ fn pair(
 /// Bytes of a file with `AXES` axes, where its elements begin, and its extents.
 fn read<const AXES: usize>(name: &str, bytes: Bytes) -> Result<(Bytes, usize, [usize; AXES])> {
     let header = 4 + 4 * AXES;
-    if !bytes.starts_with(&GZIP) {
-        let extents = extents(name, &bytes)?;
-        let expected = expected(name, header, &extents)?;
-        if bytes.len() != expected {
-            return Err(length(name, bytes.len(), expected));
-        }
-        return Ok((bytes, header, extents));
+    if bytes.starts_with(&GZIP) {
+        return unpacked(name, &bytes, header);
     }
+    let extents = extents(name, &bytes)?;
+    let expected = expected(name, header, &extents)?;
+    if bytes.len() != expected {
+        return Err(length(name, bytes.len(), expected));
+    }
+    Ok((bytes, header, extents))
+}
+
+/// As [`read`], of a file that is packed by gzip.
+#[cfg(not(target_family = "wasm"))]
+fn unpacked<const AXES: usize>(
+    name: &str,
+    bytes: &[u8],
+    header: usize,
+) -> Result<(Bytes, usize, [usize; AXES])> {
     let packed = |error| broken(name, format!("it can't be unpacked: {error}; fetch it again"));
-    let mut decoder = GzDecoder::new(&bytes[..]);
+    let mut decoder = GzDecoder::new(bytes);
     let mut unpacked = Vec::new();
     decoder.by_ref().take(header as u64).read_to_end(&mut unpacked).map_err(packed)?;
     let extents = extents(name, &unpacked)?;
@@ -140,6 +153,15 @@ fn read<const AXES: usize>(name: &str, bytes: Bytes) -> Result<(Bytes, usize, [u
         return Err(length(name, unpacked.len(), expected));
     }
     Ok((unpacked.into(), header, extents))
+}
+
+#[cfg(target_family = "wasm")]
+fn unpacked<const AXES: usize>(
+    name: &str,
+    _: &[u8],
+    _: usize,
+) -> Result<(Bytes, usize, [usize; AXES])> {
+    Err(broken(name, "it is packed: unpack it before, by DecompressionStream".to_owned()))
 }
 
 /// The extents in a header.

@@ -1,10 +1,13 @@
 //! Whether a checkpoint continues in the settings and the data that a run goes on with.
 
+use std::path::Path;
+
+use anyhow::anyhow;
 use tightrope_data::Checkpoint;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::{Batches, changed, check_continues};
-use crate::settings::{Origin, Settings};
+use crate::settings::{LIST, Origin, Setting, Settings};
 
 /// Whether a checkpoint continues in these settings and this data.
 ///
@@ -15,12 +18,9 @@ pub(crate) fn check(
     settings: &Settings,
     data: &dyn Batches,
 ) -> Result<()> {
-    let manifest = &checkpoint.manifest;
     check_continues(checkpoint, settings.train.seed, data)?;
     // Checkpoints of earlier versions say nothing of adapters, and have none.
-    let mut before = Settings::default();
-    let path = checkpoint.path.display().to_string();
-    before.read_json(&manifest.settings, &Origin::Checkpoint(path))?;
+    let before = trained_with(checkpoint)?;
     let adapted = settings.lora.rank > 0;
     for (key, matters) in [
         ("memory.optimizer_bits", true),
@@ -30,13 +30,69 @@ pub(crate) fn check(
         ("lora.targets", adapted),
         ("lora.base_bits", adapted),
     ] {
-        let text = |settings: &Settings| -> anyhow::Result<String> {
-            Ok(settings.value(key)?.map_or_else(|| "not set".to_owned(), |value| value.to_string()))
-        };
-        let (was, now) = (text(&before)?, text(settings)?);
+        let (was, now) = (shown(&before, key)?, shown(settings, key)?);
         if matters && was != now {
             return changed(&format!("`{key}`"), was, now);
         }
     }
     Ok(())
+}
+
+/// The settings of a checkpoint that decide numbers.
+fn trained_with(checkpoint: &Checkpoint) -> Result<Settings> {
+    let mut settings = Settings::default();
+    let path = checkpoint.path.display().to_string();
+    settings.read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(path))?;
+    Ok(settings)
+}
+
+/// Whether runs that differ in it train to other weights.
+fn decides_numbers(setting: &Setting) -> bool {
+    let exact_memory = setting.key.starts_with("memory.")
+        && !matches!(setting.key, "memory.optimizer_bits" | "memory.consume_gradients");
+    !setting.passing && !exact_memory
+}
+
+/// The value of a setting, in words.
+fn shown(settings: &Settings, key: &str) -> anyhow::Result<String> {
+    Ok(settings.value(key)?.map_or_else(|| "not set".to_owned(), |value| value.to_string()))
+}
+
+/// Holds a settings file of a run that was changed or damaged since it was written against the run's checkpoint: what decides
+/// numbers must be the same, or be on the command line. How much memory a run may take doesn't decide them.
+///
+/// # Errors
+/// Settings that differ, by name; a run without a checkpoint.
+pub(crate) fn check_changed_file(
+    file: &Path,
+    read: &Settings,
+    said: &Settings,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<()> {
+    let changed = format!("`{}` isn't as the run wrote it", file.display());
+    let Some(checkpoint) = checkpoint else {
+        return Err(Error::usage(
+            anyhow!("{changed}, and there is no checkpoint to hold it against"),
+            "start a new run; where the file is right, with --config and its name",
+        ));
+    };
+    let before = trained_with(checkpoint)?;
+    let mut differing = Vec::new();
+    for setting in LIST.iter().filter(|setting| decides_numbers(setting)) {
+        let (was, now) = (shown(&before, setting.key)?, shown(read, setting.key)?);
+        if was != now && !said.on_command_line(setting.key) {
+            differing.push(format!("`{}` is {now} and was {was}", setting.key));
+        }
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::usage(
+        anyhow!("{changed}, and differs from its checkpoint: {}", differing.join(", ")),
+        format!(
+            "give on the command line what is meant, or go on as the checkpoint was trained, in a new run: \
+             `tightrope train --resume {}`",
+            checkpoint.path.display()
+        ),
+    ))
 }

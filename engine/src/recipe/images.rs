@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use tightrope_data::{
-    DataState, ImageBatch, ImageBatches, ImageDataset, ImageLoaderConfig, ImageShape, Images,
-    Loader, Normalization,
+    DataState, ImageBatch, ImageBatches, ImageDataset, ImageFormat, ImageLoaderConfig, ImageShape,
+    Images, Loader, Normalization,
 };
 use tightrope_nn::{Done, TrainerConfig, VitConfig};
 
@@ -18,6 +18,7 @@ use crate::weights::preprocessor;
 /// What `data.files` says for the images that are built in.
 const BUILT_IN: &str = "digits";
 const CHECK: &str = "check --data";
+const NEXT: &str = "name other images with --data, or give the model the size of these";
 
 /// Size of the images that a model reads.
 pub(super) fn shape(model: &VitConfig) -> ImageShape {
@@ -57,8 +58,8 @@ pub(super) fn named(
 }
 
 /// scikit-learn's digits, where the model reads images of their `shape`.
+#[cfg(not(target_family = "wasm"))]
 fn built_in(shape: Option<ImageShape>) -> Result<ImageDataset> {
-    const NEXT: &str = "name other images with --data, or give the model the size of these";
     let digits = ImageDataset::digits().help(NEXT)?;
     match shape {
         Some(shape) => digits.of_shape(shape).help(NEXT),
@@ -66,12 +67,18 @@ fn built_in(shape: Option<ImageShape>) -> Result<ImageDataset> {
     }
 }
 
+/// A page gives the images that it fetched.
+#[cfg(target_family = "wasm")]
+fn built_in(_: Option<ImageShape>) -> Result<ImageDataset> {
+    Err(Error::usage(anyhow!("no images are compiled into this build"), "give them"))
+}
+
 /// Labelled images, opened.
 pub struct LabelledImages {
     dataset: ImageDataset,
     train: Images,
     held_out: Images,
-    normalization: Normalization,
+    format: ImageFormat,
     origin: String,
     holdout: f64,
     loader: Option<Loader<ImageBatch>>,
@@ -91,7 +98,7 @@ impl LabelledImages {
     ) -> Result<Self> {
         let shape = shape(model);
         let dataset = match opened {
-            Some(dataset) => dataset,
+            Some(dataset) => dataset.of_shape(shape).help(NEXT)?,
             None => match named(data, Some(shape))? {
                 Some(dataset) => dataset,
                 None => built_in(Some(shape))?,
@@ -117,7 +124,9 @@ impl LabelledImages {
             Some(normalization) => normalization,
             None => train.normalization().help(CHECK)?,
         };
-        Ok(Self { dataset, train, held_out, normalization, origin, holdout, loader: None })
+        let classes = dataset.classes().to_vec();
+        let format = ImageFormat { shape: dataset.shape(), normalization, classes };
+        Ok(Self { dataset, train, held_out, format, origin, holdout, loader: None })
     }
 
     /// Batches of what is held out where something is, else of everything, and how many images those are.
@@ -130,7 +139,7 @@ impl LabelledImages {
     }
 
     fn order(&self, batch: usize, seed: u64) -> ImageLoaderConfig {
-        ImageLoaderConfig { batch, seed, normalization: self.normalization.clone() }
+        ImageLoaderConfig { batch, seed, normalization: self.format.normalization.clone() }
     }
 
     /// The images in order, or the first batches that hold `most` of them.
@@ -174,8 +183,12 @@ impl Batches for LabelledImages {
     }
 
     fn files(&self) -> Vec<(String, Vec<u8>)> {
-        let text = preprocessor::text(&self.normalization, self.dataset.shape());
+        let text = preprocessor::text(&self.format.normalization, self.format.shape);
         vec![(preprocessor::FILE.to_owned(), text)]
+    }
+
+    fn images(&self) -> Option<&ImageFormat> {
+        Some(&self.format)
     }
 
     fn describe(&self) -> String {
@@ -196,6 +209,10 @@ mod tests {
 
     use super::*;
     use crate::backends::Cpu;
+    use crate::devices::Devices;
+    use crate::recipe::Recipe;
+    use crate::run::{Opening, Run};
+    use crate::settings::Settings;
 
     fn model() -> VitConfig {
         match Architecture::preset("vit-tiny").unwrap() {
@@ -240,5 +257,34 @@ mod tests {
         let files = vec!["a".into(), "b".into(), "c".into()];
         let error = named(&settings::Data { files, ..data }, None).err().unwrap();
         assert!(error.message().contains("3 files, and images are in one folder"), "{error}");
+    }
+
+    #[test]
+    fn classes_of_images_are_told_between_steps() {
+        let mut said = Settings::default();
+        for word in ["model.preset=vit-tiny", "model.layers=1", "train.steps=20", "run.device=cpu"]
+        {
+            said.read_argument(word).unwrap();
+        }
+        let recipe = Recipe::new(&said).unwrap();
+        let device = Devices::default().open(&recipe.step.device).unwrap();
+        let planned = recipe.plan(device).unwrap();
+        let reopen = || -> Opening<'static> { unreachable!("the processor isn't lost") };
+        let parts = planned.parts(Box::new(reopen)).unwrap();
+        let mut run = Run::start(parts).unwrap();
+        let (ring, bar) = ([[0u8; 32], [200; 32]].concat(), [200u8, 0].repeat(32));
+        let before = run.classify(&[&ring]).unwrap();
+        run.by_ref().take(10).for_each(|step| drop(step.unwrap()));
+        // More than a pass takes.
+        let many: Vec<&[u8]> =
+            (0..40).map(|index| if index < 33 { &ring[..] } else { &bar[..] }).collect();
+        let found = run.classify(&many).unwrap();
+        assert_eq!((found.len(), found[0].len()), (40, 10));
+        assert!(found.iter().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
+        assert_eq!(found[0], found[32]);
+        assert_ne!(found[0], found[33]);
+        assert_ne!(found[0], before[0]);
+        let error = run.classify(&[&ring[1..]]).unwrap_err();
+        assert!(error.message().contains("bytes of an image"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use tightrope_nn::{Architecture, ModelConfig, VitConfig};
 
 use super::images;
 use crate::error::{Error, Result};
-use crate::settings::{self, Extents, Family, ModelFamily, Settings};
+use crate::settings::{self, Extents, Family, LIST, ModelFamily, Reads, Setting, Settings};
 use crate::weights::source::config_of;
 use crate::weights::tokenizer;
 
@@ -69,7 +69,7 @@ pub fn described(settings: &Settings) -> Result<Described> {
 fn language(settings: &Settings, base: &ModelConfig) -> Result<Architecture> {
     let own = &settings.model;
     let vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
-        (None, Some(name), None) => Some(tokenizer::named(name)?.vocab_size()),
+        (None, Some(name), None) => Some(tokenizer::vocab_size(name)?),
         (vocab, _, _) => vocab,
     };
     let sizes = Sizes {
@@ -125,26 +125,21 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
 /// # Errors
 /// The first one that is.
 pub fn check_keys(settings: &Settings, model: &Architecture) -> Result<()> {
-    const TEXT: [&str; 5] =
-        ["model.kv_heads", "model.context", "model.vocab", "model.tied", "data.tokenizer"];
-    const IMAGES: [&str; 4] =
-        ["model.image_size", "model.patch_size", "model.image_channels", "model.classes"];
-    let (is, others, foreign) = match model {
-        Architecture::Language(_) => ("a language model", "a vision transformer", &IMAGES[..]),
-        Architecture::Vit(_) => ("a vision transformer", "a language model", &TEXT[..]),
+    let (is, others) = match model {
+        Architecture::Language(_) => ("a language model", "a vision transformer"),
+        Architecture::Vit(_) => ("a vision transformer", "a language model"),
     };
-    let of_text = matches!(model, Architecture::Language(_));
+    let reads = Reads::of(model.family());
     let family = settings.model.family;
-    if let Some(family) =
-        family.filter(|family| matches!(family, ModelFamily::Language(_)) != of_text)
-    {
+    if let Some(family) = family.filter(|family| Reads::of(*family) != reads) {
         let message = format!("`model.family` is {}, and the model is {is}", family.name());
         const HELP: &str =
             "leave `model.family` out, or name a preset or a directory of that family";
         return Err(settings.error(&["model.family"], message, HELP).into());
     }
-    match foreign.iter().find(|key| settings.is_said(key)) {
-        Some(key) => {
+    let mut foreign = LIST.iter().filter(|it| it.reads.is_some_and(|own| own != reads));
+    match foreign.find(|setting| settings.is_said(setting.key)) {
+        Some(Setting { key, .. }) => {
             let message = format!("`{key}` is of {others}, and the model is {is}");
             Err(settings.error(&[key], message, &format!("leave `{key}` out")).into())
         }

@@ -14,10 +14,8 @@ use crate::error::{Help as _, Result};
 use crate::plan::{Choices, MadeFor, free, planned_now};
 use crate::run::{Described, Parts, Reopen, json_text};
 #[cfg(not(target_family = "wasm"))]
-use crate::run::{Opening, Run, directory};
+use crate::run::{Home, Opening, Run, directory};
 use crate::settings::{MicroBatch, Recompute, Settings};
-#[cfg(not(target_family = "wasm"))]
-use crate::weights::source::RUN_SETTINGS;
 
 /// A recipe with its plan, and what it was chosen from.
 pub struct Planned {
@@ -129,7 +127,7 @@ impl<'a> Started<'a> {
     /// it brought along, or takes up that of a run that goes on. Writes `run.toml` and `plan.json`, and records the run there.
     ///
     /// # Errors
-    /// A directory that can't be written.
+    /// A directory that can't be written, or that another process trains in.
     pub fn begin(self) -> Result<(Run<'a>, PathBuf)> {
         let Self { mut run, mut record, plan, out, resumes, texts } = self;
         let new = resumes.is_none();
@@ -137,6 +135,7 @@ impl<'a> Started<'a> {
             Some(dir) => dir,
             None => directory::create(out.as_deref())?,
         };
+        let mut home = Home::take(&dir)?;
         if let Some(checkpoint) = run.continues().filter(|_| new) {
             for (name, text) in texts {
                 let file = dir.join(directory::DATA).join(name);
@@ -146,12 +145,8 @@ impl<'a> Started<'a> {
             const NEXT: &str = "free some space, or give --out a directory on another disk";
             tightrope_data::checkpoint::unpack(checkpoint, &dir).help(NEXT)?;
         }
-        record.run.out = Some(dir.clone());
-        record
-            .write(&dir.join(RUN_SETTINGS))
-            .help("free some space, or give --out a directory that can be written")?;
-        directory::write(&directory::plan_file(&dir), format!("{plan:#}\n").as_bytes())?;
-        run.record_in(dir.clone())?;
+        home.describe(record, plan)?;
+        run.settle(home)?;
         Ok((run, dir))
     }
 }

@@ -6,7 +6,8 @@ use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Options;
 use tightrope_nn::{
-    Architecture, BuildOptions, LearningRate, Model, ModelConfig, Planned, TrainerConfig, defaults,
+    Architecture, BuildOptions, LearningRate, Model, ModelConfig, Planned, TrainerConfig, Vit,
+    defaults,
 };
 
 use super::model;
@@ -228,7 +229,8 @@ fn trainer_config(
         frozen: train.freeze.clone(),
         lora: settings.lora.adapters(),
         watch: vec![],
-        logits: false,
+        // Scores of classes are what an image is classified by.
+        logits: text.is_none() && Vit::of(&*model).is_some(),
         model,
     };
     // A pattern that no parameter matches is refused here, before anything is planned.

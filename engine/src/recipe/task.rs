@@ -52,11 +52,11 @@ impl Task {
 
 impl Batches for Task {
     fn seek(&mut self, config: &TrainerConfig, _: Done) -> Result<()> {
-        self.problems(config).map(drop)
+        Task::problems(self, config).map(drop)
     }
 
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
-        Ok(self.problems(config)?.batch(at.samples).into())
+        Ok(Task::problems(self, config)?.batch(at.samples).into())
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
@@ -73,6 +73,10 @@ impl Batches for Task {
 
     fn tokenizer(&self) -> Option<&Tokenizer> {
         Some(&Tokenizer::Byte)
+    }
+
+    fn problems(&self, config: &TrainerConfig) -> Result<Option<ToyTask>> {
+        Task::problems(self, config).map(Some)
     }
 
     fn describe(&self) -> String {

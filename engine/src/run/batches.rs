@@ -1,6 +1,8 @@
 //! What a run is trained on.
 
-use tightrope_data::{self as data, DataState, IGNORED, ImageBatch, Tokenizer};
+use tightrope_data::{
+    self as data, DataState, IGNORED, ImageBatch, ImageFormat, Tokenizer, ToyTask,
+};
 use tightrope_nn::inputs::{TARGETS, TOKENS};
 use tightrope_nn::{Batch, Done, IMAGES, LABELS, TrainerConfig, Values};
 
@@ -130,6 +132,20 @@ pub trait Batches {
     /// How its tokens are read as text, where they are text.
     fn tokenizer(&self) -> Option<&Tokenizer> {
         None
+    }
+
+    /// How its images are read and what their classes are, where it is images.
+    fn images(&self) -> Option<&ImageFormat> {
+        None
+    }
+
+    /// The problems of a run of `config`, where it is problems with known answers.
+    ///
+    /// # Errors
+    /// Sequences that no problem fits.
+    fn problems(&self, config: &TrainerConfig) -> Result<Option<ToyTask>> {
+        let _ = config;
+        Ok(None)
     }
 
     /// What it is, in a few words.

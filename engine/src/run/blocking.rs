@@ -21,6 +21,14 @@ impl<'a> Run<'a> {
         block_on(self.evaluate_async(most))
     }
 
+    /// [`Run::classify_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::classify_async`].
+    pub fn classify(&mut self, images: &[&[u8]]) -> Result<Vec<Vec<f32>>> {
+        block_on(self.classify_async(images))
+    }
+
     /// [`Run::sample_async`], which blocks.
     ///
     /// # Errors

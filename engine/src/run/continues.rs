@@ -1,7 +1,7 @@
 //! Whether a checkpoint continues with the seed and the data that a run goes on with.
 
 use anyhow::anyhow;
-use tightrope_data::{Checkpoint, DataState};
+use tightrope_data::{Checkpoint, DataState, Difference};
 
 use super::Batches;
 use crate::error::{Error, Result};
@@ -19,13 +19,25 @@ pub(crate) fn check(checkpoint: &Checkpoint, seed: u64, data: &dyn Batches) -> R
     if was.tokenizer != now.tokenizer {
         return changed("the tokenizer", was.tokenizer.clone(), now.tokenizer);
     }
-    if was.fingerprint != now.fingerprint {
-        return changed("the data", described(was), described(&now));
+    match was.difference(&now) {
+        None => {}
+        Some(Difference::Files) => return changed("the data", described(was), described(&now)),
+        Some(Difference::Content(file)) => return Err(other_content(&file)),
     }
     if was.holdout != now.holdout {
         return changed("`data.holdout`", was.holdout.to_string(), now.holdout.to_string());
     }
     Ok(())
+}
+
+/// The refusal of a file that isn't what it was.
+fn other_content(file: &str) -> Error {
+    Error::usage(
+        anyhow!(
+            "`{file}` isn't the file that the run began with: it's as long, but its content differs"
+        ),
+        "resume with the data that the run began with, or start a new run with --init on this checkpoint",
+    )
 }
 
 /// The refusal of a checkpoint that began with something else.

@@ -1,18 +1,22 @@
-//! The run directory: `run.toml`, `plan.json`, `metrics.jsonl`, `checkpoints/`, `samples/` and
-//! TensorBoard's events.
+//! The run directory: `run.toml`, `plan.json`, `metrics.jsonl`, `checkpoints/`, `samples/`,
+//! TensorBoard's events, and `run.lock` with the process that trains.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
+use tightrope_data::files;
 
 use crate::error::{Error, Help as _, Result};
 use crate::weights::source::{RUN_SETTINGS, is_run};
 
 /// Where in its directory a run keeps the text that a checkpoint brought along.
 pub const DATA: &str = "data";
+/// Where in its directory a run keeps samples.
+pub const SAMPLES: &str = "samples";
+
 /// The plan of the run in `dir`.
 pub fn plan_file(dir: &Path) -> PathBuf {
     dir.join("plan.json")
@@ -34,17 +38,32 @@ pub fn create(out: Option<&Path>) -> Result<PathBuf> {
         return Ok(out.to_owned());
     }
     fs::create_dir_all(RUNS).with_context(|| cannot(Path::new(RUNS))).help(NEXT)?;
-    let mut number = 1;
-    loop {
-        let path = Path::new(RUNS).join(number.to_string());
+    free(Path::new(RUNS), |number| number.to_string())
+        .with_context(|| cannot(Path::new(RUNS)))
+        .help(NEXT)
+}
+
+/// Makes a directory of this name in `parent`, with a number behind it where it's taken.
+///
+/// # Errors
+/// What the system refuses.
+pub(super) fn create_free(parent: &Path, name: &str) -> io::Result<PathBuf> {
+    free(parent, |number| match number {
+        1 => name.to_owned(),
+        _ => format!("{name}-{number}"),
+    })
+}
+
+/// Makes the first directory of those that `name` gives for 1, 2, 3 and so on that isn't there yet.
+fn free(parent: &Path, name: impl Fn(u64) -> String) -> io::Result<PathBuf> {
+    for number in 1.. {
+        let path = parent.join(name(number));
         match fs::create_dir(&path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            made => {
-                made.with_context(|| cannot(&path)).help(NEXT)?;
-                return Ok(path);
-            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
         }
     }
+    Err(ErrorKind::AlreadyExists.into())
 }
 
 /// Refuses a directory that holds a run already.
@@ -98,15 +117,15 @@ pub fn newest() -> Result<PathBuf> {
     })
 }
 
-/// Writes a small file of the run.
+/// Writes a small file of the run, complete or not at all.
 ///
 /// # Errors
 /// When it can't be written.
 pub fn write(path: &Path, text: &[u8]) -> Result<()> {
     let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
     parent
-        .and_then(|()| fs::write(path, text))
         .with_context(|| format!("can't write `{}`", path.display()))
+        .and_then(|()| Ok(files::replace(path, text)?))
         .help("free some space, or give --out a directory on another disk")
 }
 

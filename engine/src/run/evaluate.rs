@@ -36,8 +36,20 @@ impl Evaluation {
 /// # Errors
 /// Those of the device and of the files.
 pub async fn evaluate(trainer: &mut Trainer, batches: HeldOut) -> Result<Option<Evaluation>> {
+    evaluate_unless(trainer, batches, &mut || false).await
+}
+
+/// As [`evaluate`]; `None` too where `stop`, asked before every batch, says so.
+pub(super) async fn evaluate_unless(
+    trainer: &mut Trainer,
+    batches: HeldOut,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<Evaluation>> {
     let (mut sum, mut tokens, mut metrics) = (0.0, None, BTreeMap::new());
     for batch in batches {
+        if stop() {
+            return Ok(None);
+        }
         let batch = batch?;
         let found = trainer.evaluate(&batch.batch()).await;
         let found = found.help("try again, or choose another device")?;

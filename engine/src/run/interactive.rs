@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use tightrope_nn::Sampling;
 
-use super::{Ended, Run, generate};
+use super::{Ended, Run};
 use crate::block_on;
-use crate::error::{Error, Help as _, Result};
+use crate::error::Result;
 
 impl Run<'_> {
     /// Continues `prompt` by at most `count` tokens.
@@ -15,22 +14,13 @@ impl Run<'_> {
     /// # Errors
     /// A run whose data isn't text, an empty prompt, one outside the model's vocabulary, and those of the device.
     pub fn generate(&mut self, prompt: &str, count: usize, sampling: &Sampling) -> Result<String> {
-        block_on(self.inner.attempt(async |origin, trainer| {
-            let Some(tokenizer) = origin.data.tokenizer() else {
-                return Err(Error::usage(
-                    anyhow!("the run's data isn't text"),
-                    "train on text, or name the tokenizer that its ids are of",
-                ));
-            };
-            let prompt = tokenizer.encode(prompt).help("give another prompt")?;
-            let mut text = String::new();
-            let mut show = |piece: &str| {
-                text.push_str(piece);
-                true
-            };
-            generate(trainer, tokenizer, &prompt, count, sampling, &mut show).await?;
-            Ok(text)
-        }))
+        let mut text = String::new();
+        let mut show = |piece: &str| {
+            text.push_str(piece);
+            true
+        };
+        block_on(self.generate_async(prompt, count, sampling, &mut show))?;
+        Ok(text)
     }
 
     /// Writes a checkpoint `checkpoints/step-N` under `dir`, whatever directory the run has. Gives its path.
@@ -38,11 +28,7 @@ impl Run<'_> {
     /// # Errors
     /// As [`Run::save_async`].
     pub fn save_in(&mut self, dir: &Path) -> Result<PathBuf> {
-        let (own, checkpointed) =
-            (self.saved.dir.replace(dir.to_owned()), self.checkpointed.take());
-        let saved = self.save();
-        (self.saved.dir, self.checkpointed) = (own, checkpointed);
-        saved?;
+        block_on(self.save_to(dir))?;
         Ok(dir.join(format!("checkpoints/step-{}", self.done().steps)))
     }
 

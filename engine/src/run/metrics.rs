@@ -1,12 +1,15 @@
-//! `metrics.jsonl`: a line of JSON per logged step of a run.
+//! `metrics.jsonl`: a line of JSON per logged step of a run, and one per evaluation.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use tightrope_data::files;
+
+use super::Evaluation;
 
 /// Name of the file in a run directory.
 pub const FILE_NAME: &str = "metrics.jsonl";
@@ -33,6 +36,33 @@ pub struct Metrics {
     pub others: BTreeMap<String, f64>,
 }
 
+/// One evaluation on held-out data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeldOutMetrics {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Mean loss, in nats a token or an image.
+    pub heldout_loss: f64,
+    /// Tokens or images that were scored.
+    pub heldout_tokens: usize,
+    /// The model's other figures, each under its name behind `heldout_`.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, f64>,
+}
+
+impl HeldOutMetrics {
+    /// Of an evaluation after `step`.
+    pub fn new(step: u64, evaluation: &Evaluation) -> Self {
+        let others = evaluation.metrics.iter();
+        Self {
+            step,
+            heldout_loss: evaluation.loss,
+            heldout_tokens: evaluation.tokens,
+            others: others.map(|(name, value)| (format!("heldout_{name}"), *value)).collect(),
+        }
+    }
+}
+
 /// Appends to the metrics of a run.
 #[derive(Debug)]
 pub struct MetricsFile {
@@ -46,10 +76,7 @@ impl MetricsFile {
     /// # Errors
     /// When the file can't be written.
     pub fn create(dir: &Path) -> anyhow::Result<Self> {
-        let path = dir.join(FILE_NAME);
-        let file =
-            File::create(&path).with_context(|| format!("can't write `{}`", path.display()))?;
-        Ok(Self { path, file })
+        Self::open(dir, |_| Ok(0))
     }
 
     /// Continues the file in `dir` after `step`: the lines of later steps, and a last line that
@@ -58,15 +85,16 @@ impl MetricsFile {
     /// # Errors
     /// When the file can't be read or written, or a line before the last isn't one of metrics.
     pub fn resume(dir: &Path, step: u64) -> anyhow::Result<Self> {
+        Self::open(dir, |file| length_through(file, step))
+    }
+
+    /// Opens the file and cuts it off after what is `kept` of it. What is added comes at its end, wherever that is then.
+    fn open(dir: &Path, kept: impl FnOnce(&File) -> anyhow::Result<u64>) -> anyhow::Result<Self> {
         let path = dir.join(FILE_NAME);
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = open.with_context(|| format!("can't open `{}`", path.display()))?;
-        let kept = length_through(&file, step)
-            .with_context(|| format!("can't continue `{}`", path.display()))?;
-        file.set_len(kept)
-            .and_then(|()| file.seek(SeekFrom::Start(kept)))
-            .with_context(|| format!("can't shorten `{}`", path.display()))?;
+        let file = files::open(&path, OpenOptions::new().read(true).append(true).create(true))
+            .with_context(|| format!("can't open `{}`", path.display()))?;
+        let kept = kept(&file).with_context(|| format!("can't continue `{}`", path.display()))?;
+        file.set_len(kept).with_context(|| format!("can't shorten `{}`", path.display()))?;
         Ok(Self { path, file })
     }
 
@@ -75,10 +103,16 @@ impl MetricsFile {
     ///
     /// # Errors
     /// When the file can't be written.
-    pub fn append(&mut self, metrics: &Metrics) -> anyhow::Result<()> {
+    pub fn append(&mut self, metrics: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(metrics).context("metrics don't fit JSON")?;
         line.push(b'\n');
-        self.file.write_all(&line).with_context(|| format!("can't write `{}`", self.path.display()))
+        let before = self.file.metadata().map(|found| found.len());
+        let written = self.file.write_all(&line);
+        if let (Err(_), Ok(before)) = (&written, before) {
+            // A line that was cut off isn't one of metrics.
+            let _ = self.file.set_len(before);
+        }
+        written.with_context(|| format!("can't write `{}`", self.path.display()))
     }
 }
 
@@ -150,6 +184,12 @@ mod tests {
         let others = [("accuracy".to_owned(), 0.5)].into();
         file.append(&Metrics { others, ..at(2) }).unwrap();
         assert!(read(dir.path()).ends_with(",\"tokens\":1024,\"accuracy\":0.5}\n"));
+        let metrics = [("accuracy".to_owned(), 0.75)].into();
+        let evaluation = Evaluation { loss: 1.5, tokens: 64, metrics };
+        file.append(&HeldOutMetrics::new(2, &evaluation)).unwrap();
+        let expected =
+            "{\"step\":2,\"heldout_loss\":1.5,\"heldout_tokens\":64,\"heldout_accuracy\":0.75}\n";
+        assert!(read(dir.path()).ends_with(expected), "{}", read(dir.path()));
     }
 
     #[test]

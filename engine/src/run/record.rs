@@ -1,37 +1,49 @@
-//! What a run writes into its directory besides checkpoints.
+//! What a run writes into its directory besides checkpoints. Nothing of it ends a run: what can't be written is told once.
 
 use std::path::{Path, PathBuf};
 
-use super::metrics::{Metrics, MetricsFile};
+use serde::Serialize;
+
+use super::metrics::{HeldOutMetrics, Metrics, MetricsFile};
 use super::tensorboard::EventWriter;
 use super::{Evaluation, Stepped, directory};
-use crate::error::Result;
+use crate::error::{Help as _, Result};
 
 /// Writes `metrics.jsonl`, samples and TensorBoard's events.
 pub struct Recorder {
     dir: PathBuf,
-    metrics: MetricsFile,
-    events: EventWriter,
+    /// None once it can't be written.
+    metrics: Option<MetricsFile>,
+    /// None once it can't be written.
+    events: Option<EventWriter>,
+    samples: bool,
+    notes: Vec<String>,
 }
 
 impl Recorder {
     /// Of the run in `dir` that has done `steps`: what was recorded of later ones is dropped.
     ///
     /// # Errors
-    /// Files that can't be written, and metrics that were damaged.
+    /// Metrics that can't be written or were damaged.
     pub fn open(dir: &Path, steps: u64) -> Result<Self> {
         let metrics = match steps {
-            0 => MetricsFile::create(dir)?,
-            step => MetricsFile::resume(dir, step)?,
+            0 => MetricsFile::create(dir),
+            step => MetricsFile::resume(dir, step),
         };
-        Ok(Self { dir: dir.to_owned(), metrics, events: EventWriter::create(dir)? })
+        let metrics = metrics.help("move that file away, or give --out another directory")?;
+        let mut notes = Vec::new();
+        let events =
+            EventWriter::create(dir).map_err(|error| notes.push(lost(EVENTS, &error))).ok();
+        Ok(Self { dir: dir.to_owned(), metrics: Some(metrics), events, samples: true, notes })
+    }
+
+    /// What couldn't be written since the last time.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Records a step.
-    ///
-    /// # Errors
-    /// A file that can't be written.
-    pub fn log(&mut self, stepped: &Stepped) -> Result<()> {
+    pub fn log(&mut self, stepped: &Stepped) {
         let metrics = Metrics {
             step: stepped.step,
             loss: stepped.loss.into(),
@@ -42,43 +54,88 @@ impl Recorder {
             tokens: stepped.tokens,
             others: stepped.metrics.clone(),
         };
-        self.metrics.append(&metrics)?;
-        for (tag, value) in [
-            ("train/loss", metrics.loss),
-            ("train/lr", metrics.lr),
-            ("train/grad_norm", metrics.grad_norm),
-            ("train/tokens_per_s", metrics.tokens_per_s),
-        ] {
-            self.events.scalar(tag, metrics.step, value)?;
-        }
-        for (name, value) in &metrics.others {
-            self.events.scalar(&format!("train/{name}"), metrics.step, *value)?;
-        }
-        Ok(self.events.flush()?)
+        self.append(&metrics);
+        let curves = [
+            ("loss", metrics.loss),
+            ("lr", metrics.lr),
+            ("grad_norm", metrics.grad_norm),
+            ("tokens_per_s", metrics.tokens_per_s),
+        ];
+        let others = metrics.others.iter().map(|(name, value)| (name.as_str(), *value));
+        self.events(|events| {
+            let mut curves = curves.into_iter().chain(others);
+            curves.try_for_each(|(name, value)| {
+                events.scalar(&format!("train/{name}"), metrics.step, value)
+            })
+        });
     }
 
     /// Records an evaluation after `step`.
-    ///
-    /// # Errors
-    /// A file that can't be written.
-    pub fn evaluated(&mut self, step: u64, evaluation: &Evaluation) -> Result<()> {
-        self.events.scalar("eval/loss", step, evaluation.loss)?;
-        for (name, value) in &evaluation.metrics {
-            self.events.scalar(&format!("eval/{name}"), step, *value)?;
-        }
-        Ok(self.events.flush()?)
+    pub fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
+        self.append(&HeldOutMetrics::new(step, evaluation));
+        let others = evaluation.metrics.iter().map(|(name, value)| (name.as_str(), *value));
+        self.events(|events| {
+            let mut curves = [("loss", evaluation.loss)].into_iter().chain(others);
+            curves.try_for_each(|(name, value)| events.scalar(&format!("eval/{name}"), step, value))
+        });
     }
 
     /// Records a sample after `step`.
-    ///
-    /// # Errors
-    /// A file that can't be written.
-    pub fn sampled(&mut self, step: u64, text: &str) -> Result<()> {
-        let file = self.dir.join("samples").join(format!("step-{step}.txt"));
-        directory::write(&file, text.as_bytes())?;
+    pub fn sampled(&mut self, step: u64, text: &str) {
+        let file = self.dir.join(directory::SAMPLES).join(format!("step-{step}.txt"));
+        if self.samples
+            && let Err(error) = directory::write(&file, text.as_bytes())
+        {
+            self.notes.push(lost("samples", &error.into()));
+            self.samples = false;
+        }
         // Indented, it's code to Markdown, and shown as it is.
         let code: String = text.lines().map(|line| format!("    {line}\n")).collect();
-        self.events.text("sample", step, &code)?;
-        Ok(self.events.flush()?)
+        self.events(|events| events.text("sample", step, &code));
+    }
+
+    /// Adds a line to the metrics.
+    fn append(&mut self, line: &impl Serialize) {
+        if let Some(Err(error)) = self.metrics.as_mut().map(|file| file.append(line)) {
+            self.notes.push(lost("the metrics", &error));
+            self.metrics = None;
+        }
+    }
+
+    /// Adds to TensorBoard's events.
+    fn events(&mut self, add: impl FnOnce(&mut EventWriter) -> anyhow::Result<()>) {
+        let Some(events) = &mut self.events else { return };
+        if let Err(error) = add(events).and_then(|()| events.flush()) {
+            self.notes.push(lost(EVENTS, &error));
+            self.events = None;
+        }
+    }
+}
+
+const EVENTS: &str = "TensorBoard's events";
+
+fn lost(what: &str, error: &anyhow::Error) -> String {
+    format!("warning: {what} aren't recorded any more: {error:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can't be written any more is told once, and the rest goes on.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_loses_curves_and_no_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recorder = Recorder::open(dir.path(), 0).unwrap();
+        recorder.events = Some(EventWriter::at(Path::new("/dev/full")).unwrap());
+        for step in 1..4 {
+            recorder.log(&Stepped { step, step_s: 1.0, ..Stepped::default() });
+        }
+        let notes = recorder.take_notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("TensorBoard's events aren't recorded any more"), "{notes:?}");
+        let metrics = std::fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
+        assert_eq!(metrics.lines().count(), 3);
     }
 }

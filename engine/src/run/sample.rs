@@ -1,8 +1,10 @@
 //! Text out of a model, as it comes.
 
+use anyhow::anyhow;
 use tightrope_data::Tokenizer;
 use tightrope_nn::{SampleTokens, Sampling, Trainer};
 
+use super::Run;
 use crate::error::{Error, Help as _, Result};
 
 /// Tokens of a sample.
@@ -30,11 +32,57 @@ pub async fn generate(
     Ok(text)
 }
 
+impl Run<'_> {
+    /// Continues `prompt` by at most `count` tokens and hands each new piece of text to `show`, which says whether to go on.
+    ///
+    /// # Errors
+    /// A run whose data isn't text, an empty prompt, one outside the model's vocabulary, and those of the device.
+    pub async fn generate_async(
+        &mut self,
+        prompt: &str,
+        count: usize,
+        sampling: &Sampling,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<()> {
+        let mut shown = 0;
+        let attempt = self.inner.attempt(async |origin, trainer| {
+            let Some(tokenizer) = origin.data.tokenizer() else {
+                return Err(Error::usage(
+                    anyhow!("the run's data isn't text"),
+                    "train on text, or name the tokenizer that its ids are of",
+                ));
+            };
+            let prompt = tokenizer.encode(prompt).help("give another prompt")?;
+            // On a device that took the place of a lost one it begins again, with pieces that were shown.
+            let mut made = 0;
+            let mut piece = |piece: &str| {
+                made += 1;
+                made <= shown || {
+                    shown = made;
+                    show(piece)
+                }
+            };
+            generate(trainer, tokenizer, &prompt, count, sampling, &mut piece).await.map(drop)
+        });
+        attempt.await
+    }
+}
+
 /// A sample of the model after `step`: a new line, or a new document, continued.
 ///
 /// # Errors
 /// Those of the device and the tokenizer.
 pub async fn sample(trainer: &mut Trainer, tokenizer: &Tokenizer, step: u64) -> Result<String> {
+    sample_unless(trainer, tokenizer, step, &mut || false).await
+}
+
+/// As [`sample`]; it ends early where `stop`, asked before every token, says so.
+pub(super) async fn sample_unless(
+    trainer: &mut Trainer,
+    tokenizer: &Tokenizer,
+    step: u64,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<String> {
     let prompt = match tokenizer.eos() {
         Some(end) => vec![end],
         None => tokenizer.encode("\n").help("give another --tokenizer")?,
@@ -44,7 +92,7 @@ pub async fn sample(trainer: &mut Trainer, tokenizer: &Tokenizer, step: u64) -> 
     let mut text = String::new();
     let mut show = |piece: &str| {
         text.push_str(piece);
-        true
+        !stop()
     };
     generate(trainer, tokenizer, &prompt, SAMPLED, &sampling, &mut show).await?;
     Ok(text)

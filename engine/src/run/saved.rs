@@ -1,19 +1,19 @@
 //! What a run saves of itself: its trainer, how far it has come, and what describes it.
 
-#[cfg(not(target_family = "wasm"))]
-use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::Path;
 
-#[cfg(not(target_family = "wasm"))]
-use anyhow::Context as _;
 use serde_json::Value;
 use tightrope_data::{Base, Contents, Manifest};
 use tightrope_nn::{Done, LearningRate, Trainer, TrainerConfig};
 
 use super::Batches;
 #[cfg(not(target_family = "wasm"))]
-use crate::checkpoint::{KEPT, tensors};
+use super::diverged::DIVERGED;
+#[cfg(not(target_family = "wasm"))]
+use crate::checkpoint::{CheckpointError, write};
 use crate::checkpoint::{manifest, read_back};
+#[cfg(not(target_family = "wasm"))]
+use crate::error::Error;
 use crate::error::{Help as _, Result};
 use crate::weights::adapters;
 
@@ -49,8 +49,6 @@ pub(crate) fn json_text(value: &Value) -> anyhow::Result<Vec<u8>> {
 
 /// What a run saves of itself, besides the trainer.
 pub(super) struct Saved {
-    /// The run directory.
-    pub(super) dir: Option<PathBuf>,
     pub(super) rate: LearningRate,
     /// Where the frozen weights are, of a run that trains adapters.
     pub(super) base: Option<Base>,
@@ -58,43 +56,44 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// Nothing: there are no folders in a browser, and a run has none.
-    #[cfg(target_family = "wasm")]
-    pub(super) async fn save(&self, _: &mut Trainer, _: &dyn Batches, _: Done) -> Result<()> {
-        Ok(())
-    }
-
-    /// Writes `checkpoints/step-N` and removes old ones. Two runs that went the same way write the same
-    /// bytes.
+    /// Writes `checkpoints/step-N` under `dir` and removes old ones. Two runs that went the same way write the same
+    /// bytes. Gives what there is to tell.
     ///
     /// # Errors
-    /// Those of the device and of the disk; earlier checkpoints are as they were.
+    /// Weights that aren't finite, and those of the device and of the disk; earlier checkpoints are as they were.
     #[cfg(not(target_family = "wasm"))]
     pub(super) async fn save(
         &self,
+        dir: &Path,
         trainer: &mut Trainer,
         data: &dyn Batches,
         done: Done,
-    ) -> Result<()> {
-        let Some(dir) = &self.dir else { return Ok(()) };
-        let mut write = async || -> anyhow::Result<()> {
-            let manifest = self.manifest(trainer, data, done).await?;
-            let extra = self.extra(data);
-            let (model, optimizer) = (trainer.saved_weights(), trainer.saved_states());
-            let trainer = RefCell::new(&mut *trainer);
-            let (model, optimizer) = (tensors(&trainer, model), tensors(&trainer, optimizer));
-            tightrope_data::checkpoint::save(
-                dir,
-                manifest,
-                Contents { model, optimizer, extra },
-                KEPT,
-            )?;
-            Ok(())
-        };
-        write()
-            .await
-            .with_context(|| format!("can't write the checkpoint of step {}", done.steps))
-            .help(format!("free some space, then `tightrope train --resume {}`", dir.display()))
+    ) -> Result<Vec<String>> {
+        let manifest = self.manifest(trainer, data, done).await?;
+        let saved = write(trainer, dir, manifest, self.extra(data)).map_err(|error| {
+            let help = match &error {
+                CheckpointError::NotFinite { .. } => DIVERGED.to_owned(),
+                _ => format!("free some space, then `tightrope train --resume {}`", dir.display()),
+            };
+            let error = anyhow::Error::new(error);
+            Error::failed(
+                error.context(format!("can't write the checkpoint of step {}", done.steps)),
+                help,
+            )
+        })?;
+        Ok(saved.left.iter().map(|error| format!("warning: {error}")).collect())
+    }
+
+    /// Nothing: there are no folders in a browser, and a run has none.
+    #[cfg(target_family = "wasm")]
+    pub(super) async fn save(
+        &self,
+        _: &Path,
+        _: &mut Trainer,
+        _: &dyn Batches,
+        _: Done,
+    ) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     /// The checkpoint as one file.

@@ -38,6 +38,13 @@ impl EventWriter {
         Ok(writer)
     }
 
+    /// One that writes to a file that is there.
+    #[cfg(test)]
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
     /// Adds a point of the curve `tag`.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{ModelFamily, Offload, Schedule, StateBits, UpdateRule, defaults};
 
 use super::kind::Range::{Fraction, Positive};
-use super::setting::Command;
+use super::setting::{Command, Reads};
 use super::table::settings;
 use super::values::{
     Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute,
@@ -20,6 +20,8 @@ const OF_MODEL: &str = "the preset's or that of init";
 const STEPS: &[Command] = Command::STEPS;
 const DATA: &[Command] = Command::DATA;
 const RUN: &[Command] = Command::RUN;
+const TEXT: Reads = Reads::Text;
+const IMAGES: Reads = Reads::Images;
 
 settings! {
     /// All settings of a run: what was said, and [by whom](Settings::origin).
@@ -30,26 +32,26 @@ settings! {
     /// The network. A size that isn't set is the preset's, or the one found in `init`.
     model "Model" => Model {
         preset: Option<String>, "Known model that gives every size left unset", [unset("a small GPT"), flag("preset", "NAME"), only(STEPS)];
-        family: Option<ModelFamily>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family"), page_words(&["gpt2", "llama"])];
+        family: Option<ModelFamily>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family")];
         layers: Option<usize>, "Transformer blocks", [unset(OF_MODEL), flag("layers", "N"), only(STEPS), elsewhere(&["n_layer", "num_layers", "num_hidden_layers"]), page("Layers")];
         channels: Option<usize>, "Width of the residual stream", [unset(OF_MODEL), flag("channels", "N"), only(STEPS), elsewhere(&["n_embd", "d_model", "hidden_size"]), page("Channels")];
         heads: Option<usize>, "Attention heads; divides channels", [unset(OF_MODEL), flag("heads", "N"), only(STEPS), elsewhere(&["n_head", "num_attention_heads"]), page("Heads")];
-        kv_heads: Option<usize>, "Key and value heads; divides heads", [unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads"), page_empty("as heads")];
+        kv_heads: Option<usize>, "Key and value heads; divides heads", [reads(TEXT), unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads"), page_empty("as heads")];
         hidden: Option<usize>, "Inner width of the feed-forward layer", [unset(OF_MODEL), flag("hidden", "N"), only(STEPS), elsewhere(&["intermediate_size"]), page_more("Hidden width"), page_empty("by family")];
-        context: Option<usize>, "Longest sequence", [unset(OF_MODEL), flag("context", "TOKENS"), elsewhere(&["block_size", "seq_len"]), page("Context")];
-        vocab: Option<usize>, "Vocabulary", [unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary"), page_empty("256 bytes")];
-        tied: Option<bool>, "Use the embedding as the output layer", [unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
+        context: Option<usize>, "Longest sequence", [reads(TEXT), unset(OF_MODEL), flag("context", "TOKENS"), elsewhere(&["block_size", "seq_len"]), page("Context")];
+        vocab: Option<usize>, "Vocabulary", [reads(TEXT), unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary"), page_empty("the tokenizer’s")];
+        tied: Option<bool>, "Use the embedding as the output layer", [reads(TEXT), unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
         dropout: Option<f64>, "Probability of dropping an activation", [within(Fraction), unset(PRESET), only(STEPS), page_more("Dropout")];
-        image_size: Option<Extents>, "Pixels of an image along each side, or HEIGHTxWIDTH", [unset("the preset's, that of init, or the data's"), flag("image-size", "N|HxW"), only(STEPS)];
-        patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS)];
-        image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
-        classes: Option<usize>, "Classes of images", [unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
+        image_size: Option<Extents>, "Pixels of an image along each side, or HEIGHTxWIDTH", [reads(IMAGES), unset("the preset's, that of init, or the data's"), flag("image-size", "N|HxW"), only(STEPS)];
+        patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [reads(IMAGES), unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS), page("Patch, pixels"), page_empty("by preset")];
+        image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [reads(IMAGES), one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
+        classes: Option<usize>, "Classes of images", [reads(IMAGES), unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
         init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(STEPS), passing()];
     }
 
     /// The optimization.
     train "Training" => Train {
-        batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch, sequences")];
+        batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch")];
         micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
@@ -91,7 +93,7 @@ settings! {
     /// The text or the images.
     data "Data" => Data {
         files: Vec<PathBuf>, "Text files or token shards; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
-        tokenizer: Option<String>, "Tokenizer", [unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), passing()];
+        tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation", [within(Fraction), only(DATA), page_more("Held-out share")];
     }
 
@@ -101,7 +103,7 @@ settings! {
         device: Device, "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", [flag("device", "DEVICE")];
         precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
-        threads: Option<usize>, "CPU threads", [unset("every core"), flag("threads", "N"), passing()];
+        threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
 
@@ -43,6 +45,26 @@ impl Source<'_> {
     }
 }
 
+/// Most bytes of a settings file.
+const LARGEST: u64 = 1 << 20;
+
+/// The text of a settings file, which may be a pipe.
+///
+/// # Errors
+/// When it can't be read, isn't UTF-8, or goes on for more than 1 MiB.
+pub(crate) fn text_of(path: &Path) -> Result<String, SettingsError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+    let read = read.and_then(|bytes| match bytes as u64 {
+        0..=LARGEST => Ok(text),
+        _ => Err(io::Error::other("it has more than 1 MiB")),
+    });
+    read.map_err(|error| {
+        let message = format!("can't read the settings file `{}`: {error}", path.display());
+        SettingsError::new(message, "give the path of a TOML file, such as a run's `run.toml`")
+    })
+}
+
 /// Each of these adds over what was said before it. Nothing is checked but each value by itself, so
 /// [`Settings::check`] goes last.
 impl Settings {
@@ -51,11 +73,7 @@ impl Settings {
     /// # Errors
     /// When the file can't be read, isn't TOML, or has an unknown key or an unfit value.
     pub fn read_file(&mut self, path: &Path) -> Result<(), SettingsError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("can't read the settings file `{}`: {error}", path.display());
-            SettingsError::new(message, "give the path of a TOML file, such as a run's `run.toml`")
-        })?;
-        self.read_text(&path.display().to_string(), &text)
+        self.read_text(&path.display().to_string(), &text_of(path)?)
     }
 
     /// Adds `text`, the content of a settings file of this name.

@@ -1,5 +1,6 @@
 //! One line of the list of settings, as data.
 
+use tightrope_nn::ModelFamily;
 use toml::Value;
 
 use super::kind::{Kind, Range};
@@ -24,6 +25,8 @@ pub struct Setting {
     pub old_keys: &'static [&'static str],
     /// Names that other programs give to it, for suggestions.
     pub elsewhere: &'static [&'static str],
+    /// What the models read that it is a setting of; `None` where it is one of every model.
+    pub reads: Option<Reads>,
     /// How the page shows it, if it does.
     pub page: Option<PageField>,
     /// Whether it only says where things lie, or how often a run reports: equal runs may differ in it.
@@ -40,6 +43,33 @@ pub struct Flag {
     pub placeholder: &'static str,
     /// Names that it had in earlier versions. They are accepted, and not listed.
     pub old_names: &'static [&'static str],
+}
+
+/// What models read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Tokens.
+    Text,
+    /// Pixels.
+    Images,
+}
+
+impl Reads {
+    /// What a family reads.
+    pub const fn of(family: ModelFamily) -> Self {
+        match family {
+            ModelFamily::Language(_) => Self::Text,
+            ModelFamily::Vit => Self::Images,
+        }
+    }
+
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Images => "images",
+        }
+    }
 }
 
 /// How the page shows a setting.
@@ -111,6 +141,7 @@ impl Setting {
             commands: Command::ALL,
             old_keys: &[],
             elsewhere: &[],
+            reads: None,
             page: None,
             passing: false,
             default,
@@ -138,6 +169,11 @@ impl Setting {
     /// That other programs give these names to.
     pub const fn elsewhere(self, elsewhere: &'static [&'static str]) -> Self {
         Self { elsewhere, ..self }
+    }
+
+    /// Of models that read this, and of no others.
+    pub const fn reads(self, reads: Reads) -> Self {
+        Self { reads: Some(reads), ..self }
     }
 
     /// That the page's form shows under this label.

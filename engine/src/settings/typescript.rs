@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
+use tightrope_nn::ModelFamily;
 
 use super::kind::{Form, Kind, Range};
 use super::list::TABLES;
-use super::setting::{PageField, Setting};
+use super::setting::{PageField, Reads, Setting};
 use super::write::json as plain;
 
 /// Largest whole number that JavaScript tells from the next one.
@@ -35,6 +36,8 @@ export interface Setting {
   default?: string | number | boolean;
   /** Whether it may be `null`, which leaves it to the engine. */
   none?: true;
+  /** What the models read that it is a setting of; absent where it is one of every model. */
+  reads?: Reads;
   /** Under which the form shows it; settings without one have a control of their own. */
   label?: string;
   /** Whether the form folds it away. */
@@ -70,6 +73,12 @@ pub fn typescript(list: &[Setting]) -> String {
     text += "}\n\n";
     let _ = writeln!(text, "export const TABLES = {} as const;", json!(tables));
     text += "export type Table = (typeof TABLES)[number];\n\n";
+    text += "/** What a model of each family reads. */\n";
+    let reads =
+        |family: &ModelFamily| format!("{}: {:?}", family.name(), Reads::of(*family).name());
+    let reads: Vec<_> = ModelFamily::ALL.iter().map(reads).collect();
+    let _ = writeln!(text, "export const READS = {{ {} }} as const;", reads.join(", "));
+    text += "export type Reads = (typeof READS)[keyof typeof READS];\n\n";
     text += TYPES;
     text += "\nexport const SETTINGS: readonly Setting[] = [\n";
     for (setting, page) in shown() {
@@ -99,6 +108,9 @@ fn line(setting: &Setting, page: PageField) -> Json {
     }
     if may_be_none(setting, page) {
         line["none"] = true.into();
+    }
+    if let Some(reads) = setting.reads {
+        line["reads"] = reads.name().into();
     }
     if let Some(label) = page.label {
         line["label"] = label.into();

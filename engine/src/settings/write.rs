@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
+use tightrope_data::{content, files};
 
 use super::setting::{Setting, to_toml};
 use super::{LIST, Settings, SettingsError, TABLES, Unwritable};
@@ -46,15 +47,15 @@ impl Settings {
         Ok(Json::Object(tables))
     }
 
-    /// Writes [`Settings::to_toml`] to `path`, complete or not at all.
+    /// Writes [`Settings::to_toml`] to `path`, complete or not at all, with a last line that tells whether it was changed since.
     ///
     /// # Errors
     /// As [`Settings::to_toml`], or when the file can't be written.
     pub fn write(&self, path: &Path) -> Result<(), SettingsError> {
-        let partial = path.with_extension("toml.partial");
-        let written = std::fs::write(&partial, self.to_toml()?);
-        written.and_then(|()| std::fs::rename(&partial, path)).map_err(|error| {
-            let message = format!("can't write the settings to `{}`: {error}", path.display());
+        let text = self.to_toml()?;
+        let text = format!("{text}{CHECKSUM}{}\n", content(text.as_bytes()));
+        files::replace(path, text.as_bytes()).map_err(|error| {
+            let message = format!("can't write the settings: {error}");
             SettingsError::new(message, "check that the folder exists and has room")
         })
     }
@@ -63,6 +64,14 @@ impl Settings {
         let help = format!("{}: {}", setting.key, setting.describe());
         self.error(&[setting.key], format!("`{}` {error}", setting.key), &help)
     }
+}
+
+/// What the last line of a settings file begins with, before the hash of what is above it.
+const CHECKSUM: &str = "# checksum ";
+
+/// Whether a settings file's text is as [`Settings::write`] wrote it.
+pub(crate) fn is_as_written(text: &str) -> bool {
+    text.rsplit_once(CHECKSUM).is_some_and(|(above, hash)| hash == content(above.as_bytes()) + "\n")
 }
 
 /// A value of TOML in JSON. What JSON has no notation for, which no setting takes, is text.
@@ -94,6 +103,9 @@ mod tests {
         let path = dir.path().join("run.toml");
         settings.write(&path).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "a partial file is left");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(is_as_written(&text));
+        assert!(!is_as_written(&text.replacen('=', "= ", 1)) && !is_as_written(""));
         let mut settings = Settings::default();
         settings.read_file(&path).unwrap();
         settings.check().unwrap();

@@ -154,8 +154,9 @@ impl<'a> Summary<'a> {
             ),
         ];
         if let Some(budget) = self.budget {
-            let spare = human_bytes(budget.saturating_sub(report.peak_bytes));
-            facts.push(("budget", format!("{}, {spare} to spare", human_bytes(budget))));
+            let difference = human_bytes(budget.abs_diff(report.peak_bytes));
+            let fits = if report.peak_bytes <= budget { "to spare" } else { "too little" };
+            facts.push(("budget", format!("{}, {difference} {fits}", human_bytes(budget))));
         }
         if let Some(bytes) = self.copied_bytes {
             facts.push(("host", copied_text(bytes)));

@@ -1,7 +1,7 @@
 //! Where the weights of a run come from.
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::{Base, Checkpoint};
+use tightrope_data::{Base, Checkpoint, Normalization};
 use tightrope_nn::{Done, Trainer};
 
 use super::source::{Places, Source};
@@ -35,6 +35,19 @@ impl Start {
             Self::Checkpoint(source) => source.base().cloned(),
             Self::Own(checkpoint) => checkpoint.manifest.base.clone(),
         })
+    }
+
+    /// What pixels of `channels` become before the model reads them; `None` where that is for the data to say.
+    ///
+    /// # Errors
+    /// As [`Source::normalization`].
+    pub(crate) fn normalization(&self, channels: usize) -> Result<Option<Normalization>> {
+        match self {
+            Self::Model(source) | Self::Checkpoint(source) => {
+                source.normalization(channels).map(Some)
+            }
+            Self::Seed | Self::Own(_) => Ok(None),
+        }
     }
 
     /// Sets weights, and optimizer state where there is any. Returns how far the run has come, which `steps` must

@@ -6,7 +6,19 @@ use tightrope_data::Tokenizer;
 
 use crate::error::{Help as _, Result};
 
-/// The tokenizer called `name`: "byte" or "bytes", a `tokenizer.json`, or a directory with one.
+/// Tokens of the tokenizer called `name`.
+///
+/// # Errors
+/// As [`named`].
+pub fn vocab_size(name: &str) -> Result<usize> {
+    // Known without its list of merges, which a page fetches later.
+    if name == Tokenizer::GPT2 {
+        return Ok(Tokenizer::GPT2_VOCAB);
+    }
+    Ok(named(name)?.vocab_size())
+}
+
+/// The tokenizer called `name`: "byte" or "bytes", "gpt2", a `tokenizer.json`, or a directory with one.
 ///
 /// # Errors
 /// A file that is missing or isn't a tokenizer.
@@ -14,9 +26,11 @@ pub fn named(name: &str) -> Result<Tokenizer> {
     if matches!(name, "byte" | "bytes") {
         return Ok(Tokenizer::Byte);
     }
+    const HELP: &str = "`data.tokenizer` takes \"byte\", \"gpt2\", the path of a Hugging Face tokenizer.json, or a directory with one";
     let path = Path::new(name);
+    if name == Tokenizer::GPT2 && !path.exists() {
+        return Tokenizer::gpt2().help(HELP);
+    }
     let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
-    Tokenizer::open(path).help(
-        "`data.tokenizer` takes \"byte\", the path of a Hugging Face tokenizer.json, or a directory with one",
-    )
+    Tokenizer::open(path).help(HELP)
 }

@@ -17,7 +17,7 @@ fn examples_are_short_and_run_for_two_steps() {
     // Of the packages that are tested, so that crates have the features that they have in tests, and are not built again.
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--workspace"])
-        .args(["--exclude", "xtask", "--exclude", "tightrope-python", "--target-dir"])
+        .args(["--exclude", "xtask", "--target-dir"])
         .arg(target)
         .args(paths.iter().flat_map(|path| ["--example".into(), name(path)]))
         .current_dir(root)

@@ -5,11 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What the workspace's tests depend on and ask features for that reach far: with them, third-party crates have the same features
+/// What the workspace depends on and asks features for that reach far: with them, third-party crates have the same features
 /// here, and none is compiled again. The crate uses none of these.
 const FEATURES: &str = "\
+arrow-array = { version = \"60\", default-features = false, features = [\"ffi\"] }
 clap = { version = \"4.6\", features = [\"derive\", \"string\", \"wrap_help\"] }
+gemm = \"0.19\"
+numpy = \"0.30\"
 proptest = \"1\"
+pyo3 = { version = \"0.30\", features = [\"abi3-py310\", \"experimental-inspect\"] }
 safetensors = \"0.8\"
 tempfile = \"3\"
 ";
@@ -34,19 +38,20 @@ fn build() -> PathBuf {
     // The profiles and versions of the workspace: what it has compiled is taken as it is.
     let workspace = read(root.join("Cargo.toml"));
     let profiles = &workspace[workspace.find("[profile.").expect("profiles")..];
-    let quick = |(name, level): (&str, u8)| {
-        format!("[profile.dev.package.tightrope{name}]\nopt-level = {level}\ndebug = false\n")
-    };
-    let quick = CRATES.map(quick).concat();
-    let manifest = format!("{own}{FEATURES}\n{profiles}\n{quick}");
+    let manifest = format!("{own}{FEATURES}\n{profiles}");
     fs::write(there.join("Cargo.toml"), manifest).expect("a file");
     fs::copy(root.join("Cargo.lock"), there.join("Cargo.lock")).expect("the lock file");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    let quick = |(name, level): (&str, u8)| {
+        let profile = format!("profile.dev.package.tightrope{name}");
+        [format!("--config={profile}.opt-level={level}"), format!("--config={profile}.debug=false")]
+    };
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--manifest-path"])
         .arg(there.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(target)
+        .args(CRATES.map(quick).as_flattened())
         .output()
         .expect("cargo");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

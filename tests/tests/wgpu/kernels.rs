@@ -42,14 +42,14 @@ fn failed(report: &Report) -> Vec<String> {
     report.lines.values().flat_map(of_line).collect()
 }
 
-/// A processor that stands for a GPU compiles a matmul for a second or two, so that a sixth of those are tried a day.
+/// A processor that stands for a GPU compiles a matmul for a second or two, so that a twelfth of those is tried a day.
 #[test]
 fn kernels_match_the_references_with_the_adapters_limits() {
     let is_matmul = |case: &Case| {
         ["MatMul", "FusedMatMul", "LinearCrossEntropyGrad"].contains(&case.op.family())
     };
     let (matmuls, others): (Vec<Case>, Vec<Case>) = cases::all().into_iter().partition(is_matmul);
-    let matmuls = drawn(6, "matmuls with the adapter's limits", matmuls);
+    let matmuls = drawn(12, "matmuls with the adapter's limits", matmuls);
     check(open(&Options::default()), &[others, matmuls].concat(), listed);
 }
 
@@ -62,7 +62,7 @@ fn drawn(of: usize, what: &str, cases: Vec<Case>) -> Vec<Case> {
 #[test]
 fn kernels_match_the_references_with_default_limits() {
     let options = Options { default_limits: true, ..Options::default() };
-    check(open(&options), &drawn(20, "cases with default limits", cases::all()), failed);
+    check(open(&options), &drawn(40, "cases with default limits", cases::all()), failed);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn subgroups_change_no_bit() {
         "LinearCrossEntropy",
         "LinearCrossEntropyGrad",
     ];
-    let cases = drawn(3, "cases with subgroups", of_families(&families));
+    let cases = drawn(6, "cases with subgroups", of_families(&families));
     same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.subgroup = None));
 }
 
@@ -207,7 +207,7 @@ fn cooperative_matmuls_match_the_references() {
 fn kernels_match_the_references_cut_to_pieces() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| limits.work = 1 << 14);
-    check(backend, &drawn(20, "cases cut to pieces", cases::all()), failed);
+    check(backend, &drawn(40, "cases cut to pieces", cases::all()), failed);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn matmuls_match_the_references_with_every_tile() {
     for (index, &tile) in tiles::CANDIDATES.iter().enumerate() {
         let mut backend = open(&Options::default());
         backend.restrict(|limits| limits.tile = tile);
-        check(backend, &drawn(20, &format!("cases with tile {index}"), cases.clone()), failed);
+        check(backend, &drawn(40, &format!("cases with tile {index}"), cases.clone()), failed);
     }
 }
 
@@ -402,6 +402,8 @@ fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
 
 #[test]
 fn submissions_are_short() {
+    /// Seconds of a submission.
+    const LIMIT: f64 = 0.1;
     let mut backend = open(&Options::default());
     if !backend.time_submissions() {
         panic!("{} has no clock; lavapipe has", backend.name());
@@ -420,16 +422,19 @@ fn submissions_are_short() {
     let end = plan.arena_bytes;
     backend.prepare(Arc::new(plan)).unwrap();
     let last = end - 4..end;
-    // The first time, a driver compiles what it has not run before. Later the best counts: other work on the machine isn't
-    // the submission's.
+    // The first time, a driver compiles what it has not run before. Of the next ten the best counts: other work on the machine
+    // isn't the submission's.
     let mut longest = f64::INFINITY;
-    for _ in 0..10 {
+    for _ in 0..11 {
         backend.run(0, 0..4).unwrap();
         block_on(backend.read(std::slice::from_ref(&last))).unwrap();
         let seconds = block_on(backend.submission_seconds()).unwrap();
         assert!(seconds.len() > 4, "8.6 GFLOP in {} submissions", seconds.len());
         longest = longest.min(seconds.iter().copied().fold(0.0, f64::max));
+        if longest < LIMIT {
+            break;
+        }
     }
     println!("the longest submission took {:.0} ms", longest * 1e3);
-    assert!(longest < 0.1, "one took {longest} s");
+    assert!(longest < LIMIT, "one took {longest} s");
 }

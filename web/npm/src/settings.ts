@@ -1,9 +1,10 @@
 // The settings of a run: those that the engine lists, each of them optional, and what to train on.
 
 import type { Settings as Listed } from "../../page/src/settings";
-import type { DataKind } from "../../page/src/setup";
+import type { DataKind as OfPage } from "../../page/src/setup";
 
-export type { DataKind };
+/** What to train on. Images, and the merges of GPT-2's tokenizer, are files of the page. */
+export type DataKind = Exclude<OfPage, "digits">;
 
 type Tables = { [Table in keyof Listed]?: Partial<Listed[Table]> };
 
@@ -17,7 +18,7 @@ export interface Settings extends Omit<Tables, "model" | "memory" | "data"> {
     /** Memory that the plan may use: bytes, or words such as "2GiB". */
     budget?: number | string | null;
   };
-  data?: Partial<Listed["data"]> & {
+  data?: Omit<Partial<Listed["data"]>, "tokenizer"> & {
     /** What to train on: "built-in" is Shakespeare; "sort", "reverse" and "add" are tasks with known answers. */
     kind?: DataKind;
     /** A text of one's own. */

@@ -7,15 +7,17 @@ import { offerDownload, onDrop } from "./files";
 import { ago, bytes } from "./format";
 import type { Lesson } from "./lessons";
 import { type Outcome, Planning } from "./planning";
-import { DEFAULTS, type Setup, conflict, readSetup, same, simplified, withValue } from "./setup";
+import { DEFAULTS, type Setup, conflict, readSetup, reads, same, simplified, withKind, withValue } from "./setup";
 import { type Shared, encodeShare } from "./share";
 import { Buttons, type Phase } from "./ui/buttons";
 import { Controls } from "./ui/controls";
 import { deviceNotice, deviceText } from "./ui/device";
 import { byId, setText } from "./ui/dom";
 import { LessonBar } from "./ui/lesson-bar";
+import { ExampleBar } from "./ui/example-bar";
 import { MemoryPanel } from "./ui/memory-panel";
 import { Notices } from "./ui/notices";
+import { Recogniser } from "./ui/recogniser";
 import { RunView } from "./ui/run-view";
 import { Definitions } from "./ui/terms";
 
@@ -46,6 +48,8 @@ export class App {
     (lesson) => this.#openLesson(lesson),
     () => this.#endComparison(),
   );
+  readonly #examples = new ExampleBar((example) => this.#use(example.setup));
+  readonly #recogniser = new Recogniser(this.#client);
   readonly #controls: Controls;
   readonly #buttons = new Buttons({
     primary: () => void this.#primary(),
@@ -305,7 +309,7 @@ export class App {
 
   async #takeText(file: File): Promise<void> {
     await this.#controls.text.take(file);
-    this.#use(withValue(this.#draft, "data", "kind", "text"));
+    this.#use(withKind(this.#draft, "text"));
   }
 
   async #open(file: File): Promise<void> {
@@ -351,6 +355,7 @@ export class App {
         this.#run.step = last.step;
         this.#measured = event.memory;
         this.#view.steps(event.records);
+        this.#recogniser.again();
         this.#memory.measured(event.memory, this.#isRunShown());
         if (event.recoveries > 0) {
           const times = event.recoveries === 1 ? "once" : `${event.recoveries} times`;
@@ -375,6 +380,7 @@ export class App {
       case "stopped":
         if (this.#run === null) return;
         this.#phase = event.reason;
+        this.#recogniser.again();
         this.#view.say(event.reason === "done" ? "Training is done" : `Paused at step ${this.#run.step}`);
         this.#update();
         break;
@@ -392,6 +398,9 @@ export class App {
 
   #update(): void {
     const isSaved = this.#saved !== null && same(this.#saved.setup, this.#draft);
+    this.#examples.show(this.#draft);
+    const shown = this.#run?.setup ?? this.#draft;
+    this.#recogniser.show(reads(shown) === "images", this.#run !== null && reads(shown) === "images");
     this.#buttons.show({
       phase: this.#phase,
       canStart: this.#fits,

@@ -4,7 +4,7 @@
 export interface Settings {
   model: {
     /** Architecture */
-    family: "gpt2" | "llama";
+    family: "gpt2" | "llama" | "vit";
     /** Transformer blocks */
     layers: number;
     /** Width of the residual stream */
@@ -23,6 +23,8 @@ export interface Settings {
     tied: boolean;
     /** Probability of dropping an activation */
     dropout: number;
+    /** Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size */
+    patch_size: number | null;
   };
   train: {
     /** Sequences or images per optimizer step */
@@ -71,6 +73,8 @@ export interface Settings {
     consume_gradients: boolean;
   };
   data: {
+    /** Tokenizer: byte, gpt2, or a tokenizer.json */
+    tokenizer: "byte" | "gpt2";
     /** Part of the data kept for evaluation */
     holdout: number;
   };
@@ -82,6 +86,10 @@ export interface Settings {
 
 export const TABLES = ["model","train","lora","memory","data","run"] as const;
 export type Table = (typeof TABLES)[number];
+
+/** What a model of each family reads. */
+export const READS = { gpt2: "text", llama: "text", vit: "images" } as const;
+export type Reads = (typeof READS)[keyof typeof READS];
 
 /** What a setting accepts; `expected` follows "must be". */
 export type Rule = { expected: string } & (
@@ -106,6 +114,8 @@ export interface Setting {
   default?: string | number | boolean;
   /** Whether it may be `null`, which leaves it to the engine. */
   none?: true;
+  /** What the models read that it is a setting of; absent where it is one of every model. */
+  reads?: Reads;
   /** Under which the form shows it; settings without one have a control of their own. */
   label?: string;
   /** Whether the form folds it away. */
@@ -115,17 +125,18 @@ export interface Setting {
 }
 
 export const SETTINGS: readonly Setting[] = [
-  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama"],"expected":"one of gpt2, llama","type":"choice"},"table":"model"},
+  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama","vit"],"expected":"gpt2, llama or vit","type":"choice"},"table":"model"},
   {"help":"Transformer blocks [default: the preset's or that of init]","key":"layers","label":"Layers","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Width of the residual stream [default: the preset's or that of init]","key":"channels","label":"Channels","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Attention heads; divides channels [default: the preset's or that of init]","key":"heads","label":"Heads","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
-  {"empty":"as heads","help":"Key and value heads; divides heads [default: as many as heads]","key":"kv_heads","label":"Key–value heads","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
+  {"empty":"as heads","help":"Key and value heads; divides heads [default: as many as heads]","key":"kv_heads","label":"Key–value heads","more":true,"none":true,"old":[],"reads":"text","rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"empty":"by family","help":"Inner width of the feed-forward layer [default: the preset's or that of init]","key":"hidden","label":"Hidden width","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
-  {"help":"Longest sequence [default: the preset's or that of init]","key":"context","label":"Context","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
-  {"empty":"256 bytes","help":"Vocabulary [default: the tokenizer's]","key":"vocab","label":"Vocabulary","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
-  {"help":"Use the embedding as the output layer [default: the preset's or that of init]","key":"tied","label":"Output tied to embedding","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"model"},
+  {"help":"Longest sequence [default: the preset's or that of init]","key":"context","label":"Context","old":[],"reads":"text","rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
+  {"empty":"the tokenizer’s","help":"Vocabulary [default: the tokenizer's]","key":"vocab","label":"Vocabulary","more":true,"none":true,"old":[],"reads":"text","rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
+  {"help":"Use the embedding as the output layer [default: the preset's or that of init]","key":"tied","label":"Output tied to embedding","more":true,"old":[],"reads":"text","rule":{"expected":"true or false","type":"switch"},"table":"model"},
   {"help":"Probability of dropping an activation [default: the preset's]","key":"dropout","label":"Dropout","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"model"},
-  {"help":"Sequences or images per optimizer step [default: the preset's]","key":"batch","label":"Batch, sequences","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
+  {"empty":"by preset","help":"Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size [default: the preset's or that of init]","key":"patch_size","label":"Patch, pixels","none":true,"old":[],"reads":"images","rule":{"expected":"a number of pixels, 1 or more, or \"HEIGHTxWIDTH\"","type":"form","whole":true,"words":[]},"table":"model"},
+  {"help":"Sequences or images per optimizer step [default: the preset's]","key":"batch","label":"Batch","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
   {"default":"auto","empty":"auto","help":"Sequences or images per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
   {"help":"Optimizer steps [default: the preset's]","key":"steps","label":"Steps","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"train"},
   {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon"],"expected":"adamw, sgd, lion or muon","type":"choice"},"table":"train"},
@@ -145,6 +156,7 @@ export const SETTINGS: readonly Setting[] = [
   {"default":"auto","empty":"auto","help":"Rows of logits at once: a number, auto or none [default: auto]","key":"loss_chunk","label":"Loss chunk, rows","more":true,"old":[],"rule":{"expected":"a number of rows, 1 or more, \"auto\" or \"none\"","type":"form","whole":true,"words":["auto","none"]},"table":"memory"},
   {"default":32,"help":"Bits per number of optimizer state: 32, 16 or 8 [default: 32]","key":"optimizer_bits","label":"Optimizer state","more":true,"old":[],"rule":{"choices":[32,16,8],"expected":"32, 16 or 8","type":"choice"},"table":"memory"},
   {"default":false,"help":"Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite [default: false]","key":"consume_gradients","label":"Consume gradients","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"memory"},
+  {"help":"Tokenizer: byte, gpt2, or a tokenizer.json [default: the one that fits the model]","key":"tokenizer","label":"Tokenizer","old":[],"reads":"text","rule":{"choices":["byte","gpt2"],"expected":"one of byte, gpt2","type":"choice"},"table":"data"},
   {"default":0.1,"help":"Part of the data kept for evaluation [default: 0.1]","key":"holdout","label":"Held-out share","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"data"},
   {"default":"f32","help":"Storage of weights and activations; tf32 is f32 with less exact matmuls [default: f32]","key":"precision","label":"Precision","old":[],"rule":{"choices":["f32","bf16","f16"],"expected":"one of f32, bf16, f16","type":"choice"},"table":"run"},
 ];

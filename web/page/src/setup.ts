@@ -1,9 +1,9 @@
 // The setup of a run: what the engine is given, what the controls edit, and what a link carries. Settings come from the
 // engine's list; what to train on, and what a fresh page starts with, is the page's.
 
-import { SETTINGS, type Setting, type Settings, TABLES, type Table } from "./settings";
+import { READS, type Reads, SETTINGS, type Setting, type Settings, TABLES, type Table } from "./settings";
 
-const KINDS = ["built-in", "text", "sort", "reverse", "add"] as const;
+const KINDS = ["built-in", "text", "digits", "sort", "reverse", "add"] as const;
 export type DataKind = (typeof KINDS)[number];
 
 /** `null` leaves a value to the engine. */
@@ -21,8 +21,10 @@ const KIND: Setting = {
 /** Everything that a setup holds. */
 export const FIELDS: readonly Setting[] = [...SETTINGS, KIND];
 
+type Values = Partial<Record<string, unknown>>;
+
 /** A model and a run that a tab learns in a minute or two. */
-const START: Partial<Record<string, unknown>> = {
+const TEXT_START: Values = {
   "model.family": "gpt2",
   "model.layers": 4,
   "model.channels": 64,
@@ -30,22 +32,55 @@ const START: Partial<Record<string, unknown>> = {
   "model.context": 64,
   "model.tied": true,
   "model.dropout": 0,
+  "data.tokenizer": "byte",
   "train.batch": 16,
   "train.steps": 1000,
   "train.lr": 2e-3,
 };
 
+/** The same of images. */
+const IMAGES_START: Values = {
+  ...TEXT_START,
+  "model.family": "vit",
+  "model.layers": 2,
+  "train.batch": 32,
+  "data.kind": "digits",
+};
+
 type Tree = Record<Table, Record<string, unknown>>;
 
-function defaults(): Setup {
+function startOf(values: Values): Setup {
   const tree = Object.fromEntries(TABLES.map((table) => [table, {}])) as Tree;
   for (const field of FIELDS) {
-    tree[field.table][field.key] = START[`${field.table}.${field.key}`] ?? field.default ?? null;
+    tree[field.table][field.key] = values[`${field.table}.${field.key}`] ?? field.default ?? null;
   }
   return tree as unknown as Setup;
 }
 
-export const DEFAULTS: Setup = defaults();
+/** What a setup begins with, by what its model reads. */
+export const STARTS: Readonly<Record<Reads, Setup>> = { text: startOf(TEXT_START), images: startOf(IMAGES_START) };
+
+export const DEFAULTS: Setup = STARTS.text;
+
+/** What the model of a setup reads. */
+export function reads({ model }: Setup): Reads {
+  return READS[model.family];
+}
+
+/** A copy of `setup` on other data, and with another model where its own doesn't read that. */
+export function withKind(setup: Setup, kind: DataKind): Setup {
+  const wanted = kind === "digits" ? "images" : "text";
+  const { lora, memory, run } = setup;
+  const fitting = wanted === reads(setup) ? setup : { ...STARTS[wanted], lora, memory, run };
+  return withValue(fitting, "data", "kind", kind);
+}
+
+/** A copy of `setup` with a model of another family, and on other data where that doesn't read its own. */
+export function withFamily(setup: Setup, family: Setup["model"]["family"]): Setup {
+  const isFitting = READS[family] === reads(setup);
+  const fitting = isFitting ? setup : withKind(setup, STARTS[READS[family]].data.kind);
+  return withValue(fitting, "model", "family", family);
+}
 
 export class SetupError extends Error {}
 
@@ -145,7 +180,8 @@ export function conflict(setup: Setup): string | null {
   return null;
 }
 
-const BYTE_VOCAB = 256;
+/** Tokens of each tokenizer. */
+const VOCABS: Readonly<Record<Setup["data"]["tokenizer"], number>> = { byte: 256, gpt2: 50_257 };
 
 /** A setup with all values filled in, with those left out that are what the engine would fill in. */
 export function simplified(setup: Setup): Setup {
@@ -157,8 +193,8 @@ export function simplified(setup: Setup): Setup {
     model: {
       ...model,
       kv_heads: unless(model.kv_heads, model.heads),
-      hidden: model.family === "gpt2" ? unless(model.hidden, 4 * model.channels) : model.hidden,
-      vocab: unless(model.vocab, BYTE_VOCAB),
+      hidden: model.family === "llama" ? model.hidden : unless(model.hidden, 4 * model.channels),
+      vocab: unless(model.vocab, VOCABS[setup.data.tokenizer]),
     },
     train: {
       ...train,
@@ -168,11 +204,25 @@ export function simplified(setup: Setup): Setup {
   };
 }
 
-/** The engine's form: values left to it are absent. */
+/** Whether a setting is one of the setup's model. */
+export function concerns(setup: Setup, field: Setting): boolean {
+  return field.reads === undefined || field.reads === reads(setup);
+}
+
+/** The engine's form: values left to it are absent, and so are those of other models. */
 export function toEngine(setup: Setup): string {
-  return JSON.stringify(setup, (key, value: unknown) =>
-    value === null && key !== "budget" ? undefined : value,
-  );
+  const tree: Partial<Tree> = {};
+  for (const field of FIELDS.filter((field) => concerns(setup, field))) {
+    const value = get(setup, field.table, field.key);
+    if (value !== null || field.key === "budget") (tree[field.table] ??= {})[field.key] = value;
+  }
+  return JSON.stringify(tree);
+}
+
+/** What the share of right answers on held-out data is called; `null` where there are no answers. */
+export function accuracyName({ data }: Setup): string | null {
+  if (data.kind === "built-in" || data.kind === "text") return null;
+  return data.kind === "digits" ? "Accuracy" : "Exact answers";
 }
 
 /** Whether two setups are the same. */

@@ -1,6 +1,7 @@
 // The worker: owns the engine, so that nothing it does holds up the page.
 
 import { peakProgram } from "./arena/geometry";
+import { giveFiles } from "./engine/fetched";
 import { loadEngine } from "./engine/load";
 import { Queue } from "./engine/queue";
 import { AUTOSAVE_S, Training } from "./engine/training";
@@ -13,6 +14,7 @@ import type {
   Methods,
   Plan,
   Reply,
+  Seen,
   StartRequest,
   Started,
 } from "./engine/types";
@@ -87,6 +89,7 @@ const methods: Methods = {
     before?.pause();
     training = null;
     const source = await sourceOf(text, checkpoint, before);
+    await giveFiles(opened(), toEngine(setup));
     const json = await queue.run(() =>
       opened().start(toEngine(setup), source.text ?? undefined, source.tar ?? undefined),
     );
@@ -113,6 +116,9 @@ const methods: Methods = {
   },
 
   single: () => started().single(),
+
+  classify: (ink, width) =>
+    queue.run(async () => JSON.parse(await opened().classify(ink, width)) as Seen | null),
 
   save: () => started().save(),
 

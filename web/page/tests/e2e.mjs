@@ -286,6 +286,79 @@ await runner.test("a_text_of_ones_own_is_trained_on", async () => {
   await context.close();
 });
 
+/** Draws lines between points of the drawing area, in parts of its sides. */
+async function draw(page, points) {
+  const paper = page.locator("#drawing");
+  await paper.scrollIntoViewIfNeeded();
+  const { x, y, width, height } = await paper.boundingBox();
+  for (const [index, [right, down]] of points.entries()) {
+    await page.mouse.move(x + right * width, y + down * height, { steps: 4 });
+    if (index === 0) await page.mouse.down();
+  }
+  await page.mouse.up();
+}
+
+const taken = (page, digit) =>
+  page.waitForFunction(
+    (digit) => document.querySelector("#classes .best .class-name")?.textContent === digit,
+    digit,
+    { timeout: WAIT_MS },
+  );
+
+await runner.test("digits_are_learnt_and_a_drawn_one_is_told", async () => {
+  const { context, page, wrong } = await open("/?device=cpu");
+  await page.getByRole("button", { name: "Digits", exact: true }).click();
+  await page.locator("#set-model-patch_size").waitFor();
+  assert.ok(await page.locator("#set-model-context").isHidden());
+  // Half of the model, for the sake of time.
+  await page.locator("#set-model-layers").fill("1");
+  const begun = performance.now();
+  await page.locator("#primary:enabled").click();
+  await page.waitForFunction(
+    () => Number.parseFloat(document.querySelector("#read-accuracy").textContent) > 75,
+    undefined,
+    { timeout: TRAIN_MS },
+  );
+  const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+  figures.push(`${await text(page, "read-accuracy")} of held-out digits after ${seconds} s, step ${await step(page)}`);
+  const ring = Array.from({ length: 25 }, (_, index) => (2 * Math.PI * index) / 24);
+  await draw(page, ring.map((angle) => [0.5 + 0.22 * Math.sin(angle), 0.5 - 0.36 * Math.cos(angle)]));
+  await taken(page, "0");
+  await page.getByRole("button", { name: "Clear", exact: true }).click();
+  // A 1 by the keyboard.
+  await page.locator("#drawing").focus();
+  for (const key of ["ArrowUp", "ArrowUp", "ArrowUp", "ArrowUp", " "]) await page.keyboard.press(key);
+  for (let moved = 0; moved < 8; moved += 1) await page.keyboard.press("ArrowDown");
+  await taken(page, "1");
+  assert.deepEqual(await inaccessible(page), []);
+  await pause(page);
+  const at = await step(page);
+  await page.getByRole("button", { name: "Save now" }).click();
+  await page.locator("#saved", { hasText: `Step ${at},` }).waitFor();
+  await page.reload();
+  await primary(page, `Resume at step ${at}`).click();
+  await untilStep(page, at + 1);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+await runner.test("a_text_in_gpt2s_tokens_is_trained_on", async () => {
+  const setup = {
+    model: { layers: 1, channels: 16, heads: 1, context: 32 },
+    train: { batch: 2, steps: 3 },
+    // Few held-out tokens: the scores of 50,257 take a while.
+    data: { tokenizer: "gpt2", holdout: 0.001 },
+  };
+  const { context, page, wrong } = await open(`/?start&device=cpu${fragment(setup)}`);
+  await untilStep(page, 3);
+  const loss = Number(await text(page, "read-loss"));
+  // It knows nothing yet of 50,257 tokens.
+  assert.ok(Math.abs(loss - Math.log(50_257)) < 1, `${loss}`);
+  await page.locator(".sample").first().waitFor();
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
 await runner.test("everything_has_a_name_and_fits_a_phone", async () => {
   const viewport = { width: 390, height: 844 };
   const { context, page } = await open(`/?start${fragment(QUICK)}`, { viewport });

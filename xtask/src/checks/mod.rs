@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use report::Outcome;
 
 use crate::counts::Counts;
-use crate::packages::{PACKAGES, words};
+use crate::packages::{self, PACKAGES, words};
 use crate::shell::{Draw, Shell};
 use crate::{highs, mesa, npm, nvidia, python, root, system, web, widget};
 
@@ -58,12 +58,10 @@ const TIMES: &str = "page in time";
 pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 /// By NVIDIA's compilers.
 pub const KERNELS: &str = "CUDA kernels compiled";
-/// Its wheel, and its tests.
-pub const PYTHON: &str = "package for Python";
-/// Executed, and their exercises.
-pub const NOTEBOOKS: &str = "notebooks";
-/// With its examples, in a browser.
-pub const NPM: &str = "package for npm";
+/// Its tests and, some days, its wheel.
+const PYTHON: &str = "package for Python";
+const NOTEBOOKS: &str = "notebooks";
+const NPM: &str = "package for npm";
 const WIDGET: &str = "widget in JupyterLab";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
@@ -75,7 +73,7 @@ const OWN: [&str; 5] = ["--package", "xtask", "--profile", "xtask", "--locked"];
 /// after its build, since cargo does one build at a time.
 const STAGES: &[Stage] = &[
     Stage::new("format", &[], Check(|shell| run(shell, &["fmt"], &["--all", "--", "--check"]))),
-    Stage::new(BUILD, &[], Check(|shell| run(shell, &["test", "--tests", "--no-run"], &PACKAGES))),
+    Stage::new(BUILD, &[], Check(|shell| run(shell, &packages::BUILD, &PACKAGES))),
     Stage::new(SYSTEM, &[], Check(system::prepare)),
     Stage::new(PAGE, &[SYSTEM], Check(web::build_for_tests)),
     // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
@@ -105,8 +103,11 @@ const STAGES: &[Stage] = &[
     Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
 ];
 
+/// What the package for Python takes.
+pub const PACKAGE_FOR_PYTHON: [&str; 2] = [BUILD, PYTHON];
+
 /// What the course takes.
-pub const COURSE: [&str; 2] = [PYTHON, NOTEBOOKS];
+pub const COURSE: [&str; 3] = [BUILD, PYTHON, NOTEBOOKS];
 
 /// What the widget's test takes.
 pub const WIDGETS: [&str; 6] = [SYSTEM, BUILD, PAGE, PYTHON, NOTEBOOKS, WIDGET];
@@ -228,14 +229,21 @@ fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
     shell.run(words(first).args(rest))
 }
 
+/// Lints the packages, and this one by its own profile: what each is made of has been compiled so.
 fn lint(shell: &mut Shell) -> anyhow::Result<()> {
-    let of_all = ["--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
-    run(shell, &["clippy"], &of_all)
+    let strictly = ["--all-targets", "--", "-D", "warnings"];
+    for packages in [&PACKAGES[..], &OWN] {
+        run(shell, &[&["clippy"], packages].concat(), &strictly)?;
+    }
+    Ok(())
 }
 
 fn document(shell: &mut Shell) -> anyhow::Result<()> {
-    let mut command = words(&["doc", "--workspace", "--locked", "--no-deps"]);
-    shell.run(command.env("RUSTDOCFLAGS", "-D warnings"))
+    for packages in [&PACKAGES[..], &OWN] {
+        let mut command = words(&["doc", "--no-deps"]);
+        shell.run(command.args(packages).env("RUSTDOCFLAGS", "-D warnings"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -262,7 +270,9 @@ mod tests {
                 stage.name
             );
         }
-        for name in WEB.into_iter().chain(WIDGETS).chain([COOPERATIVE, KERNELS, NPM, ORACLE]) {
+        let apart = [COOPERATIVE, KERNELS, ORACLE];
+        let tasks: [&[&str]; 6] = [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &apart];
+        for name in tasks.concat() {
             assert!(names.contains(&name), "{name}");
         }
     }

@@ -237,6 +237,19 @@ class MockEngine implements Engine {
     return 1 - Math.exp(-this.#step / 300);
   }
 
+  needs(): string {
+    return "[]";
+  }
+
+  give(): void {}
+
+  async classify(ink: Uint8Array, width: number): Promise<string> {
+    const shade = (index: number): number => ink[16 * (index % 8) + 16 * width * Math.floor(index / 8)] ?? 0;
+    const pixels = Array.from({ length: 64 }, (_, index) => shade(index));
+    const classes = Array.from({ length: 10 }, (_, digit) => [String(digit), digit === 3 ? 0.82 : 0.02]);
+    return JSON.stringify({ width: 8, pixels, classes });
+  }
+
   async sample(): Promise<string> {
     return "the plan of a step is what the backend replays\nand every tensor has its place before it is made. ";
   }

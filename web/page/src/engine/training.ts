@@ -2,7 +2,7 @@
 // loss, samples and automatic saves, each given a small share of the time.
 
 import { saveRun } from "../storage";
-import type { Setup } from "../setup";
+import { type Setup, accuracyName, reads } from "../setup";
 import type { Queue } from "./queue";
 import type { Engine, Event, History, Memory, StepRecord } from "./types";
 
@@ -160,13 +160,13 @@ export class Training {
 
   async #evaluate(): Promise<void> {
     const loss = await this.#queue.run(() => this.#engine.evaluate());
-    const isText = this.#setup.data.kind === "built-in" || this.#setup.data.kind === "text";
-    const accuracy = isText ? null : await this.#queue.run(() => this.#engine.accuracy());
+    const accuracy = accuracyName(this.#setup) === null ? null : await this.#queue.run(() => this.#engine.accuracy());
     keep(this.history.heldout, [this.#step, loss]);
     this.#emit({ event: "heldout", step: this.#step, loss, accuracy });
   }
 
   async #sample(): Promise<void> {
+    if (reads(this.#setup) !== "text") return;
     const seed = this.#setup.train.seed;
     const text = await this.#queue.run(() =>
       this.#engine.sample("", SAMPLE_TOKENS, TEMPERATURE, seed),

@@ -21,6 +21,9 @@ export interface Engine {
   plan(setup: string): string;
   /** The setup that continues a checkpoint. */
   setup_of(checkpoint: Uint8Array): string;
+  /** Names of the files that a run of this setup needs and that weren't given yet. */
+  needs(setup: string): string;
+  give(name: string, file: Uint8Array): void;
   start(setup: string, text?: Uint8Array, checkpoint?: Uint8Array): Promise<string>;
   /**
    * Trains `count` steps: records of all on the processor, and of the last alone on WebGPU, where reading a loss
@@ -29,6 +32,8 @@ export interface Engine {
   step(count: number): Promise<string>;
   evaluate(): Promise<number>;
   accuracy(): Promise<number>;
+  /** What the model takes a drawing of rows of `width` places for: a `Seen`, or null where nothing is drawn. */
+  classify(ink: Uint8Array, width: number): Promise<string>;
   sample(prompt: string, tokens: number, temperature: number, seed: number): Promise<string>;
   checkpoint(): Promise<Uint8Array>;
   memory(): string;
@@ -135,6 +140,15 @@ export interface StepRecord {
   updated: boolean;
 }
 
+/** A drawing as the model sees it, and the probability of each class. */
+export interface Seen {
+  /** Pixels of a row. */
+  width: number;
+  /** Rows of pixels, 0 to 255. */
+  pixels: number[];
+  classes: [name: string, probability: number][];
+}
+
 export interface Memory {
   predicted_bytes: number;
   allocated_bytes: number;
@@ -183,6 +197,7 @@ export interface Methods {
   pause(): Promise<void>;
   stop(): Promise<void>;
   single(): Promise<void>;
+  classify(ink: Uint8Array, width: number): Promise<Seen | null>;
   save(): Promise<void>;
   download(): Promise<Uint8Array>;
   saved(): Promise<SavedRun | null>;

@@ -2,14 +2,27 @@
 
 import type { Info } from "../engine/types";
 import type { Setting, Table } from "../settings";
-import { DEFAULTS, type Setup, get, problem, readSetup, same, simplified, withValue } from "../setup";
+import {
+  DEFAULTS,
+  type Setup,
+  concerns,
+  get,
+  problem,
+  readSetup,
+  same,
+  simplified,
+  withFamily,
+  withKind,
+  withValue,
+} from "../setup";
 import { make } from "./dom";
-import { DATA_HINTS, DATA_KINDS, GROUPS, optionsOf } from "./fields";
+import { DATA_FIELDS, DATA_HINTS, DATA_KINDS, GROUPS, optionsOf } from "./fields";
 import { TextInput } from "./text-input";
 
 type Input = HTMLInputElement | HTMLSelectElement;
 
 interface Row {
+  element: HTMLElement;
   shown: Setting;
   input: Input;
   wrong: HTMLElement;
@@ -59,7 +72,8 @@ export class Controls {
   /** Shows a setup that came from elsewhere. */
   show(setup: Setup): void {
     this.#setup = setup;
-    for (const { shown, input, wrong } of this.#rows) {
+    for (const { element, shown, input, wrong } of this.#rows) {
+      element.hidden = !concerns(setup, shown);
       const value = get(setup, shown.table, shown.key);
       if (input instanceof HTMLInputElement && input.type === "checkbox") {
         input.checked = value === true;
@@ -84,15 +98,15 @@ export class Controls {
     for (const [value, text] of DATA_KINDS) {
       const input = make("input", { type: "radio", name: "data-kind", value });
       input.addEventListener("change", () => {
-        this.#change(withValue(this.#setup, "data", "kind", value));
-        this.#showData();
+        this.#change(withKind(this.#setup, value));
+        this.show(this.#setup);
         if (value === "text") this.text.focus();
       });
       this.#kinds.set(value, input);
       kinds.append(make("label", {}, input, text));
     }
-    const set = make("fieldset", {}, make("legend", {}, "Data"), kinds, this.#hint, this.text.element);
-    return set;
+    const rows = DATA_FIELDS.map((shown) => this.#row(shown));
+    return make("fieldset", {}, make("legend", {}, "Data"), kinds, this.#hint, this.text.element, ...rows);
   }
 
   #showData(): void {
@@ -120,10 +134,12 @@ export class Controls {
     const id = idOf(shown.table, shown.key);
     const wrong = make("p", { class: "wrong-text", id: `${id}-wrong`, hidden: true });
     const input = this.#input(shown, id);
-    const row: Row = { shown, input, wrong };
+    const label = make("label", { for: id, title: shown.help }, shown.label ?? shown.key);
+    const element = make("div", { class: "row" }, label, input, wrong);
+    const row: Row = { element, shown, input, wrong };
     input.addEventListener(input instanceof HTMLSelectElement ? "change" : "input", () => this.#read(row));
     this.#rows.push(row);
-    return make("div", { class: "row" }, make("label", { for: id, title: shown.help }, shown.label ?? shown.key), input, wrong);
+    return element;
   }
 
   #input(shown: Setting, id: string): Input {
@@ -150,7 +166,13 @@ export class Controls {
     }
     const message = problem(shown, value);
     this.#mark(input, wrong, message);
-    if (message === null) this.#change(withValue(this.#setup, shown.table, shown.key, value));
+    if (message !== null) return;
+    if (shown.key !== "family") {
+      this.#change(withValue(this.#setup, shown.table, shown.key, value));
+      return;
+    }
+    this.#change(withFamily(this.#setup, value as Setup["model"]["family"]));
+    this.show(this.#setup);
   }
 
   #mark(input: Input, wrong: HTMLElement, message: string | null): void {

@@ -21,14 +21,19 @@ const group = (title: string, ...tables: Table[]): Group => {
 
 export const GROUPS: readonly Group[] = [
   group("Model", "model"),
-  group("Training", "train", "data"),
+  { ...group("Training", "train", "data"), fields: group("Training", "train").fields },
   group("Saving memory", "run", "memory", "lora"),
 ];
+
+/** Those that are shown with what is trained on. */
+export const DATA_FIELDS: readonly Setting[] = group("Data", "data").fields;
 
 /** Words of settings, where they aren't shown as they are. */
 const TEXTS: Partial<Record<string, string>> = {
   gpt2: "GPT-2",
   llama: "Llama",
+  vit: "ViT",
+  byte: "bytes",
   adamw: "AdamW",
   lion: "Lion",
   muon: "Muon",
@@ -55,14 +60,16 @@ export function optionsOf({ key, rule }: Setting): readonly (readonly [string, s
 export const DATA_KINDS = [
   ["built-in", "Built-in text"],
   ["text", "Your text"],
+  ["digits", "Digits"],
   ["sort", "Sort"],
   ["reverse", "Reverse"],
   ["add", "Add"],
 ] as const;
 
 export const DATA_HINTS: Record<string, string> = {
-  "built-in": "Plays by Shakespeare, byte by byte.",
+  "built-in": "Plays by Shakespeare.",
   text: "Paste or drop any text; it stays in this tab.",
+  digits: "1,797 scanned digits of 8 × 8 pixels. Held-out images tell whether it knows them.",
   sort: "Learns to sort digits. Held-out problems tell whether it did.",
   reverse: "Learns to write digits backwards. Held-out problems tell whether it did.",
   add: "Learns to add. Held-out problems tell whether it did.",

@@ -2,6 +2,7 @@
 
 import type { StepRecord } from "../engine/types";
 import { clock, count, percent } from "../format";
+import { type Setup, accuracyName, reads } from "../setup";
 import { byId, setText } from "./dom";
 
 /** Weight of the past in the shown speed. */
@@ -20,13 +21,18 @@ export class Readouts {
   #tokensPerS = 0;
   #queued = 0;
 
-  reset(step: number, steps: number, isToy: boolean): void {
+  reset(step: number, setup: Setup): void {
     this.#tokensPerS = 0;
     for (const element of [this.#loss, this.#heldout, this.#accuracy, this.#speed, this.#remaining]) {
       setText(element, "–");
     }
-    this.#accuracyRow.hidden = !isToy;
-    this.#progress(step, steps);
+    const accuracy = accuracyName(setup);
+    this.#accuracyRow.hidden = accuracy === null;
+    setText(byId("accuracy-name"), accuracy ?? "");
+    const isText = reads(setup) === "text";
+    setText(byId("speed-name"), isText ? "Tokens/s" : "Images/s");
+    setText(byId("loss-unit"), isText ? "nats a token" : "nats an image");
+    this.#progress(step, setup.train.steps);
   }
 
   records(records: readonly StepRecord[], steps: number): void {

@@ -1,7 +1,7 @@
 // What a run looks like: figures, curve and samples.
 
 import type { History, StepRecord } from "../engine/types";
-import type { Setup } from "../setup";
+import { type Setup, reads } from "../setup";
 import { LossChart } from "./chart";
 import { byId } from "./dom";
 import { Readouts } from "./readouts";
@@ -9,8 +9,6 @@ import { Samples } from "./samples";
 
 /** A screen reader hears how it goes this often. */
 const REPORT_MS = 20_000;
-
-const isToy = (setup: Setup): boolean => !["built-in", "text"].includes(setup.data.kind);
 
 export class RunView {
   readonly #chart = new LossChart(byId("loss"));
@@ -29,7 +27,8 @@ export class RunView {
 
   /** Shows how far a setup would go. */
   await(setup: Setup): void {
-    this.#readouts.reset(0, setup.train.steps, isToy(setup));
+    byId("written").hidden = reads(setup) !== "text";
+    this.#readouts.reset(0, setup);
   }
 
   /** Shows a run that begins or goes on. */
@@ -39,7 +38,8 @@ export class RunView {
     this.#chart.reset(history.losses, history.heldout);
     this.#samples.reset();
     for (const [step, text] of history.samples) this.#samples.add(step, text);
-    this.#readouts.reset(step, this.#steps, isToy(setup));
+    byId("written").hidden = reads(setup) !== "text";
+    this.#readouts.reset(step, setup);
     const heldout = history.heldout.at(-1)?.[1];
     if (heldout !== undefined) this.#readouts.heldout(heldout, null);
   }

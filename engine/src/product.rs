@@ -1,12 +1,11 @@
 //! Times matrix products alone, to compare a device's kernels with others'.
 
-use tightrope::backends::Wgpu;
-use tightrope::core::ops::MatMul;
-use tightrope::core::{
-    Backend, Class, DType, Graph, Plan, Role, Session, SessionError, Type, plan,
-};
-use tightrope::devices::Adapter;
+use tightrope_core::ops::MatMul;
+use tightrope_core::{Backend, Class, DType, Graph, Plan, Role, Session, SessionError, Type, plan};
 use web_time::Instant;
+
+use crate::backends::Wgpu;
+use crate::devices::Adapter;
 
 /// What came of timing.
 pub struct Timed {
@@ -16,7 +15,7 @@ pub struct Timed {
     pub product: Vec<f32>,
 }
 
-/// Multiplies two square f32 matrices `runs` times on the browser's GPU.
+/// Multiplies two square f32 matrices `runs` times on the first GPU that there is.
 ///
 /// # Errors
 /// Matrices of another extent, and those of the device.

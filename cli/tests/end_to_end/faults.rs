@@ -1,0 +1,259 @@
+//! What can go wrong around a run: other processes, changed files, links, signals, and weights that diverge. Nothing is lost
+//! and nothing goes on silently.
+#![cfg(unix)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{TINY, command, folder, ok, refused, run, stderr};
+
+/// Waits until `is_so`, for a minute at most.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: it never is so");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A run of very many steps into `a`, a few of which it has done.
+fn under_way(dir: &Path) -> Child {
+    let words = format!("train --data text.txt --out a {TINY} --steps 1000000 --log-every 1");
+    let child = command(dir, &words).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let metrics = dir.join("a/metrics.jsonl");
+    wait("steps are logged", || {
+        fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() >= 5)
+    });
+    child
+}
+
+fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn weights(dir: &Path, run: &str, step: u64) -> Vec<u8> {
+    fs::read(dir.join(format!("{run}/checkpoints/step-{step}/model.safetensors"))).unwrap()
+}
+
+#[test]
+fn data_of_another_content_is_refused_by_its_name() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
+    let file = dir.path().join("text.txt");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("make", "gave", 1)).unwrap();
+    let (code, message) = refused(dir.path(), "train --resume a --steps 14");
+    assert_eq!(code, 2);
+    assert!(message.contains("`text.txt` isn't the file that the run began with"), "{message}");
+    fs::write(&file, text).unwrap();
+    ok(dir.path(), "train --resume a --steps 14");
+}
+
+#[test]
+fn settings_that_changed_on_the_disk_are_refused_by_name() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --lr 2e-3"));
+    let file = dir.path().join("a/run.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\nbatch = 4\n"));
+    fs::write(&file, text.replace("\nbatch = 4\n", "\nbatch = 8\n")).unwrap();
+    let (code, message) = refused(dir.path(), "train --resume a --steps 14");
+    assert_eq!(code, 2);
+    assert!(message.contains("`train.batch` is 8 and was 4"), "{message}");
+    assert!(message.contains("step-12"), "{message}");
+    fs::write(&file, "").unwrap();
+    let (code, message) = refused(dir.path(), "train --resume a --steps 14");
+    assert_eq!(code, 2);
+    assert!(message.contains("`train.lr` is") && message.contains("was 0.002"), "{message}");
+    // What the command line says is meant.
+    let meant = text.replace("\nbatch = 4\n", "\nbatch = 8\n");
+    fs::write(&file, meant).unwrap();
+    ok(dir.path(), "train --resume a --batch 8 --steps 14");
+    // The file is whole again.
+    ok(dir.path(), "train --resume a --steps 15");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("seed = 1337", "seed = 7"))
+        .unwrap();
+    fs::remove_dir_all(dir.path().join("a/checkpoints")).unwrap();
+    let (code, message) = refused(dir.path(), "train --resume a");
+    assert_eq!(code, 2);
+    assert!(message.contains("no checkpoint to hold it against"), "{message}");
+}
+
+#[test]
+fn a_directory_that_is_moved_ends_the_run_and_its_weights_are_kept() {
+    let dir = folder();
+    let child = under_way(dir.path());
+    fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("`a` was moved or removed while the run trained"), "{message}");
+    assert!(message.contains("tightrope train --resume a-rescued"), "{message}");
+    assert!(!dir.path().join("a").exists(), "it was made again");
+    let saved = fs::read_dir(dir.path().join("a-rescued/checkpoints")).unwrap();
+    let steps = saved.filter_map(|entry| {
+        entry.unwrap().file_name().into_string().unwrap().strip_prefix("step-")?.parse().ok()
+    });
+    let step: u64 = steps.max().unwrap();
+    let rest = "--set train.schedule=constant --warmup 0";
+    ok(dir.path(), &format!("train --resume a-rescued --steps {} {rest}", step + 2));
+}
+
+#[test]
+fn one_process_trains_in_a_directory() {
+    let dir = folder();
+    let child = under_way(dir.path());
+    let (code, message) = refused(dir.path(), "train --resume a --steps 2000000");
+    assert_eq!(code, 2);
+    assert!(message.contains(&format!("process {} on `", child.id())), "{message}");
+    signal(&child, "-KILL");
+    child.wait_with_output().unwrap();
+    // A process that is gone holds nothing.
+    ok(dir.path(), &format!("train --resume a --steps 12 {TINY} --warmup 0"));
+}
+
+#[test]
+fn nothing_is_written_through_links_or_waits_for_pipes() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("file"), "theirs").unwrap();
+    for (name, target) in [
+        ("metrics.jsonl", "elsewhere/file"),
+        ("run.lock", "elsewhere/file"),
+        ("checkpoints/.lock", "elsewhere/file"),
+        ("samples", "elsewhere"),
+    ] {
+        let (path, aside) = (dir.path().join("a").join(name), dir.path().join("aside"));
+        fs::rename(&path, &aside).unwrap();
+        symlink(dir.path().join(target), &path).unwrap();
+        let (_, message) = refused(dir.path(), "train --resume a --steps 14");
+        assert!(message.contains("link"), "{name}: {message}");
+        fs::remove_file(&path).unwrap();
+        fs::rename(&aside, &path).unwrap();
+    }
+    assert_eq!(fs::read_to_string(elsewhere.join("file")).unwrap(), "theirs");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+
+    let metrics = dir.path().join("a/metrics.jsonl");
+    fs::remove_file(&metrics).unwrap();
+    assert!(Command::new("mkfifo").arg(&metrics).status().unwrap().success());
+    let (_, message) = refused(dir.path(), "train --resume a --steps 14");
+    assert!(message.contains("not a regular file"), "{message}");
+    fs::remove_file(&metrics).unwrap();
+    ok(dir.path(), "train --resume a --steps 14");
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed_at_the_next_start() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY}"));
+    let left = dir.path().join("a/checkpoints/.tmp-step-3");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("model.safetensors"), "half").unwrap();
+    ok(dir.path(), "train --resume a");
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let dir = folder();
+    for words in ["train --data text.txt --json", "train --data text.txt", "plan --json"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let command = command(dir.path(), &format!("{words} {TINY}")).stdout(full).output();
+        let output: Output = command.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words}: {}", stderr(&output));
+        assert!(stderr(&output).contains("can't print the results"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_last_evaluation_answers_signals() {
+    let dir = folder();
+    let text = fs::read_to_string(dir.path().join("text.txt")).unwrap();
+    fs::write(dir.path().join("long.txt"), text.repeat(2000)).unwrap();
+    let words = format!("train --data long.txt --set data.holdout=0.9 --out a {TINY}");
+    let child = command(dir.path(), &words).stderr(Stdio::piped()).spawn().unwrap();
+    let last = dir.path().join("a/checkpoints/step-12");
+    wait("it is saved", || last.is_dir());
+    signal(&child, "-TERM");
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    let message = stderr(&output);
+    assert!(asked.elapsed() < Duration::from_secs(5), "after {:?}", asked.elapsed());
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("score it with: tightrope eval a"), "{message}");
+}
+
+#[test]
+fn weights_that_diverge_are_never_a_checkpoint() {
+    let dir = folder();
+    let wild = "--optimizer sgd --lr 1e30 --clip 0 --warmup 0 --schedule constant --save-every 1";
+    for (out, more) in [("a", "--set memory.consume_gradients=true"), ("b", "")] {
+        let words = format!("train --data text.txt --out {out} {TINY} {wild} {more}");
+        let (code, message) = refused(dir.path(), &words);
+        assert_eq!(code, 1);
+        assert!(message.contains("finite"), "{message}");
+        let checkpoints = dir.path().join(out);
+        for (step, path) in tightrope::data::checkpoint::list(&checkpoints).unwrap() {
+            let saved = tightrope::data::Checkpoint::open(&path).unwrap();
+            for tensor in saved.model.tensors() {
+                let values = tensor.to_f32().unwrap();
+                assert!(values.iter().all(|value| value.is_finite()), "step {step}: {tensor:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn f16_that_skips_for_good_says_since_when_and_where() {
+    let dir = folder();
+    let wild = "--optimizer sgd --lr 1e30 --clip 0 --warmup 0 --schedule constant";
+    let words = format!("train --data text.txt --out a {TINY} {wild} --steps 200 --precision f16");
+    let (code, message) = refused(dir.path(), &words);
+    assert_eq!(code, 1);
+    assert!(message.contains("the first output that isn't finite is `"), "{message}");
+    assert!(message.contains("no step from ") && message.contains("was finite"), "{message}");
+}
+
+#[test]
+fn endless_files_and_too_many_threads_are_refused_at_once() {
+    let dir = folder();
+    for words in ["plan --config /dev/zero", "plan --threads 1000000"] {
+        let begun = Instant::now();
+        let (code, message) = refused(dir.path(), words);
+        assert_eq!(code, 2, "{message}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{words}: {:?}", begun.elapsed());
+    }
+    // A pipe that ends is a file like another.
+    let shell = format!("exec \"$0\" plan --config <(echo '[model]'; echo 'layers = 1') {TINY}");
+    let shell = shell.replace(" --layers 1", "");
+    let planned = Command::new("bash")
+        .args(["-c", &shell, env!("CARGO_BIN_EXE_tightrope")])
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(planned.status.success(), "{}", stderr(&planned));
+}
+
+#[test]
+fn a_run_that_goes_on_after_faults_ends_in_the_same_bytes() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out whole {TINY}"));
+    let words = format!("train --data text.txt --out a {TINY} --save-every 3");
+    let mut child = command(dir.path(), &words).stderr(Stdio::null()).spawn().unwrap();
+    wait("a checkpoint", || dir.path().join("a/checkpoints/step-3").is_dir());
+    // It may have ended by itself.
+    let _ = child.kill();
+    child.wait().unwrap();
+    let resumed = run(dir.path(), "train --resume a");
+    assert!(resumed.status.success(), "{}", stderr(&resumed));
+    assert!(weights(dir.path(), "a", 12) == weights(dir.path(), "whole", 12));
+}

@@ -1,0 +1,160 @@
+//! The directory of a run while it trains: locked, known again should it be moved, and written without following links.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Value;
+use tightrope_data::{checkpoint, files};
+
+use super::lock::Lock;
+use super::record::Recorder;
+use super::{Evaluation, Stepped, directory};
+use crate::error::{Error, Help as _, Result};
+use crate::settings::Settings;
+use crate::weights::source::RUN_SETTINGS;
+
+/// The directory of a run, for the one process that trains it.
+pub(crate) struct Home {
+    dir: PathBuf,
+    identity: Option<Identity>,
+    recorder: Option<Recorder>,
+    /// Settings and plan, with which a directory can be resumed.
+    described: Option<(Settings, Value)>,
+    /// What there is to tell.
+    notes: Vec<String>,
+    _lock: Lock,
+}
+
+/// What tells a directory from another one that takes its place: device and number of its inode.
+type Identity = (u64, u64);
+
+impl Home {
+    /// Takes `dir`, in which no other process may train, and removes what one left unfinished that died.
+    ///
+    /// # Errors
+    /// A directory that another process trains in, one that isn't there, and one with links in it.
+    pub(crate) fn take(dir: &Path) -> Result<Self> {
+        const NEXT: &str = "give --out a directory of your own";
+        for folder in [directory::SAMPLES, directory::DATA] {
+            files::refuse_link(&dir.join(folder)).help(NEXT)?;
+        }
+        let lock = Lock::take(dir)?;
+        let left = checkpoint::tidy(dir).help(NEXT)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            identity: identity(dir),
+            recorder: None,
+            described: None,
+            notes: left.iter().map(|error| format!("warning: {error}")).collect(),
+            _lock: lock,
+        })
+    }
+
+    /// Writes `run.toml` and `plan.json`.
+    ///
+    /// # Errors
+    /// A directory that can't be written.
+    pub(crate) fn describe(&mut self, settings: Settings, plan: Value) -> Result<()> {
+        let mut settings = settings;
+        settings.run.out = Some(self.dir.clone());
+        settings
+            .write(&self.dir.join(RUN_SETTINGS))
+            .help("free some space, or give --out a directory that can be written")?;
+        directory::write(&directory::plan_file(&self.dir), format!("{plan:#}\n").as_bytes())?;
+        self.described = Some((settings, plan));
+        Ok(())
+    }
+
+    /// Records the run from here on, which has done `steps`.
+    ///
+    /// # Errors
+    /// Files that can't be written, and metrics that were damaged.
+    pub(super) fn record(&mut self, steps: u64) -> Result<()> {
+        self.recorder = Some(Recorder::open(&self.dir, steps)?);
+        Ok(())
+    }
+
+    /// Where it is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the directory is where it was, and not another one.
+    pub(super) fn is_there(&self) -> bool {
+        match self.identity {
+            Some(_) => identity(&self.dir) == self.identity,
+            None => self.dir.is_dir(),
+        }
+    }
+
+    /// A new directory like this one, which has been moved or removed: beside it or, where nothing can be written there, under
+    /// the folder of temporary files.
+    ///
+    /// # Errors
+    /// Where neither can be written.
+    pub(super) fn again(&self, steps: u64) -> Result<Self> {
+        let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        let beside = self.dir.parent().map(Path::to_owned).unwrap_or_default();
+        let dir = directory::create_free(&beside, &format!("{name}-rescued"))
+            .or_else(|_| directory::create_free(&env::temp_dir(), &format!("{name}-rescued")))
+            .context("can't make another run directory")
+            .help("free some space")?;
+        let mut home = Self::take(&dir)?;
+        if let Some((settings, plan)) = &self.described {
+            home.describe(settings.clone(), plan.clone())?;
+        }
+        home.record(steps)?;
+        Ok(home)
+    }
+
+    /// Records a step.
+    pub(super) fn log(&mut self, stepped: &Stepped) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.log(stepped));
+    }
+
+    /// Records an evaluation after `step`.
+    pub(super) fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.evaluated(step, evaluation));
+    }
+
+    /// Records a sample after `step`.
+    pub(super) fn sampled(&mut self, step: u64, text: &str) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.sampled(step, text));
+    }
+
+    /// What couldn't be written or removed since the last time.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.recorder.iter_mut().flat_map(Recorder::take_notes));
+        notes
+    }
+}
+
+#[cfg(unix)]
+fn identity(dir: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<Identity> {
+    None
+}
+
+/// The failure of a run whose directory is gone from `lost`, with its weights of `step` in `found`.
+pub(super) fn moved(lost: &Path, step: u64, found: Result<PathBuf>) -> Error {
+    let lost = lost.display();
+    let moved = format!("the run directory `{lost}` was moved or removed while the run trained");
+    match found {
+        Ok(dir) => Error::failed(
+            anyhow!("{moved}; the weights of step {step} are saved in `{}`", dir.display()),
+            format!("continue with `tightrope train --resume {}`", dir.display()),
+        ),
+        Err(error) => Error::failed(
+            anyhow!("{moved}, and the weights of step {step} couldn't be saved elsewhere: {error}"),
+            "resume the directory where it is now, from its last checkpoint",
+        ),
+    }
+}

@@ -1,0 +1,148 @@
+//! One process a run directory: a file that it holds locked while it trains, with its name.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context as _, anyhow};
+use tightrope_data::files::{has_no_locks, open};
+
+use crate::error::{Error, Help as _, Result};
+
+/// Name of the file in a run directory.
+const FILE_NAME: &str = "run.lock";
+
+/// Holds a run directory. The system unlocks it when the process ends, however it does.
+pub(super) struct Lock {
+    _file: File,
+    /// The file to remove in the end, where the file system has no locks and its being there is the lock.
+    path: Option<PathBuf>,
+}
+
+impl Lock {
+    /// Takes the run directory `dir`.
+    ///
+    /// # Errors
+    /// One that another process trains in, and one that can't be written.
+    pub(super) fn take(dir: &Path) -> Result<Self> {
+        let path = dir.join(FILE_NAME);
+        let cannot = || format!("can't lock `{}`", path.display());
+        const NEXT: &str = "give --out a directory that can be written";
+        let open = open(&path, OpenOptions::new().read(true).write(true).create(true));
+        let mut file = open.with_context(cannot).help(NEXT)?;
+        let mut holder = String::new();
+        // What isn't text is nobody's name.
+        let _ = file.read_to_string(&mut holder);
+        let holder = Holder::parse(&holder);
+        let locks = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => return Err(taken(dir, holder.as_ref())),
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => false,
+            Err(TryLockError::Error(error)) => return Err(error).with_context(cannot).help(NEXT),
+        };
+        if !locks && holder.as_ref().is_some_and(Holder::may_live) {
+            return Err(taken(dir, holder.as_ref()));
+        }
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(Holder::own().to_text().as_bytes()))
+            .with_context(cannot)
+            .help(NEXT)?;
+        Ok(Self { _file: file, path: (!locks).then_some(path) })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Whoever finds it sees that its process is gone.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn taken(dir: &Path, holder: Option<&Holder>) -> Error {
+    let shown = dir.display();
+    let who = match holder {
+        Some(Holder { host, process }) => format!("process {process} on `{host}`"),
+        None => "another process".to_owned(),
+    };
+    Error::usage(
+        anyhow!("{who} is training in `{shown}`"),
+        format!(
+            "wait until it ends, or start another run; if it has ended, remove `{shown}/{FILE_NAME}`"
+        ),
+    )
+}
+
+/// The process that holds a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    host: String,
+    process: u32,
+}
+
+impl Holder {
+    fn own() -> Self {
+        Self { host: host(), process: process::id() }
+    }
+
+    fn to_text(&self) -> String {
+        format!("{} {}\n", self.process, self.host)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (process, host) = text.trim_end().split_once(' ')?;
+        Some(Self { host: host.to_owned(), process: process.parse().ok()? })
+    }
+
+    /// Whether it may be there still: what runs on another host isn't known.
+    fn may_live(&self) -> bool {
+        let here = self.host == host();
+        let processes = Path::new("/proc");
+        let gone = here
+            && processes.join("self").exists()
+            && !processes.join(self.process.to_string()).exists();
+        !gone && *self != Self::own()
+    }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let found = fs::read_to_string("/proc/sys/kernel/hostname");
+    let found = found.ok().or_else(|| std::env::var("HOSTNAME").ok());
+    let found = found.or_else(|| std::env::var("COMPUTERNAME").ok());
+    found.map_or_else(|| "this machine".to_owned(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_directory_is_held_by_one_until_it_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Lock::take(dir.path()).unwrap();
+        let refused = Lock::take(dir.path()).err().unwrap();
+        assert_eq!(refused.kind(), Kind::Usage);
+        let said = refused.message();
+        assert!(said.contains(&format!("process {} on `", process::id())), "{said}");
+        drop(held);
+        Lock::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_gone_holds_nothing() {
+        let gone = Holder { process: u32::MAX, ..Holder::own() };
+        assert!(!gone.may_live());
+        assert!(Holder { host: "elsewhere".to_owned(), ..gone.clone() }.may_live());
+        assert!(Holder { process: 1, ..gone.clone() }.may_live());
+        assert_eq!(Holder::parse(&gone.to_text()), Some(gone.clone()));
+        assert_eq!(Holder::parse(""), None);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE_NAME), gone.to_text()).unwrap();
+        Lock::take(dir.path()).unwrap();
+    }
+}
