@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn the_first_signal_asks_and_a_second_ctrl_c_exits() {
         assert_eq!(ends(&[SIGINT]), Some(0));
-        for signal in ASKING {
+        // Under `nohup`, these tests and their children ignore one.
+        for signal in ASKING.into_iter().filter(|&signal| !is_ignored(signal)) {
             assert_eq!(ends(&[signal]), Some(0));
         }
         assert_eq!(ends(&[SIGTERM, SIGTERM]), Some(0));

@@ -217,7 +217,7 @@ fn digits_are_learnt_and_drawings_are_told() {
     let mut engine = engine();
     let digits = json!({
         "model": { "family": "vit", "layers": 2, "channels": 64, "heads": 4 },
-        "train": { "batch": 32, "steps": 150, "lr": 2e-3 },
+        "train": { "batch": 32, "steps": 300, "lr": 2e-3 },
         "data": { "kind": "digits" },
     })
     .to_string();
@@ -233,7 +233,7 @@ fn digits_are_learnt_and_drawings_are_told() {
     assert!(engine.needs(&digits).unwrap().is_empty());
     let started = start(&mut engine, &digits);
     assert_eq!(started["predicted_bytes"], started["allocated_bytes"]);
-    train(&mut engine, 150);
+    train(&mut engine, 300);
     let accuracy = block_on(engine.with_run(Running::accuracy)).unwrap();
     assert!(accuracy > 0.8, "{accuracy}");
 
@@ -261,7 +261,7 @@ fn digits_are_learnt_and_drawings_are_told() {
     assert_eq!(continues["data"]["kind"], "digits");
     assert_eq!(
         json(&block_on(engine.start(&continues.to_string(), None, Some(archive))).unwrap())["step"],
-        150
+        300
     );
     for (kind, family) in [("digits", "gpt2"), ("sort", "vit")] {
         let setup = json!({ "model": { "family": family }, "data": { "kind": kind } }).to_string();

@@ -38,8 +38,8 @@ const INK: usize = 312;
 /// Strength from which a place of a drawing is ink.
 const DARK: u8 = 128;
 
-/// A drawing as the digits were made from scanned ones: cut to its ink, stretched to [`WIDTH`] × [`FINE`] pixels in the middle
-/// of a bitmap of [`FINE`] × [`FINE`], its strokes made as thick as theirs, and the ink of each [`BLOCK`] × [`BLOCK`] pixels
+/// A drawing as the digits were made from scanned ones: cut to its ink, stretched to `WIDTH` × `FINE` pixels in the middle
+/// of a bitmap of `FINE` × `FINE`, its strokes made as thick as theirs, and the ink of each `BLOCK` × `BLOCK` pixels
 /// counted. See <https://archive.ics.uci.edu/dataset/80> and Garris et al., "NIST Form-Based Handprint Recognition System",
 /// 1997.
 ///

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context as _, anyhow};
 use tightrope_data::files::{has_no_locks, open};
@@ -13,8 +14,16 @@ use crate::error::{Error, Help as _, Result};
 /// Name of the file in a run directory.
 const FILE_NAME: &str = "run.lock";
 
-/// Holds a run directory. The system unlocks it when the process ends, however it does.
+/// Holds a run directory for this process: a notebook that goes on with a run may still have the one before. The system unlocks
+/// it when the process ends, however it does.
 pub(super) struct Lock {
+    _held: Arc<Held>,
+}
+
+/// What this process holds, by its file.
+static HELD: Mutex<Vec<(PathBuf, Weak<Held>)>> = Mutex::new(Vec::new());
+
+struct Held {
     _file: File,
     /// The file to remove in the end, where the file system has no locks and its being there is the lock.
     path: Option<PathBuf>,
@@ -26,7 +35,13 @@ impl Lock {
     /// # Errors
     /// One that another process trains in, and one that can't be written.
     pub(super) fn take(dir: &Path) -> Result<Self> {
-        let path = dir.join(FILE_NAME);
+        let path = dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).join(FILE_NAME);
+        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, held)| held.strong_count() > 0);
+        let own = all.iter().find(|(own, _)| *own == path && path.exists());
+        if let Some(held) = own.and_then(|(_, held)| held.upgrade()) {
+            return Ok(Self { _held: held });
+        }
         let cannot = || format!("can't lock `{}`", path.display());
         const NEXT: &str = "give --out a directory that can be written";
         let open = open(&path, OpenOptions::new().read(true).write(true).create(true));
@@ -49,11 +64,13 @@ impl Lock {
             .and_then(|()| file.write_all(Holder::own().to_text().as_bytes()))
             .with_context(cannot)
             .help(NEXT)?;
-        Ok(Self { _file: file, path: (!locks).then_some(path) })
+        let held = Arc::new(Held { _file: file, path: (!locks).then(|| path.clone()) });
+        all.push((path, Arc::downgrade(&held)));
+        Ok(Self { _held: held })
     }
 }
 
-impl Drop for Lock {
+impl Drop for Held {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             // Whoever finds it sees that its process is gone.
@@ -122,15 +139,19 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn a_directory_is_held_by_one_until_it_lets_go() {
+    fn a_directory_is_held_until_the_last_run_of_the_process_lets_go() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Lock::take(dir.path()).unwrap();
-        let refused = Lock::take(dir.path()).err().unwrap();
+        let another = || File::open(dir.path().join(FILE_NAME)).unwrap().try_lock().is_ok();
+        let first = Lock::take(dir.path()).unwrap();
+        let next = Lock::take(dir.path()).unwrap();
+        drop(first);
+        assert!(!another());
+        drop(next);
+        assert!(another());
+        let refused = taken(dir.path(), Some(&Holder::own()));
         assert_eq!(refused.kind(), Kind::Usage);
         let said = refused.message();
         assert!(said.contains(&format!("process {} on `", process::id())), "{said}");
-        drop(held);
-        Lock::take(dir.path()).unwrap();
     }
 
     #[test]
