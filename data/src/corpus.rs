@@ -1,11 +1,20 @@
-//! Training data: text, JSON lines and token shards, as one stream of token ids.
+//! Training data: text, JSON and token ids, as one stream of token ids.
+
+mod encoder;
+mod files;
+mod ids;
+mod json;
+mod packed;
+mod parquet;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use encoder::Encoder;
+use files::InputFile;
+use packed::unpacked;
 
 use crate::bytes::Bytes;
 use crate::source::{Source, content};
@@ -13,12 +22,6 @@ use crate::tokens::{Ids, Segment, Stream};
 use crate::{Error, Result, Tokenizer, Tokens};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bytes before the ids of a token shard: 256 little-endian i32.
-const SHARD_HEADER: usize = 1024;
-/// First word of a shard of 16-bit ids, as llm.c's `dev/data/data_common.py` writes it.
-const MAGIC_16: i32 = 20240520;
-/// First word of a shard of 32-bit ids, same source.
-const MAGIC_32: i32 = 20240801;
 
 /// An opened corpus: the token streams of its files, one after the other.
 pub struct Corpus {
@@ -27,33 +30,59 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Opens files by extension: `.bin` is a token shard (llm.c's layout, ids taken as they are),
-    /// `.jsonl` and `.ndjson` hold an object with a "text" string per line, anything else is UTF-8 text.
+    /// The field that holds the text of an object in JSON, where no other is named.
+    pub const TEXT_KEY: &str = "text";
+
+    /// Opens files, folders of files and globs (`texts/**/*.md`), in the order given and by name within a folder or a glob. What a
+    /// file holds is told by its extension:
     ///
-    /// Text for the byte tokenizer and shards are read from the mapped file; other text is encoded
-    /// into memory here. With a Hugging Face tokenizer each text file and each JSON line ends in
-    /// the end-of-text token; JSON lines as bytes end in a newline.
+    /// | extension | holds |
+    /// |---|---|
+    /// | `.bin` | token ids, taken as they are: llm.c's shards, or nanoGPT's 16-bit ids without a header |
+    /// | `.jsonl`, `.ndjson` | a JSON object per line, with its text in the field `text_key` |
+    /// | `.json` | an array of such objects or of strings, or objects one after the other |
+    /// | `.parquet` | a document per row, in the column `text_key` |
+    /// | any other | UTF-8 text |
+    ///
+    /// A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte
+    /// tokenizer and ids are read from the mapped file; other text is encoded into memory here. With a Hugging Face tokenizer
+    /// each text file and each document ends in the end-of-text token; documents of JSON and Parquet as bytes end in a newline.
     ///
     /// # Errors
-    /// A missing or unreadable file, a folder, text that is not UTF-8, a line that is not such an
-    /// object, a broken shard, and less than 2 tokens, in a single file that has none or in all.
-    pub fn open<P: AsRef<Path>>(files: &[P], tokenizer: &Tokenizer) -> Result<Self> {
+    /// A missing or unreadable file, a folder or glob without files, text that isn't UTF-8, an object without that field, broken
+    /// ids, a format that isn't read, and less than 2 tokens, in a single file that has none or in all.
+    pub fn open<P: AsRef<Path>>(
+        files: &[P],
+        text_key: &str,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self> {
         let mut segments = Vec::with_capacity(files.len());
-        for file in files {
-            let path = file.as_ref();
-            let bytes = Bytes::open(path)?;
+        for InputFile { path, source } in files::named(files)? {
+            let bytes = Bytes::open(&path)?;
             let name = path.display().to_string();
             let content = content(&bytes);
-            let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-            let ids = match extension.to_ascii_lowercase().as_str() {
-                "bin" => shard(&name, bytes)?,
-                "jsonl" | "ndjson" => json_lines(&name, &bytes, tokenizer)?,
+            let bytes = unpacked(&name, bytes)?;
+            let ids = match files::extension(&path).as_str() {
+                _ if parquet::is(&bytes) => parquet::column(&name, bytes, text_key, tokenizer)?,
+                "bin" => ids::read(&name, bytes)?,
+                "jsonl" | "ndjson" => {
+                    json::lines(&name, utf8(&name, &bytes)?, text_key, tokenizer)?
+                }
+                "json" => json::values(&name, utf8(&name, &bytes)?, text_key, tokenizer)?,
                 _ => text(&name, bytes, tokenizer)?,
             };
-            let short = path.file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
-            segments.push((short, content, Segment { name, ids }));
+            segments.push((source, content, Segment { name, ids }));
         }
         Self::new(segments)
+    }
+
+    /// Whether these are files of token ids alone, so that no tokenizer is needed to read them.
+    ///
+    /// # Errors
+    /// A folder that can't be read, or that has no files, and a glob that nothing matches.
+    pub fn is_of_ids<P: AsRef<Path>>(files: &[P]) -> Result<bool> {
+        let files = files::named(files)?;
+        Ok(!files.is_empty() && files.iter().all(|file| files::extension(&file.path) == "bin"))
     }
 
     /// A corpus of one document in memory: a `Vec<u8>`, or text embedded with `include_bytes!`.
@@ -171,129 +200,15 @@ fn text(name: &str, bytes: Bytes, tokenizer: &Tokenizer) -> Result<Ids> {
     Ok(encoder.finish())
 }
 
+/// Text, where it is text.
 fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
+    const BINARY: [(&[u8], &str); 2] =
+        [(b"ARROW1", "an Arrow file"), (b"PK\x03\x04", "a zip archive")];
+    if let Some((_, kind)) = BINARY.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(Error::Format { name: name.to_owned(), kind });
+    }
     std::str::from_utf8(bytes)
         .map_err(|e| Error::NotUtf8 { name: name.to_owned(), offset: e.valid_up_to() })
-}
-
-/// An object with a "text" string on each line; lines of white space are passed over.
-fn json_lines(name: &str, bytes: &[u8], tokenizer: &Tokenizer) -> Result<Ids> {
-    #[derive(Deserialize)]
-    struct Line {
-        text: String,
-    }
-    let valid = utf8(name, bytes)?;
-    let valid = valid.strip_prefix('\u{feff}').unwrap_or(valid);
-    let mut encoder = Encoder::new(tokenizer);
-    for (index, line) in valid.lines().enumerate() {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let refused = |column, problem: &str| Error::JsonLine {
-            name: name.to_owned(),
-            line: index + 1,
-            column,
-            problem: problem.to_owned(),
-        };
-        // Derived structs also read arrays.
-        if !line.trim_ascii_start().starts_with('{') {
-            return Err(refused(1, "not an object"));
-        }
-        let Line { text } = serde_json::from_str(line).map_err(|e| {
-            let message = e.to_string();
-            let (problem, _place) = message.split_once(" at line ").unwrap_or((&message, ""));
-            refused(e.column(), problem)
-        })?;
-        encoder.document(&text)?;
-    }
-    Ok(encoder.finish())
-}
-
-/// Encodes documents into one vector, as narrow as the vocabulary allows.
-struct Encoder<'a> {
-    tokenizer: &'a Tokenizer,
-    ids: Encoded,
-}
-
-enum Encoded {
-    Bytes(Vec<u8>),
-    Narrow(Vec<u16>),
-    Wide(Vec<u32>),
-}
-
-impl<'a> Encoder<'a> {
-    fn new(tokenizer: &'a Tokenizer) -> Self {
-        let ids = if matches!(tokenizer, Tokenizer::Byte) {
-            Encoded::Bytes(Vec::new())
-        } else if tokenizer.vocab_size() <= 1 << 16 {
-            Encoded::Narrow(Vec::new())
-        } else {
-            Encoded::Wide(Vec::new())
-        };
-        Self { tokenizer, ids }
-    }
-
-    /// Appends a document and its end; an empty document adds nothing.
-    fn document(&mut self, text: &str) -> Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let encode = || Ok(self.tokenizer.encode(text)?.into_iter().chain(self.tokenizer.eos()));
-        match &mut self.ids {
-            Encoded::Bytes(ids) => {
-                ids.extend_from_slice(text.as_bytes());
-                ids.push(b'\n');
-            }
-            // Every id is below the vocabulary's size, which fits.
-            Encoded::Narrow(ids) => ids.extend(encode()?.map(|id| id as u16)),
-            Encoded::Wide(ids) => ids.extend(encode()?),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Ids {
-        match self.ids {
-            Encoded::Bytes(ids) => Ids::Text { bytes: ids.into(), skip: 0 },
-            Encoded::Narrow(ids) => Ids::Memory16(ids),
-            Encoded::Wide(ids) => Ids::Memory32(ids),
-        }
-    }
-}
-
-/// A token shard: magic, version 1 and token count in the header, then exactly that many ids.
-fn shard(name: &str, bytes: Bytes) -> Result<Ids> {
-    let broken = |problem: String| Error::Shard { name: name.to_owned(), problem };
-    let Some((header, body)) = bytes.split_at_checked(SHARD_HEADER) else {
-        return Err(broken(format!(
-            "it has {} bytes and the header alone takes {SHARD_HEADER}; fetch or write it again",
-            bytes.len()
-        )));
-    };
-    let (words, _) = header.as_chunks();
-    let word = |index: usize| i32::from_le_bytes(words[index]);
-    let (magic, version, count) = (word(0), word(1), word(2));
-    let width = match magic {
-        MAGIC_16 => 2,
-        MAGIC_32 => 4,
-        _ => {
-            return Err(broken(format!(
-                "it starts with {magic}, not {MAGIC_16} (16-bit ids) or {MAGIC_32} (32-bit ids); \
-                 write it with llm.c's data scripts, or rename text to .txt"
-            )));
-        }
-    };
-    if version != 1 {
-        return Err(broken(format!("its version is {version} and only 1 is known")));
-    }
-    let expected = u64::try_from(count).ok().map(|count| count * width);
-    if expected != Some(body.len() as u64) {
-        return Err(broken(format!(
-            "its header counts {count} tokens of {width} bytes and {} bytes follow; fetch or write it again",
-            body.len()
-        )));
-    }
-    let skip = SHARD_HEADER;
-    Ok(if width == 2 { Ids::Shard16 { bytes, skip } } else { Ids::Shard32 { bytes, skip } })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A path that is a folder, a pipe or a device.
-    #[error("{} is not a regular file: name the text, .jsonl or .bin files one by one", path.display())]
+    #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The path as given.
         path: PathBuf,
@@ -36,11 +36,12 @@ pub enum Error {
         /// Offset of the first bad byte.
         offset: usize,
     },
-    /// A line of a .jsonl file that is not an object with a "text" string.
+    /// JSON that isn't objects with a text.
     #[error(
-        "{name}, line {line}, column {column}: {problem}; each line must be an object with a \"text\" string"
+        "{name}, line {line}, column {column}: {problem}; each document must be an object with its text in \"{key}\" \
+         (another field: --text-key)"
     )]
-    JsonLine {
+    Json {
         /// The file.
         name: String,
         /// Line, from 1.
@@ -49,10 +50,46 @@ pub enum Error {
         column: usize,
         /// What the parser found.
         problem: String,
+        /// The field that holds the text.
+        key: String,
     },
-    /// A .bin file that is not a token shard.
-    #[error("{name} is not a usable token shard: {problem}")]
-    Shard {
+    /// A format that isn't read.
+    #[error(
+        "{name} is {kind}, which isn't read: write its text as .jsonl, an object with a \"text\" on each line"
+    )]
+    Format {
+        /// The file.
+        name: String,
+        /// What it is, with its article.
+        kind: &'static str,
+    },
+    /// A Parquet file that can't be read, or that has no such column of text.
+    #[error("{name}: {problem} (another column: --text-key)")]
+    Parquet {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file that can't be unpacked.
+    #[error("{name} can't be unpacked: {problem}; fetch or pack it again")]
+    Packed {
+        /// The file.
+        name: String,
+        /// What the decoder found.
+        problem: String,
+    },
+    /// A folder or a glob without a file to read.
+    #[error("{}: {problem}", path.display())]
+    NoFiles {
+        /// The folder or the glob.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A .bin file that isn't token ids.
+    #[error("{name} isn't a usable file of token ids: {problem}")]
+    TokenIds {
         /// The file.
         name: String,
         /// What is wrong and what to do.

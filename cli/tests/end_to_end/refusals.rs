@@ -20,6 +20,9 @@ fn data() {
     ids[123] = 300;
     write("ids.bin", &shard(&ids));
     write("torn.bin", &shard(&ids)[..1500]);
+    write("other.jsonl", b"{\"content\": \"a text\"}");
+    write("table.arrow", b"ARROW1..");
+    fs::create_dir(dir.path().join("empty")).unwrap();
     for (file, words) in [
         ("absent.txt", "absent.txt"),
         ("empty.txt", "empty.txt holds 0 token(s)"),
@@ -27,8 +30,11 @@ fn data() {
         ("short.txt", "context 16 needs 17"),
         ("latin.txt", "latin.txt is not UTF-8 text at byte 3"),
         ("ids.bin", "ids.bin, token 123: id 300 is outside the vocabulary of 256"),
-        ("torn.bin", "torn.bin is not a usable token shard"),
-        (".", "is not a regular file"),
+        ("torn.bin", "torn.bin isn't a usable file of token ids"),
+        ("empty", "empty: it has no .txt"),
+        ("other.jsonl", "has `content`; each document must be an object with its text in \"text\""),
+        ("table.arrow", "table.arrow is an Arrow file, which isn't read"),
+        ("*.none", "no file matches it"),
     ] {
         let (code, message) = refused(dir.path(), &format!("train --out a --data {file} {TINY}"));
         assert_eq!(code, 1, "{message}");

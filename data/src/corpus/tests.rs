@@ -1,14 +1,27 @@
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use tempfile::{TempDir, tempdir};
 
+use super::ids::{MAGIC_16, MAGIC_32};
 use super::*;
+
+/// `printf two | zstd`, by zstd 1.5: a frame with its checksum.
+const ZSTANDARD: &[u8] = b"\x28\xb5\x2f\xfd\x04\x58\x19\0\0two\x8b\x44\xf4\xec";
+
+/// By pyarrow: columns `id` of 64-bit integers, `text` and `body` of strings; three rows in two row groups, the second text null; Snappy.
+const PARQUET: &[u8] = include_bytes!("tests/three.parquet");
 
 fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
     path
+}
+
+/// Files of bytes as tokens.
+fn open(files: &[PathBuf]) -> Result<Corpus> {
+    Corpus::open(files, Corpus::TEXT_KEY, &Tokenizer::Byte)
 }
 
 fn ids(tokens: &Tokens) -> Vec<i32> {
@@ -36,7 +49,7 @@ fn text_shards_and_json_lines_make_one_stream() {
         file(&folder, "c.bin", shard_bytes(MAGIC_16, 1, 2, &[65, 0, 66, 0])),
         file(&folder, "d.bin", shard_bytes(MAGIC_32, 1, 1, &[67, 0, 0, 0])),
     ];
-    let corpus = Corpus::open(&files, &Tokenizer::Byte).unwrap();
+    let corpus = open(&files).unwrap();
     assert_eq!(bytes(&corpus.tokens()), "hélloone\n\ntwo\nABC".as_bytes());
     let sources = corpus.sources();
     let content = Some(content("\u{feff}héllo".as_bytes()));
@@ -45,6 +58,79 @@ fn text_shards_and_json_lines_make_one_stream() {
     corpus.check_vocab(256).unwrap();
     let error = corpus.check_vocab(67).unwrap_err().to_string();
     assert!(error.contains("a.txt, token 0") || error.contains("vocabulary of 67"), "{error}");
+}
+
+#[test]
+fn json_arrays_and_other_fields_are_documents() {
+    let folder = tempdir().unwrap();
+    let array =
+        file(&folder, "a.json", r#"[{"id": [1], "body": "one"}, "two", {"body": "\u00e9"}]"#);
+    let objects = file(&folder, "b.json", "{\"body\": \"three\"}\n{\"body\": \"four\"}\n");
+    let corpus = Corpus::open(&[array, objects], "body", &Tokenizer::Byte).unwrap();
+    assert_eq!(bytes(&corpus.tokens()), "one\ntwo\né\nthree\nfour\n".as_bytes());
+}
+
+#[test]
+fn a_column_of_parquet_is_documents() {
+    let folder = tempdir().unwrap();
+    let path = file(&folder, "a.parquet", PARQUET);
+    let read = |key| Corpus::open(&[&path], key, &Tokenizer::Byte);
+    assert_eq!(bytes(&read("text").unwrap().tokens()), "one\nthrée\n".as_bytes());
+    assert_eq!(bytes(&read("body").unwrap().tokens()), b"a\nb\nc\n");
+    let message = |key| read(key).unwrap_err().to_string();
+    assert!(message("content").contains("no column `content`, and has `id`, `text`, `body`"));
+    assert!(message("id").contains("isn't of text"));
+}
+
+#[test]
+fn packed_files_are_what_they_hold() {
+    let folder = tempdir().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"{\"text\": \"one\"}\n").unwrap();
+    let gzip = gzip.finish().unwrap();
+    // Two members, as `cat` joins files.
+    let twice = file(&folder, "a.jsonl.gz", [&gzip[..], &gzip].concat());
+    let frames = file(&folder, "b.txt.zst", [ZSTANDARD, ZSTANDARD].concat());
+    let corpus = open(&[twice, frames]).unwrap();
+    assert_eq!(bytes(&corpus.tokens()), b"one\none\ntwotwo");
+    assert_eq!(corpus.sources()[1].name, "b.txt.zst");
+}
+
+#[test]
+fn ids_without_a_header_are_sixteen_bits_wide() {
+    let folder = tempdir().unwrap();
+    let words: Vec<u8> = [50_256u16, 15, 7].iter().flat_map(|id| id.to_le_bytes()).collect();
+    let files = [file(&folder, "train.bin", words)];
+    assert_eq!(ids(&open(&files).unwrap().tokens()), [50_256, 15, 7]);
+    assert!(Corpus::is_of_ids(&files).unwrap());
+    assert!(!Corpus::is_of_ids::<PathBuf>(&[]).unwrap());
+}
+
+#[test]
+fn folders_and_globs_are_their_files_by_name() {
+    let folder = tempdir().unwrap();
+    for name in ["deep", ".git"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    for (name, text) in [
+        ("b.txt", "2"),
+        ("a.md", "1"),
+        ("deep/c.txt", "3"),
+        ("picture.png", "x"),
+        (".hidden.txt", "x"),
+        (".git/text.txt", "x"),
+    ] {
+        file(&folder, name, text);
+    }
+    let corpus = open(&[folder.path().to_owned()]).unwrap();
+    assert_eq!(bytes(&corpus.tokens()), b"123");
+    let names: Vec<_> = corpus.sources().iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["a.md", "b.txt", "deep/c.txt"]);
+    let corpus = open(&[folder.path().join("**/*.txt")]).unwrap();
+    assert!(bytes(&corpus.tokens()).ends_with(b"23"));
+    let empty = tempdir().unwrap();
+    let error = open(&[empty.path().to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("it has no .txt"), "{error}");
 }
 
 #[test]
@@ -73,7 +159,7 @@ fn bad_input_is_refused_with_its_place() {
     let folder = tempdir().unwrap();
     let message = |name: &str, bytes: &[u8]| {
         let path = file(&folder, name, bytes);
-        let error = Corpus::open(&[&path], &Tokenizer::Byte).unwrap_err().to_string();
+        let error = open(&[path]).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
         error
     };
@@ -83,12 +169,12 @@ fn bad_input_is_refused_with_its_place() {
     assert!(message("one.txt", b"a").contains("1 token(s)"));
     assert!(message("blank.jsonl", b"\n \n").contains("0 token(s)"));
     assert!(message("a.jsonl", b"{\"text\":\"x\"}\n{\"text\":7}\n").contains("line 2, column 9"));
-    assert!(message("b.jsonl", b"{\"txt\":\"x\"}").contains("missing field `text`"));
+    assert!(message("b.jsonl", b"{\"txt\":\"x\"}").contains("it has no `text`, and has `txt`"));
     assert!(message("c.jsonl", b"[1]\n").contains("line 1"));
     assert!(message("d.jsonl", b"{\"text\":\"\xff\"}").contains("byte 9"));
     assert!(message("e.jsonl", b"{\"text\":\"x\"} {}").contains("line 1, column 14"));
     assert!(message("short.bin", &[0; 1023]).contains("1023 bytes"));
-    assert!(message("magic.bin", &[0; 2048]).contains("starts with 0"));
+    assert!(message("zeros.bin", &[0; 2048]).contains("zeros alone"));
     let shard = |version, count, body: &[u8]| shard_bytes(MAGIC_16, version, count, body);
     assert!(message("version.bin", &shard(2, 1, &[0; 2])).contains("version is 2"));
     assert!(message("cut.bin", &shard(1, 3, &[0; 5])).contains("counts 3 tokens"));
@@ -98,19 +184,32 @@ fn bad_input_is_refused_with_its_place() {
     let huge = shard_bytes(MAGIC_32, 1, i32::MAX, &[0; 8]);
     assert!(message("huge.bin", &huge).contains("counts 2147483647"));
 
-    let open = |path: PathBuf| Corpus::open(&[path], &Tokenizer::Byte).unwrap_err().to_string();
-    assert!(open(folder.path().to_owned()).contains("not a regular file"));
-    assert!(open(folder.path().join("absent.txt")).contains("check the path"));
-    let nothing = Corpus::open::<&str>(&[], &Tokenizer::Byte).unwrap_err().to_string();
+    assert!(
+        message("text.bin", "Plainly a text\n".repeat(9).as_bytes()).contains("rename it to .txt")
+    );
+    assert!(message("table.parquet", b"PAR1....PAR1").contains("fetch it again"));
+    assert!(message("table.arrow", b"ARROW1..").contains("an Arrow file, which isn't read"));
+    assert!(message("cut.txt.gz", &[0x1f, 0x8b, 8, 0]).contains("can't be unpacked"));
+    assert!(message("cut.txt.zst", &[0x28, 0xb5, 0x2f, 0xfd, 4]).contains("can't be unpacked"));
+    assert!(message("f.json", b"[{\"text\": \"x\"},\n {\"content\": \"y\"}]").contains("line 2"));
+    assert!(message("g.json", b"{\"text\": \"x\"}\n7").contains("line 2"));
+
+    let refused = |path: PathBuf| open(&[path]).unwrap_err().to_string();
+    assert!(refused(folder.path().join("absent.txt")).contains("check the path"));
+    assert!(refused(folder.path().join("*.none")).contains("no file matches it"));
+    let nothing = open(&[]).unwrap_err().to_string();
     assert!(nothing.contains("the corpus holds 0 token(s)"), "{nothing}");
     #[cfg(unix)]
-    assert!(open("/dev/zero".into()).contains("not a regular file"));
+    assert!(refused("/dev/zero".into()).contains("not a regular file"));
 }
 
 #[test]
 fn mutated_inputs_never_panic() {
     let folder = tempdir().unwrap();
-    let seeds: [(&str, Vec<u8>); 3] = [
+    let seeds: [(&str, Vec<u8>); 6] = [
+        ("x.parquet", PARQUET.to_vec()),
+        ("x.json", "[{\"text\":\"a\"}, \"b\"]".into()),
+        ("x.txt.zst", ZSTANDARD.to_vec()),
         ("x.jsonl", "{\"text\":\"é\\u00e9\"}\n{\"text\":\"b\",\"n\":[1]}\n".into()),
         ("x.bin", shard_bytes(MAGIC_16, 1, 3, &[1, 0, 2, 0, 3, 0])),
         ("x.txt", "plain → text".into()),
@@ -126,7 +225,7 @@ fn mutated_inputs_never_panic() {
                 _ => bytes.insert(at, random as u8),
             }
             let path = file(&folder, name, &bytes);
-            if let Ok(corpus) = Corpus::open(&[path], &Tokenizer::Byte) {
+            if let Ok(corpus) = open(&[path]) {
                 assert_eq!(ids(&corpus.tokens()).len(), corpus.tokens().len());
             }
         }

@@ -18,7 +18,7 @@ fn counting(len: usize) -> Tokens {
     words[..3].copy_from_slice(&[20240801, 1, len as i32]);
     words.extend(0..len as i32);
     std::fs::write(&path, words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()).unwrap();
-    Corpus::open(&[path], &Tokenizer::Byte).unwrap().tokens()
+    Corpus::open(&[path], Corpus::TEXT_KEY, &Tokenizer::Byte).unwrap().tokens()
 }
 
 fn config(batch: usize, context: usize) -> LoaderConfig {
@@ -125,7 +125,7 @@ fn a_file_that_shrinks_is_an_error_and_stops_the_loader() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text.txt");
     std::fs::write(&path, vec![b'a'; 100_000]).unwrap();
-    let corpus = Corpus::open(&[&path], &Tokenizer::Byte).unwrap();
+    let corpus = Corpus::open(&[&path], Corpus::TEXT_KEY, &Tokenizer::Byte).unwrap();
     let mut loader = Loader::new(corpus.tokens(), config(4, 64), 0).unwrap();
     loader.next().unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();

@@ -1,7 +1,5 @@
 //! Tokenizer and text of a run.
 
-use std::path::Path;
-
 use anyhow::anyhow;
 use tightrope_data::checkpoint::text_file;
 use tightrope_data::{Corpus, DataState, Loader, LoaderConfig, Source, Tokenizer, Tokens, Windows};
@@ -48,18 +46,19 @@ impl Text {
             files => format!("{} files", files.len()),
         };
         let corpus = if !data.files.is_empty() {
-            Corpus::open(&data.files, &tokenizer)
+            let key = data.text_key.as_deref().unwrap_or(Corpus::TEXT_KEY);
+            Corpus::open(&data.files, key, &tokenizer)
         } else if texts.is_empty() {
             Corpus::built_in(&tokenizer)
         } else {
             Corpus::from_documents(texts, &tokenizer)
         };
-        let corpus = corpus.help("check --data")?;
+        let corpus = corpus?;
         corpus.check_vocab(vocab).help("check --data and --vocab")?;
         let holdout = data.holdout;
         let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
         let sources = corpus.sources().to_vec();
-        let is_text = !only_shards(data) || tokenizer.vocab_size() == vocab;
+        let is_text = !Corpus::is_of_ids(&data.files)? || tokenizer.vocab_size() == vocab;
         Ok(Self {
             tokenizer,
             train,
@@ -166,14 +165,14 @@ pub fn windows(tokens: &Tokens, config: &TrainerConfig, most: Option<usize>) -> 
 /// # Errors
 /// A broken tokenizer file, or one with more tokens than the model.
 pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> {
-    let shards = only_shards(&settings.data);
+    let ids = Corpus::is_of_ids(&settings.data.files)?;
     let tokenizer = match (&settings.data.tokenizer, &settings.model.init) {
         (Some(name), _) => tokenizers::named(name)?,
-        (None, Some(init)) if !shards => Weights::open(init)?.tokenizer(None)?,
+        (None, Some(init)) if !ids => Weights::open(init)?.tokenizer(None)?,
         _ => Tokenizer::Byte,
     };
-    // Shards are of ids already, and those are checked one by one.
-    if !shards {
+    // Ids are checked one by one.
+    if !ids {
         fits(&tokenizer, vocab)?;
     }
     Ok(tokenizer)
@@ -192,12 +191,6 @@ pub(crate) fn fits(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Whether the data is token ids, so that no tokenizer is needed to read it.
-fn only_shards(data: &settings::Data) -> bool {
-    let shard = |file: &Path| file.extension().is_some_and(|extension| extension == "bin");
-    !data.files.is_empty() && data.files.iter().all(|file| shard(file))
 }
 
 #[cfg(test)]

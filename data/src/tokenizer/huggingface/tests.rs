@@ -125,7 +125,7 @@ fn documents_end_in_the_end_of_text_token() {
     let tokenizer = Tokenizer::open(at("tokenizer.json", &byte_level().to_string())).unwrap();
     let files =
         [at("a.txt", "the"), at("b.jsonl", "{\"text\":\"in\"}\n{\"text\":\"\"}\n{\"text\":\"a\"}")];
-    let corpus = Corpus::open(&files, &tokenizer).unwrap();
+    let corpus = Corpus::open(&files, Corpus::TEXT_KEY, &tokenizer).unwrap();
     let mut ids = [0; 6];
     corpus.tokens().read(0..6, &mut ids).unwrap();
     assert_eq!(ids, [257, 260, 258, 260, 97, 260]);

@@ -1,0 +1,113 @@
+//! Which files a corpus is of: those that are named, those of folders, and those that globs match.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Extensions by which files of a folder are taken.
+const TEXTS: [&str; 8] = ["bin", "json", "jsonl", "md", "ndjson", "parquet", "text", "txt"];
+
+/// A file to read.
+pub(super) struct InputFile {
+    pub path: PathBuf,
+    /// The name that it has in checkpoints: its own, or its path within the folder that was named.
+    pub source: String,
+}
+
+/// All files, in the order in which they are read.
+pub(super) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        let path = path.as_ref();
+        if path.is_dir() {
+            let before = files.len();
+            of_folder(path, path, &mut files)?;
+            if files.len() == before {
+                return Err(none(
+                    path,
+                    "it has no .txt, .md, .jsonl, .json or .bin files; name others by a glob",
+                ));
+            }
+        } else if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+            of_glob(path, &mut files)?;
+        } else {
+            files.push(alone(path.to_owned()));
+        }
+    }
+    Ok(files)
+}
+
+/// What a file holds, by its name without what says that it's packed; in lower case.
+pub(super) fn extension(path: &Path) -> String {
+    let of =
+        |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+    match of(path).as_str() {
+        "gz" | "zst" => of(&path.with_extension("")),
+        other => other.to_owned(),
+    }
+}
+
+fn alone(path: PathBuf) -> InputFile {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let source = name.to_string_lossy().into_owned();
+    InputFile { path, source }
+}
+
+/// The texts in `folder` and in its folders, by name; those that are hidden are passed over.
+fn of_folder(root: &Path, folder: &Path, files: &mut Vec<InputFile>) -> Result<()> {
+    let refused = Error::io("read", folder);
+    let entries = fs::read_dir(folder).and_then(|entries| {
+        entries
+            .map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))))
+            .collect::<std::io::Result<Vec<_>>>()
+    });
+    let mut entries = entries.map_err(refused)?;
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    for (path, kind) in entries {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        // A link to a folder could lead back here.
+        if kind.is_dir() {
+            of_folder(root, &path, files)?;
+        } else if path.is_file() && TEXTS.contains(&extension(&path).as_str()) {
+            let within = path.strip_prefix(root).unwrap_or(&path);
+            let names: Vec<_> = within.iter().map(|name| name.to_string_lossy()).collect();
+            files.push(InputFile { source: names.join("/"), path });
+        }
+    }
+    Ok(())
+}
+
+/// The files that a pattern matches, by name.
+#[cfg(not(target_family = "wasm"))]
+fn of_glob(pattern: &Path, files: &mut Vec<InputFile>) -> Result<()> {
+    let before = files.len();
+    let paths = glob::glob(&pattern.to_string_lossy())
+        .map_err(|error| none(pattern, &format!("it isn't a glob: {error}")))?;
+    for path in paths {
+        let path = path.map_err(|error| {
+            let folder = error.path().to_owned();
+            Error::io("read", folder)(error.into())
+        })?;
+        if path.is_file() {
+            files.push(alone(path));
+        }
+    }
+    if files.len() == before {
+        return Err(none(pattern, "no file matches it"));
+    }
+    Ok(())
+}
+
+/// There are no folders in a browser.
+#[cfg(target_family = "wasm")]
+fn of_glob(pattern: &Path, _: &mut Vec<InputFile>) -> Result<()> {
+    Err(none(pattern, "no file matches it"))
+}
+
+fn none(path: &Path, problem: &str) -> Error {
+    Error::NoFiles { path: path.to_owned(), problem: problem.to_owned() }
+}

@@ -1,0 +1,160 @@
+//! Documents in JSON: an object per line, or an array.
+
+use std::fmt;
+
+use serde::de::{
+    DeserializeSeed, Deserializer as _, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::Deserializer;
+
+use super::encoder::Encoder;
+use crate::tokens::Ids;
+use crate::{Error, Tokenizer};
+
+/// An object with its text in the field `key` on each line; lines of white space are passed over.
+pub(super) fn lines(
+    name: &str,
+    text: &str,
+    key: &str,
+    tokenizer: &Tokenizer,
+) -> crate::Result<Ids> {
+    let text = without_mark(text);
+    let mut encoder = Encoder::new(tokenizer);
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let refused = |column, problem: &str| refused(name, key, [index + 1, column], problem);
+        if !line.trim_ascii_start().starts_with('{') {
+            return Err(refused(1, "not an object"));
+        }
+        let mut line = Deserializer::from_str(line);
+        let document = Document { key }.deserialize(&mut line);
+        let document = document.and_then(|document| line.end().map(|()| document));
+        encoder.document(
+            &document.map_err(|error| refused(error.column(), &without_place(&error)))?,
+        )?;
+    }
+    Ok(encoder.finish())
+}
+
+/// An array of objects or strings, or objects one after the other.
+pub(super) fn values(
+    name: &str,
+    text: &str,
+    key: &str,
+    tokenizer: &Tokenizer,
+) -> crate::Result<Ids> {
+    let text = without_mark(text);
+    let mut encoder = Encoder::new(tokenizer);
+    let mut failed = None;
+    let mut input = Deserializer::from_str(text);
+    let read = if text.trim_ascii_start().starts_with('[') {
+        let array = Array { key, encoder: &mut encoder, failed: &mut failed };
+        input.deserialize_seq(array).and_then(|()| input.end())
+    } else {
+        loop {
+            // What is left is white space alone.
+            if input.end().is_ok() {
+                break Ok(());
+            }
+            match (Document { key }).deserialize(&mut input) {
+                Ok(document) => encoder.document(&document)?,
+                Err(error) => break Err(error),
+            }
+        }
+    };
+    match (failed, read) {
+        (Some(error), _) => Err(error),
+        (None, Ok(())) => Ok(encoder.finish()),
+        (None, Err(error)) => {
+            Err(refused(name, key, [error.line(), error.column()], &without_place(&error)))
+        }
+    }
+}
+
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+fn refused(name: &str, key: &str, [line, column]: [usize; 2], problem: &str) -> Error {
+    let [name, key, problem] = [name, key, problem].map(str::to_owned);
+    Error::Json { name, line, column, problem, key }
+}
+
+/// What the parser found; where is said apart from it.
+fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.split_once(" at line ").map_or(message.clone(), |(problem, _place)| problem.to_owned())
+}
+
+/// The text of one document: a string, or an object's field.
+struct Document<'a> {
+    key: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = String;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, input: D) -> Result<String, D::Error> {
+        input.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with \"{}\"", self.key)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<String, A::Error> {
+        let mut text = None;
+        let mut others = Vec::new();
+        while let Some(key) = object.next_key::<String>()? {
+            if key != self.key {
+                object.next_value::<IgnoredAny>()?;
+                others.push(key);
+            } else if text.replace(object.next_value()?).is_some() {
+                return Err(A::Error::custom(format!("duplicate field `{key}`")));
+            }
+        }
+        text.ok_or_else(|| {
+            let has = match others.is_empty() {
+                true => String::new(),
+                false => format!(", and has `{}`", others.join("`, `")),
+            };
+            A::Error::custom(format!("it has no `{}`{has}", self.key))
+        })
+    }
+}
+
+/// Encodes the documents of an array as they come.
+struct Array<'a, 'b> {
+    key: &'a str,
+    encoder: &'a mut Encoder<'b>,
+    /// What the encoder refused, which isn't the parser's error.
+    failed: &'a mut Option<Error>,
+}
+
+impl<'de> Visitor<'de> for Array<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of documents")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        while let Some(text) = array.next_element_seed(Document { key: self.key })? {
+            if let Err(error) = self.encoder.document(&text) {
+                *self.failed = Some(error);
+                return Err(A::Error::custom("a document can't be encoded"));
+            }
+        }
+        Ok(())
+    }
+}

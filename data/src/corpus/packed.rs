@@ -1,0 +1,54 @@
+//! Files that gzip or Zstandard has packed.
+
+use crate::bytes::Bytes;
+use crate::{Error, Result};
+
+/// What a file holds: unpacked, if its first bytes say that it's packed.
+pub(super) fn unpacked(name: &str, bytes: Bytes) -> Result<Bytes> {
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    const ZSTANDARD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    let unpacked = if bytes.starts_with(GZIP) {
+        decoders::gzip(&bytes)
+    } else if bytes.starts_with(ZSTANDARD) {
+        decoders::zstandard(&bytes)
+    } else {
+        return Ok(bytes);
+    };
+    let broken = |problem| Error::Packed { name: name.to_owned(), problem };
+    unpacked.map(Bytes::from).map_err(broken)
+}
+
+#[cfg(not(target_family = "wasm"))]
+mod decoders {
+    use std::io::Read;
+
+    /// All members of a gzip file.
+    pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>, String> {
+        whole(flate2::read::MultiGzDecoder::new(bytes))
+    }
+
+    /// All frames of a Zstandard file.
+    pub fn zstandard(bytes: &[u8]) -> Result<Vec<u8>, String> {
+        whole(zstd::Decoder::with_buffer(bytes).map_err(|error| error.to_string())?)
+    }
+
+    fn whole(mut from: impl Read) -> Result<Vec<u8>, String> {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).map_err(|error| error.to_string())?;
+        Ok(all)
+    }
+}
+
+/// A browser has decoders of its own, and the page gives text.
+#[cfg(target_family = "wasm")]
+mod decoders {
+    const ELSEWHERE: &str = "a browser unpacks files before they come here";
+
+    pub fn gzip(_: &[u8]) -> Result<Vec<u8>, String> {
+        Err(ELSEWHERE.to_owned())
+    }
+
+    pub fn zstandard(_: &[u8]) -> Result<Vec<u8>, String> {
+        Err(ELSEWHERE.to_owned())
+    }
+}

@@ -1,0 +1,102 @@
+//! Documents in a column of a Parquet file.
+
+use crate::bytes::Bytes;
+
+/// First bytes of a Parquet file.
+const MAGIC: &[u8] = b"PAR1";
+
+/// Whether a file is a Parquet file, by its first bytes.
+pub(super) fn is(bytes: &Bytes) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+pub(super) use reader::column;
+
+#[cfg(not(target_family = "wasm"))]
+mod reader {
+    use std::panic::{self, AssertUnwindSafe};
+
+    use parquet::basic::Type;
+    use parquet::column::reader::ColumnReader;
+    use parquet::errors::ParquetError;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::schema::types::SchemaDescriptor;
+
+    use crate::bytes::Bytes;
+    use crate::corpus::encoder::Encoder;
+    use crate::tokens::Ids;
+    use crate::{Error, Result, Tokenizer};
+
+    /// Documents that are decoded at a time.
+    const DOCUMENTS: usize = 1024;
+
+    /// The texts of the column `key`, a row group at a time; rows without one are passed over.
+    pub fn column(name: &str, bytes: Bytes, key: &str, tokenizer: &Tokenizer) -> Result<Ids> {
+        // `parquet` asserts what a damaged page breaks, and nothing of what it made is kept here.
+        let read = AssertUnwindSafe(|| documents(name, bytes, key, tokenizer));
+        panic::catch_unwind(read).unwrap_or_else(|_| {
+            let problem = "its pages are damaged; fetch it again".to_owned();
+            Err(Error::Parquet { name: name.to_owned(), problem })
+        })
+    }
+
+    fn documents(name: &str, bytes: Bytes, key: &str, tokenizer: &Tokenizer) -> Result<Ids> {
+        let refused = |problem| Error::Parquet { name: name.to_owned(), problem };
+        let broken = |error: ParquetError| refused(format!("{error}; fetch it again"));
+        let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
+        let schema = file.metadata().file_metadata().schema_descr();
+        let index = text_column(schema, key).map_err(refused)?;
+        let mut encoder = Encoder::new(tokenizer);
+        let mut row = 0;
+        for group in 0..file.num_row_groups() {
+            let group = file.get_row_group(group).map_err(broken)?;
+            let ColumnReader::ByteArrayColumnReader(mut column) =
+                group.get_column_reader(index).map_err(broken)?
+            else {
+                return Err(refused(format!("its column `{key}` isn't of text")));
+            };
+            loop {
+                let (mut levels, mut texts) = (Vec::new(), Vec::new());
+                let (rows, ..) = column
+                    .read_records(DOCUMENTS, Some(&mut levels), None, &mut texts)
+                    .map_err(broken)?;
+                if rows == 0 {
+                    break;
+                }
+                for text in &texts {
+                    let text = std::str::from_utf8(text.data()).map_err(|_| {
+                        refused(format!("a text of `{key}` past row {row} isn't UTF-8"))
+                    })?;
+                    encoder.document(text)?;
+                }
+                row += rows;
+            }
+        }
+        Ok(encoder.finish())
+    }
+
+    /// The place of the column `key` among the file's columns, if each of its rows is one text.
+    fn text_column(schema: &SchemaDescriptor, key: &str) -> std::result::Result<usize, String> {
+        let columns = schema.columns();
+        let Some(index) = columns.iter().position(|column| column.path().parts() == [key]) else {
+            let names: Vec<_> = columns.iter().map(|column| column.path().string()).collect();
+            return Err(format!("it has no column `{key}`, and has `{}`", names.join("`, `")));
+        };
+        match columns[index].physical_type() {
+            Type::BYTE_ARRAY if columns[index].max_rep_level() == 0 => Ok(index),
+            _ => Err(format!("its column `{key}` isn't of text")),
+        }
+    }
+}
+
+#[cfg(target_family = "wasm")]
+mod reader {
+    use crate::bytes::Bytes;
+    use crate::tokens::Ids;
+    use crate::{Error, Result, Tokenizer};
+
+    /// A reader of Parquet would be most of the page's download.
+    pub fn column(name: &str, _: Bytes, _: &str, _: &Tokenizer) -> Result<Ids> {
+        Err(Error::Format { name: name.to_owned(), kind: "a Parquet file" })
+    }
+}
