@@ -21,7 +21,9 @@ mod pooled {
                 .num_threads(threads)
                 .thread_name(|index| format!("cpu-{index}"));
             let lost = |reason: String| DeviceError::Lost { device: "cpu".into(), reason };
-            builder.build().map(Self).map_err(|error| lost(error.to_string()))
+            builder.build().map(Self).map_err(|error| {
+                lost(format!("its threads, each with a stack in memory, don't start: {error}"))
+            })
         }
 
         pub(crate) fn threads(&self) -> usize {

@@ -3,6 +3,8 @@
 mod args;
 mod commands;
 mod failure;
+#[cfg(unix)]
+mod memory;
 mod output;
 mod progress;
 mod signals;
@@ -17,6 +19,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::print_usage(&error),
     };
+    #[cfg(unix)]
+    if let Err(error) = memory::listen(cli.command.json()) {
+        eprintln!("note: running out of memory will end in an abort: {error}");
+    }
     match commands::run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(cli.command.json()),

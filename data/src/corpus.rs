@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use encoder::Encoder;
 use files::InputFile;
+use json::Json;
 use packed::unpacked;
 
 use crate::bytes::Bytes;
@@ -66,9 +67,9 @@ impl Corpus {
                 _ if parquet::is(&bytes) => parquet::column(&name, bytes, text_key, tokenizer)?,
                 "bin" => ids::read(&name, bytes)?,
                 "jsonl" | "ndjson" => {
-                    json::lines(&name, utf8(&name, &bytes)?, text_key, tokenizer)?
+                    Json::new(&name, utf8(&name, &bytes)?, text_key, tokenizer).lines()?
                 }
-                "json" => json::values(&name, utf8(&name, &bytes)?, text_key, tokenizer)?,
+                "json" => Json::new(&name, utf8(&name, &bytes)?, text_key, tokenizer).values()?,
                 _ => text(&name, bytes, tokenizer)?,
             };
             segments.push((source, content, Segment { name, ids }));

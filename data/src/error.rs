@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// Text with bytes that are not UTF-8.
     #[error(
-        "{name} is not UTF-8 text at byte {offset}: convert it (iconv -t UTF-8), or pass token shards as .bin"
+        "{name} is not UTF-8 text at byte {offset}: convert it (iconv -t UTF-8), or pass token ids as .bin"
     )]
     NotUtf8 {
         /// The file.
@@ -38,8 +38,7 @@ pub enum Error {
     },
     /// JSON that isn't objects with a text.
     #[error(
-        "{name}, line {line}, column {column}: {problem}; each document must be an object with its text in \"{key}\" \
-         (another field: --text-key)"
+        "{name}, line {line}, column {column}: {problem}; each document must be an object with its text in \"{key}\""
     )]
     Json {
         /// The file.
@@ -63,8 +62,16 @@ pub enum Error {
         /// What it is, with its article.
         kind: &'static str,
     },
-    /// A Parquet file that can't be read, or that has no such column of text.
-    #[error("{name}: {problem} (another column: --text-key)")]
+    /// A Parquet file without such a column of text.
+    #[error("{name}: {problem}")]
+    Column {
+        /// The file.
+        name: String,
+        /// What it has instead.
+        problem: String,
+    },
+    /// A Parquet file that can't be read.
+    #[error("{name} can't be read: {problem}; fetch it again")]
     Parquet {
         /// The file.
         name: String,

@@ -12,6 +12,7 @@
 //! ```
 
 use std::fmt;
+use std::io::ErrorKind;
 
 use serde_json::Value;
 use tightrope_core::{DeviceError, SessionError};
@@ -165,7 +166,20 @@ impl From<nn::Error> for Error {
 impl From<tightrope_data::Error> for Error {
     /// A file that is missing, damaged, or of another kind.
     fn from(error: tightrope_data::Error) -> Self {
-        Self::failed(error, "name a file or a folder of the kind that is asked for")
+        use tightrope_data::Error as Data;
+        let help = match &error {
+            Data::Io { source, .. } if source.kind() == ErrorKind::OutOfMemory => {
+                return Self::does_not_fit(error, "free some memory, or raise its limit");
+            }
+            Data::Json { .. } => "if the text is in another field, name it with --text-key",
+            Data::Column { .. } => "name the column that holds the text with --text-key",
+            Data::NotAFile { .. } => "name a file, a folder or a glob",
+            // The others say it themselves.
+            _ => {
+                return Self { kind: Kind::Failed, error: error.into(), help: None, details: None };
+            }
+        };
+        Self::failed(error, help)
     }
 }
 
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn causes_are_told_apart_from_the_message() {
         let opened: std::result::Result<(), _> =
-            Err(io::Error::new(io::ErrorKind::NotFound, "no such file")).context("can't open `a`");
+            Err(io::Error::new(ErrorKind::NotFound, "no such file")).context("can't open `a`");
         let error = opened.context("can't load the data").help("check --data").unwrap_err();
         assert_eq!(error.message(), "can't load the data");
         assert_eq!(error.causes(), ["can't open `a`", "no such file"]);

@@ -257,3 +257,35 @@ fn a_run_that_goes_on_after_faults_ends_in_the_same_bytes() {
     assert!(resumed.status.success(), "{}", stderr(&resumed));
     assert!(weights(dir.path(), "a", 12) == weights(dir.path(), "whole", 12));
 }
+
+/// Under limits from too small to start up to enough, a run ends well or says what it lacks.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_from_the_system_is_said_and_is_no_abort() {
+    let mut codes = vec![];
+    for mebibytes in [2, 3, 4, 6, 8, 10, 16, 24, 48, 64, 1024] {
+        let dir = folder();
+        let words = format!("train --data text.txt --out a {TINY} --device cpu --json");
+        let inner = command(dir.path(), &words);
+        let output = Command::new("prlimit")
+            .arg(format!("--data={}", mebibytes << 20_u32))
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .current_dir(dir.path())
+            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .output()
+            .unwrap();
+        let (code, said) = (output.status.code(), stderr(&output));
+        let named = match code {
+            Some(0) => true,
+            // A thread without memory for its stack is one that the system doesn't start.
+            Some(1) => said.contains("each with a stack in memory, don't start"),
+            Some(3) => said.contains("memory") && super::json(&output)["exit_code"] == 3,
+            _ => false,
+        };
+        assert!(named, "{mebibytes} MiB: {:?}: {said}", output.status);
+        codes.push(code);
+    }
+    assert!(codes.contains(&Some(3)), "{codes:?}");
+    assert_eq!(codes.last(), Some(&Some(0)), "{codes:?}");
+}

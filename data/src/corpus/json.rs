@@ -11,75 +11,75 @@ use super::encoder::Encoder;
 use crate::tokens::Ids;
 use crate::{Error, Tokenizer};
 
-/// An object with its text in the field `key` on each line; lines of white space are passed over.
-pub(super) fn lines(
-    name: &str,
-    text: &str,
-    key: &str,
-    tokenizer: &Tokenizer,
-) -> crate::Result<Ids> {
-    let text = without_mark(text);
-    let mut encoder = Encoder::new(tokenizer);
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let refused = |column, problem: &str| refused(name, key, [index + 1, column], problem);
-        if !line.trim_ascii_start().starts_with('{') {
-            return Err(refused(1, "not an object"));
-        }
-        let mut line = Deserializer::from_str(line);
-        let document = Document { key }.deserialize(&mut line);
-        let document = document.and_then(|document| line.end().map(|()| document));
-        encoder.document(
-            &document.map_err(|error| refused(error.column(), &without_place(&error)))?,
-        )?;
+/// A file of documents, and what they are encoded into.
+pub(super) struct Json<'a> {
+    name: &'a str,
+    text: &'a str,
+    key: &'a str,
+    encoder: Encoder<'a>,
+}
+
+impl<'a> Json<'a> {
+    /// The file `name`, whose objects have their text in the field `key`.
+    pub fn new(name: &'a str, text: &'a str, key: &'a str, tokenizer: &'a Tokenizer) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { name, text, key, encoder: Encoder::new(tokenizer) }
     }
-    Ok(encoder.finish())
-}
 
-/// An array of objects or strings, or objects one after the other.
-pub(super) fn values(
-    name: &str,
-    text: &str,
-    key: &str,
-    tokenizer: &Tokenizer,
-) -> crate::Result<Ids> {
-    let text = without_mark(text);
-    let mut encoder = Encoder::new(tokenizer);
-    let mut failed = None;
-    let mut input = Deserializer::from_str(text);
-    let read = if text.trim_ascii_start().starts_with('[') {
-        let array = Array { key, encoder: &mut encoder, failed: &mut failed };
-        input.deserialize_seq(array).and_then(|()| input.end())
-    } else {
-        loop {
-            // What is left is white space alone.
-            if input.end().is_ok() {
-                break Ok(());
+    /// Reads an object on each line; lines of white space are passed over.
+    pub fn lines(mut self) -> crate::Result<Ids> {
+        let key = self.key;
+        for (index, line) in self.text.lines().enumerate() {
+            if line.trim_ascii().is_empty() {
+                continue;
             }
-            match (Document { key }).deserialize(&mut input) {
-                Ok(document) => encoder.document(&document)?,
-                Err(error) => break Err(error),
+            let refused = |column, problem: &str| self.refused([index + 1, column], problem);
+            if !line.trim_ascii_start().starts_with('{') {
+                return Err(refused(1, "not an object"));
             }
+            let mut line = Deserializer::from_str(line);
+            let document = Document { key }.deserialize(&mut line);
+            let document = document.and_then(|document| line.end().map(|()| document));
+            let document =
+                document.map_err(|error| refused(error.column(), &without_place(&error)))?;
+            self.encoder.document(&document)?;
         }
-    };
-    match (failed, read) {
-        (Some(error), _) => Err(error),
-        (None, Ok(())) => Ok(encoder.finish()),
-        (None, Err(error)) => {
-            Err(refused(name, key, [error.line(), error.column()], &without_place(&error)))
+        Ok(self.encoder.finish())
+    }
+
+    /// Reads an array of objects or strings, or objects one after the other.
+    pub fn values(mut self) -> crate::Result<Ids> {
+        let key = self.key;
+        let mut failed = None;
+        let mut input = Deserializer::from_str(self.text);
+        let read = if self.text.trim_ascii_start().starts_with('[') {
+            let array = Array { key, encoder: &mut self.encoder, failed: &mut failed };
+            input.deserialize_seq(array).and_then(|()| input.end())
+        } else {
+            loop {
+                // What is left is white space alone.
+                if input.end().is_ok() {
+                    break Ok(());
+                }
+                match (Document { key }).deserialize(&mut input) {
+                    Ok(document) => self.encoder.document(&document)?,
+                    Err(error) => break Err(error),
+                }
+            }
+        };
+        match (failed, read) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(self.encoder.finish()),
+            (None, Err(error)) => {
+                Err(self.refused([error.line(), error.column()], &without_place(&error)))
+            }
         }
     }
-}
 
-fn without_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
-fn refused(name: &str, key: &str, [line, column]: [usize; 2], problem: &str) -> Error {
-    let [name, key, problem] = [name, key, problem].map(str::to_owned);
-    Error::Json { name, line, column, problem, key }
+    fn refused(&self, [line, column]: [usize; 2], problem: &str) -> Error {
+        let [name, key, problem] = [self.name, self.key, problem].map(str::to_owned);
+        Error::Json { name, line, column, problem, key }
+    }
 }
 
 /// What the parser found; where is said apart from it.

@@ -35,17 +35,20 @@ mod reader {
         // `parquet` asserts what a damaged page breaks, and nothing of what it made is kept here.
         let read = AssertUnwindSafe(|| documents(name, bytes, key, tokenizer));
         panic::catch_unwind(read).unwrap_or_else(|_| {
-            let problem = "its pages are damaged; fetch it again".to_owned();
+            let problem = "its pages are damaged".to_owned();
             Err(Error::Parquet { name: name.to_owned(), problem })
         })
     }
 
     fn documents(name: &str, bytes: Bytes, key: &str, tokenizer: &Tokenizer) -> Result<Ids> {
-        let refused = |problem| Error::Parquet { name: name.to_owned(), problem };
-        let broken = |error: ParquetError| refused(format!("{error}; fetch it again"));
+        let not_text = |problem| Error::Column { name: name.to_owned(), problem };
+        let broken = |error: ParquetError| Error::Parquet {
+            name: name.to_owned(),
+            problem: error.to_string(),
+        };
         let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
         let schema = file.metadata().file_metadata().schema_descr();
-        let index = text_column(schema, key).map_err(refused)?;
+        let index = text_column(schema, key).map_err(not_text)?;
         let mut encoder = Encoder::new(tokenizer);
         let mut row = 0;
         for group in 0..file.num_row_groups() {
@@ -53,7 +56,7 @@ mod reader {
             let ColumnReader::ByteArrayColumnReader(mut column) =
                 group.get_column_reader(index).map_err(broken)?
             else {
-                return Err(refused(format!("its column `{key}` isn't of text")));
+                return Err(not_text(format!("its column `{key}` isn't of text")));
             };
             loop {
                 let (mut levels, mut texts) = (Vec::new(), Vec::new());
@@ -65,7 +68,7 @@ mod reader {
                 }
                 for text in &texts {
                     let text = std::str::from_utf8(text.data()).map_err(|_| {
-                        refused(format!("a text of `{key}` past row {row} isn't UTF-8"))
+                        not_text(format!("a text of `{key}` past row {row} isn't UTF-8"))
                     })?;
                     encoder.document(text)?;
                 }

@@ -12,7 +12,7 @@ use tightrope_nn::{
     Trainer, TrainerConfig,
 };
 
-const STEPS: u64 = 20;
+const STEPS: u64 = 8;
 
 fn model(family: Family) -> ModelConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
