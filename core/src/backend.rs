@@ -74,16 +74,17 @@ impl HostMemory for Vec<u8> {
     }
 }
 
-/// What a reading comes to whose device doesn't need an event loop to answer.
+/// What a future comes to whose device doesn't need an event loop to answer.
 ///
 /// # Errors
-/// Those of the device; [`DeviceError::Input`] where it needs one.
-pub(crate) fn now(reading: Reading<'_>) -> Result<Vec<u8>, DeviceError> {
-    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(bytes) => bytes,
-        Poll::Pending => Err(DeviceError::Input(
-            "a step can't wait for this device, so nothing can be offloaded from it".to_owned(),
-        )),
+/// Those of the future; [`DeviceError::Input`] where the device needs one, as in a browser.
+pub fn now<T, E: From<DeviceError>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(E::from(DeviceError::Input(
+            "this device answers through the browser's event loop: use the call that is async"
+                .to_owned(),
+        ))),
     }
 }
 

@@ -33,7 +33,7 @@ mod target;
 mod tensor;
 mod types;
 
-pub use backend::{Backend, DeviceError, DeviceKind, HostMemory, Reading};
+pub use backend::{Backend, DeviceError, DeviceKind, HostMemory, Reading, now};
 pub use error::{Error, Result};
 pub use expr::Expr;
 pub use grad::{Wanted, grad};

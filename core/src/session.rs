@@ -6,7 +6,7 @@ mod worker;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::backend::{Backend, DeviceError};
+use crate::backend::{Backend, DeviceError, now};
 use crate::graph::{Role, Tensor};
 use crate::ops::{Rule, Transfer};
 use crate::plan::{Event, Plan};
@@ -206,15 +206,23 @@ impl Session {
         self.write(tensor, &bytes)
     }
 
-    /// Replays a program.
+    /// As [`Session::run_async`], natively.
+    ///
+    /// # Errors
+    /// As [`Session::run_async`], and in a browser where something comes from the device to the host.
+    pub fn run(&mut self, program: Role) -> Result<(), SessionError> {
+        now(self.run_async(program))
+    }
+
+    /// Replays a program. Waits for the device alone where something comes from there to the host.
     ///
     /// # Errors
     /// [`crate::Error::NoProgram`] and those of the device.
-    pub fn run(&mut self, program: Role) -> Result<(), SessionError> {
+    pub async fn run_async(&mut self, program: Role) -> Result<(), SessionError> {
         if let Some(host) = &mut self.host
             && let Ok(index) = host.plan.graph.program(program)
         {
-            return Ok(host.run(index, &self.plan, &mut *self.backend)?);
+            return Ok(host.run(index, &self.plan, &mut *self.backend).await?);
         }
         let index = self.plan.graph.program(program)?;
         let (plan, mut first) = (Arc::clone(&self.plan), 0);
@@ -223,7 +231,7 @@ impl Session {
                 self.backend.run(index, first..step)?;
                 first = step;
             }
-            self.transfer(index, event)?;
+            self.transfer(index, event).await?;
         }
         let steps = plan.programs[index].steps.len();
         if first < steps {
@@ -233,16 +241,16 @@ impl Session {
     }
 
     /// Begins or ends a transfer of a program.
-    fn transfer(&mut self, program: usize, event: Event) -> Result<(), SessionError> {
+    async fn transfer(&mut self, program: usize, event: Event) -> Result<(), SessionError> {
         let plan = Arc::clone(&self.plan);
         let nodes = &plan.graph.programs[program].nodes;
         let (Event::Begin(_, step) | Event::End(_, step)) = event;
         let name = || plan.graph.info(nodes[step].outputs[0]).name.clone();
         let host = self.host.as_mut().ok_or_else(|| SessionError::NoHost(name()))?;
-        Ok(host.transfer(event, nodes, &plan, &mut *self.backend)?)
+        Ok(host.transfer(event, nodes, &plan, &mut *self.backend).await?)
     }
 
-    /// A tensor's bytes. The only function that waits for the device.
+    /// A tensor's bytes, once the device has made them.
     ///
     /// # Errors
     /// [`SessionError::NoPlace`] and those of the device.
@@ -358,8 +366,8 @@ impl Session {
             match node.op.transfer().map(Transfer::direction) {
                 // Nothing is on its way where this ends early.
                 Some(direction) => {
-                    self.transfer(index, Event::Begin(direction, step))?;
-                    self.transfer(index, Event::End(direction, step))?;
+                    self.transfer(index, Event::Begin(direction, step)).await?;
+                    self.transfer(index, Event::End(direction, step)).await?;
                 }
                 None => self.backend.run(index, step..step + 1)?,
             }

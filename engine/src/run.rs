@@ -296,7 +296,9 @@ impl<'a> Run<'a> {
         while self.done().steps < end {
             let at = self.done();
             self.inner
-                .attempt(async |origin, trainer| tightrope_nn::Origin::queue(origin, trainer, at))
+                .attempt(async |origin, trainer| {
+                    tightrope_nn::Origin::queue(origin, trainer, at).await
+                })
                 .await?;
             self.inner.advance();
             self.summary.done = self.done();
@@ -370,7 +372,7 @@ impl<'a> Run<'a> {
         let stop = &mut self.stop;
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), done)?;
-            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), stop)?;
+            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), stop).await?;
             if !completed {
                 return Ok(None);
             }

@@ -68,7 +68,11 @@ pub trait Origin {
     ///
     /// # Errors
     /// Those of the data and of the device.
-    fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<(), Self::Error>;
+    fn queue(
+        &mut self,
+        trainer: &mut Trainer,
+        at: Done,
+    ) -> impl Future<Output = Result<(), Self::Error>>;
 
     /// Hears that the run goes on after the device was `lost`, with this many steps made `again`.
     fn recovered(&mut self, lost: &DeviceError, again: u64);
@@ -233,7 +237,7 @@ impl<O: Origin> Recovering<O> {
         };
         let mut at = from;
         while at.steps < self.done.steps {
-            self.origin.queue(&mut trainer, at)?;
+            self.origin.queue(&mut trainer, at).await?;
             at = at.next(&self.config);
         }
         // Waits: a device says late that it has no room.

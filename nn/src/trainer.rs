@@ -4,7 +4,7 @@ mod outputs;
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor};
+use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor, now};
 
 use crate::error::ensure;
 use crate::inputs::{Batch, Values};
@@ -324,15 +324,28 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
     pub fn step(&mut self, step: u64, lr: f64, batch: &Batch<'_>) -> Result<(), TrainError> {
-        self.step_unless(step, lr, batch, &mut || false).map(|_| ())
+        now(self.step_async(step, lr, batch))
     }
 
-    /// As [`Trainer::step`], but asks `stop` before every micro-batch. Once it says so, the step is
+    /// As [`Trainer::step`], also where a browser's device is offloaded from: it waits for what comes to the host.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub async fn step_async(
+        &mut self,
+        step: u64,
+        lr: f64,
+        batch: &Batch<'_>,
+    ) -> Result<(), TrainError> {
+        self.step_unless(step, lr, batch, &mut || false).await.map(|_| ())
+    }
+
+    /// As [`Trainer::step_async`], but asks `stop` before every micro-batch. Once it says so, the step is
     /// abandoned and the trainer is as before it, and `false` comes back.
     ///
     /// # Errors
     /// As [`Trainer::step`].
-    pub fn step_unless(
+    pub async fn step_unless(
         &mut self,
         step: u64,
         lr: f64,
@@ -349,10 +362,10 @@ impl Trainer {
             }
             self.write_inputs(&values, micro)?;
             self.write_key(step, micro)?;
-            self.session.run(program)?;
+            self.session.run_async(program).await?;
         }
         if self.handles.loss_sum.is_some() {
-            self.session.run(Role::Update)?;
+            self.session.run_async(Role::Update).await?;
         }
         if self.config.clears() {
             self.session.run(Role::Clear)?;

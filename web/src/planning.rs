@@ -9,6 +9,7 @@ use tightrope::plan::{Choices, Closest, closest, fit};
 use tightrope::recipe::Step;
 use tightrope::settings::{Chunk, MicroBatch, Precision, Recompute};
 use tightrope::view::step::{ShownPlan, programs};
+use tightrope::view::summary::offloaded_bytes;
 use web_time::Instant;
 
 use crate::device::Description;
@@ -65,6 +66,7 @@ pub fn show(
     shown["plan_ms"] = json!(plan_ms);
     shown["parameters"] = json!(model::parameters(config));
     shown["choices"] = json!(Choices::of(config));
+    shown["offloaded_bytes"] = json!(offloaded_bytes(&planned).unwrap_or(0));
     shown["fits"] = json!(fits);
     shown["smallest_seen_bytes"] = json!(fewest_bytes);
     shown["nearest"] = nearest.map_or(Ok(Value::Null), |setup| setup.to_json())?;

@@ -56,6 +56,19 @@ fn what_is_shown_of_a_plan_agrees_with_itself() {
 }
 
 #[test]
+fn the_processor_offloads_nothing_to_itself() {
+    let mut engine = engine();
+    let offloaded = setup(&[("/memory/offload", json!(["optimizer"]))]);
+    let planned = engine.plan(&offloaded).unwrap_err();
+    let started = block_on(engine.start(&offloaded, None, None)).unwrap_err();
+    for refused in [planned, started] {
+        assert!(refused.to_string().contains("the device is the cpu"), "{refused}");
+        assert_eq!(refused.name(), "SettingError");
+    }
+    assert_eq!(json(&engine.plan(&setup(&[])).unwrap())["offloaded_bytes"], 0);
+}
+
+#[test]
 fn a_budget_that_nothing_meets_is_refused_with_a_setup_that_fits() {
     let mut engine = engine();
     let whole = json(&engine.plan(&setup(&[])).unwrap());

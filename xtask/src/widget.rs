@@ -14,6 +14,9 @@ use crate::{python, root};
 const MODULE: &str = "widget.js";
 /// What the tests run in, of fixed versions.
 const NOTEBOOKS: [&str; 3] = ["jupyterlab==4.6.6", "anywidget==0.11.0", "nbconvert==7.17.2"];
+/// What shows saved widgets where there's no JupyterLab, by the folder that each is unpacked in.
+const HOST: [(&str, &str); 2] =
+    [("html-manager", "@jupyter-widgets/html-manager@1.0.15"), ("requirejs", "requirejs@2.3.7")];
 
 /// Builds the module into the package.
 ///
@@ -39,7 +42,25 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     python::install(shell, &NOTEBOOKS)?;
     let mut node = Command::new("node");
     node.arg("tests/jupyter.mjs").current_dir(sources());
-    shell.run(node.env("PYTHON", python::python().get_program()))
+    node.env("PYTHON", python::python().get_program()).env("HOST", host(shell)?);
+    shell.run(&mut node)
+}
+
+/// Fetches the packages of [`HOST`] alone: nothing that they depend on is loaded. Gives their folder.
+fn host(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    let folder = root().join("target").join("widget-host");
+    for (name, package) in HOST {
+        let at = folder.join(name);
+        if at.join("package.json").exists() {
+            continue;
+        }
+        fs::create_dir_all(&at)?;
+        npm(shell, &at, &["pack", package], None)?;
+        let mut tar = Command::new("sh");
+        tar.args(["-c", "tar xzf *.tgz --strip-components=1"]).current_dir(&at);
+        shell.run(&mut tar)?;
+    }
+    Ok(folder)
 }
 
 fn sources() -> PathBuf {

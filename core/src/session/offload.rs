@@ -7,9 +7,9 @@ use std::slice;
 use std::sync::Arc;
 
 use super::worker::Worker;
-use crate::backend::{Backend, DeviceError, now};
+use crate::backend::{Backend, DeviceError};
 use crate::graph::{Graph, Life, Node, Program, Role, Tensor};
-use crate::plan::offload::pieces;
+use crate::plan::offload::{PIECE, pieces};
 use crate::plan::{Direction, Event, Plan};
 
 /// The host's part of a session.
@@ -89,15 +89,14 @@ impl Host {
     }
 
     /// Fetches from the device what a program reads, runs it, and sends back what it changes.
-    pub fn run(
+    pub async fn run(
         &mut self,
         program: usize,
         device: &Plan,
         backend: &mut dyn Backend,
     ) -> Result<(), DeviceError> {
-        for &tensor in &self.fetched {
-            self.fetch((backend, device, tensor), tensor)?;
-        }
+        let wanted = self.fetched.iter().map(|&tensor| (tensor, tensor));
+        self.fetch((backend, device), wanted).await?;
         self.worker.run(program, 0..self.plan.programs[program].steps.len())?;
         for &tensor in &self.sent {
             self.send(tensor, (backend, device, tensor))?;
@@ -106,7 +105,7 @@ impl Host {
     }
 
     /// Begins or ends a transfer of one of the device's programs.
-    pub fn transfer(
+    pub async fn transfer(
         &mut self,
         event: Event,
         nodes: &[Node],
@@ -138,7 +137,7 @@ impl Host {
             Event::End(Direction::Load, _) => self.send(own, (backend, device, output)),
             Event::Begin(Direction::Store, _) => {
                 let input = node.inputs.first().copied().unwrap_or(output);
-                self.fetch((backend, device, input), arrives)?;
+                self.fetch((backend, device), [(input, arrives)]).await?;
                 if !stays {
                     self.send(arrives, (backend, device, output))?;
                 }
@@ -159,12 +158,37 @@ impl Host {
         self.worker.run(program, step..step + 1)
     }
 
-    /// Copies a tensor of the device to one of the host.
-    fn fetch(&self, (from, device, tensor): At<'_>, to: Tensor) -> Result<(), DeviceError> {
-        let (target, source) = (place(&self.plan, to).start, place(device, tensor));
-        for range in pieces(&source) {
-            let read = now(from.read(slice::from_ref(&range)))?;
-            self.worker.write(target + range.start - source.start, read)?;
+    /// Copies tensors of the device to those of the host. What is small is read together: in a browser, every reading waits
+    /// for a turn of the event loop.
+    async fn fetch(
+        &self,
+        (from, device): (&mut dyn Backend, &Plan),
+        wanted: impl IntoIterator<Item = (Tensor, Tensor)>,
+    ) -> Result<(), DeviceError> {
+        let mut together = Together::default();
+        for (tensor, to) in wanted {
+            let (target, source) = (place(&self.plan, to).start, place(device, tensor));
+            for range in pieces(&source) {
+                if together.bytes + (range.end - range.start) > PIECE {
+                    self.read(from, std::mem::take(&mut together)).await?;
+                }
+                together.add(target + range.start - source.start, range);
+            }
+        }
+        self.read(from, together).await
+    }
+
+    /// Reads ranges of the device, and puts them in their places.
+    async fn read(&self, from: &mut dyn Backend, what: Together) -> Result<(), DeviceError> {
+        let read = from.read(&what.ranges).await?;
+        if let [at] = what.targets[..] {
+            return self.worker.write(at, read);
+        }
+        let mut rest = &read[..];
+        for (range, at) in what.ranges.iter().zip(what.targets) {
+            let (bytes, after) = rest.split_at((range.end - range.start) as usize);
+            self.worker.write(at, bytes.to_vec())?;
+            rest = after;
         }
         Ok(())
     }
@@ -177,6 +201,23 @@ impl Host {
             to.write(target + range.start - source.start, &read)?;
         }
         Ok(())
+    }
+}
+
+/// Ranges of the device that are read at once.
+#[derive(Default)]
+struct Together {
+    ranges: Vec<Range<u64>>,
+    /// Where each goes on the host.
+    targets: Vec<u64>,
+    bytes: u64,
+}
+
+impl Together {
+    fn add(&mut self, target: u64, range: Range<u64>) {
+        self.bytes += range.end - range.start;
+        self.targets.push(target);
+        self.ranges.push(range);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The host as a second device, at work at the same time: what it's told to write and run waits in a queue, so that the
-//! session goes on. Only what is read is waited for.
+//! session goes on. Only what is read is waited for. Where there are no threads, each task is done at once.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::slice;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -25,26 +26,44 @@ enum Task {
 type Bytes = Result<Vec<u8>, DeviceError>;
 type Filled = Result<Box<dyn HostMemory>, DeviceError>;
 
-/// A device with a thread of its own.
+/// A device that works for a session.
 pub(super) struct Worker {
-    tasks: Option<SyncSender<Task>>,
+    hands: Hands,
     bytes: Receiver<Bytes>,
     filled: Receiver<Filled>,
-    thread: Option<JoinHandle<()>>,
+}
+
+/// Who does the tasks.
+enum Hands {
+    /// A thread of its own.
+    Thread(Option<SyncSender<Task>>, Option<JoinHandle<()>>),
+    /// Whoever gives them.
+    Own(RefCell<Hand>),
 }
 
 impl Worker {
-    /// Of a device that has been readied.
+    /// Of a device that has been readied: with a thread where the platform has any.
     pub fn new(backend: Box<dyn Backend + Send>) -> Result<Self, DeviceError> {
-        let (tasks, queue) = sync_channel(WAITING);
-        let (read, bytes) = channel();
-        let (fill, filled) = channel();
+        if cfg!(target_family = "wasm") {
+            return Ok(Self::without_thread(backend));
+        }
         let name = backend.name();
-        let work = move || work(backend, &queue, &read, &fill);
-        let thread = Builder::new().name("host".to_owned()).spawn(work);
         let refused =
             |error: std::io::Error| DeviceError::Lost { device: name, reason: error.to_string() };
-        Ok(Self { tasks: Some(tasks), bytes, filled, thread: Some(thread.map_err(refused)?) })
+        let (tasks, queue) = sync_channel(WAITING);
+        let (mut hand, bytes, filled) = Hand::new(backend);
+        let work = move || {
+            for task in queue {
+                hand.work(task);
+            }
+        };
+        let thread = Builder::new().name("host".to_owned()).spawn(work).map_err(refused)?;
+        Ok(Self { hands: Hands::Thread(Some(tasks), Some(thread)), bytes, filled })
+    }
+
+    fn without_thread(backend: Box<dyn Backend + Send>) -> Self {
+        let (hand, bytes, filled) = Hand::new(backend);
+        Self { hands: Hands::Own(RefCell::new(hand)), bytes, filled }
     }
 
     /// Queues a write at offset `at`.
@@ -79,17 +98,26 @@ impl Worker {
     }
 
     fn queue(&self, task: Task) -> Result<(), DeviceError> {
-        let tasks = self.tasks.as_ref().ok_or_else(ended)?;
-        tasks.send(task).map_err(|_| ended())
+        match &self.hands {
+            Hands::Thread(tasks, _) => {
+                tasks.as_ref().ok_or_else(ended)?.send(task).map_err(|_| ended())
+            }
+            Hands::Own(hand) => {
+                hand.borrow_mut().work(task);
+                Ok(())
+            }
+        }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         // Without a sender the thread ends, and its memory is free when this returns.
-        self.tasks = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Hands::Thread(tasks, thread) = &mut self.hands {
+            *tasks = None;
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -101,37 +129,42 @@ fn ended() -> DeviceError {
     }
 }
 
-/// Does tasks in their order until there's no one to ask for more. After a failure nothing is done but to say so.
-fn work(
-    mut backend: Box<dyn Backend + Send>,
-    queue: &Receiver<Task>,
-    read: &Sender<Bytes>,
-    fill: &Sender<Filled>,
-) {
-    let mut failed: Option<DeviceError> = None;
-    for task in queue {
-        let failure = failed.clone();
+/// Does tasks in their order. After a failure nothing is done but to say so.
+struct Hand {
+    backend: Box<dyn Backend + Send>,
+    failed: Option<DeviceError>,
+    read: Sender<Bytes>,
+    fill: Sender<Filled>,
+}
+
+impl Hand {
+    /// With what it reads and fills.
+    fn new(backend: Box<dyn Backend + Send>) -> (Self, Receiver<Bytes>, Receiver<Filled>) {
+        let ((read, bytes), (fill, filled)) = (channel(), channel());
+        (Self { backend, failed: None, read, fill }, bytes, filled)
+    }
+
+    fn work(&mut self, task: Task) {
+        let failure = self.failed.clone();
+        let backend = &mut *self.backend;
+        // Who doesn't hear what was read is about to end.
         let done = match task {
             Task::Read(ranges) => {
                 let found = failure.map_or_else(|| now(backend.read(&ranges)), Err);
-                if read.send(found).is_err() {
-                    return;
-                }
-                continue;
+                let _ = self.read.send(found);
+                return;
             }
             Task::Fill(from, to) => {
-                let filled = failure.map_or_else(|| filled(&mut *backend, &from, to), Err);
-                if fill.send(filled).is_err() {
-                    return;
-                }
-                continue;
+                let filled = failure.map_or_else(|| filled(backend, &from, to), Err);
+                let _ = self.fill.send(filled);
+                return;
             }
-            _ if failed.is_some() => continue,
+            _ if failure.is_some() => return,
             Task::Write(at, bytes) => backend.write(at, &bytes),
             Task::Take(at, mut from) => from.bytes().and_then(|bytes| backend.write(at, bytes)),
             Task::Run(program, steps) => backend.run(program, steps),
         };
-        failed = done.err();
+        self.failed = done.err();
     }
 }
 
@@ -208,21 +241,23 @@ mod tests {
 
     #[test]
     fn tasks_are_done_in_their_order_and_a_failure_is_told_when_something_is_read() {
-        let worker = Worker::new(Box::new(Adder(vec![0; 4]))).unwrap();
-        for round in 0..3 * WAITING as u8 {
-            worker.write(1, vec![round, 2 * round]).unwrap();
+        let adder = || Box::new(Adder(vec![0; 4]));
+        for worker in [Worker::new(adder()).unwrap(), Worker::without_thread(adder())] {
+            for round in 0..3 * WAITING as u8 {
+                worker.write(1, vec![round, 2 * round]).unwrap();
+                worker.run(1, 0..1).unwrap();
+            }
+            let (all, last) = (3 * WAITING as u8, 3 * WAITING as u8 - 1);
+            assert_eq!(
+                worker.read(slice::from_ref(&(0..4))).unwrap(),
+                [all, last + 1, 2 * last + 1, all]
+            );
+            worker.run(0, 0..1).unwrap();
             worker.run(1, 0..1).unwrap();
-        }
-        let (all, last) = (3 * WAITING as u8, 3 * WAITING as u8 - 1);
-        assert_eq!(
-            worker.read(slice::from_ref(&(0..4))).unwrap(),
-            [all, last + 1, 2 * last + 1, all]
-        );
-        worker.run(0, 0..1).unwrap();
-        worker.run(1, 0..1).unwrap();
-        for _ in 0..2 {
-            let failure = worker.read(slice::from_ref(&(0..1))).unwrap_err();
-            assert!(failure.to_string().contains("program 0"), "{failure}");
+            for _ in 0..2 {
+                let failure = worker.read(slice::from_ref(&(0..1))).unwrap_err();
+                assert!(failure.to_string().contains("program 0"), "{failure}");
+            }
         }
     }
 }

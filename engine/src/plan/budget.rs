@@ -22,12 +22,7 @@ pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
 /// A device that can't offload; [`Kind::DoesNotFit`](crate::error::Kind) with the smallest plan found and a change that
 /// fits.
 pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Result<Planned> {
-    if config.offload.any() && !target.kind().can_be_lost() {
-        return Err(Error::usage(
-            anyhow!("`memory.offload` is set, and the device is the cpu"),
-            "the cpu's memory is the host's, so nothing is gained; leave the setting out",
-        ));
-    }
+    offloads(&config, target)?;
     let budget = budget(scope, target).unwrap_or(u64::MAX);
     if let Some(path) = &scope.plan {
         return file::planned(path, scope, &config, budget, target);
@@ -41,6 +36,19 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
         smallest = smallest.min(least);
     }
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
+}
+
+/// Whether the device has memory apart from the host's, where something is to be offloaded.
+pub(super) fn offloads(config: &TrainerConfig, target: &dyn Backend) -> Result<()> {
+    if config.offload.any() && !target.kind().can_be_lost() {
+        return Err(Error::usage(
+            anyhow!(
+                "`memory.offload` is set, and the device is the cpu, whose memory is the host's"
+            ),
+            "leave the setting out: nothing is gained",
+        ));
+    }
+    Ok(())
 }
 
 /// The fewest bytes that [`planned`] finds a plan for.

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
 use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
 
+use super::budget::offloads;
 use super::scope::Scope;
 use crate::error::{Error, Help as _, Result};
 use crate::settings::{Allow, Recompute};
@@ -92,13 +93,14 @@ pub struct Closest {
 /// The fastest plan within `budget` over what the scope leaves open; where none fits, the smallest.
 ///
 /// # Errors
-/// Settings that no graph can be built from.
+/// Settings that no graph can be built from, and a device that can't offload.
 pub fn closest(
     scope: &Scope,
     config: &TrainerConfig,
     budget: u64,
     target: &dyn Backend,
 ) -> Result<Closest> {
+    offloads(config, target)?;
     let mut fits = fits(scope, config, target)?;
     match fits(budget)? {
         (Some(planned), fewest_bytes) => Ok(Closest { planned, fits: true, fewest_bytes }),

@@ -7,7 +7,6 @@ use tightrope_core::{Backend, DeviceError};
 use tightrope_nn::{self as nn, Done, LearningRate, Trainer};
 
 use super::Batches;
-#[cfg(not(target_family = "wasm"))]
 use crate::devices;
 use crate::error::{Error, Result};
 use crate::units::plural;
@@ -27,7 +26,6 @@ pub(super) struct Origin<'a> {
     pub(super) data: Box<dyn Batches>,
     pub(super) rate: LearningRate,
     pub(super) reopen: Reopen<'a>,
-    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "nothing is offloaded there"))]
     pub(super) threads: usize,
     /// What there is to tell of devices that were lost.
     pub(super) notes: Vec<String>,
@@ -48,8 +46,6 @@ impl nn::Origin for Origin<'_> {
         (self.reopen)().await
     }
 
-    // In a browser the host can't wait for a device, so nothing is offloaded to it.
-    #[cfg(not(target_family = "wasm"))]
     fn host(&mut self) -> Result<Option<Box<dyn Backend + Send>>> {
         devices::host(self.threads).map(Some)
     }
@@ -58,9 +54,9 @@ impl nn::Origin for Origin<'_> {
         self.start.fill(trainer, &self.places, self.rate.steps)
     }
 
-    fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
+    async fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {
         let batch = self.data.batch(trainer.config(), at)?;
-        Ok(trainer.step(at.steps, self.rate.lr_at(at.steps), &batch.batch())?)
+        Ok(trainer.step_async(at.steps, self.rate.lr_at(at.steps), &batch.batch()).await?)
     }
 
     fn recovered(&mut self, lost: &DeviceError, again: u64) {

@@ -21,7 +21,7 @@ export type Rule = { expected: string } & (
   | { type: "number"; min: number; above?: true; below?: number }
   | { type: "form"; words: readonly string[]; pattern?: string; whole?: true }
   | { type: "text" }
-  | { type: "list" }
+  | { type: "list"; choices?: readonly string[] }
 );
 
 /** One line of the list of settings. */
@@ -33,7 +33,7 @@ export interface Setting {
   help: string;
   rule: Rule;
   /** Absent where the setting needs no value. */
-  default?: string | number | boolean;
+  default?: string | number | boolean | readonly string[];
   /** Whether it may be `null`, which leaves it to the engine. */
   none?: true;
   /** What the models read that it is a setting of; absent where it is one of every model. */
@@ -140,7 +140,10 @@ fn rule(kind: Kind, page: PageField) -> Json {
         (Kind::Number(Range::Fraction), _) => json!({ "type": "number", "min": 0, "below": 1 }),
         (Kind::Form(form), _) => form_rule(form),
         (Kind::Text | Kind::Path, _) => json!({ "type": "text" }),
-        (Kind::List(_), _) => json!({ "type": "list" }),
+        (Kind::List(item), _) => match item.words() {
+            Some(words) => json!({ "type": "list", "choices": words }),
+            None => json!({ "type": "list" }),
+        },
     };
     rule["expected"] = kind.expected().into();
     rule
@@ -167,7 +170,10 @@ fn type_of(kind: Kind, page: PageField) -> String {
         }
         (Kind::Whole(..) | Kind::Number(_), _) => "number".to_owned(),
         (Kind::Text | Kind::Path, _) => "string".to_owned(),
-        (Kind::List(_), _) => "string[]".to_owned(),
+        (Kind::List(item), _) => match item.words() {
+            Some(words) => format!("readonly ({})[]", union(&words)),
+            None => "readonly string[]".to_owned(),
+        },
         (Kind::Form(form), _) if form.whole => ["number".to_owned()]
             .into_iter()
             .chain(form.words.iter().map(quoted))

@@ -43,6 +43,13 @@ pub struct Summary<'a> {
     plan_s: f64,
 }
 
+/// Bytes of the host's memory for what is offloaded; `None` where nothing is.
+pub fn offloaded_bytes(planned: &Planned) -> Option<u64> {
+    let host = devices::host(1).ok()?;
+    let offloaded = planned.host_plan(&*host).ok().flatten();
+    offloaded.map(|plan| plan.peak_bytes())
+}
+
 impl<'a> Summary<'a> {
     /// Of a plan that took `plan_s` to find.
     pub fn new(
@@ -53,9 +60,7 @@ impl<'a> Summary<'a> {
         plan_s: f64,
     ) -> Self {
         let copied_bytes = device.kind().can_be_lost().then(|| planned.snapshot_bytes());
-        let host = devices::host(1).ok();
-        let offloaded = host.and_then(|host| planned.host_plan(&*host).ok().flatten());
-        let offloaded_bytes = offloaded.map(|plan| plan.peak_bytes());
+        let offloaded_bytes = offloaded_bytes(planned);
         let (device, kind) = (device.name(), device.kind());
         let estimate = planned.estimate(&known.rates);
         let report = planned.plan.report();

@@ -107,6 +107,7 @@ export class App {
     byId("device").textContent = await deviceText(info);
     if (info.device === "cpu" && choice !== "cpu") this.#notices.show("device", deviceNotice(info));
     this.#controls.offer(info);
+    this.#lessons.offer(info);
     this.#saved = await this.#client.call("saved").catch(() => null);
     if (this.#saved !== null) this.#offerSaved(this.#saved, shared !== null);
     this.#phase = "idle";

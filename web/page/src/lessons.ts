@@ -69,6 +69,16 @@ export const LESSONS: readonly Lesson[] = [
     { memory: { optimizer_bits: 8 } },
   ),
   lesson(
+    "offload",
+    "Offload",
+    [
+      "What AdamW remembers of each weight stays in the tab’s own memory, and the processor makes the update there.",
+      "The GPU holds less and the model learns the same, but in each step gradients go to the tab and new weights come back.",
+    ],
+    WIDE,
+    { memory: { offload: ["optimizer"] } },
+  ),
+  lesson(
     "lora",
     "LoRA",
     [

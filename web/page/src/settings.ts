@@ -69,6 +69,8 @@ export interface Settings {
     loss_chunk: number | "auto" | "none";
     /** Bits per number of optimizer state: 32, 16 or 8 */
     optimizer_bits: 32 | 16 | 8;
+    /** What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights */
+    offload: readonly ("optimizer" | "gradients" | "activations" | "weights")[];
     /** Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite */
     consume_gradients: boolean;
   };
@@ -99,7 +101,7 @@ export type Rule = { expected: string } & (
   | { type: "number"; min: number; above?: true; below?: number }
   | { type: "form"; words: readonly string[]; pattern?: string; whole?: true }
   | { type: "text" }
-  | { type: "list" }
+  | { type: "list"; choices?: readonly string[] }
 );
 
 /** One line of the list of settings. */
@@ -111,7 +113,7 @@ export interface Setting {
   help: string;
   rule: Rule;
   /** Absent where the setting needs no value. */
-  default?: string | number | boolean;
+  default?: string | number | boolean | readonly string[];
   /** Whether it may be `null`, which leaves it to the engine. */
   none?: true;
   /** What the models read that it is a setting of; absent where it is one of every model. */
@@ -155,6 +157,7 @@ export const SETTINGS: readonly Setting[] = [
   {"default":"auto","help":"Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors [default: auto]","key":"recompute","label":"Recompute","old":["checkpoint"],"rule":{"expected":"\"auto\", \"none\", \"block\", \"every:N\", \"sqrt\" or a list of the tensors to keep","pattern":"^every:0*[1-9][0-9]*$","type":"form","words":["auto","none","block","sqrt"]},"table":"memory"},
   {"default":"auto","empty":"auto","help":"Rows of logits at once: a number, auto or none [default: auto]","key":"loss_chunk","label":"Loss chunk, rows","more":true,"old":[],"rule":{"expected":"a number of rows, 1 or more, \"auto\" or \"none\"","type":"form","whole":true,"words":["auto","none"]},"table":"memory"},
   {"default":32,"help":"Bits per number of optimizer state: 32, 16 or 8 [default: 32]","key":"optimizer_bits","label":"Optimizer state","more":true,"old":[],"rule":{"choices":[32,16,8],"expected":"32, 16 or 8","type":"choice"},"table":"memory"},
+  {"default":[],"help":"What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights [default: none]","key":"offload","label":"Offload","more":true,"old":[],"rule":{"choices":["optimizer","gradients","activations","weights"],"expected":"a list of optimizer, gradients, activations or weights","type":"list"},"table":"memory"},
   {"default":false,"help":"Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite [default: false]","key":"consume_gradients","label":"Consume gradients","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"memory"},
   {"help":"Tokenizer: byte, gpt2, or a tokenizer.json [default: the one that fits the model]","key":"tokenizer","label":"Tokenizer","old":[],"reads":"text","rule":{"choices":["byte","gpt2"],"expected":"one of byte, gpt2","type":"choice"},"table":"data"},
   {"default":0.1,"help":"Part of the data kept for evaluation [default: 0.1]","key":"holdout","label":"Held-out share","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"data"},

@@ -117,7 +117,7 @@ function accepts({ rule, none }: Setting, value: unknown): boolean {
     case "text":
       return typeof value === "string" && value !== "";
     case "list":
-      return Array.isArray(value);
+      return Array.isArray(value) && value.every((item) => rule.choices?.includes(item as string) ?? true);
   }
 }
 
@@ -225,7 +225,13 @@ export function accuracyName({ data }: Setup): string | null {
   return data.kind === "digits" ? "Accuracy" : "Exact answers";
 }
 
+/** Whether two setups have the same value of a setting. */
+export function agree(a: Setup, b: Setup, { table, key }: Setting): boolean {
+  const [one, other] = [get(a, table, key), get(b, table, key)];
+  return one === other || (Array.isArray(one) && String(one) === String(other));
+}
+
 /** Whether two setups are the same. */
 export function same(a: Setup, b: Setup): boolean {
-  return FIELDS.every(({ table, key }) => get(a, table, key) === get(b, table, key));
+  return FIELDS.every((field) => agree(a, b, field));
 }

@@ -2,7 +2,7 @@
 // fragment never reaches a server, and holds data only: JSON that is read field by field.
 
 import { type Lesson, lessonOf } from "./lessons";
-import { DEFAULTS, FIELDS, type Setup, SetupError, get, readSetup, same } from "./setup";
+import { DEFAULTS, FIELDS, type Setup, SetupError, agree, get, readSetup, same } from "./setup";
 
 /** What a link shows. */
 export interface Shared {
@@ -30,9 +30,8 @@ export function encodeShare({ setup, pinned, lesson }: Shared): string {
 /** What differs from the defaults, as JSON in base64url. */
 function encoded(setup: Setup): string {
   const changed: Record<string, Record<string, unknown>> = {};
-  for (const { table, key } of FIELDS) {
-    const value = get(setup, table, key);
-    if (value !== get(DEFAULTS, table, key)) (changed[table] ??= {})[key] = value;
+  for (const field of FIELDS.filter((field) => !agree(setup, DEFAULTS, field))) {
+    (changed[field.table] ??= {})[field.key] = get(setup, field.table, field.key);
   }
   const base64 = btoa(JSON.stringify(changed));
   return base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");

@@ -386,8 +386,9 @@ async function inaccessible(page) {
 
 await runner.test("every_lesson_saves_memory_beside_the_plan_before_it", async () => {
   const { context, page, wrong } = await open("/?device=cpu");
-  const lessons = page.locator("#lessons button");
   await page.locator("#pin:enabled").waitFor();
+  assert.deepEqual(await page.locator("#lessons button:disabled").allInnerTexts(), ["Offload"]);
+  const lessons = page.locator("#lessons button:enabled");
   const before = await exactBytes(page, "Predicted peak");
   for (let index = 0; index < (await lessons.count()); index += 1) {
     await lessons.nth(index).click();
@@ -403,6 +404,32 @@ await runner.test("every_lesson_saves_memory_beside_the_plan_before_it", async (
   assert.equal(await exactBytes(page, "Predicted peak"), before);
   assert.deepEqual(wrong, []);
   await context.close();
+});
+
+await runner.test("offloaded_state_is_in_the_tab_and_changes_no_loss", async () => {
+  const { page: lesson, context: closed } = await open("/#lesson=offload");
+  await lesson.locator("#lesson .effect", { hasText: /\d\s% less/ }).waitFor();
+  await lesson.locator('[data-figure="Offloaded"]', { hasText: "MiB" }).waitFor();
+  await closed.close();
+  const losses = [];
+  for (const offload of [[], ["optimizer"], ["optimizer", "gradients", "activations", "weights"]]) {
+    const setup = { ...QUICK, train: { ...QUICK.train, steps: 30 }, memory: { offload } };
+    const { context, page, wrong } = await open(`/?start&test${fragment(setup)}`);
+    if (offload.length === 1) {
+      await untilStep(page, 1);
+      await page.evaluate(() => globalThis.tightrope.call("lose", "backward"));
+      await page.locator('[data-notice="recovered"]').waitFor();
+    }
+    await untilStep(page, 30);
+    losses.push(Number(await text(page, "read-loss")));
+    const measured = page.locator('[data-figure="Measured peak"] small');
+    assert.equal(await measured.innerText(), "0 B off the prediction");
+    figures.push(`offloading ${offload.join(", ") || "nothing"}: ${await text(page, "read-speed")} tokens/s`);
+    assert.deepEqual(wrong, []);
+    await context.close();
+  }
+  assert.ok(losses[0] < 5, `${losses[0]}`);
+  for (const loss of losses) assert.ok(Math.abs(loss - losses[0]) < 1e-3, `${losses}`);
 });
 
 await runner.test("a_pinned_plan_stays_beside_the_next_and_in_the_link", async () => {

@@ -1,12 +1,12 @@
 import { LESSONS, lessonOf } from "../src/lessons";
-import { FIELDS, conflict, get, same } from "../src/setup";
+import { FIELDS, agree, conflict, same } from "../src/setup";
 import { effect } from "../src/ui/lesson-bar";
 import { type Tests, equal } from "./check";
 
 export const tests: Tests = {
   a_lesson_is_one_change_and_two_sentences() {
     for (const { name, before, after, text } of LESSONS) {
-      const changed = FIELDS.filter(({ table, key }) => get(before, table, key) !== get(after, table, key));
+      const changed = FIELDS.filter((field) => !agree(before, after, field));
       equal([name, changed.length], [name, 1]);
       equal([name, text.length], [name, 2]);
       for (const sentence of text) equal(/^[A-Z][^.]*\.$/.test(sentence), true);

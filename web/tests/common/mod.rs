@@ -37,6 +37,7 @@ pub fn setup(changes: &[(&str, Value)]) -> String {
         "lora": { "rank": 0 },
         "memory": {
             "budget": null, "recompute": "auto", "loss_chunk": "auto", "consume_gradients": false,
+            "offload": [],
         },
         "data": { "kind": "built-in", "holdout": 0.1 },
         "run": { "precision": "f32" },

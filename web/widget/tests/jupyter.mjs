@@ -1,5 +1,6 @@
-// The widget in a real JupyterLab, in Chromium. PYTHON names an interpreter with tightrope, anywidget, jupyterlab and nbconvert;
-// SCREENSHOTS, where it's set, a folder for pictures of what was seen.
+// The widget in a real JupyterLab, in Chromium, and what was saved there outside of it. PYTHON names an interpreter with tightrope,
+// anywidget, jupyterlab and nbconvert; HOST the folder of html-manager and requirejs; SCREENSHOTS, where it's set, a folder for
+// pictures of what was seen.
 
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { launch } from "../../page/tests/browser.mjs";
 import { Runner } from "../../page/tests/harness.mjs";
+import { outside } from "./outside.mjs";
 
 const PYTHON = process.env.PYTHON ?? "python3";
 const PICTURES = process.env.SCREENSHOTS;
@@ -151,8 +153,23 @@ function colours(widget) {
   });
 }
 
+/** Holds that a widget has its map, and says that nobody answers where its slider is moved; `wrong` lists what went wrong. */
+async function look(page, widget, name, wrong = []) {
+  await widget.locator("[data-figure]").first().waitFor({ timeout: 30_000 });
+  await until(() => colours(widget), (counts) => Object.values(counts).every((count) => count > 500));
+  await widget.locator("summary").first().click();
+  check((await widget.locator("details").first().locator("tbody tr").count()) >= 4, "no classes");
+  await widget.locator("summary").first().click();
+  await widget.locator("input[type=range]").fill("40");
+  await widget.locator(".refusal", { hasText: "The kernel doesn’t answer" }).waitFor();
+  await picture(page, name);
+  check(wrong.length === 0, wrong.join("\n"));
+}
+
 const runner = new Runner();
 setting("@jupyterlab/apputils-extension:notification", { fetchNews: "false", checkForUpdates: false });
+// What a user ticks as "Save Widget State Automatically".
+setting("@jupyter-widgets/jupyterlab-manager:plugin", { saveState: true });
 notebook("widget.ipynb", PLAN, COMPARE, TRAIN);
 notebook("picture.ipynb", PLAN, TRAIN.replace("800", "40"));
 const { server, address } = await serve();
@@ -312,6 +329,38 @@ try {
       const [name, size] = legend.split("\n");
       check(svg.includes(`>${name} ${size}<`), `the picture doesn't say ${name} ${size}`);
     }
+  });
+
+  let saved = "";
+  await runner.test("a_notebook_that_is_opened_again_has_the_map_without_its_kernel", async () => {
+    const before = await exact(widget, "Predicted peak");
+    await page.evaluate(async () => {
+      const { context } = window.jupyterapp.shell.currentWidget;
+      await context.save();
+      await context.sessionContext.shutdown();
+    });
+    await page.goto(`${address}/tree/widget.ipynb?reset`);
+    await figure(widget, "Predicted peak").waitFor({ timeout: 60_000 });
+    await look(page, widget, "opened-again");
+    check((await exact(widget, "Predicted peak")) === before, "the peak is another");
+    const convert = ["-m", "jupyter", "nbconvert", "--to", "html", "widget.ipynb"];
+    const done = spawnSync(PYTHON, convert, { cwd: folder, env: environment, encoding: "utf8" });
+    check(done.status === 0, done.stderr);
+    saved = join(folder, "widget.html");
+  });
+
+  const packages = spawnSync(PYTHON, ["-c", "import anywidget, tightrope; print(anywidget.__path__[0], tightrope.__path__[0])"], {
+    encoding: "utf8",
+  });
+  const [anywidget, tightrope] = packages.stdout.trim().split(" ");
+  await outside(runner, {
+    browser,
+    notebook: join(folder, "widget.ipynb"),
+    html: saved,
+    host: process.env.HOST,
+    anywidget,
+    module: join(tightrope, "static", "widget.js"),
+    look,
   });
 
   await runner.test("no_script_failed", () => check(problems.length === 0, problems.join("\n")));

@@ -177,6 +177,7 @@ class MockEngine implements Engine {
       why: `at \`${ops[top]?.name ?? ""}\`, ${ops[top]?.phase ?? ""}: 80% activations`,
       plan_ms: performance.now() - start,
       step_s: (ops.reduce((sum, { seconds }) => sum + seconds, 0) * batch) / micro,
+      offloaded_bytes: 0,
       parameters: setup.model.layers * setup.model.channels ** 2 * 12,
       choices: {
         micro_batch: micro,

@@ -103,6 +103,8 @@ export interface Plan {
   /** Predicted seconds of a step. */
   step_s: number;
   parameters: number;
+  /** Of the tab's own memory, for what the GPU needn't hold. */
+  offloaded_bytes: number;
   choices: {
     micro_batch: number;
     accumulation: number;

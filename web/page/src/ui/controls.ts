@@ -156,6 +156,7 @@ export class Controls {
     const { rule } = shown;
     let value: unknown = input.value;
     if (rule.type === "choice") value = rule.choices.find((choice) => String(choice) === input.value);
+    if (rule.type === "list") value = input.value === "" ? [] : input.value.split(",");
     if (input instanceof HTMLInputElement) {
       const text = input.value.trim();
       const words = rule.type === "form" ? rule.words : [];

@@ -45,10 +45,18 @@ const TEXTS: Partial<Record<string, string>> = {
   8: "8 bits",
 };
 
+/** Lists of what the host keeps, from nothing on: each more takes more bytes off the GPU, and more time. */
+function lists(choices: readonly string[]): string[] {
+  return ["", ...choices.map((_, last) => choices.slice(0, last + 1).join(","))];
+}
+
 const RECOMPUTE = ["auto", "none", "block", "sqrt", "every:2", "every:3", "every:4"];
 
 /** What to choose from, each with its words; `null` where a value is typed. */
 export function optionsOf({ key, rule }: Setting): readonly (readonly [string, string])[] | null {
+  if (rule.type === "list" && rule.choices !== undefined) {
+    return lists(rule.choices).map((value) => [value, value === "" ? "nothing" : value.replaceAll(",", ", ")]);
+  }
   const values = key === "recompute" ? RECOMPUTE : rule.type === "choice" ? rule.choices : null;
   if (values === null) return null;
   return values.map((value) => {

@@ -24,6 +24,7 @@ const FIGURES: readonly Figure[] = [
   ["Predicted peak", "peak", ({ planned }) => [bytes(planned.peak_bytes), `${exact(planned.peak_bytes)} B`]],
   ["Measured peak", null, measuredText],
   ["Lower bound", "lower bound", ({ planned }) => [bytes(planned.lower_bound_bytes), gapText(planned)], "gap"],
+  ["Offloaded", "offloaded", ({ planned }) => offloadedText(planned)],
   ["WebAssembly heap", null, ({ memory }) => hostText(memory)],
   ["Predicted step", null, ({ planned }) => [duration(planned.step_s), planned.fits ? "" : "can’t run"]],
   [
@@ -53,6 +54,10 @@ function hostText(memory: Memory | null): Value {
   if (memory === null || memory.wasm_heap_bytes === 0) return ["–", "once it runs"];
   const copies = memory.host_copy_bytes;
   return [bytes(memory.wasm_heap_bytes), copies > 0 ? `${bytes(copies)} of copies for recovery` : "no copies for recovery"];
+}
+
+function offloadedText({ offloaded_bytes: kept }: Planned): Value {
+  return kept === 0 ? ["nothing", ""] : [bytes(kept), "of the tab’s memory"];
 }
 
 function lossText(chunk: number, rows: number): string {

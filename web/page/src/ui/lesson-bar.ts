@@ -1,6 +1,7 @@
 // The lessons to choose from, and the text of the one that is open.
 
 import { type Comparable, compare } from "../compare/compare";
+import type { Info } from "../engine/types";
 import { bytes, duration, percent } from "../format";
 import { LESSONS, type Lesson } from "../lessons";
 import { byId, button, make } from "./dom";
@@ -37,6 +38,14 @@ export class LessonBar {
     }
   }
 
+  /** Offers the lessons that this device can show. */
+  offer({ device }: Info): void {
+    for (const [{ after }, item] of this.#buttons) {
+      item.disabled = device === "cpu" && after.memory.offload.length > 0;
+      item.title = item.disabled ? "Needs WebGPU: the CPU’s memory is the tab’s own" : "";
+    }
+  }
+
   /** Shows a lesson, or that none is open. */
   show(lesson: Lesson | null): void {
     if (lesson === this.#shown) return;
@@ -45,7 +54,7 @@ export class LessonBar {
     this.#box.hidden = lesson === null;
     if (lesson === null) return;
     this.#effect.textContent = "";
-    const next = LESSONS[LESSONS.indexOf(lesson) + 1];
+    const next = LESSONS.slice(LESSONS.indexOf(lesson) + 1).find((it) => this.#buttons.get(it)?.disabled === false);
     const actions = make("div", { class: "lesson-actions" });
     if (next !== undefined) actions.append(button(`Next: ${next.title}`, () => this.#open(next)));
     actions.append(button("Leave the lesson", this.#leave, "button quiet"));
