@@ -25,9 +25,13 @@ Examples:
   tightrope plan --preset gpt2 --memory 8GiB
   tightrope generate runs/shakespeare --prompt 'To be'";
 
+/// The release, the commit that it was built from, and the backends that were built in.
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIGHTROPE_COMMIT"), "; cpu, wgpu, cuda)");
+
 /// Trains neural networks in the memory you have.
 #[derive(Debug, Parser)]
-#[command(name = "tightrope", version, about, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "tightrope", version = VERSION, about, after_help = AFTER_HELP, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -53,6 +57,8 @@ pub enum Command {
     Bench(Bench),
     /// Print a script that completes this command line in a shell
     Completions(Completions),
+    /// Write the manual pages, one for each command
+    Man(Man),
     /// Print the JSON schema of settings files, by which editors complete and check them
     #[command(after_long_help = "Example:
   tightrope schema > tightrope.schema.json")]
@@ -70,7 +76,7 @@ impl Command {
             | Self::Verify(Verify { json, .. })
             | Self::Doctor(Doctor { json, .. })
             | Self::Bench(Bench { json, .. }) => *json,
-            Self::Completions(_) | Self::Schema => false,
+            Self::Completions(_) | Self::Man(_) | Self::Schema => false,
         }
     }
 }
@@ -102,6 +108,9 @@ pub struct Train {
     /// Also write the step as a trace for ui.perfetto.dev, predicted and measured; measures as --profile does
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
+    /// Print results and errors only
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
@@ -232,6 +241,16 @@ pub struct Completions {
     pub shell: Shell,
 }
 
+/// `tightrope man`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  tightrope man ~/.local/share/man/man1")]
+pub struct Man {
+    /// Folder for the pages
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+}
+
 fn temperature(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
     value.ok_or_else(|| "must be a number, 0 or more".to_owned())
@@ -322,7 +341,9 @@ impl FromArgMatches for SettingArgs {
         self.config = matches.get_one(CONFIG).cloned();
         self.set = matches.get_many(SET).into_iter().flatten().cloned().collect();
         let given = LIST.iter().filter(|setting| setting.flag.is_some()).filter_map(|setting| {
-            Some((setting, matches.get_many::<String>(setting.key)?.cloned().collect()))
+            // Those that don't concern the command aren't defined.
+            let given = matches.try_get_many::<String>(setting.key).ok()??;
+            Some((setting, given.cloned().collect()))
         });
         self.flags = given.collect();
         let given = RETIRED
@@ -333,12 +354,10 @@ impl FromArgMatches for SettingArgs {
     }
 }
 
-/// The flags of the settings in `list`; those that change nothing for the command `name` are hidden.
+/// The flags of the settings in `list` that change something for the command `name`.
 fn flags(list: &[Setting], name: &str) -> impl Iterator<Item = Arg> {
-    list.iter().filter_map(move |setting| {
-        let arg = flag(setting, setting.flag?);
-        Some(arg.hide(!concerns(setting, name)))
-    })
+    let own = list.iter().filter(move |setting| concerns(setting, name));
+    own.filter_map(|setting| Some(flag(setting, setting.flag?)))
 }
 
 /// The hidden flag of a retired setting, which takes any value.

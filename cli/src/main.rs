@@ -15,6 +15,8 @@ use clap::Parser as _;
 use tightrope::settings;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    name_a_runtime_folder();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::print_usage(&error),
@@ -26,5 +28,16 @@ fn main() -> ExitCode {
     match commands::run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(cli.command.json()),
+    }
+}
+
+/// Vulkan's loader asks for a Wayland display, whose library complains on stderr where nobody is logged in. A folder without a
+/// display is the same answer in silence.
+#[cfg(target_os = "linux")]
+fn name_a_runtime_folder() {
+    const FOLDER: &str = "XDG_RUNTIME_DIR";
+    if std::env::var_os(FOLDER).is_none() {
+        // SAFETY: the program has one thread yet.
+        unsafe { std::env::set_var(FOLDER, std::env::temp_dir()) };
     }
 }

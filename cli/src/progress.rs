@@ -64,8 +64,7 @@ impl Progress {
         Self::with_output(output, steps)
     }
 
-    /// Progress that nobody sees.
-    #[cfg(test)]
+    /// Progress that nobody sees, nor what is noted of it.
     pub fn silent(steps: u64) -> Self {
         Self::with_output(Output::Lines(Box::new(io::sink())), steps)
     }

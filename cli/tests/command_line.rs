@@ -21,6 +21,34 @@ fn help_and_version_are_results() {
 }
 
 #[test]
+fn the_version_has_its_commit_and_its_backends() {
+    let output = tightrope(&["--version"]);
+    let version = text(&output.stdout);
+    assert!(version.contains(" (commit ") || version.contains(" (no commit"), "{version}");
+    assert!(version.contains("; cpu, wgpu, cuda)"), "{version}");
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("man1");
+    assert_eq!(tightrope(&["man", folder.to_str().unwrap()]).status.code(), Some(0));
+    for (page, words) in [("tightrope.1", "train"), ("tightrope-train.1", "optimizer")] {
+        let page = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(page.starts_with(".ie") && page.contains(words), "{page}");
+    }
+}
+
+#[test]
+fn flags_of_other_commands_are_refused() {
+    for words in [["generate", "--lr", "1"], ["eval", "--optimizer", "sgd"]] {
+        let output = tightrope(&words);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("unexpected argument"), "{words:?}");
+    }
+}
+
+#[test]
 fn a_wrong_setting_is_wrong_usage() {
     let output = tightrope(&["train", "--set", "train.lrr=1"]);
     assert_eq!(output.status.code(), Some(2));

@@ -119,17 +119,21 @@ impl Loaded {
     /// # Errors
     /// Data that can't be read, and those of the device.
     pub fn evaluate(self, device: Box<dyn Backend>) -> Result<Scored> {
-        let (data, source) = (&self.settings.data, &self.source);
-        let of_bytes = matches!(self.tokenizer, Some(Tokenizer::Byte));
+        let source = &self.source;
+        let mut data = self.settings.data.clone();
+        if data.holdout == 1.0 {
+            // Splits leave something to train on, of which there is no need here.
+            data.holdout = 0.0;
+        }
         let scored = match (&source.config, self.tokenizer) {
             (Architecture::Vit(model), _) => {
                 let normalization = Some(source.normalization(model.colors)?);
-                Data::Images(Box::new(LabelledImages::open(data, model, None, normalization)?))
+                Data::Images(Box::new(LabelledImages::open(&data, model, None, normalization)?))
             }
             (Architecture::Language(model), tokenizer) => {
                 let texts = if data.files.is_empty() { source.own_texts()? } else { Vec::new() };
                 let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
-                Data::Text(Box::new(Text::open(data, tokenizer, model.vocab, texts)?))
+                Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?))
             }
         };
         // Nothing is trained, so no optimizer state is kept.
@@ -158,7 +162,18 @@ impl Loaded {
                 "raise data.holdout, or give more --data",
             ));
         };
-        Ok(Scored { evaluation, unit, of_bytes, seq_len: trainer.config().model.tokens() })
+        let (bytes, origin) = match &scored {
+            Data::Images(images) => (None, images.origin()),
+            Data::Text(text) => (text.predicted_bytes()?, text.origin()),
+        };
+        let nats = evaluation.loss * evaluation.tokens as f64;
+        let bits_per_byte = bytes.map(|bytes| nats / std::f64::consts::LN_2 / bytes as f64);
+        let part = match data.holdout {
+            0.0 => "all".to_owned(),
+            part => format!("the held-out {} %", (100.0 * part * 1e4).round() / 1e4),
+        };
+        let seq_len = trainer.config().model.tokens();
+        Ok(Scored { evaluation, unit, data: format!("{part} of {origin}"), bits_per_byte, seq_len })
     }
 }
 
@@ -187,8 +202,10 @@ pub struct Scored {
     pub evaluation: Evaluation,
     /// What was scored.
     pub unit: Unit,
-    /// Whether tokens are bytes, so that the loss in bits is bits per byte.
-    pub of_bytes: bool,
+    /// The data, in words: which part of which files.
+    pub data: String,
+    /// Bits that the model needs for a byte of the text; `None` of images, and of ids whose tokenizer isn't known.
+    pub bits_per_byte: Option<f64>,
     /// Sequence length.
     pub seq_len: usize,
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use tightrope_core::Backend;
 use tightrope_data::{Checkpoint, ImageDataset, checkpoint};
-use tightrope_nn::{self as nn, Architecture, Model, Trainer};
+use tightrope_nn::{self as nn, Architecture, LearningRate, Model, Trainer};
 
 use crate::devices;
 use crate::error::{Help as _, Result};
@@ -143,7 +143,15 @@ impl Recipe {
         let unchanged = before.memory == settings.memory
             && before.train.micro_batch == settings.train.micro_batch;
         let own = if unchanged { PlanFile::read(&directory::plan_file(&dir)).ok() } else { None };
-        let recipe = Self::finished(settings, model, start, notes)?;
+        let mut recipe = Self::finished(settings, model, start, notes)?;
+        let note = recipe.start.checkpoint().and_then(|checkpoint| {
+            schedule_note(
+                &before.train.learning_rate(),
+                &recipe.step.rate,
+                checkpoint.manifest.step,
+            )
+        });
+        recipe.notes.extend(note);
         Ok(Self { resumes: Some(dir), own, ..recipe })
     }
 
@@ -176,6 +184,11 @@ impl Recipe {
         mut notes: Vec<String>,
     ) -> Result<Self> {
         let Described { model, images } = described;
+        let mut settings = settings;
+        if let Architecture::Language(model) = &model {
+            let own = corpus::of_vocabulary(&settings, model.vocab)?;
+            settings.data.tokenizer = settings.data.tokenizer.or(own.map(str::to_owned));
+        }
         let settings = step::filled(&settings, &model)?;
         notes.extend(settings.notes());
         let mut brought = Vec::new();
@@ -336,4 +349,16 @@ impl Recipe {
     pub fn with_plan(self, step: nn::Planned, device: Box<dyn Backend>) -> Planned {
         Planned::with(self, step, device)
     }
+}
+/// What a run that has `done` so many steps does where its schedule isn't the one that it began with.
+fn schedule_note(began: &LearningRate, now: &LearningRate, done: u64) -> Option<String> {
+    (began != now && done > 0).then(|| {
+        format!(
+            "from step {} on, the learning rate follows the schedule of {} steps: it goes on at {:.2e}, and was to go on at {:.2e}",
+            done + 1,
+            now.steps,
+            now.lr_at(done),
+            began.lr_at(done)
+        )
+    })
 }

@@ -5,6 +5,7 @@ mod completions;
 mod doctor;
 mod eval;
 mod generate;
+mod man;
 mod plan;
 mod schema;
 mod train;
@@ -46,6 +47,7 @@ fn asked(settings: &SettingArgs) -> Result<Step, Failure> {
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
         Command::Schema => schema::run(),
         Command::Train(args) => train::run(args),
         Command::Generate(args) => generate::run(args),

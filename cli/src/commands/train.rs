@@ -34,7 +34,10 @@ use crate::signals::Interrupt;
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::default();
-    let progress = |steps, done| Progress::new(steps, done, args.json);
+    let progress = |steps, done| match args.quiet {
+        true => Progress::silent(steps),
+        false => Progress::new(steps, done, args.json),
+    };
     let mut devices = Devices::default();
     let mut open = |spec: &Spec| {
         let device = devices.open(spec);

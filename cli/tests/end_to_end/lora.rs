@@ -128,7 +128,8 @@ fn adapters_of_peft_are_trained_on_and_saved_as_they_came() {
             (adapted - alone).abs() > 1e-3,
             "{family}: {adapted} with adapters, {alone} without"
         );
-        ok(dir.path(), &format!("generate {base} {from} --max-tokens 4"));
+        let beside = peft.display();
+        ok(dir.path(), &format!("generate {base} --lora-init {beside} --max-tokens 4"));
         ok(dir.path(), &format!("plan --init {base} {from} --device cpu"));
 
         let words = "--batch 4 --steps 2 --threads 1 --device cpu";

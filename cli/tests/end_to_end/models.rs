@@ -163,3 +163,31 @@ fn broken_files_are_named() {
     assert_eq!(code, 2);
     assert!(message.contains("is no model directory"), "{message}");
 }
+
+#[test]
+fn published_vocabularies_have_their_tokenizer_or_are_refused() {
+    let dir = folder();
+    let sizes = "--layers 1 --channels 16 --heads 2 --context 16 --batch 2 --steps 2 --threads 1 --data text.txt";
+    // The name that Hugging Face has for it is as good.
+    let preset = "--preset openai-community/gpt2";
+    let run = ok(dir.path(), &format!("train {preset} {sizes} --out a"));
+    assert!(stderr(&run).contains("vocabulary 50257"), "{}", stderr(&run));
+    assert!(
+        fs::read_to_string(dir.path().join("a/run.toml")).unwrap().contains("tokenizer = \"gpt2\"")
+    );
+    // Tokens stand for several bytes each.
+    let score = json(&ok(dir.path(), "eval a --json"));
+    let per_token = score["loss"].as_f64().unwrap() / 2f64.ln();
+    assert!(score["bits_per_byte"].as_f64().unwrap() < 0.8 * per_token, "{score}");
+    assert_eq!(score["data"], "the held-out 10 % of text.txt");
+    let whole = json(&ok(dir.path(), "eval a --set data.holdout=1 --json"));
+    assert_eq!(whole["data"], "all of text.txt");
+    assert!(whole["tokens"].as_u64() > score["tokens"].as_u64(), "{whole}");
+
+    let llama = sizes.replace("--heads", "--kv-heads 2 --heads");
+    let (code, message) =
+        refused(dir.path(), &format!("train --preset llama-135m {llama} --out b"));
+    assert_eq!(code, 2);
+    assert!(message.contains("`llama-135m` has a vocabulary of 49152 tokens"), "{message}");
+    ok(dir.path(), &format!("train --preset llama-135m {llama} --tokenizer byte --out b"));
+}

@@ -232,3 +232,34 @@ fn a_loss_that_is_not_finite_stops_the_run() {
     ));
     assert_eq!(object["steps"], 12);
 }
+
+#[test]
+fn a_longer_run_goes_on_with_its_warm_up_and_says_what_its_rate_does() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --lr 1e-2"));
+    // A lower rate ends at a tenth of itself, as the one before did.
+    let resumed = ok(dir.path(), "train --resume a --steps 24 --lr 1e-4");
+    let said = stderr(&resumed);
+    assert!(
+        said.contains("from step 13 on, the learning rate follows the schedule of 24 steps"),
+        "{said}"
+    );
+    let rates: Vec<f64> = metrics(&dir.path().join("a"), "lr")
+        .iter()
+        .map(|line| line["lr"].as_f64().unwrap())
+        .collect();
+    assert!((rates.last().unwrap() - 1e-5).abs() < 1e-12, "{rates:?}");
+
+    // The settings of a run are those of another one, in its own directory.
+    ok(dir.path(), "train --config a/run.toml --steps 3 --out b");
+    let (code, message) = refused(dir.path(), "train --config a/run.toml --steps 3 --out a");
+    assert_eq!(code, 2, "{message}");
+}
+
+#[test]
+fn a_quiet_run_prints_its_result_alone() {
+    let dir = folder();
+    let run = ok(dir.path(), &format!("train -q --data text.txt --out a {TINY} --device wgpu"));
+    assert_eq!(stderr(&run), "");
+    assert!(stdout(&run).contains("held-out loss"), "{}", stdout(&run));
+}

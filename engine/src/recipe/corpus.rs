@@ -94,6 +94,32 @@ impl Text {
     pub fn scored(&self) -> &Tokens {
         if self.holdout > 0.0 { &self.held_out } else { &self.train }
     }
+
+    /// Bytes of text that all tokens of [`Text::scored`] but the first stand for; `None` where they are ids of a tokenizer that
+    /// isn't known.
+    ///
+    /// # Errors
+    /// A broken file.
+    pub fn predicted_bytes(&self) -> Result<Option<u64>> {
+        const PIECE: usize = 1 << 16;
+        if !self.is_text {
+            return Ok(None);
+        }
+        let (tokens, mut bytes) = (self.scored(), 0);
+        let mut ids = vec![0; PIECE];
+        for first in (1..tokens.len()).step_by(PIECE) {
+            let ids = &mut ids[..(tokens.len() - first).min(PIECE)];
+            tokens.read(first..first + ids.len(), ids).help("restore the data")?;
+            let ids: Vec<u32> = ids.iter().map(|&id| id.cast_unsigned()).collect();
+            bytes += self.tokenizer.decode(&ids).help("restore the data")?.len() as u64;
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The data's name, and its number of files where there are several.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
 }
 
 impl Batches for Text {
@@ -176,6 +202,29 @@ pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> 
         fits(&tokenizer, vocab)?;
     }
     Ok(tokenizer)
+}
+
+/// The tokenizer for the text of a new model where the settings, unfilled, name none: that of published weights, where its
+/// vocabulary is theirs, and not one that was asked for.
+///
+/// # Errors
+/// A vocabulary whose tokenizer isn't built in: bytes would use 256 of its rows.
+pub(crate) fn of_vocabulary(settings: &Settings, vocab: usize) -> Result<Option<&'static str>> {
+    let settings::Model { preset, vocab: asked, init, .. } = &settings.model;
+    let named = settings.data.tokenizer.is_some() || asked.is_some() || init.is_some();
+    let Some(preset) = preset.as_ref().filter(|_| !named) else { return Ok(None) };
+    if vocab <= Tokenizer::Byte.vocab_size() || Corpus::is_of_ids(&settings.data.files)? {
+        return Ok(None);
+    }
+    if vocab == Tokenizer::GPT2_VOCAB {
+        return Ok(Some(Tokenizer::GPT2));
+    }
+    Err(Error::usage(
+        anyhow!(
+            "the preset `{preset}` has a vocabulary of {vocab} tokens, and no tokenizer is named for the text"
+        ),
+        "name its tokenizer.json with --tokenizer, or train on bytes with --tokenizer byte",
+    ))
 }
 
 /// Whether a model of `vocab` tokens knows all that a tokenizer gives.

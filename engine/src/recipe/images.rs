@@ -129,6 +129,11 @@ impl LabelledImages {
         Ok(Self { dataset, train, held_out, format, origin, holdout, loader: None })
     }
 
+    /// The data's name.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
     /// Batches of what is held out where something is, else of everything, and how many images those are.
     ///
     /// # Errors

@@ -58,7 +58,8 @@ impl Home {
     /// A directory that can't be written.
     pub(crate) fn describe(&mut self, settings: Settings, plan: Value) -> Result<()> {
         let mut settings = settings;
-        settings.run.out = Some(self.dir.clone());
+        // The file describes a run of its own too, by --config, in a directory of its own.
+        settings.run.out = None;
         settings
             .write(&self.dir.join(RUN_SETTINGS))
             .help("free some space, or give --out a directory that can be written")?;

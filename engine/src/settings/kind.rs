@@ -37,6 +37,8 @@ pub enum Range {
     NotNegative,
     /// 0 or more, below 1.
     Fraction,
+    /// From 0 to 1.
+    Share,
 }
 
 /// The notation of a [`Kind::Form`].
@@ -246,6 +248,7 @@ impl Kind {
             Self::Number(Range::Positive) => "a number above 0".to_owned(),
             Self::Number(Range::NotNegative) => "a number, 0 or more".to_owned(),
             Self::Number(Range::Fraction) => "a number, 0 or more and below 1".to_owned(),
+            Self::Number(Range::Share) => "a number from 0 to 1".to_owned(),
             Self::Form(form) => form.expected.to_owned(),
             Self::List(Self::Text) => "a list of texts".to_owned(),
             Self::List(Self::Path) => "a list of paths".to_owned(),
@@ -260,6 +263,7 @@ impl Range {
             Self::Positive => x > 0.0,
             Self::NotNegative => x >= 0.0,
             Self::Fraction => (0.0..1.0).contains(&x),
+            Self::Share => (0.0..=1.0).contains(&x),
         }
     }
 }

@@ -176,14 +176,14 @@ help: train.lr: Peak learning rate [default: the preset's]
 #[test]
 fn out_of_range() {
     expect(
-        from_text("[data]\nholdout = 1.0 # all of it\n"),
+        from_text("[data]\nholdout = 1.5 # all of it\n"),
         r#"
-error: `data.holdout` must be a number, 0 or more and below 1, not 1.0
+error: `data.holdout` must be a number from 0 to 1, not 1.5
   --> gpt.toml:2:11
   |
-2 | holdout = 1.0 # all of it
+2 | holdout = 1.5 # all of it
   |           ^^^
-help: data.holdout: Part of the data kept for evaluation [default: 0.1]
+help: data.holdout: Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1 [default: 0.1]
 "#,
     );
 }

@@ -58,13 +58,11 @@ impl Model {
 
 impl Train {
     /// Fills what is unset: `batch` in sequences or images, `steps` and the peak learning rate `lr` from
-    /// the arguments, `min_lr` as a tenth of the learning rate, `warmup` as a twentieth of the
-    /// steps.
+    /// the arguments, `warmup` as a twentieth of the steps. `min_lr` stays unset, so that it follows a rate that is changed later.
     pub fn fill(&mut self, batch: usize, steps: u64, lr: f64) {
         self.batch.get_or_insert(batch);
         let steps = *self.steps.get_or_insert(steps);
-        let lr = *self.lr.get_or_insert(lr);
-        self.min_lr.get_or_insert(defaults::min_lr(lr));
+        self.lr.get_or_insert(lr);
         self.warmup.get_or_insert(defaults::warmup(steps));
     }
 

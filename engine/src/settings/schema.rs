@@ -56,6 +56,7 @@ fn of_kind(kind: Kind) -> Map<String, Json> {
         Kind::Number(Range::Fraction) => {
             json!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
         }
+        Kind::Number(Range::Share) => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         Kind::Form(form) => json!({ "anyOf": of_form(form) }),
         Kind::List(item) => json!({ "type": "array", "items": of_kind(*item) }),
     };

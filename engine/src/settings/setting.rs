@@ -18,8 +18,8 @@ pub struct Setting {
     pub unset: &'static str,
     /// Its flag, if it's set often.
     pub flag: Option<Flag>,
-    /// The commands that it changes something for. The others accept it, so that they can share settings, and
-    /// don't list it.
+    /// The commands that it changes something for. The others accept it in files and by `--set`, so that they can share
+    /// settings, and have no flag for it.
     pub commands: &'static [Command],
     /// Keys that it had in earlier versions. They are read, and never written.
     pub old_keys: &'static [&'static str],

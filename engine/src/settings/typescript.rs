@@ -137,7 +137,10 @@ fn rule(kind: Kind, page: PageField) -> Json {
         }
         (Kind::Number(Range::Positive), _) => json!({ "type": "number", "min": 0, "above": true }),
         (Kind::Number(Range::NotNegative), _) => json!({ "type": "number", "min": 0 }),
-        (Kind::Number(Range::Fraction), _) => json!({ "type": "number", "min": 0, "below": 1 }),
+        // The page only trains, for which something must be left.
+        (Kind::Number(Range::Fraction | Range::Share), _) => {
+            json!({ "type": "number", "min": 0, "below": 1 })
+        }
         (Kind::Form(form), _) => form_rule(form),
         (Kind::Text | Kind::Path, _) => json!({ "type": "text" }),
         (Kind::List(item), _) => match item.words() {

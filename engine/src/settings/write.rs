@@ -137,7 +137,6 @@ micro_batch = "auto"
 steps = 1000
 optimizer = "adamw"
 lr = 0.001
-min_lr = 1e-4
 warmup = 50
 schedule = "cosine"
 weight_decay = 0.1

@@ -44,7 +44,7 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     let tokens = config.tokens();
     let unit = Unit::of(config);
     let sequences = match unit {
-        Unit::TOKEN => format!("{} sequences ", config.batch),
+        Unit::TOKEN => plural(config.batch, "sequence", "sequences") + " ",
         _ => String::new(),
     };
     line(

@@ -131,9 +131,9 @@ impl<'a> Summary<'a> {
                 "step",
                 match Unit::of(config) {
                     Unit::TOKEN => format!(
-                        "{} tokens: {} sequences of {}",
+                        "{} tokens: {} of {}",
                         human_count(self.tokens() as f64),
-                        config.batch,
+                        plural(config.batch, "sequence", "sequences"),
                         config.model.tokens()
                     ),
                     unit => plural(config.batch, unit.one, unit.many),

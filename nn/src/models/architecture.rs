@@ -8,7 +8,7 @@ use tightrope_core::graph::nearest;
 
 use super::config::{Family, ModelConfig};
 use super::language::LanguageModel;
-use super::presets::{PRESETS, Preset};
+use super::presets::{PRESETS, Preset, own_name};
 use super::vit::{Vit, VitConfig, vit_presets};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
@@ -62,16 +62,17 @@ impl Architecture {
         }
     }
 
-    /// The model `name`.
+    /// The model `name`, which may be the name that it's published by elsewhere.
     ///
     /// # Errors
     /// [`Error::UnknownPreset`], with the most similar name and the list.
     pub fn preset(name: &str) -> Result<Self> {
-        let language = PRESETS.iter().find(|preset| preset.name == name);
+        let own = own_name(name);
+        let language = PRESETS.iter().find(|preset| preset.name == own);
         if let Some(preset) = language {
             return Ok(Self::Language(preset.config()));
         }
-        if let Some((_, config)) = vit_presets().find(|(known, _)| *known == name) {
+        if let Some((_, config)) = vit_presets().find(|(known, _)| *known == own) {
             return Ok(Self::Vit(config));
         }
         let names: Vec<&str> = Self::preset_names().collect();

@@ -94,12 +94,41 @@ pub(super) static PRESETS: [Preset; 19] = [
     llama("llama-1.1b", [22, 2048, 32, 4, 5632, 2048, 32_000], false),
 ];
 
-/// Settings of the preset `name`.
+/// Names that published models have elsewhere, in lower case and without their owner, with the preset's.
+const ELSEWHERE: [(&str, &str); 16] = [
+    ("gpt2-small", "gpt2"),
+    ("gpt2-124m", "gpt2"),
+    ("gpt2-355m", "gpt2-medium"),
+    ("gpt2-774m", "gpt2-large"),
+    ("gpt2-1558m", "gpt2-xl"),
+    ("gpt2-1.5b", "gpt2-xl"),
+    ("distilgpt2", "gpt2-distil"),
+    ("gpt-nano", "gpt2-nano"),
+    ("gpt-micro", "gpt2-micro"),
+    ("gpt-mini", "gpt2-mini"),
+    ("stories15m", "llama-15m"),
+    ("stories42m", "llama-42m"),
+    ("stories110m", "llama-110m"),
+    ("smollm-135m", "llama-135m"),
+    ("smollm-360m", "llama-360m"),
+    ("tinyllama-1.1b", "llama-1.1b"),
+];
+
+/// The preset's name for what a model is called here or elsewhere: `openai-community/gpt2-medium`, `SmolLM-135M`.
+pub(super) fn own_name(name: &str) -> String {
+    let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let name = name.to_lowercase();
+    let own = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name);
+    own.map_or(name, |(_, own)| (*own).to_owned())
+}
+
+/// Settings of the preset `name`, which may be the name that the published model has elsewhere.
 ///
 /// # Errors
 /// [`Error::UnknownPreset`], with the most similar name and the list.
 pub fn preset(name: &str) -> Result<ModelConfig> {
-    let found = PRESETS.iter().find(|preset| preset.name == name);
+    let own = own_name(name);
+    let found = PRESETS.iter().find(|preset| preset.name == own);
     found.map(Preset::config).ok_or_else(|| Error::UnknownPreset {
         name: name.into(),
         nearest: nearest(name, PRESETS.iter().map(|preset| preset.name)),
@@ -127,6 +156,16 @@ mod tests {
         ] {
             assert_eq!(preset(name).unwrap().parameters(), count, "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_models_have_elsewhere_are_known() {
+        for (elsewhere, own) in ELSEWHERE {
+            let expected = preset(own).unwrap();
+            assert_eq!(preset(elsewhere).unwrap(), expected);
+            assert_eq!(preset(&format!("Someone/{}", elsewhere.to_uppercase())).unwrap(), expected);
+        }
+        assert_eq!(preset("openai-community/gpt2-xl").unwrap(), preset("gpt2-xl").unwrap());
     }
 
     #[test]

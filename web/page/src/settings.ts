@@ -77,7 +77,7 @@ export interface Settings {
   data: {
     /** Tokenizer: byte, gpt2, or a tokenizer.json */
     tokenizer: "byte" | "gpt2";
-    /** Part of the data kept for evaluation */
+    /** Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1 */
     holdout: number;
   };
   run: {
@@ -160,6 +160,6 @@ export const SETTINGS: readonly Setting[] = [
   {"default":[],"help":"What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights [default: none]","key":"offload","label":"Offload","more":true,"old":[],"rule":{"choices":["optimizer","gradients","activations","weights"],"expected":"a list of optimizer, gradients, activations or weights","type":"list"},"table":"memory"},
   {"default":false,"help":"Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite [default: false]","key":"consume_gradients","label":"Consume gradients","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"memory"},
   {"help":"Tokenizer: byte, gpt2, or a tokenizer.json [default: the one that fits the model]","key":"tokenizer","label":"Tokenizer","old":[],"reads":"text","rule":{"choices":["byte","gpt2"],"expected":"one of byte, gpt2","type":"choice"},"table":"data"},
-  {"default":0.1,"help":"Part of the data kept for evaluation [default: 0.1]","key":"holdout","label":"Held-out share","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"data"},
+  {"default":0.1,"help":"Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1 [default: 0.1]","key":"holdout","label":"Held-out share","more":true,"old":[],"rule":{"below":1,"expected":"a number from 0 to 1","min":0,"type":"number"},"table":"data"},
   {"default":"f32","help":"Storage of weights and activations; tf32 is f32 with less exact matmuls [default: f32]","key":"precision","label":"Precision","old":[],"rule":{"choices":["f32","bf16","f16"],"expected":"one of f32, bf16, f16","type":"choice"},"table":"run"},
 ];
