@@ -1,13 +1,12 @@
 //! The plan of a run: the fastest within a budget, over what its scope leaves open.
 
-use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, TrainerConfig};
 
-use super::fit::{allowed, fit};
+use super::fit::{allowed, fit, offloads};
 use super::scope::Scope;
 use super::{file, refusal};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::machine::free_memory;
 
 /// Bytes that a plan may take: the budget, else what the device has free, or the machine where the device says
@@ -36,19 +35,6 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
         smallest = smallest.min(least);
     }
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
-}
-
-/// Whether the device has memory apart from the host's, where something is to be offloaded.
-pub(super) fn offloads(config: &TrainerConfig, target: &dyn Backend) -> Result<()> {
-    if config.offload.any() && !target.kind().can_be_lost() {
-        return Err(Error::usage(
-            anyhow!(
-                "`memory.offload` is set, and the device is the cpu, whose memory is the host's"
-            ),
-            "leave the setting out: nothing is gained",
-        ));
-    }
-    Ok(())
 }
 
 /// The fewest bytes that [`planned`] finds a plan for.

@@ -4,10 +4,22 @@ use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
 use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
 
-use super::budget::offloads;
 use super::scope::Scope;
 use crate::error::{Error, Help as _, Result};
 use crate::settings::{Allow, Recompute};
+
+/// Whether the device has memory apart from the host's, where something is to be offloaded.
+pub(super) fn offloads(config: &TrainerConfig, target: &dyn Backend) -> Result<()> {
+    if config.offload.any() && !target.kind().can_be_lost() {
+        return Err(Error::usage(
+            anyhow!(
+                "`memory.offload` is set, and the device is the cpu, whose memory is the host's"
+            ),
+            "leave the setting out: nothing is gained",
+        ));
+    }
+    Ok(())
+}
 
 /// The configuration, and those with the changes that `memory.allow` names, in the order in
 /// which they are preferred.

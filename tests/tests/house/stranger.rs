@@ -44,7 +44,8 @@ fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
     let quick = |(name, level): (&str, u8)| {
         let profile = format!("profile.dev.package.tightrope{name}");
-        [format!("--config={profile}.opt-level={level}"), format!("--config={profile}.debug=false")]
+        [format!("opt-level={level}"), "debug=false".to_owned(), "codegen-units=16".to_owned()]
+            .map(|setting| format!("--config={profile}.{setting}"))
     };
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--manifest-path"])
