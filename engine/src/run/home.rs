@@ -124,6 +124,11 @@ impl Home {
         self.recorder.iter_mut().for_each(|recorder| recorder.sampled(step, text));
     }
 
+    /// Puts what was recorded on the disk, before a checkpoint that comes after it.
+    pub(super) fn flush(&mut self) {
+        self.recorder.iter_mut().for_each(Recorder::flush);
+    }
+
     /// What couldn't be written or removed since the last time.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);

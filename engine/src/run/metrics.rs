@@ -114,6 +114,14 @@ impl MetricsFile {
         }
         written.with_context(|| format!("can't write `{}`", self.path.display()))
     }
+
+    /// Puts what was added on the disk: without it, lines that lie before a checkpoint would be gone when the power goes away.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.file.sync_data().with_context(|| format!("can't write `{}`", self.path.display()))
+    }
 }
 
 /// Bytes of the lines up to and with those of `step`.

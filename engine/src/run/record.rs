@@ -94,9 +94,19 @@ impl Recorder {
         self.events(|events| events.text("sample", step, &code));
     }
 
+    /// Puts the metrics so far on the disk.
+    pub fn flush(&mut self) {
+        self.metrics(MetricsFile::flush);
+    }
+
     /// Adds a line to the metrics.
     fn append(&mut self, line: &impl Serialize) {
-        if let Some(Err(error)) = self.metrics.as_mut().map(|file| file.append(line)) {
+        self.metrics(|file| file.append(line));
+    }
+
+    /// Does something with the metrics, which are none any more where that fails.
+    fn metrics(&mut self, work: impl FnOnce(&mut MetricsFile) -> anyhow::Result<()>) {
+        if let Some(Err(error)) = self.metrics.as_mut().map(work) {
             self.notes.push(lost("the metrics", &error));
             self.metrics = None;
         }
