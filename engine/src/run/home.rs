@@ -76,6 +76,11 @@ impl Home {
         Ok(())
     }
 
+    /// Whether the run recorded before, and no evaluation after `step`.
+    pub(super) fn lacks_evaluation(&self, step: u64) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.lacks_evaluation(step))
+    }
+
     /// Where it is.
     pub(super) fn dir(&self) -> &Path {
         &self.dir

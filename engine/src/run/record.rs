@@ -37,6 +37,11 @@ impl Recorder {
         Ok(Self { dir: dir.to_owned(), metrics: Some(metrics), events, samples: true, notes })
     }
 
+    /// Whether the run recorded before, and no evaluation after `step`.
+    pub fn lacks_evaluation(&self, step: u64) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| metrics.lacks_evaluation(step))
+    }
+
     /// What couldn't be written since the last time.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
