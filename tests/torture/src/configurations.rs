@@ -122,8 +122,10 @@ impl Configuration {
         let (whole_extent, _) = measured(tightrope, &begin, &whole, &kind.fresh(), &folder)?;
         let found = Results::of(&whole, STEPS)?;
         results::copy(&begin, &half)?;
-        let published = published(&whole_extent.log, HALF_WAY)?;
-        let killed = Orders::at(Order::KillAfter, published);
+        // Some calls after the checkpoint: a run may make one more or one less of them than another.
+        let [this, next] = [HALF_WAY, HALF_WAY + 2].map(|step| published(&whole_extent.log, step));
+        let (this, next) = (this?, next?);
+        let killed = Orders::at(Order::KillAfter, this + (next - this) / 4);
         let ended = tightrope.run(&half, &kind.fresh(), &killed)?;
         ensure!(ended.is_killed(), "it wasn't ended half-way: {ended:?}");
         ensure!(results::saved(&half).last() == Some(&HALF_WAY), "{:?}", results::saved(&half));

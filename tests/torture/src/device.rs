@@ -38,8 +38,8 @@ pub struct Disturbed {
 }
 
 impl Disturbed {
-    /// A device that can be made to go away by `lose`.
-    pub fn new(
+    /// Stands before a device that can be made to go away by `lose`.
+    pub fn before(
         device: Box<dyn Backend>,
         lose: Option<Box<dyn Fn()>>,
         what: &Rc<Disturbance>,

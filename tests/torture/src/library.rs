@@ -53,7 +53,7 @@ pub fn run(kind: &Kind, dir: &Path, what: &Rc<Disturbance>) -> anyhow::Result<Ca
     let gpu = kind.gpu;
     let mut open = || -> tightrope::Result<Box<dyn Backend>> {
         if !gpu {
-            return Ok(Disturbed::new(
+            return Ok(Disturbed::before(
                 Box::new(Cpu::new(1).map_err(anyhow::Error::from)?),
                 None,
                 what,
@@ -62,7 +62,7 @@ pub fn run(kind: &Kind, dir: &Path, what: &Rc<Disturbance>) -> anyhow::Result<Ca
         let opened = tightrope::block_on(devices.wgpu_async(&Adapter::default()));
         let opened = opened.map_err(anyhow::Error::from)?;
         let lose = Box::new(opened.loser());
-        Ok(Disturbed::new(Box::new(opened), Some(lose), what))
+        Ok(Disturbed::before(Box::new(opened), Some(lose), what))
     };
     let mut notes = vec![];
     let mut train = || -> tightrope::Result<()> {

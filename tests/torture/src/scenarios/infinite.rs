@@ -1,18 +1,56 @@
 //! Numbers that aren't: an output of an op becomes NaN, once or from then on. None is ever saved, and what was saved before goes on
-//! to the same numbers.
+//! to the same numbers. Weights that a run starts from and that aren't numbers are refused by their name.
 
+use std::fs;
 use std::rc::Rc;
 
+use tightrope::data::safetensors::{self, SafeTensors, Tensor, TensorView};
 use tightrope::data::{Checkpoint, checkpoint};
 
-use crate::chamber::Case;
+use crate::chamber::{Case, emptied};
+use crate::command::Orders;
+use crate::configurations::HALF_WAY;
 use crate::device::Disturbance;
 use crate::library;
 use crate::results::RUN;
 use crate::tally::{Tally, Verdict, Violation, Well, Wrong};
 
-/// One op of one replay.
+/// One op of one replay or, in one of six cases, one weight of a model to start from.
 pub fn attempt(case: &mut Case<'_>) -> anyhow::Result<Tally> {
+    if case.draws.one_in(6) { in_a_file(case) } else { in_an_op(case) }
+}
+
+/// An element of a tensor of a model directory.
+fn in_a_file(case: &mut Case<'_>) -> anyhow::Result<Tally> {
+    let configuration = &case.chamber.configurations[0];
+    case.begin(configuration)?;
+    let saved = configuration.half.join(RUN).join(format!("checkpoints/step-{HALF_WAY}"));
+    let model = emptied(&case.dir, "model")?;
+    fs::copy(saved.join("config.json"), model.join("config.json"))?;
+    let weights = SafeTensors::open(saved.join("model.safetensors"))?;
+    let typed =
+        |view: TensorView<'_>| Some((view.name.to_owned(), view.ty()?, view.bytes.to_vec()));
+    let mut tensors: Vec<_> = weights.tensors().filter_map(typed).collect();
+    let which = case.draws.place(tensors.len());
+    let (name, ty, bytes) = &mut tensors[which];
+    let element = case.draws.place(ty.elements());
+    let value = *case.draws.one_of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+    ty.dtype.write(&mut bytes[element * ty.dtype.size()..], value);
+    let name = name.clone();
+    let tensors = tensors.iter().map(|(name, ty, bytes)| Tensor::new(name, ty.clone(), bytes));
+    safetensors::write(model.join("model.safetensors"), tensors, weights.metadata())?;
+    case.story.push(format!("element {element} of {name} is {value}"));
+    let ended =
+        case.run(&format!("{} --init model", configuration.kind.fresh()), &Orders::none())?;
+    Ok(Tally::of(ended.check().and_then(|()| match ended.is_done() {
+        true => Err(Violation::new(Wrong::Silent, "it was trained on")),
+        false if ended.stderr.contains(&name) => Ok(Well::Refused),
+        false => Err(Violation::new(Wrong::Words, format!("no tensor is named: {}", ended.stderr))),
+    })))
+}
+
+/// An output of an op.
+fn in_an_op(case: &mut Case<'_>) -> anyhow::Result<Tally> {
     let chamber = case.chamber;
     let configuration = case.draws.one_of(&chamber.configurations);
     let kind = configuration.kind;

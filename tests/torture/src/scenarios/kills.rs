@@ -32,11 +32,7 @@ impl<'a> Part<'a> {
     }
 
     /// The part with the `place`-th of things of which each has so `many`, and its number there.
-    pub fn at<'b>(
-        parts: &'b [Self],
-        mut place: u64,
-        many: impl Fn(&Self) -> u64,
-    ) -> (&'b Self, u64) {
+    pub fn at(parts: &[Self], mut place: u64, many: impl Fn(&Self) -> u64) -> (&Self, u64) {
         for part in parts {
             if place < many(part) {
                 return (part, place);
