@@ -80,14 +80,13 @@ fn fails_in_a_child(number: u64) -> bool {
 /// # Safety
 /// `child` is a process of this one, and `words` an open file.
 unsafe fn look_at(number: u64, child: libc::pid_t, words: c_int) {
-    let (mut status, mut hangs) = (0, false);
+    let mut status = 0;
     let mut printed = [0_u8; 4096];
     // SAFETY: calls of the system, with memory that lives as long as they take.
     let length = unsafe {
         let handle = system!(SYS_pidfd_open, child, 0) as c_int;
         let mut ends = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
         if libc::poll(&raw mut ends, 1, PATIENCE) == 0 {
-            hangs = true;
             system!(SYS_kill, child, libc::SIGKILL);
         }
         system!(SYS_close, handle);
@@ -105,7 +104,7 @@ unsafe fn look_at(number: u64, child: libc::pid_t, words: c_int) {
     log(&Entry {
         what: ALLOCATION,
         result: number as i64,
-        numbers: [status.into(), hangs.into()],
+        numbers: [status.into(), 0],
         number,
         paths: [c"", c""],
         data: said,
