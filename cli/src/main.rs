@@ -15,6 +15,10 @@ use clap::Parser as _;
 use tightrope::settings;
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Err(error) = memory::listen() {
+        eprintln!("note: running out of memory will end in an abort: {error}");
+    }
     #[cfg(target_os = "linux")]
     name_a_runtime_folder();
     let cli = match args::Cli::try_parse() {
@@ -22,9 +26,7 @@ fn main() -> ExitCode {
         Err(error) => return failure::print_usage(&error),
     };
     #[cfg(unix)]
-    if let Err(error) = memory::listen(cli.command.json()) {
-        eprintln!("note: running out of memory will end in an abort: {error}");
-    }
+    memory::speak_json(cli.command.json());
     match commands::run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(cli.command.json()),

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Write as _};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level::{exit, register};
@@ -55,21 +55,30 @@ unsafe impl GlobalAlloc for Noting {
     }
 }
 
-/// From now on, an abort for want of memory exits with code 3 and a sentence; with `json`, also an object on stdout.
+/// Whether results and errors go to stdout as JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, an abort for want of memory exits with code 3 and a sentence. The command line isn't read yet: its words take
+/// memory too.
 ///
 /// # Errors
 /// When the system refuses the handler.
-pub fn listen(json: bool) -> io::Result<()> {
-    let ended = move || {
+pub fn listen() -> io::Result<()> {
+    let ended = || {
         let bytes = REFUSED.load(Ordering::Relaxed);
         if bytes > 0 {
-            say_no_more(bytes, json);
+            say_no_more(bytes, JSON.load(Ordering::Relaxed));
             exit(DOES_NOT_FIT);
         }
     };
     // SAFETY: what runs in the handler reads a number, writes to descriptors and ends the process, without a lock or an
     // allocation.
     unsafe { register(SIGABRT, ended) }.map(drop)
+}
+
+/// From now on, with `json`, the sentence comes as an object on stdout too.
+pub fn speak_json(json: bool) {
+    JSON.store(json, Ordering::Relaxed);
 }
 
 /// Prints `error: …` and `help: …`, or as much as the descriptors take.

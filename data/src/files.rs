@@ -77,6 +77,24 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes a folder where there is none yet, and those that it is in. The power may go away then, and it's still there.
+///
+/// # Errors
+/// What the system refuses.
+pub fn create_folder(path: &Path) -> Result<()> {
+    let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    // It may be there since a process that ended before it was flushed.
+    let above = 1 + path.ancestors().skip(1).take_while(missing).count();
+    fs::create_dir_all(path).map_err(Error::io("create", path))?;
+    path.ancestors().take(above).filter_map(Path::parent).try_for_each(|folder| {
+        match sync_folder(folder) {
+            // Who may write there may not be allowed to read, and only what is read can be flushed.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => Ok(()),
+            flushed => flushed,
+        }
+    })
+}
+
 /// Makes the names in a folder durable. Only Unix has a call for it.
 ///
 /// # Errors
@@ -115,6 +133,18 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let refused = replace(&folder.path().join("none/a.toml"), b"").unwrap_err().to_string();
         assert!(refused.contains("a.toml"), "{refused}");
+    }
+
+    #[test]
+    fn a_folder_is_made_with_those_that_it_is_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c");
+        create_folder(&path).unwrap();
+        create_folder(&path).unwrap();
+        assert!(path.is_dir());
+        fs::write(folder.path().join("file"), "").unwrap();
+        let refused = create_folder(&folder.path().join("file/d")).unwrap_err().to_string();
+        assert!(refused.contains("file/d"), "{refused}");
     }
 
     #[cfg(unix)]

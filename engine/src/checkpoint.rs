@@ -69,10 +69,10 @@ pub enum CheckpointError {
         /// Seed of the trainer.
         expected: u64,
     },
-    /// Weights that have diverged, from which nothing can go on.
-    #[error("element {element} of the weight `{name}` is {value}: no checkpoint was written")]
+    /// Weights or optimizer state that have diverged, from which nothing can go on.
+    #[error("element {element} of `{name}` is {value}: no checkpoint was written")]
     NotFinite {
-        /// The weight.
+        /// The tensor.
         name: String,
         /// Index of its first element that isn't finite.
         element: usize,
@@ -107,9 +107,18 @@ pub(crate) fn write(
     extra: Vec<(String, Vec<u8>)>,
 ) -> Result<Saved, CheckpointError> {
     let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
+    let scale = block_on(trainer.loss_scale())?;
+    if let Some(value) = scale.and_then(|[scale, _]| Some(scale).filter(|x| !x.is_finite())) {
+        return Err(CheckpointError::NotFinite {
+            name: "loss_scale".to_owned(),
+            element: 0,
+            value,
+        });
+    }
     let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
-    let model = tensors(&trainer, weights, Some(&diverged));
-    let optimizer = tensors(&trainer, states, None);
+    let model = tensors(&trainer, weights, f32::is_finite, &diverged);
+    // A moment that overflows holds its weight where it is; one that's no number makes it none.
+    let optimizer = tensors(&trainer, states, |value| !value.is_nan(), &diverged);
     let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT);
     match diverged.take() {
         Some(error) => Err(error),
@@ -195,12 +204,13 @@ pub(crate) async fn read_back(
 }
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
-/// of the model. The first value that isn't finite fails, and goes into `diverged` where that's given.
+/// of the model. The first value that nothing can go on from fails, and goes into `diverged`.
 #[cfg(not(target_family = "wasm"))]
 fn tensors<'a>(
     trainer: &'a RefCell<&mut Trainer>,
     saved: Vec<SavedTensor>,
-    diverged: Option<&'a RefCell<Option<CheckpointError>>>,
+    fits: fn(f32) -> bool,
+    diverged: &'a RefCell<Option<CheckpointError>>,
 ) -> Vec<Tensor<'a>> {
     let tensor = |saved: SavedTensor| {
         let (name, ty) = (saved.name.clone(), saved.ty.clone());
@@ -209,12 +219,10 @@ fn tensors<'a>(
             while written < saved.ty.elements() {
                 let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
                 let values = values.map_err(io::Error::other)?;
-                if let Some(diverged) = diverged
-                    && let Some(at) = values.iter().position(|value| !value.is_finite())
-                {
+                if let Some(at) = values.iter().position(|value| !fits(*value)) {
                     let (name, element, value) = (saved.name.clone(), written + at, values[at]);
                     diverged.replace(Some(CheckpointError::NotFinite { name, element, value }));
-                    return Err(io::Error::other("a weight isn't finite"));
+                    return Err(io::Error::other("a number has diverged"));
                 }
                 write_values(out, saved.ty.dtype, &values)?;
                 written += values.len();

@@ -141,6 +141,8 @@ pub struct Run<'a> {
     rises: u64,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
+    /// Whether the process before ended between that checkpoint and the evaluation after it.
+    owes_evaluation: bool,
     ended: Option<Ended>,
 }
 
@@ -180,6 +182,7 @@ impl<'a> Run<'a> {
             rises: 0,
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
+            owes_evaluation: false,
             ended: None,
         })
     }
@@ -197,7 +200,10 @@ impl<'a> Run<'a> {
     /// As [`Run::record_in`], in a directory that is taken.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn settle(&mut self, mut home: Home) -> Result<()> {
-        home.record(self.done().steps)?;
+        let steps = self.done().steps;
+        home.record(steps)?;
+        let due = self.is_due(self.every.evaluate, steps);
+        self.owes_evaluation = due && home.lacks_evaluation(steps);
         self.home = Some(home);
         Ok(())
     }
@@ -348,6 +354,9 @@ impl<'a> Run<'a> {
             self.ended = Some(Ended::Complete);
             return Ok(None);
         }
+        if std::mem::take(&mut self.owes_evaluation) {
+            self.evaluate_and_sample(self.done().steps).await?;
+        }
         let Some((outcome, step_s, watched)) = self.train_step().await? else {
             self.save_async().await?;
             self.ended = Some(Ended::Interrupted);
@@ -421,19 +430,32 @@ impl<'a> Run<'a> {
 
     /// Evaluation, sample and checkpoint, where they are due. Those of the last step are for the end.
     async fn at_intervals(&mut self, stepped: &mut Stepped) -> Result<()> {
-        let (step, steps) = (stepped.step, self.saved.rate.steps);
-        let due = |every: u64| every > 0 && step.is_multiple_of(every) && step < steps;
-        let Every { evaluate, sample, save, .. } = self.every;
-        if due(save) {
+        if self.is_due(self.every.save, stepped.step) {
             self.save_async().await?;
         }
-        if due(evaluate) {
-            stepped.evaluation = self.evaluate_async(Some(EVALUATED)).await?;
+        (stepped.evaluation, stepped.sample) = self.evaluate_and_sample(stepped.step).await?;
+        Ok(())
+    }
+
+    /// Whether what is done `every` so many steps is due after `step`.
+    fn is_due(&self, every: u64, step: u64) -> bool {
+        every > 0 && step.is_multiple_of(every) && step < self.saved.rate.steps
+    }
+
+    /// Evaluation and sample, where they are due after `step`, recorded.
+    async fn evaluate_and_sample(
+        &mut self,
+        step: u64,
+    ) -> Result<(Option<Evaluation>, Option<String>)> {
+        let (mut evaluation, mut sample) = (None, None);
+        if self.is_due(self.every.evaluate, step) {
+            evaluation = self.evaluate_async(Some(EVALUATED)).await?;
         }
-        if due(sample) {
-            stepped.sample = self.sample_async().await?;
+        if self.is_due(self.every.sample, step) {
+            sample = self.sample_async().await?;
         }
-        self.record(stepped.evaluation.as_ref(), stepped.sample.as_deref()).await
+        self.record(evaluation.as_ref(), sample.as_deref()).await?;
+        Ok((evaluation, sample))
     }
 
     /// Mean loss on held-out data, or on the first of it that holds `most` tokens; `None` where nothing is held out, and where

@@ -189,6 +189,24 @@ fn so_does_one_on_a_gpu() {
 }
 
 #[test]
+fn optimizer_state_that_is_no_number_is_never_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = train(dir.path(), Device::Cpu, 6);
+    let spoilt = run.with_trainer(async |trainer| {
+        let mut values = trainer.state(0).await?;
+        values[3] = f32::NAN;
+        Ok(trainer.set_state(0, &values)?)
+    });
+    tightrope::block_on(spoilt).unwrap();
+    let refused = run.save().unwrap_err();
+    assert!(refused.causes().join(" ").contains("element 3 of `"), "{refused:?}");
+    // The one before it is gone on with.
+    drop(run);
+    let run = train(dir.path(), Device::Cpu, usize::MAX);
+    assert_eq!(run.summary().times.count(), STEPS as usize - 5);
+}
+
+#[test]
 fn other_data_is_refused() {
     struct Other;
 

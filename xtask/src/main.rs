@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
-//! `npm`, `planning`, `python`, `web` and `widget`.
+//! `npm`, `planning`, `python`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
@@ -13,6 +13,7 @@ mod planning;
 mod python;
 mod shell;
 mod system;
+mod torture;
 mod web;
 mod wheels;
 mod widget;
@@ -46,6 +47,11 @@ usage: cargo xtask TASK
               --precision f32|bf16     only this one; may be repeated
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
+  torture   kills, faults, lost power, flipped bits and hostile inputs, and whether runs survive them
+              --minutes N              time for all of it (2)
+              --seed S                 what it's drawn by (the day)
+              --only SCENARIO          the scenarios whose names begin so
+              --case N                 one case of it, again
   web       the engine as WebAssembly and the page, into web/page/dist
               --serve [PORT]           and serve it (8080)
               --test                   and run the tests of both in Chromium
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
+        Some(("torture", options)) => torture::run(options),
         Some(("widget", [])) => widget::run(),
         Some(("widget", [test])) if test == "--test" => {
             checks::run_only(&checks::WIDGETS, Draw::Part)

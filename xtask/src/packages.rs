@@ -35,6 +35,14 @@ pub fn binary(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     built(shell, "tightrope", |artifact| artifact["executable"].as_str())
 }
 
+/// The chamber that runs are tortured in.
+///
+/// # Errors
+/// Where it doesn't build.
+pub fn torture(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    built(shell, "torture", |artifact| artifact["executable"].as_str())
+}
+
 /// The library of the package for Python, as the tests use it.
 ///
 /// # Errors

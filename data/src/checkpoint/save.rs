@@ -9,7 +9,7 @@ use super::{
     Checkpoint, Contents, FOLDER, LOCK, Manifest, REPLACED, STEP, TEMPORARY, entries, list,
     parse_step,
 };
-use crate::files::{has_no_locks, open, refuse_link, sync_folder};
+use crate::files::{create_folder, has_no_locks, open, refuse_link, sync_folder};
 use crate::safetensors::to_file;
 use crate::{Error, Result};
 
@@ -69,8 +69,7 @@ fn appear(
 ) -> Result<Saved> {
     let folder = root.join(FOLDER);
     refuse_link(&folder)?;
-    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-    sync_folder(root)?;
+    create_folder(&folder)?;
     let _lock = lock(&folder)?;
     let mut left = clean_up(&folder)?;
     let temporary = temporary(&folder, step);

@@ -34,10 +34,10 @@ pub fn create(out: Option<&Path>) -> Result<PathBuf> {
     const NEXT: &str = "give --out a directory that can be written";
     if let Some(out) = out {
         refuse_run(out)?;
-        fs::create_dir_all(out).with_context(|| cannot(out)).help(NEXT)?;
+        files::create_folder(out).with_context(|| cannot(out)).help(NEXT)?;
         return Ok(out.to_owned());
     }
-    fs::create_dir_all(RUNS).with_context(|| cannot(Path::new(RUNS))).help(NEXT)?;
+    files::create_folder(Path::new(RUNS)).with_context(|| cannot(Path::new(RUNS))).help(NEXT)?;
     free(Path::new(RUNS), |number| number.to_string())
         .with_context(|| cannot(Path::new(RUNS)))
         .help(NEXT)
@@ -60,7 +60,11 @@ fn free(parent: &Path, name: impl Fn(u64) -> String) -> io::Result<PathBuf> {
         let path = parent.join(name(number));
         match fs::create_dir(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
+            made => {
+                return made
+                    .and_then(|()| files::sync_folder(parent).map_err(io::Error::other))
+                    .map(|()| path);
+            }
         }
     }
     Err(ErrorKind::AlreadyExists.into())
@@ -122,10 +126,10 @@ pub fn newest() -> Result<PathBuf> {
 /// # Errors
 /// When it can't be written.
 pub fn write(path: &Path, text: &[u8]) -> Result<()> {
-    let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let parent = path.parent().map_or(Ok(()), files::create_folder);
     parent
+        .and_then(|()| files::replace(path, text))
         .with_context(|| format!("can't write `{}`", path.display()))
-        .and_then(|()| Ok(files::replace(path, text)?))
         .help("free some space, or give --out a directory on another disk")
 }
 

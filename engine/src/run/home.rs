@@ -77,6 +77,11 @@ impl Home {
         Ok(())
     }
 
+    /// Whether the run recorded before, and no evaluation after `step`.
+    pub(super) fn lacks_evaluation(&self, step: u64) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.lacks_evaluation(step))
+    }
+
     /// Where it is.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
@@ -123,6 +128,11 @@ impl Home {
     /// Records a sample after `step`.
     pub(super) fn sampled(&mut self, step: u64, text: &str) {
         self.recorder.iter_mut().for_each(|recorder| recorder.sampled(step, text));
+    }
+
+    /// Puts what was recorded on the disk, before a checkpoint that comes after it.
+    pub(super) fn flush(&mut self) {
+        self.recorder.iter_mut().for_each(Recorder::flush);
     }
 
     /// What couldn't be written or removed since the last time.

@@ -68,6 +68,8 @@ impl HeldOutMetrics {
 pub struct MetricsFile {
     path: PathBuf,
     file: File,
+    /// What was there when it was opened.
+    kept: Kept,
 }
 
 impl MetricsFile {
@@ -76,7 +78,7 @@ impl MetricsFile {
     /// # Errors
     /// When the file can't be written.
     pub fn create(dir: &Path) -> anyhow::Result<Self> {
-        Self::open(dir, |_| Ok(0))
+        Self::open(dir, |_| Ok(Kept::default()))
     }
 
     /// Continues the file in `dir` after `step`: the lines of later steps, and a last line that
@@ -85,17 +87,22 @@ impl MetricsFile {
     /// # Errors
     /// When the file can't be read or written, or a line before the last isn't one of metrics.
     pub fn resume(dir: &Path, step: u64) -> anyhow::Result<Self> {
-        Self::open(dir, |file| length_through(file, step))
+        Self::open(dir, |file| kept_through(file, step))
     }
 
     /// Opens the file and cuts it off after what is `kept` of it. What is added comes at its end, wherever that is then.
-    fn open(dir: &Path, kept: impl FnOnce(&File) -> anyhow::Result<u64>) -> anyhow::Result<Self> {
+    fn open(dir: &Path, kept: impl FnOnce(&File) -> anyhow::Result<Kept>) -> anyhow::Result<Self> {
         let path = dir.join(FILE_NAME);
         let file = files::open(&path, OpenOptions::new().read(true).append(true).create(true))
             .with_context(|| format!("can't open `{}`", path.display()))?;
         let kept = kept(&file).with_context(|| format!("can't continue `{}`", path.display()))?;
-        file.set_len(kept).with_context(|| format!("can't shorten `{}`", path.display()))?;
-        Ok(Self { path, file })
+        file.set_len(kept.length).with_context(|| format!("can't shorten `{}`", path.display()))?;
+        Ok(Self { path, file, kept })
+    }
+
+    /// Whether there were lines when the file was opened, and none of an evaluation after `step`.
+    pub fn lacks_evaluation(&self, step: u64) -> bool {
+        self.kept.length > 0 && self.kept.evaluated != Some(step)
     }
 
     /// Adds a line. It is handed to the operating system at once, so that a reader sees it and
@@ -114,16 +121,34 @@ impl MetricsFile {
         }
         written.with_context(|| format!("can't write `{}`", self.path.display()))
     }
+
+    /// Puts what was added on the disk: without it, lines that lie before a checkpoint would be gone when the power goes away.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.file.sync_data().with_context(|| format!("can't write `{}`", self.path.display()))
+    }
 }
 
-/// Bytes of the lines up to and with those of `step`.
-fn length_through(file: &File, step: u64) -> anyhow::Result<u64> {
+/// What is kept of a file.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Its first bytes.
+    length: u64,
+    /// Step of the last evaluation in them.
+    evaluated: Option<u64>,
+}
+
+/// The lines up to and with those of `step`.
+fn kept_through(file: &File, step: u64) -> anyhow::Result<Kept> {
     #[derive(Deserialize)]
     struct Line {
         step: u64,
+        heldout_tokens: Option<u64>,
     }
     let mut reader = BufReader::new(file);
-    let (mut kept, mut number) = (0, 0);
+    let (mut kept, mut number) = (Kept::default(), 0);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -135,7 +160,10 @@ fn length_through(file: &File, step: u64) -> anyhow::Result<u64> {
         }
         match serde_json::from_slice::<Line>(&line) {
             Ok(line) if line.step > step => return Ok(kept),
-            Ok(_) => kept += length as u64,
+            Ok(line) => {
+                kept.length += length as u64;
+                kept.evaluated = line.heldout_tokens.map(|_| line.step).or(kept.evaluated);
+            }
             // A power cut can leave a last line of the right length but without its content.
             Err(_) if reader.fill_buf()?.is_empty() => return Ok(kept),
             Err(error) => bail!(
@@ -206,6 +234,20 @@ mod tests {
         assert_eq!(steps(dir.path()), [10, 20, 30, 40]);
         MetricsFile::resume(dir.path(), 0).unwrap();
         assert!(steps(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn an_evaluation_that_is_lacking_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = MetricsFile::create(dir.path()).unwrap();
+        assert!(!file.lacks_evaluation(0), "a new run owes nothing");
+        let evaluation = Evaluation { loss: 1.5, tokens: 64, metrics: BTreeMap::new() };
+        file.append(&at(10)).unwrap();
+        file.append(&HeldOutMetrics::new(10, &evaluation)).unwrap();
+        file.append(&at(20)).unwrap();
+        assert!(!MetricsFile::resume(dir.path(), 10).unwrap().lacks_evaluation(10));
+        file.append(&at(20)).unwrap();
+        assert!(MetricsFile::resume(dir.path(), 20).unwrap().lacks_evaluation(20));
     }
 
     #[test]

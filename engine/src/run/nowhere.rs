@@ -28,6 +28,10 @@ impl Home {
         match *self {}
     }
 
+    pub(super) fn flush(&mut self) {
+        match *self {}
+    }
+
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         match *self {}
     }

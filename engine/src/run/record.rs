@@ -37,6 +37,11 @@ impl Recorder {
         Ok(Self { dir: dir.to_owned(), metrics: Some(metrics), events, samples: true, notes })
     }
 
+    /// Whether the run recorded before, and no evaluation after `step`.
+    pub fn lacks_evaluation(&self, step: u64) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| metrics.lacks_evaluation(step))
+    }
+
     /// What couldn't be written since the last time.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -94,9 +99,19 @@ impl Recorder {
         self.events(|events| events.text("sample", step, &code));
     }
 
+    /// Puts the metrics so far on the disk.
+    pub fn flush(&mut self) {
+        self.metrics(MetricsFile::flush);
+    }
+
     /// Adds a line to the metrics.
     fn append(&mut self, line: &impl Serialize) {
-        if let Some(Err(error)) = self.metrics.as_mut().map(|file| file.append(line)) {
+        self.metrics(|file| file.append(line));
+    }
+
+    /// Does something with the metrics, which are none any more where that fails.
+    fn metrics(&mut self, work: impl FnOnce(&mut MetricsFile) -> anyhow::Result<()>) {
+        if let Some(Err(error)) = self.metrics.as_mut().map(work) {
             self.notes.push(lost("the metrics", &error));
             self.metrics = None;
         }

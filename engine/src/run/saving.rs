@@ -23,9 +23,10 @@ impl<'a> Run<'a> {
 
     async fn save_at_home(&mut self) -> Result<()> {
         let steps = self.done().steps;
-        let Some(home) = self.home.as_ref().filter(|_| self.checkpointed != Some(steps)) else {
+        let Some(home) = self.home.as_mut().filter(|_| self.checkpointed != Some(steps)) else {
             return Ok(());
         };
+        home.flush();
         let dir = home.dir().to_owned();
         self.save_to(&dir).await?;
         self.checkpointed = Some(steps);

@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tightrope-backend-wgpu",
         ],
     ),
+    ("torture", &["tightrope"]),
     ("xtask", &[]),
 ];
 

@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{self, PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, npm, nvidia, python, root, system, web, widget};
+use crate::{highs, mesa, npm, nvidia, python, root, system, torture, web, widget};
 
 /// A part of the checks.
 pub struct Stage {
@@ -63,6 +63,8 @@ const PYTHON: &str = "package for Python";
 const NOTEBOOKS: &str = "notebooks";
 const NPM: &str = "package for npm";
 const WIDGET: &str = "widget in JupyterLab";
+/// Runs that are killed, starved and damaged.
+const TORTURE: &str = "torture";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -83,6 +85,7 @@ const STAGES: &[Stage] = &[
         Tests(|shell| run(shell, &["test", "--tests", "--no-fail-fast"], &PACKAGES)),
     ),
     Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)),
+    Stage::new(TORTURE, &[BUILD, SYSTEM], Tests(torture::test)),
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),

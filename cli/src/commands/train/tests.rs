@@ -69,11 +69,16 @@ fn run_on(
     )
 }
 
-/// The losses of the steps that were logged.
-fn losses(dir: &Path) -> Vec<Value> {
+/// What metrics say of `what`, in their order.
+fn recorded(dir: &Path, what: &str) -> Vec<Value> {
     let metrics = fs::read_to_string(dir.join("run/metrics.jsonl")).unwrap();
     let lines = metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter_map(|mut line| line.get_mut("loss").map(Value::take)).collect()
+    lines.filter_map(|mut line| line.get_mut(what).map(Value::take)).collect()
+}
+
+/// The losses of the steps that were logged.
+fn losses(dir: &Path) -> Vec<Value> {
+    recorded(dir, "loss")
 }
 
 /// The files of the last checkpoint and their bytes.
@@ -92,6 +97,8 @@ fn interrupted_runs_end_alike(words: &str) {
     let whole = tempfile::tempdir().unwrap();
     run(whole.path(), &format!("{words} --out"), None).unwrap();
     let expected = last_checkpoint(whole.path());
+    let evaluations = recorded(whole.path(), "heldout_loss");
+    assert_eq!(evaluations.len(), 3, "after steps 7, 14 and 20");
     assert!(expected.len() >= 4, "{:?}", expected.keys());
     for moment in (0..).step_by(APART) {
         let dir = tempfile::tempdir().unwrap();
@@ -107,6 +114,7 @@ fn interrupted_runs_end_alike(words: &str) {
         }
         assert_eq!(found.len(), expected.len());
         assert_eq!(losses(dir.path()).len(), 3, "steps 1, 10 and 20");
+        assert_eq!(recorded(dir.path(), "heldout_loss"), evaluations, "stopped at moment {moment}");
         if step == STEPS {
             break;
         }

@@ -1,0 +1,97 @@
+//! A run of very many steps that saves again and again: what it holds of descriptors, memory and disk doesn't grow.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::chamber::{Case, Chamber};
+use crate::command::{Orders, PATIENCE};
+use crate::results::{RUN, files};
+use crate::tally::{Tally, Verdict, Violation, Well, Wrong};
+
+/// How long it runs for each minute that the chamber has.
+const PART: u32 = 30;
+/// Bytes that memory may be more at the end than when it had settled.
+const MORE_MEMORY: u64 = 4 << 20;
+
+/// One.
+pub fn cases(_: &Chamber) -> Option<u64> {
+    Some(1)
+}
+
+/// What a process holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    descriptors: u64,
+    resident: u64,
+    /// Bytes of its folder, but for what records each step.
+    disk: u64,
+}
+
+impl Held {
+    fn by(id: u32, run: &Path) -> anyhow::Result<Self> {
+        let process = Path::new("/proc").join(id.to_string());
+        let pages = fs::read_to_string(process.join("statm"))?;
+        let pages: u64 = pages.split(' ').nth(1).unwrap_or_default().parse()?;
+        let records = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name == "metrics.jsonl" || name.starts_with("events.")
+        };
+        // A file may go away while it's looked at.
+        let kept = files(run).unwrap_or_default().into_iter().filter(|path| !records(path));
+        Ok(Self {
+            descriptors: fs::read_dir(process.join("fd"))?.count() as u64,
+            resident: pages * 4096,
+            disk: kept.filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).sum(),
+        })
+    }
+}
+
+/// Runs for its part of the time, and is asked to end.
+pub fn attempt(case: &mut Case<'_>) -> anyhow::Result<Tally> {
+    let chamber = case.chamber;
+    case.begin(&chamber.configurations[0])?;
+    let words = chamber.configurations[0].kind.fresh().replace("--steps 10", "--steps 100000000");
+    let mut running = chamber.tightrope.start(&case.dir, &words, &Orders::none())?;
+    let (time, begun) = (chamber.time / PART, Instant::now());
+    let time = time.max(Duration::from_secs(4));
+    let mut held = vec![];
+    while begun.elapsed() < time {
+        std::thread::sleep(time / 200);
+        if running.has_ended()? {
+            break;
+        }
+        held.push(Held::by(running.id(), &case.dir.join(RUN))?);
+    }
+    running.signal(Signal::TERM);
+    let ended = running.wait(PATIENCE)?;
+    case.tell(&words, &ended);
+    let verdict = ended.check().and_then(|()| match ended.code {
+        Some(130) => stays(&held),
+        code => Err(Violation::new(Wrong::Lost, format!("it ended by itself: {code:?}"))),
+    });
+    case.story.push(format!("{:?} … {:?}", held.first(), held.last()));
+    Ok(Tally::of(verdict))
+}
+
+/// Whether the last half of what was held is no more than the quarter before.
+fn stays(held: &[Held]) -> Verdict {
+    let (settled, rest) = held.split_at(held.len() / 2);
+    let settled = &settled[settled.len() / 2..];
+    let most = |held: &[Held], of: fn(&Held) -> u64| held.iter().map(of).max().unwrap_or(0);
+    for (what, of, more) in [
+        ("descriptors", (|held| held.descriptors) as fn(&Held) -> u64, 0),
+        ("bytes of memory", |held| held.resident, MORE_MEMORY),
+        // One checkpoint may be half-written while it's looked at, and samples are kept.
+        ("bytes on the disk", |held| held.disk, most(settled, |held| held.disk)),
+    ] {
+        let (before, after) = (most(settled, of), most(rest, of));
+        if after > before + more {
+            let what = format!("from {before} to {after} {what}");
+            return Err(Violation::new(Wrong::Silent, what));
+        }
+    }
+    Ok(Well::Identical)
+}
