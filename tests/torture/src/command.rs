@@ -85,7 +85,7 @@ impl Tightrope {
             .stderr(printed("stderr")?)
             .spawn()
             .with_context(|| format!("can't start {}", self.binary.display()))?;
-        Ok(Running { child, dir: dir.to_owned(), begun: Instant::now() })
+        Ok(Running { child, dir: dir.to_owned(), begun: Instant::now(), ended: false })
     }
 
     /// Runs it to its end.
@@ -103,6 +103,8 @@ pub struct Running {
     dir: PathBuf,
     /// When it was started.
     pub begun: Instant,
+    /// Whether its end was seen: its number may be another's from then on.
+    ended: bool,
 }
 
 impl Running {
@@ -116,13 +118,16 @@ impl Running {
     /// # Errors
     /// What the system refuses.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+        self.ended = self.child.try_wait()?.is_some();
+        Ok(self.ended)
     }
 
     /// Sends it a signal, where it's still there.
     pub fn signal(&self, signal: Signal) {
-        // It's a child that wasn't waited for, so that the number is still its own.
-        let _ = kill_process(Pid::from_child(&self.child), signal);
+        if !self.ended {
+            // It may have ended by now; the number is still its own, as nobody has waited for it.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
     }
 
     /// Ends it as SIGKILL does.
