@@ -49,6 +49,8 @@ pub enum Command {
     Generate(Generate),
     /// Loss on held-out data, with perplexity of text and accuracy on images
     Eval(Eval),
+    /// Write a model as a directory that transformers loads, with adapters merged into it
+    Export(Export),
     /// Check this device against recorded reference cases
     Verify(Verify),
     /// Devices, limits, libraries and memory, and the largest preset that fits each
@@ -76,7 +78,7 @@ impl Command {
             | Self::Verify(Verify { json, .. })
             | Self::Doctor(Doctor { json, .. })
             | Self::Bench(Bench { json, .. }) => *json,
-            Self::Completions(_) | Self::Man(_) | Self::Schema => false,
+            Self::Completions(_) | Self::Export(_) | Self::Man(_) | Self::Schema => false,
         }
     }
 }
@@ -189,6 +191,26 @@ pub struct Eval {
     #[arg(long)]
     pub json: bool,
     /// Settings, over those of the run.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+/// `tightrope export`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope export runs/a models/a --precision bf16
+  tightrope export runs/adapters models/merged --merge")]
+pub struct Export {
+    /// Run, checkpoint (directory or .tar) or Hugging Face directory
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub model: PathBuf,
+    /// New directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// Add adapters to the weights that they are beside
+    #[arg(long)]
+    pub merge: bool,
+    /// Settings: where weights and adapters lie, and the type of the numbers.
     #[command(flatten)]
     pub settings: SettingArgs,
 }
@@ -428,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_line_of_help_for_each_flag() {
-        for name in ["train", "plan", "generate", "eval", "bench"] {
+        for name in ["train", "plan", "generate", "eval", "bench", "export"] {
             let mut cli = Cli::command();
             let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
             for setting in LIST {

@@ -233,7 +233,7 @@ fn tensors<'a>(
     saved.into_iter().map(tensor).collect()
 }
 
-fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {
+pub(crate) fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {
     const PIECE: usize = 1 << 16;
     let size = dtype.size();
     let mut bytes = vec![0; size * values.len().min(PIECE)];

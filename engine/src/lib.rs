@@ -69,6 +69,8 @@ pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]
 pub mod doctor;
 pub mod error;
+#[cfg(not(target_family = "wasm"))]
+pub mod export;
 pub mod figures;
 #[cfg(not(target_family = "wasm"))]
 pub mod generate;

@@ -47,6 +47,8 @@ use model::Described;
 
 pub use corpus::{Text, windows};
 pub use images::LabelledImages;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use images::shape as image_shape;
 pub use planned::Planned;
 pub use step::{Step, complete};
 pub use task::Task;

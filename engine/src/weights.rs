@@ -26,6 +26,8 @@
 //! ```
 
 pub mod adapters;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod frozen;
 pub mod preprocessor;
 pub mod source;
 pub mod start;

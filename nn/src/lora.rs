@@ -154,6 +154,51 @@ impl Lora {
             .collect()
     }
 
+    /// A and B of each adapter of a model, in the order in which checkpoints hold them.
+    pub fn parameters(&self, list: &[Parameter]) -> Vec<Parameter> {
+        self.adapters(list).into_iter().flat_map(|adapter| adapter.parameters).collect()
+    }
+
+    /// Adds to the weight at `index` of a model's parameters what its adapters add to it: `alpha/r · B A` (Hu et al. 2021,
+    /// section 4.1). `values` are those of the whole weight; they are what training saw, in 8 bits, before something is
+    /// added. `read` gives the values of an A or a B.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn merge(
+        &self,
+        list: &[Parameter],
+        index: usize,
+        values: &mut [f32],
+        read: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>>,
+    ) -> Result<()> {
+        let parameter = &list[index];
+        if self.quantized && parameter.kind == Kind::Linear {
+            let (codes, scales) = quantize(CODEBOOK, values);
+            let blocks = values.chunks_mut(BLOCK).zip(codes.chunks(BLOCK)).zip(scales);
+            for ((block, codes), scale) in blocks {
+                for (value, &code) in block.iter_mut().zip(codes) {
+                    *value = CODEBOOK.value(code.into()) as f32 * scale;
+                }
+            }
+        }
+        let columns = parameter.columns();
+        for adapter in self.adapters(list).into_iter().filter(|adapter| adapter.layer == index) {
+            let [a, b] = &adapter.parameters;
+            let (a, b) = (read(a)?, read(b)?);
+            let rows = &mut values[adapter.rows.start * columns..adapter.rows.end * columns];
+            for (weights, b) in rows.chunks_mut(columns).zip(b.chunks(self.rank)) {
+                for (column, weight) in weights.iter_mut().enumerate() {
+                    let a = a[column..].iter().step_by(columns);
+                    let sum: f64 =
+                        b.iter().zip(a).map(|(&b, &a)| f64::from(b) * f64::from(a)).sum();
+                    *weight = (f64::from(*weight) + self.scale() * sum) as f32;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Numbers that are trained: those of all adapters of a model.
     pub fn trained(&self, list: &[Parameter]) -> u64 {
         let adapters = self.adapters(list);

@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod doctor;
 mod eval;
+mod export;
 mod generate;
 mod man;
 mod plan;
@@ -52,6 +53,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Train(args) => train::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
+        Command::Export(args) => export::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Bench(args) => bench::run(args),

@@ -1,6 +1,7 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
 mod archives;
+mod exports;
 mod faults;
 mod images;
 mod lora;

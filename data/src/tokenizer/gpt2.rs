@@ -4,7 +4,7 @@
 //! `data/assets/gpt2.mjs` for its origin.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use crate::{Error, Result};
 
@@ -100,6 +100,30 @@ impl Gpt2 {
     /// The end-of-text token.
     pub(super) fn end(&self) -> u32 {
         VOCAB as u32 - 1
+    }
+
+    /// Names and bytes of the files by which others know it: `vocab.json` and `merges.txt`.
+    ///
+    /// # Errors
+    /// Never: text is always JSON.
+    pub fn files(&self) -> Result<[(String, Vec<u8>); 2]> {
+        let shown = shown_bytes();
+        let token = |id: u32| -> String {
+            self.decode(&[id]).iter().map(|&byte| shown[usize::from(byte)]).collect()
+        };
+        let ids = (0..self.end()).map(|id| (token(id), id));
+        let vocabulary: BTreeMap<String, u32> = ids.chain([(END.to_owned(), self.end())]).collect();
+        let mut merges: Vec<_> = self.merges.iter().map(|(pair, id)| (*id, *pair)).collect();
+        merges.sort_unstable();
+        let mut list = "#version: 0.2\n".to_owned();
+        for (_, (left, right)) in merges {
+            list += &format!("{} {}\n", token(left), token(right));
+        }
+        let vocabulary = serde_json::to_vec(&vocabulary).map_err(|error| Error::Tokenizer {
+            name: NAME.to_owned(),
+            problem: error.to_string(),
+        })?;
+        Ok([("vocab.json".to_owned(), vocabulary), ("merges.txt".to_owned(), list.into_bytes())])
     }
 
     pub(super) fn encode(&self, text: &str) -> Vec<u32> {
@@ -243,6 +267,15 @@ fn byte_of(c: char) -> Option<u8> {
         code @ 0..=0xff => u8::try_from(code).ok().filter(|&byte| is_shown(byte)),
         code => byte_order().get(SHOWN + (code - 0x100) as usize).copied(),
     }
+}
+
+/// The character that stands for each byte, as [`byte_of`] reads it.
+fn shown_bytes() -> [char; 256] {
+    let mut shown = ['\0'; 256];
+    for c in ('\0'..='\u{1ff}').filter(|&c| byte_of(c).is_some()) {
+        byte_of(c).into_iter().for_each(|byte| shown[usize::from(byte)] = c);
+    }
+    shown
 }
 
 fn marks() -> Vec<(u32, u32)> {

@@ -21,7 +21,7 @@ const CHECK: &str = "check --data";
 const NEXT: &str = "name other images with --data, or give the model the size of these";
 
 /// Size of the images that a model reads.
-pub(super) fn shape(model: &VitConfig) -> ImageShape {
+pub(crate) fn shape(model: &VitConfig) -> ImageShape {
     let [height, width] = model.image;
     ImageShape { channels: model.colors, height, width }
 }

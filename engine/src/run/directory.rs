@@ -85,6 +85,20 @@ pub fn refuse_run(out: &Path) -> Result<()> {
     ))
 }
 
+/// Makes a directory, which may be there and empty.
+///
+/// # Errors
+/// One that holds something, and one that can't be made.
+pub fn create_empty(out: &Path) -> Result<()> {
+    let shown = out.display();
+    if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Error::usage(anyhow!("`{shown}` isn't empty"), "name a new directory"));
+    }
+    fs::create_dir_all(out)
+        .with_context(|| format!("can't make `{shown}`"))
+        .help("name a directory that can be written")
+}
+
 /// The run to resume: `named`, else `out`, else the newest under `runs/`.
 ///
 /// # Errors

@@ -20,6 +20,7 @@ const OF_MODEL: &str = "the preset's or that of init";
 const STEPS: &[Command] = Command::STEPS;
 const DATA: &[Command] = Command::DATA;
 const RUN: &[Command] = Command::RUN;
+const READ: &[Command] = Command::READ;
 const TEXT: Reads = Reads::Text;
 const IMAGES: Reads = Reads::Images;
 
@@ -46,7 +47,7 @@ settings! {
         patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [reads(IMAGES), unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS), page("Patch, pixels"), page_empty("by preset")];
         image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [reads(IMAGES), one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
         classes: Option<usize>, "Classes of images", [reads(IMAGES), unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
-        init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), passing()];
+        init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(READ), passing()];
     }
 
     /// The optimization.
@@ -75,7 +76,7 @@ settings! {
         targets: Vec<String> = vec![ALL_LINEAR.to_owned()], "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", [only(STEPS), elsewhere(&["target_modules"])];
         dropout: f64 = 0.0, "Probability of dropping an element of an adapter's input", [within(Fraction), only(STEPS), elsewhere(&["lora_dropout"])];
         base_bits: Option<u32>, "Bits per weight of frozen layers: 8", [one_of(&[8]), unset("those of the precision"), only(STEPS), elsewhere(&["load_in_8bit"])];
-        init: Option<PathBuf>, "PEFT directory of adapters to start from, with their rank, alpha and targets", [unset("new adapters"), flag("lora-init", "DIR"), passing()];
+        init: Option<PathBuf>, "PEFT directory of adapters to start from, with their rank, alpha and targets", [unset("new adapters"), flag("lora-init", "DIR"), only(READ), passing()];
     }
 
     /// What the planner may spend and do.
@@ -93,7 +94,7 @@ settings! {
     /// The text or the images.
     data "Data" => Data {
         files: Vec<PathBuf>, "Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
-        tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
+        tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), only(READ), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
         text_key: Option<String>, "Field or column that holds the text in .jsonl, .json and .parquet files", [reads(TEXT), unset("text"), flag("text-key", "NAME"), only(DATA), elsewhere(&["text_column", "dataset_text_field"])];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share")];
     }
@@ -102,7 +103,7 @@ settings! {
     run "Run" => Run {
         out: Option<PathBuf>, "Run directory", [unset("a new one under runs/"), flag("out", "DIR"), only(RUN), passing(), elsewhere(&["output_dir", "out_dir"])];
         device: Device, "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", [flag("device", "DEVICE")];
-        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
+        precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), only(READ), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];

@@ -98,12 +98,17 @@ pub enum Command {
     Eval,
     /// Measures times.
     Bench,
+    /// Writes a model for others.
+    Export,
 }
 
 impl Command {
-    /// Every command that takes settings.
+    /// Those that run a model.
     pub const ALL: &'static [Self] =
         &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench];
+    /// Those that read a model, or may.
+    pub const READ: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench, Self::Export];
     /// Those that make a training step.
     pub const STEPS: &'static [Self] = &[Self::Train, Self::Plan, Self::Bench];
     /// Those that read data.
@@ -119,13 +124,14 @@ impl Command {
             Self::Generate => "generate",
             Self::Eval => "eval",
             Self::Bench => "bench",
+            Self::Export => "export",
         }
     }
 }
 
 /// The lines of the list.
 impl Setting {
-    /// A setting that every command takes, without a flag.
+    /// A setting that every command takes that runs a model, without a flag.
     pub const fn new(
         key: &'static str,
         kind: Kind,

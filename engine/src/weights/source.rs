@@ -157,7 +157,12 @@ impl Source {
     }
 
     /// The model with these frozen weights.
-    fn find_base(&self, path: &Path, fingerprint: &str, init: Option<&Path>) -> Result<Self> {
+    pub(super) fn find_base(
+        &self,
+        path: &Path,
+        fingerprint: &str,
+        init: Option<&Path>,
+    ) -> Result<Self> {
         for place in [Some(path), init].into_iter().flatten().filter(|place| place.exists()) {
             let source = Self::open_whole(place)?;
             if source.fingerprint()? == fingerprint {

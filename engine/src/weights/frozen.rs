@@ -1,0 +1,83 @@
+//! Whole weights: those of a model, or those that adapters are beside.
+
+use tightrope_data::{Base, SafeTensors, Weights};
+use tightrope_nn::{Import, Model, Parameter, initial_values};
+
+use super::{Places, Source};
+use crate::error::Result;
+
+/// Where whole weights are.
+pub(crate) enum Frozen<'a> {
+    /// In the model itself.
+    Own(&'a Source),
+    /// In the model that a run of adapters began with.
+    Elsewhere(Box<Source>),
+    /// Nowhere: they are drawn by this seed.
+    Seed(u64),
+}
+
+/// Whole weights, open.
+pub(crate) enum Open<'a> {
+    Checkpoint(Import, &'a SafeTensors),
+    Files(Import, Weights),
+    Seed(u64),
+}
+
+impl Source {
+    /// The whole weights of the model, which may be where `places` says.
+    ///
+    /// # Errors
+    /// Weights that aren't where they were.
+    pub(crate) fn frozen(&self, places: &Places) -> Result<Frozen<'_>> {
+        Ok(match self.base() {
+            None => Frozen::Own(self),
+            Some(Base::Seed(seed)) => Frozen::Seed(*seed),
+            Some(Base::Model { path, fingerprint }) => {
+                let found = self.find_base(path, fingerprint, places.model.as_deref())?;
+                Frozen::Elsewhere(Box::new(found))
+            }
+        })
+    }
+}
+
+impl Frozen<'_> {
+    /// Opens them for `model`, which is what they are of.
+    ///
+    /// # Errors
+    /// Weights that are missing, of another model, or in a broken file.
+    pub(crate) fn open(&self, model: &dyn Model) -> anyhow::Result<Open<'_>> {
+        let source = match self {
+            Self::Own(source) => source,
+            Self::Elsewhere(source) => &**source,
+            Self::Seed(seed) => return Ok(Open::Seed(*seed)),
+        };
+        Ok(match &source.checkpoint {
+            Some(checkpoint) => {
+                let weights = &checkpoint.model;
+                Open::Checkpoint(Import::new(model, weights.names())?, weights)
+            }
+            None => {
+                let weights = Weights::open(&source.dir)?;
+                Open::Files(Import::new(model, weights.names())?, weights)
+            }
+        })
+    }
+}
+
+impl Open<'_> {
+    /// The values of one of the model's parameters.
+    ///
+    /// # Errors
+    /// Values that are missing, of another shape, or not finite.
+    pub(crate) fn read(&self, parameter: &Parameter) -> anyhow::Result<Vec<f32>> {
+        Ok(match self {
+            Self::Seed(seed) => initial_values(parameter, *seed),
+            Self::Checkpoint(import, weights) => {
+                import.read(parameter, &mut |name| Ok(weights.require(name)?.to_values()?))?
+            }
+            Self::Files(import, weights) => {
+                import.read(parameter, &mut |name| Ok(weights.require(name)?.to_values()?))?
+            }
+        })
+    }
+}
