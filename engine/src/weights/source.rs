@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use tightrope_data::{
-    Base, Checkpoint, Normalization, Tokenizer, Weights, checkpoint, weights_fingerprint,
+    Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, weights_fingerprint,
 };
 use tightrope_nn::{Architecture, Trainer};
 
@@ -16,6 +16,8 @@ use crate::settings::{Origin, Settings};
 const CONFIG: &str = "config.json";
 const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
+/// GPT-2's tokenizer, as its authors published it.
+const MERGES: &str = "merges.txt";
 #[cfg(not(target_family = "wasm"))]
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The settings of a run, in its directory.
@@ -211,8 +213,8 @@ impl Source {
         Ok(trainer.load_weights(weights.names(), &mut get)?)
     }
 
-    /// The tokenizer: the one `asked` for, else the one beside the weights, else bytes where the vocabulary is
-    /// theirs.
+    /// The tokenizer: the one `asked` for, else the one beside the weights, `tokenizer.json` or GPT-2's `merges.txt`, else
+    /// bytes where the vocabulary is theirs.
     ///
     /// # Errors
     /// A broken file, and no tokenizer to be found.
@@ -221,6 +223,10 @@ impl Source {
             Some(name) => tokenizer::named(name)?,
             None if self.has_tokenizer() => {
                 self.beside_the_weights().help("name another one with --tokenizer")?
+            }
+            None if self.dir.join(MERGES).is_file() && self.vocab()? == Tokenizer::GPT2_VOCAB => {
+                let list = std::fs::read(self.dir.join(MERGES)).help("fetch the file again")?;
+                Tokenizer::Gpt2(Box::new(Gpt2::read(&list)?))
             }
             None if self.reads_bytes() => Tokenizer::Byte,
             None => {
