@@ -128,7 +128,12 @@ fn sums_into_producers(
     uses: &mut Uses,
     gone: &mut BTreeSet<usize>,
 ) {
+    let trains = program.nodes.iter().any(|node| node.phase == Phase::Backward);
     for index in 0..program.nodes.len() {
+        // What a backward pass may need made again isn't made in place.
+        if trains && program.nodes[index].phase == Phase::Forward {
+            continue;
+        }
         let Some(made) = summed_producer(graph, program, uses, index) else { continue };
         let before = inputs_of([&program.nodes[index], &program.nodes[made]]);
         let (first, sum) = (program.nodes[index].inputs[0], program.nodes[index].outputs[0]);
@@ -160,11 +165,6 @@ fn is_sum(op: &Op) -> bool {
 fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) -> Option<usize> {
     let sum = program.nodes.get(index).filter(|node| is_sum(&node.op))?;
     let (before, new) = (sum.inputs[0], sum.inputs[1]);
-    // What a backward pass may need made again isn't made in place.
-    let trains = program.nodes.iter().any(|node| node.phase == Phase::Backward);
-    if trains && sum.phase == Phase::Forward {
-        return None;
-    }
     let made = uses.maker[new.index()]?;
     let node = &program.nodes[made];
     let can = match &node.op {
@@ -241,6 +241,10 @@ fn only_map_reader(
     let exact = map.dtypes[0] == crate::DType::F32 || map.dtypes[0] == crate::DType::F64;
     let same_shape = graph.ty(out).shape == graph.ty(other.outputs[0]).shape;
     let same_part = node.phase == other.phase && node.block == other.block;
+    let transient = graph.info(out).life == Life::Transient;
+    if !(exact && same_shape && same_part && transient) {
+        return None;
+    }
     // Inputs must still hold what they held where the first map ran.
     let overwritten = (index + 1..=reader).filter(|at| !gone.contains(at)).any(|at| {
         program.nodes[at].outputs.iter().any(|t| {
@@ -250,8 +254,7 @@ fn only_map_reader(
                 .is_some_and(|r| node.inputs.iter().any(|i| graph.storage(*i) == graph.storage(r)))
         })
     });
-    (exact && same_shape && same_part && !overwritten && graph.info(out).life == Life::Transient)
-        .then_some(reader)
+    (!overwritten).then_some(reader)
 }
 
 /// Substitutes the formula of `inner` into `outer`, which reads its output.

@@ -1,5 +1,7 @@
 //! `grad`: appends the backward pass to a graph.
 
+use std::collections::HashMap;
+
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Phase, Tensor};
 use crate::ops::{Map, Rule};
@@ -42,7 +44,11 @@ pub fn grad(
             node.outputs.iter().filter(float).for_each(|t| needed[t.index()] = true);
         }
     }
-    let again: Vec<&Node> = nodes.iter().filter(|node| node.op.made_again()).collect();
+    let again = nodes.iter().filter(|node| node.op.made_again()).filter_map(|node| {
+        let &[output] = &node.outputs[..] else { return None };
+        Some((output, node))
+    });
+    let again: HashMap<Tensor, &Node> = again.collect();
     graph.set_phase(Phase::Backward);
     let mut gradients: Vec<Option<Tensor>> = vec![None; graph.tensors.len()];
     let mut in_place = vec![false; graph.tensors.len()];
@@ -98,11 +104,16 @@ pub fn grad(
     Ok(wanted.iter().map(|w| gradients[w.tensor.index()]).collect())
 }
 
-/// Puts, before the nodes from `first` on, copies of those of `again` that made what they read of `node`'s inputs: what
-/// is made again in a backward pass.
-fn make_again(graph: &mut Graph, again: &[&Node], node: &Node, first: usize) -> Result<()> {
+/// Puts, before the nodes from `first` on, copies of those of `again`, by what they make, that made what they read of
+/// `node`'s inputs: what is made again in a backward pass.
+fn make_again(
+    graph: &mut Graph,
+    again: &HashMap<Tensor, &Node>,
+    node: &Node,
+    first: usize,
+) -> Result<()> {
     for &input in &node.inputs {
-        let Some(producer) = again.iter().find(|other| other.outputs == [input]) else { continue };
+        let Some(producer) = again.get(&input) else { continue };
         let later = graph.nodes(first..graph.node_count());
         if !later.iter().any(|later| later.inputs.contains(&input)) {
             continue;

@@ -25,7 +25,7 @@ mod scope;
 
 pub use budget::{budget, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
-pub use fit::{Closest, Fits, closest, fit, fits};
+pub use fit::{Closest, Fits, closest, fit, fits, fitting};
 pub use fresh::{free, planned_now};
 pub use refusal::Change;
 pub use scope::Scope;

@@ -99,20 +99,36 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// As [`Planned::new`].
     pub fn within(&mut self, budget: u64) -> Result<(Option<Planned>, u64)> {
-        if let Some(planned) = self.fastest(budget)? {
+        if let Some(planned) = self.fitting(budget)? {
             let bytes = planned.plan.peak_bytes();
             return Ok((Some(planned), bytes));
         }
+        let bytes = self.smallest()?.plan.peak_bytes();
+        Ok((None, self.fewest_bytes(bytes)?))
+    }
+
+    /// The fastest plan that fits `budget` bytes. `None` where none fits, which takes less time than to say how many bytes
+    /// would be enough.
+    ///
+    /// # Errors
+    /// As [`Planned::new`].
+    pub fn fitting(&mut self, budget: u64) -> Result<Option<Planned>> {
+        if let Some(planned) = self.fastest(budget)? {
+            return Ok(Some(planned));
+        }
+        // All micro-batches were built by now.
+        if self.choices.iter().all(|choice| choice.search.least_bytes() > budget) {
+            return Ok(None);
+        }
         let smallest = self.smallest()?;
-        let bytes = smallest.plan.peak_bytes();
-        if bytes > budget {
-            return Ok((None, self.fewest_bytes(bytes)?));
+        if smallest.plan.peak_bytes() > budget {
+            return Ok(None);
         }
         // The faster plans have alignment gaps that take them over the budget.
         let mut planned = smallest.clone();
         let bound_s = self.bound_s(budget, &[])?;
         planned.bound_s = Some(bound_s.min(self.step_s(&planned)));
-        Ok((Some(planned), bytes))
+        Ok(Some(planned))
     }
 
     /// Seconds of a planned step.

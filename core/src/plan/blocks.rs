@@ -160,15 +160,19 @@ fn gaps(
     during: &[u64],
 ) -> Vec<u64> {
     let forward = |position: &&usize| program.nodes[**position].phase == Phase::Forward;
-    // Between a block's last step of the forward pass and its first of the backward pass.
-    let holds = |block: &Block, step: usize| {
-        let own = &block.positions;
-        let began = own.iter().rfind(forward).is_some_and(|&last| last < step);
-        began && own.iter().find(|p| !forward(p)).is_some_and(|&first| step < first)
-    };
+    // The steps at which a block and all before it hold: after the last step of their forward passes and before the first
+    // of their backward passes. Of more blocks that are fewer steps.
+    let mut together = 0..usize::MAX;
+    let mut holding = vec![];
+    for Block { positions, .. } in blocks {
+        let began = positions.iter().rfind(forward).map_or(usize::MAX, |&last| last + 1);
+        let ends = positions.iter().find(|p| !forward(p)).copied().unwrap_or(0);
+        together = together.start.max(began)..together.end.min(ends);
+        holding.push(together.clone());
+    }
     let mut gaps = vec![0; blocks.len() + 1];
     for step in (0..during.len()).filter(outside) {
-        let holding = blocks.iter().take_while(|block| holds(block, step)).count();
+        let holding = holding.partition_point(|steps| steps.contains(&step));
         gaps[holding] = during[step].max(gaps[holding]);
     }
     gaps

@@ -71,3 +71,24 @@ impl Page {
         start.checked_sub(self.base)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Buffers of which most live shortly.
+    pub fn random_buffers(seed: u32, count: usize, steps: usize) -> Vec<Buffer> {
+        let draw = |stream, i| crate::ops::uniform([seed, 0, 0, 0], stream, i as u64);
+        (0..count)
+            .map(|i| {
+                let birth = (draw(0, i) * steps as f64) as usize;
+                let length = (draw(1, i).powi(3) * (steps - birth) as f64) as usize;
+                Buffer {
+                    bytes: 256 * (1 + (draw(2, i) * 64.0) as u64),
+                    birth,
+                    death: birth + length,
+                }
+            })
+            .collect()
+    }
+}

@@ -15,6 +15,7 @@ mod blocks;
 mod bound;
 mod buffer;
 mod chunks;
+mod full;
 mod gaps;
 mod given;
 mod in_flight;
@@ -27,6 +28,7 @@ mod pareto;
 mod remat;
 mod report;
 mod search;
+mod taken;
 
 pub use buffer::{Buffer, Page, live_bytes};
 pub use in_flight::Event;
@@ -287,9 +289,8 @@ impl Plan {
                 cost: cost(&graph, program),
             });
         }
-        for index in 0..graph.tensors.len() {
-            let tensor = Tensor(index as u32);
-            offsets[index] = offsets[index].or(offsets[graph.storage(tensor).index()]);
+        for (index, root) in graph.storages().into_iter().enumerate() {
+            offsets[index] = offsets[index].or(offsets[root.index()]);
         }
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
         let options = Options { overlap: options.overlaps(target), ..options.clone() };

@@ -5,11 +5,12 @@
 //! each other, activations from the bottom and gradients from the top, meet the bound or all but do. Where they don't,
 //! eight greedy variants (four orders × first or best fit) are run too and then a search, and the best is kept.
 
-use std::cell::OnceCell;
 use std::cmp::Reverse;
+use std::iter;
 
-use super::buffer::{Buffer, Page, live_bytes};
-use super::gaps::{Map, Placed, Want, gap};
+use super::buffer::{Buffer, Page};
+use super::full::Full;
+use super::gaps::{Gap, Map, Want, is_short};
 
 /// Where buffers were placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,24 +76,22 @@ const NEIGHBOURS: usize = 4;
 /// which what hangs is raised by so much.
 const SLACK: u64 = 1024;
 const RAISED: usize = 3;
-/// Part of the most live bytes that makes a step a full one.
-const NEARLY: f64 = 0.98;
 /// Times what is enough from which on the greedy variants may better an arrangement.
 const FAR: f64 = 1.05;
 
 /// The best arrangement that was found. `enough` bytes, at least the largest sum of live bytes, are as good as fewer.
 pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let best = Placement { offsets: vec![], bytes: u64::MAX };
-    let mut search = Arrangements { buffers, enough, page, looks: 0, settled: 0, best };
+    let (counted, looks, settled) = (false, 0, 0);
+    let mut search = Arrangements { buffers, enough, page, counted, looks, settled, best };
     let full = Full::of(buffers);
     let (first, fullest) = (full.first(), full.fullest());
-    let last = full.live.len().saturating_sub(1);
+    let last = full.live().len().saturating_sub(1);
     // What is live at the fullest step is stacked from the bottom, what stays longest lowest, so that it leaves from the
     // top. Everything else is before or after and hangs from the ceiling, the long-lived highest: in a backward pass
     // gradients fill from the top what activations leave. What only passes then is stacked in between in the same way,
     // around the fullest step of each.
     let long = Order::Lifetime.sorted(buffers);
-    let peaks: Vec<OnceCell<usize>> = vec![OnceCell::new(); buffers.len()];
     let stacked = |(step, low): (usize, bool), ceiling: u64| {
         let ends = Ends { fullest: step, last, ceiling, low };
         let mut order = long.clone();
@@ -104,12 +103,21 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
             if !ends.passes(buffer) {
                 return (1, Reverse(0), 0, Reverse(0));
             }
-            let peak = *peaks[index].get_or_init(|| full.peak(buffer));
-            (2, Reverse(full.live[peak]), peak, Reverse(buffer.death))
+            let peak = full.peak(buffer);
+            (2, Reverse(full.live()[peak]), peak, Reverse(buffer.death))
         });
         (order, Choice::Ends(ends))
     };
     let mut tries = vec![(first, true), (fullest, false), (fullest, true), (first, false)];
+    // Most are done with the first arrangement. The search that follows goes on for so many looks.
+    let (order, choice) = stacked(tries[0], enough);
+    search.arrange(&order, choice, u64::MAX);
+    if search.is_done() {
+        return search.best;
+    }
+    if search.looks <= LOOKS {
+        (search.counted, search.looks) = (true, 0);
+    }
     // Stacks by the bytes that are missing below the ceiling.
     let mut known: Vec<(u64, (usize, bool))> = vec![];
     let mut next = 0;
@@ -122,7 +130,7 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
         }
         // What is too high shows which step to stack around instead.
         let more = next == tries.len() && next < TRIES;
-        if let Some(step) = search.too_high(&full.live).filter(|_| more)
+        if let Some(step) = search.too_high(&full).filter(|_| more)
             && tries.iter().all(|&(known, _)| known != step)
         {
             tries.push((step, true));
@@ -166,42 +174,13 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     search.best
 }
 
-/// Live bytes by step.
-struct Full {
-    live: Vec<u64>,
-    most: u64,
-}
-
-impl Full {
-    fn of(buffers: &[Buffer]) -> Self {
-        let steps = buffers.iter().map(|buffer| buffer.death + 1).max().unwrap_or(0);
-        let live = live_bytes(buffers, steps);
-        Self { most: live.iter().copied().max().unwrap_or(0), live }
-    }
-
-    /// The first of the fullest steps of a buffer's life.
-    fn peak(&self, buffer: &Buffer) -> usize {
-        let life = buffer.birth..=buffer.death;
-        life.max_by_key(|&step| (self.live[step], Reverse(step))).unwrap_or(buffer.birth)
-    }
-
-    /// The last step with the most.
-    fn fullest(&self) -> usize {
-        self.live.iter().rposition(|&bytes| bytes == self.most).unwrap_or(0)
-    }
-
-    /// The first step with [`NEARLY`] as many.
-    fn first(&self) -> usize {
-        let nearly = |&bytes: &u64| bytes as f64 >= NEARLY * self.most as f64;
-        self.live.iter().position(nearly).unwrap_or(0)
-    }
-}
-
 /// Arrangements tried of the same buffers.
 struct Arrangements<'a> {
     buffers: &'a [Buffer],
     enough: u64,
     page: Page,
+    /// Whether `looks` is exact: it is what they are at least where there are too many.
+    counted: bool,
     /// Placed buffers that were looked at.
     looks: usize,
     /// Arrangements of [`Arrangements::settle`].
@@ -211,10 +190,10 @@ struct Arrangements<'a> {
 
 impl Arrangements<'_> {
     /// The fullest step of the buffers that end higher in the best than is enough.
-    fn too_high(&self, live: &[u64]) -> Option<usize> {
+    fn too_high(&self, full: &Full) -> Option<usize> {
         let placed = self.buffers.iter().zip(&self.best.offsets);
         let high = placed.filter(|(buffer, offset)| **offset + buffer.bytes > self.enough);
-        high.flat_map(|(buffer, _)| buffer.birth..=buffer.death).max_by_key(|&step| live[step])
+        full.last_peak(high.map(|(buffer, _)| buffer))
     }
 
     /// Whether the best is as good as any.
@@ -232,7 +211,8 @@ impl Arrangements<'_> {
         if self.is_done() {
             return None;
         }
-        let arranged = place_in(self.buffers, order, choice, self.page, most, &mut self.looks)?;
+        let Self { buffers, page, counted, looks, .. } = self;
+        let arranged = place_in(buffers, order, choice, *page, most, *counted, looks)?;
         if arranged.placement.bytes < self.best.bytes {
             self.best = arranged.placement.clone();
         }
@@ -325,13 +305,16 @@ fn place_in(
     choice: Choice,
     page: Page,
     most: u64,
+    counted: bool,
     looks: &mut usize,
 ) -> Option<Arranged> {
     let mut offsets = vec![0; buffers.len()];
-    let stacked = if let Choice::Ends(ends) = choice { ends.fullest } else { 0 };
-    let mut map = Map::new(buffers, stacked);
+    let mut map = Map::new(buffers, counted);
     let (mut bytes, mut missing, mut missed) = (0, 0, vec![]);
-    for &index in order {
+    // The end of all buffers, as long as they are live at one step and lie on each other without a gap.
+    let stacked = if let Choice::Ends(ends) = choice { ends.fullest } else { 0 };
+    let mut top = Some(0);
+    for (placed, &index) in order.iter().enumerate() {
         let buffer = &buffers[index];
         let (want, ceiling) = match choice {
             Choice::First => (Want::Lowest, u64::MAX),
@@ -339,9 +322,20 @@ fn place_in(
             Choice::Ends(ends) if ends.hangs(buffer) => (Want::Highest, ends.ceiling),
             Choice::Ends(ends) => (Want::Lowest, ends.ceiling),
         };
-        let (lowest, neighbours) = map.neighbours(buffer);
-        *looks += neighbours.len();
-        let found = gap(lowest, neighbours, buffer, want, ceiling, page);
+        let wanted = Gap { bytes: buffer.bytes, want, ceiling, page };
+        let found = match (top.filter(|_| buffer.is_live(stacked)), &mut map) {
+            (Some(top), _) => wanted.find(top, iter::empty()),
+            (None, Map::Tree(tree)) => {
+                // Lists have all that was placed, and of what is short an unknown part.
+                *looks += if is_short(buffer) { 0 } else { placed };
+                wanted.find_among(tree.during(buffer))
+            }
+            (None, Map::Lists(lists)) => {
+                let neighbours = lists.neighbours(buffer);
+                *looks += neighbours.len();
+                wanted.find(0, neighbours.iter().filter_map(|other| other.taken_during(buffer)))
+            }
+        };
         let offset = found.unwrap_or_else(|full| {
             missing = missing.max(full.missing);
             missed.push(index);
@@ -353,29 +347,18 @@ fn place_in(
         offsets[index] = offset;
         let end = offset + buffer.bytes;
         bytes = bytes.max(end);
-        map.insert(Placed { offset, end, birth: buffer.birth, death: buffer.death });
+        map.insert(buffer, (offset, end));
+        let on_top = |&top: &u64| offset == top && buffer.is_live(stacked);
+        top = top.filter(on_top).map(|_| end);
     }
     Some(Arranged { placement: Placement { offsets, bytes }, missing, missed })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::buffer::live_bytes;
+    use super::super::buffer::tests::random_buffers;
     use super::*;
-
-    fn random_buffers(seed: u32, count: usize, steps: usize) -> Vec<Buffer> {
-        let draw = |stream, i| crate::ops::uniform([seed, 0, 0, 0], stream, i as u64);
-        (0..count)
-            .map(|i| {
-                let birth = (draw(0, i) * steps as f64) as usize;
-                let length = (draw(1, i).powi(3) * (steps - birth) as f64) as usize;
-                Buffer {
-                    bytes: 256 * (1 + (draw(2, i) * 64.0) as u64),
-                    birth,
-                    death: birth + length,
-                }
-            })
-            .collect()
-    }
 
     #[test]
     fn live_buffers_never_overlap() {

@@ -70,6 +70,22 @@ pub fn fit(
     fits(scope, config, target)?(budget)
 }
 
+/// The plan of [`fit`] alone, where there is one.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub fn fitting(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<Option<Planned>> {
+    if scope.recompute != Recompute::Auto {
+        return Ok(fit_as_asked(scope, config, budget, target)?.0);
+    }
+    planner(scope, config, target)?.fitting(budget).map_err(Error::from)
+}
+
 /// What [`fit`] gives, by the budget.
 pub type Fits<'a> = Box<dyn FnMut(u64) -> Result<(Option<Planned>, u64)> + 'a>;
 
@@ -85,11 +101,18 @@ pub fn fits<'a>(
     if scope.recompute != Recompute::Auto {
         return Ok(Box::new(move |budget| fit_as_asked(scope, config, budget, target)));
     }
+    let mut planner = planner(scope, config, target)?;
+    Ok(Box::new(move |budget| planner.within(budget).map_err(Error::from)))
+}
+
+fn planner<'a>(
+    scope: &Scope,
+    config: &TrainerConfig,
+    target: &'a dyn Backend,
+) -> Result<Planner<'a>> {
     let known = scope.rates.known(target, config.precision, scope.threads);
     let seconds = move |graph: &Graph, node: &Node| known.rates.seconds(graph, node);
-    let planner = Planner::new(config, scope.free(), target, seconds);
-    let mut planner = planner.map_err(Error::from)?;
-    Ok(Box::new(move |budget| planner.within(budget).map_err(Error::from)))
+    Planner::new(config, scope.free(), target, seconds).map_err(Error::from)
 }
 
 /// The fastest plan within a budget; where none fits, the smallest.

@@ -9,7 +9,7 @@ use tightrope_nn::{
     Model, Planned, Precision, StateBits, TrainerConfig, VitConfig, presets, vit_presets,
 };
 
-use super::fit::fit;
+use super::fit::{fit, fitting};
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::model::{language, parameters, vision};
@@ -56,7 +56,7 @@ pub fn does_not_fit(
         None => None,
     };
     let fits = |config: &TrainerConfig| -> Result<bool> {
-        Ok(fit(&open, config, budget, target)?.0.is_some())
+        Ok(fitting(&open, config, budget, target)?.is_some())
     };
     let batch = largest_batch(config, &fits)?;
     let context = longest_context(config, scope.new_model, &fits)?;
@@ -119,7 +119,7 @@ fn cheapest(
     for changes in knobs(config, target) {
         let mut best: Option<(f64, Change, Planned)> = None;
         for change in changes {
-            let (Some(planned), _) = fit(open, &change.config, budget, target)? else { continue };
+            let Some(planned) = fitting(open, &change.config, budget, target)? else { continue };
             let precision = planned.config().precision;
             let rates = open.rates.known(target, precision, open.threads).rates;
             let step_s = planned.estimate(&rates).step_s;

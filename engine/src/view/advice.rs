@@ -249,9 +249,8 @@ impl Subject<'_> {
         let [_, offloaded, one, _] = refusal::knobs(&config, self.device);
         let mut allowed = vec![];
         for Change { words, config } in offloaded.into_iter().chain(one) {
-            let (Some(planned), _) = plan::fit(self.scope, &config, now, self.device)? else {
-                continue;
-            };
+            let fitting = plan::fitting(self.scope, &config, now, self.device)?;
+            let Some(planned) = fitting else { continue };
             let Scope { rates, threads, .. } = self.scope;
             let known = rates.known(self.device, config.precision, *threads);
             let other_s = planned.estimate(&known.rates).step_s;
@@ -279,7 +278,7 @@ impl Subject<'_> {
         let scope = Scope { micro_batch: false, ..self.scope.clone() };
         for micro_batch in sizes {
             let config = TrainerConfig { micro_batch, ..config.clone() };
-            if plan::fit(&scope, &config, budget, self.device)?.0.is_some() {
+            if plan::fitting(&scope, &config, budget, self.device)?.is_some() {
                 return Ok(true);
             }
         }
@@ -293,7 +292,7 @@ impl Subject<'_> {
         let planned = self.planned.config().micro_batch;
         largest(planned, 1, planned.saturating_mul(TIMES), &mut |batch| {
             let config = TrainerConfig { batch, micro_batch: batch, ..config.clone() };
-            Ok(plan::fit(&scope, &config, budget, self.device)?.0.is_some())
+            Ok(plan::fitting(&scope, &config, budget, self.device)?.is_some())
         })
     }
 
