@@ -132,6 +132,9 @@ pub struct Plan {
     /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
     #[arg(long)]
     pub sweep: bool,
+    /// Say what more and fewer bytes would buy of models of any depth; without it, of those of up to about 200 layers
+    #[arg(long, conflicts_with = "sweep")]
+    pub advice: bool,
     /// Also write the plan as an interactive page, which needs no network
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sweep")]
     pub html: Option<PathBuf>,

@@ -195,6 +195,16 @@ fn advice_is_true() {
 }
 
 #[test]
+fn advice_on_a_deep_model_is_for_those_who_ask() {
+    let words = ["--preset", "tiny", "--layers", "250", "--batch", "1", "--memory", "1TiB"];
+    let with = |more: &[&str]| plan(&[&words[..], more].concat());
+    let text = String::from_utf8(with(&[]).stdout).unwrap();
+    assert!(text.contains("`--advice`") && !text.contains("there is room for"), "{text}");
+    assert_eq!(object(&with(&["--json"]))["advice"], Value::Null);
+    assert!(object(&with(&["--json", "--advice"]))["advice"]["ladder"].is_array());
+}
+
+#[test]
 fn text_for_people() {
     let output = plan(&["--preset", "tiny", "--batch", "4", "--memory", "1GiB"]);
     assert_eq!(output.status.code(), Some(0));

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::error::Kind;
@@ -65,12 +66,16 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     let (planned, device, rates) = (&planned, &*device, &known.rates);
     let subject = Subject { config, scope, planned, budget, device, rates };
+    let advice = || match args.advice {
+        true => Advice::new(&subject).map(Some),
+        false => Advice::soon(&subject),
+    };
     if args.json {
         if let Some(refusal) = refusal {
             return Err(refusal.with_detail("smallest", summary.json()).into());
         }
         let mut object = summary.json();
-        object["advice"] = Advice::new(&subject)?.json();
+        object["advice"] = advice()?.map_or(Value::Null, |advice| advice.json());
         return output::print_json(&object);
     }
     let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
@@ -84,7 +89,12 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     // It's there to be read while a few more plans are made.
     output::print(&text)?;
-    output::print(&Advice::new(&subject)?.text(planned, summary.estimate.step_s))
+    match advice()? {
+        Some(advice) => output::print(&advice.text(planned, summary.estimate.step_s)),
+        None => output::print(
+            "\nwhat memory buys takes some thirty plans to say: `--advice` makes them\n",
+        ),
+    }
 }
 
 /// The plan that is asked for; where none fits, the smallest and what refuses it.

@@ -29,6 +29,10 @@ const SEEN: f64 = 0.1;
 /// Contexts are tried to this part of the one that is planned.
 const PARTS: usize = 8;
 
+/// Steps of more ops have no advice unless it's asked for: some thirty plans take longer than to wait for. This is about 200
+/// layers.
+const OPS: usize = 10_000;
+
 /// Another plan.
 struct Rung {
     /// Bytes more, or fewer, than there are now.
@@ -73,7 +77,17 @@ pub struct Subject<'a> {
 }
 
 impl Advice {
-    /// Plans a few times.
+    /// As [`Advice::new`], where that takes no longer than to wait for. `None` for steps of more than 10,000 ops.
+    ///
+    /// # Errors
+    /// As [`Advice::new`].
+    pub fn soon(subject: &Subject<'_>) -> Result<Option<Self>> {
+        let programs = &subject.planned.plan.graph.programs;
+        let ops: usize = programs.iter().map(|program| program.nodes.len()).sum();
+        (ops <= OPS).then(|| Self::new(subject)).transpose()
+    }
+
+    /// Plans some thirty times.
     ///
     /// # Errors
     /// Settings that no graph can be built from.
