@@ -8,7 +8,9 @@
 //! | [`library`] | NVIDIA's library of matmuls, and what it is asked for |
 //! | [`matmuls`] | matmuls by NVIDIA's library where they're faster |
 //! | [`driver`] | what a device does for a plan, and the devices |
+//! | [`Described`] | a GPU that isn't here, to plan for |
 
+mod described;
 pub mod driver;
 pub mod library;
 pub mod matmuls;
@@ -17,6 +19,8 @@ pub mod source;
 
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use described::Described;
 
 use tightrope_core::launch::{Api, BINDING_ALIGNMENT, CudaLimits, Launch, Limits, Tile};
 use tightrope_core::plan::Target;
@@ -111,12 +115,7 @@ impl Cuda {
     /// # Errors
     /// In words, where the GPU's tensor cores don't multiply it.
     pub fn round_to_tf32(&mut self) -> Result<(), String> {
-        // They came with Ampere's, as bf16 did.
-        if !self.limits.cuda().tensor_cores.contains(&DType::BF16) {
-            let name = self.driver.name();
-            return Err(format!("the tensor cores of {name} multiply neither TF32 nor bf16"));
-        }
-        self.restrict(|own| own.tf32 = true);
+        self.limits = in_tf32(&self.driver.name(), &self.limits)?;
         Ok(())
     }
 
@@ -131,24 +130,43 @@ impl Cuda {
     }
 }
 
+/// These limits, with matmuls of f32 that round their operands to TF32.
+fn in_tf32(name: &str, limits: &Limits) -> Result<Limits, String> {
+    // They came with Ampere's, as bf16 did.
+    if !limits.cuda().tensor_cores.contains(&DType::BF16) {
+        return Err(format!("the tensor cores of {name} multiply neither TF32 nor bf16"));
+    }
+    Ok(limits.clone().with_cuda(|own| own.tf32 = true))
+}
+
+/// Bytes of scratch that the kernels of an op take. What has no kernel is refused when the plan is prepared.
+fn scratch_bytes(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+    op.launch(limits, inputs, outputs).map_or(0, |launches| launches.scratch_bytes)
+}
+
+/// Whether outputs may lie where inputs do: kernels read each element before they write it. But the loss's gradient of x is
+/// made before that of its head, which reads x.
+fn in_place(op: &Op) -> bool {
+    !matches!(op, Op::LinearCrossEntropyGrad(_))
+}
+
 impl Target for Cuda {
     fn alignment(&self) -> u64 {
         BINDING_ALIGNMENT
     }
 
     fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        // What has no kernel is refused when the plan is prepared.
+        let Some(matmuls) = &self.matmuls else {
+            return scratch_bytes(op, &self.limits, inputs, outputs);
+        };
         op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
-            let Some(matmuls) = &self.matmuls else { return launches.scratch_bytes };
             let apart = recording::apart(op, &self.limits, inputs, outputs);
             matmuls.scratch(&launches, apart.as_ref()).0
         })
     }
 
     fn in_place(&self, op: &Op) -> bool {
-        // Kernels read each element before they write it. But the loss's gradient of x is made before that of its
-        // head, which reads x.
-        !matches!(op, Op::LinearCrossEntropyGrad(_))
+        in_place(op)
     }
 
     fn operands(&self) -> usize {

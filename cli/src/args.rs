@@ -123,12 +123,16 @@ pub struct Train {
 #[command(after_long_help = "Examples:
   tightrope plan --preset gpt2 --batch 64
   tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json
+  tightrope plan --preset gpt2-xl --batch 32 --precision bf16 --gpu h100
   tightrope plan --preset gpt2 --batch 4 --memory 3GiB --html plan.html
   tightrope plan --config runs/a/run.toml --plan runs/a/plan.json --measured runs/a --html a.html")]
 pub struct Plan {
     /// Settings.
     #[command(flatten)]
     pub settings: SettingArgs,
+    /// Plan for a GPU that isn't here, such as h100 or rtx-4090, by its published memory and rates
+    #[arg(long, value_name = "GPU", conflicts_with = "run.device")]
+    pub gpu: Option<String>,
     /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
     #[arg(long)]
     pub sweep: bool,

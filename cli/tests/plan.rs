@@ -205,6 +205,46 @@ fn advice_on_a_deep_model_is_for_those_who_ask() {
 }
 
 #[test]
+fn a_gpu_that_is_not_here_is_planned_for() {
+    let words = ["--preset", "gpt2", "--batch", "16", "--precision", "bf16", "--json", "--gpu"];
+    let with = |more: &[&str]| plan(&[&words[..], more].concat());
+    let mut steps_s = vec![];
+    for card in ["H100", "rtx-4090", "t4"] {
+        let planned = object(&with(&[card]));
+        assert_eq!(planned["rates"], "published", "{card}");
+        assert!(planned["device"].as_str().unwrap().contains("published"), "{card}");
+        assert!(planned["peak_bytes"].as_u64() <= planned["budget_bytes"].as_u64(), "{card}");
+        steps_s.push(planned["predicted_step_s"].as_f64().unwrap());
+    }
+    assert!(steps_s.is_sorted(), "{steps_s:?}");
+    let cases: [(&[&str], &str); 3] = [
+        (&["h100", "--device", "cpu"], "cannot be used with"),
+        (&["h1000"], "name one of"),
+        (&["t4", "--precision", "tf32"], "neither TF32"),
+    ];
+    for (more, words) in cases {
+        let output = with(more);
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(words), "{said}");
+    }
+}
+
+/// Matmuls make activations on CUDA where there's room, which is decided after the search.
+#[test]
+fn the_bound_on_seconds_holds_for_what_is_fused_last() {
+    let words = ["--preset", "gpt2", "--batch", "16", "--json", "--gpu", "h100"];
+    for precision in ["f32", "f16"] {
+        for budget in ["70GiB", "5GiB", "3GiB"] {
+            let more = ["--precision", precision, "--memory", budget];
+            let planned = object(&plan(&[&words[..], &more].concat()));
+            let (step_s, bound_s) = (&planned["predicted_step_s"], &planned["step_bound_s"]);
+            let part = step_s.as_f64().unwrap() / bound_s.as_f64().unwrap();
+            assert!((1.0 - 1e-9..1.05).contains(&part), "{precision} {budget}: {step_s} {bound_s}");
+        }
+    }
+}
+
+#[test]
 fn text_for_people() {
     let output = plan(&["--preset", "tiny", "--batch", "4", "--memory", "1GiB"]);
     assert_eq!(output.status.code(), Some(0));

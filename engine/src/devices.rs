@@ -18,7 +18,7 @@ use anyhow::anyhow;
 #[cfg(feature = "cpu")]
 use tightrope_backend_cpu::Cpu;
 #[cfg(feature = "cuda")]
-use tightrope_backend_cuda::{Cuda, driver::Gpu, matmuls::Makers};
+use tightrope_backend_cuda::{Cuda, Described, driver::Gpu, matmuls::Makers};
 #[cfg(feature = "wgpu")]
 use tightrope_backend_wgpu::Wgpu;
 #[cfg(all(feature = "wgpu", feature = "cuda"))]
@@ -29,6 +29,7 @@ use tightrope_core::DeviceError;
 #[cfg(feature = "wgpu")]
 use tightrope_core::launch::Limits;
 
+use crate::cards::Card;
 #[cfg(any(feature = "cpu", feature = "wgpu"))]
 use crate::error::Help as _;
 use crate::error::{Error, Result};
@@ -39,8 +40,12 @@ use crate::settings::{Device, Matmul, Settings};
 #[cfg(feature = "wgpu")]
 pub use tightrope_backend_wgpu::Options as Adapter;
 
+/// What to do on a GPU without TF32.
+#[cfg(feature = "cuda")]
+const INSTEAD_OF_TF32: &str = "use --precision f32 or f16";
+
 /// Which device, and how it is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// The device.
     pub device: Device,
@@ -50,6 +55,8 @@ pub struct Spec {
     pub tf32: bool,
     /// Who multiplies matrices on an NVIDIA GPU.
     pub matmul: Matmul,
+    /// A GPU that isn't here, in place of a device: plans alone can be made for it.
+    pub card: Option<&'static Card>,
 }
 
 impl Spec {
@@ -61,6 +68,7 @@ impl Spec {
             threads: run.threads.unwrap_or(0),
             tf32: run.precision.tf32,
             matmul: run.matmul,
+            card: None,
         }
     }
 }
@@ -83,6 +91,9 @@ impl Devices {
     /// # Errors
     /// One that this build or this machine doesn't have.
     pub async fn open_async(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        if let Some(card) = spec.card {
+            return described(card, spec);
+        }
         match spec.device {
             Device::Auto => self.fastest(spec).await,
             Device::Cpu => cpu(spec.threads),
@@ -176,8 +187,7 @@ impl Devices {
     #[cfg(feature = "cuda")]
     fn multiplying(&mut self, mut gpu: Cuda, spec: &Spec) -> Result<Cuda> {
         if spec.tf32 {
-            let refused =
-                |problem: String| Error::usage(anyhow!(problem), "use --precision f32 or f16");
+            let refused = |problem: String| Error::usage(anyhow!(problem), INSTEAD_OF_TF32);
             gpu.round_to_tf32().map_err(refused)?;
         }
         let makers = match spec.matmul {
@@ -238,6 +248,25 @@ pub fn host(threads: usize) -> Result<Box<dyn Backend + Send>> {
 #[cfg(not(feature = "cpu"))]
 pub fn host(_threads: usize) -> Result<Box<dyn Backend + Send>> {
     Err(not_built("cpu"))
+}
+
+/// A GPU that isn't here.
+#[cfg(feature = "cuda")]
+fn described(card: &Card, spec: &Spec) -> Result<Box<dyn Backend>> {
+    let Card { capability, multiprocessors, .. } = *card;
+    let name = card.description();
+    let mut described = Described::new(name, capability, multiprocessors, card.free_bytes());
+    if spec.tf32 {
+        let refused = |problem: String| Error::usage(anyhow!(problem), INSTEAD_OF_TF32);
+        described.round_to_tf32().map_err(refused)?;
+    }
+    Ok(Box::new(described))
+}
+
+/// A GPU that isn't here.
+#[cfg(not(feature = "cuda"))]
+fn described(_card: &Card, _spec: &Spec) -> Result<Box<dyn Backend>> {
+    Err(not_built("cuda"))
 }
 
 #[cfg(not(all(feature = "cpu", feature = "wgpu", feature = "cuda")))]

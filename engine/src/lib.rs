@@ -64,6 +64,7 @@
 
 #[cfg(all(feature = "cpu", not(target_family = "wasm")))]
 pub mod bench;
+pub mod cards;
 pub mod checkpoint;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]

@@ -7,8 +7,8 @@
 //!
 //! let device = cpu(2)?;
 //! let known = Store::of_user().known(&*device, Precision::F32, 2);
-//! println!("a step is estimated {}", known.source());
-//! assert_eq!(known.measured, known.source() == "from rates measured on this device");
+//! println!("a step is estimated {}", known.origin());
+//! assert_eq!(known.measured(), known.origin() == "from rates measured on this device");
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 
@@ -20,27 +20,62 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::Backend;
+use tightrope_core::{Backend, DeviceKind};
 use tightrope_nn::{Precision, Rates};
 
+use crate::cards::Card;
 use crate::machine;
+
+/// What the name of a device says whose matmuls round to TF32.
+const IN_TF32: &str = "in TF32";
+
+/// Where rates are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// They were measured on this device.
+    Measured,
+    /// They are what kernels may reach of the GPU's published peaks.
+    Published,
+    /// They are of a machine that is somehow like this one.
+    Default,
+}
+
+impl Source {
+    /// The word for machines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Published => "published",
+            Self::Default => "default",
+        }
+    }
+}
 
 /// Rates, and where they are from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
     /// The rates.
     pub rates: Rates,
-    /// Whether they were measured on this device.
-    pub measured: bool,
+    /// Where they are from.
+    pub source: Source,
 }
 
 impl Known {
+    /// Whether they were measured on this device.
+    pub fn measured(&self) -> bool {
+        self.source == Source::Measured
+    }
+
     /// Where they are from, for people.
-    pub fn source(&self) -> &'static str {
-        if self.measured {
-            "from rates measured on this device"
-        } else {
-            "from default rates; `tightrope train` and `tightrope bench` measure this device's"
+    pub fn origin(&self) -> &'static str {
+        match self.source {
+            Source::Measured => "from rates measured on this device",
+            Source::Published => {
+                "from half the published peak of its matmuls and four fifths of its memory's; none was measured"
+            }
+            Source::Default => {
+                "from default rates; `tightrope train` and `tightrope bench` measure this device's"
+            }
         }
     }
 }
@@ -78,11 +113,17 @@ impl Store {
         let kept = self.read(device);
         let kept = kept.and_then(|kept| kept.by_precision.get(key(precision)).copied());
         let kept = kept.filter(Rates::plausible);
-        let default = || {
-            let rates = Rates::of(&device.name(), precision, threads);
-            self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul))
-        };
-        Known { rates: kept.unwrap_or_else(default), measured: kept.is_some() }
+        if let Some(rates) = kept {
+            return Known { rates, source: Source::Measured };
+        }
+        let name = device.name();
+        if let Some(card) = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda) {
+            let rates = card.rates(precision, name.contains(IN_TF32));
+            return Known { rates, source: Source::Published };
+        }
+        let rates = Rates::of(&name, precision, threads);
+        let rates = self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul));
+        Known { rates, source: Source::Default }
     }
 
     fn file(&self, device: &dyn Backend) -> Option<PathBuf> {
@@ -125,29 +166,29 @@ mod tests {
         let store = Store { folder: Some(dir.path().join("tightrope")), matmul: None };
         let mut cpu = Cpu::new(1).unwrap();
         let default = store.known(&cpu, Precision::F32, 1);
-        assert!(!default.measured && default.source().contains("default"));
+        assert!(!default.measured() && default.origin().contains("default"));
         let measured = store.measured(&mut cpu, Precision::F32, 1);
-        assert!(measured.measured && measured.rates != default.rates, "{measured:?}");
+        assert!(measured.measured() && measured.rates != default.rates, "{measured:?}");
         assert_eq!(store.known(&cpu, Precision::F32, 1), measured);
         assert_eq!(store.measured(&mut cpu, Precision::F32, 1), measured);
-        assert!(!store.known(&cpu, Precision::BF16, 1).measured);
-        assert!(!store.known(&Cpu::new(2).unwrap(), Precision::F32, 2).measured);
+        assert!(!store.known(&cpu, Precision::BF16, 1).measured());
+        assert!(!store.known(&Cpu::new(2).unwrap(), Precision::F32, 2).measured());
         let file = store.file(&cpu).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         for broken in [text.replace(&cpu.name(), "another"), text[..text.len() / 2].to_owned()] {
             fs::write(&file, broken).unwrap();
-            assert!(!store.known(&cpu, Precision::F32, 1).measured);
+            assert!(!store.known(&cpu, Precision::F32, 1).measured());
         }
         // Numbers that no device has.
         for damaged in ["0.0", "-1.0", "1e-300", "1e300"] {
             let mut kept: serde_json::Value = serde_json::from_str(&text).unwrap();
             kept["by_precision"]["f32"]["matmul"] = serde_json::from_str(damaged).unwrap();
             fs::write(&file, kept.to_string()).unwrap();
-            assert!(!store.known(&cpu, Precision::F32, 1).measured, "{damaged}");
-            assert!(store.measured(&mut cpu, Precision::F32, 1).measured);
+            assert!(!store.known(&cpu, Precision::F32, 1).measured(), "{damaged}");
+            assert!(store.measured(&mut cpu, Precision::F32, 1).measured());
         }
         let none = Store { folder: None, matmul: None };
-        assert!(!none.known(&cpu, Precision::F32, 1).measured);
+        assert!(!none.known(&cpu, Precision::F32, 1).measured());
     }
 
     #[test]
@@ -156,6 +197,6 @@ mod tests {
         let known = |flops| Store::of_timed(flops).known(&cpu, Precision::F32, 1);
         let default = Rates::of(&cpu.name(), Precision::F32, 1);
         assert_eq!(known(1e9).rates, default.scaled_to(1e9));
-        assert!(known(2e9).rates != known(1e9).rates && !known(1e9).measured);
+        assert!(known(2e9).rates != known(1e9).rates && !known(1e9).measured());
     }
 }

@@ -47,12 +47,27 @@ fn default_link() -> f64 {
     12e9
 }
 
+/// What a GPU could reach at most, FLOP/s and B/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peaks {
+    /// Matmuls of the storage type.
+    pub matmul: f64,
+    /// Arithmetic in f32 without tensor cores.
+    pub vector: f64,
+    /// Memory.
+    pub bytes: f64,
+    /// Between the host's memory and the device's, one way.
+    pub link: f64,
+}
+
 /// FLOP/s and B/s of what may be a device: from a microcontroller to a rack of GPUs.
 const PLAUSIBLE: RangeInclusive<f64> = 1e6..=1e18;
 /// Threads that a socket's memory keeps busy.
 const MEMORY_THREADS: usize = 6;
 /// Seconds to begin an op on all threads of a processor, and on a GPU.
 const LAUNCH_S: [f64; 2] = [4e-6, 10e-6];
+/// Seconds from one kernel to the next of a CUDA graph.
+const GRAPH_LAUNCH_S: f64 = 2e-6;
 
 /// Ops with a rate in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +149,22 @@ impl Rates {
             link: default_link(),
             host: default_host(),
             launch_s,
+        }
+    }
+
+    /// Rates of a GPU that was never measured, by its peaks. Its matmuls take twice as long as at the peak, and its memory
+    /// gives four fifths.
+    pub fn of_peaks(peaks: &Peaks) -> Self {
+        let matmul = 0.5 * peaks.matmul;
+        Self {
+            matmul,
+            loss: matmul,
+            attention: 0.6 * matmul,
+            elementwise: 0.25 * peaks.vector,
+            bytes: 0.8 * peaks.bytes,
+            link: 0.8 * peaks.link,
+            host: default_host(),
+            launch_s: GRAPH_LAUNCH_S,
         }
     }
 

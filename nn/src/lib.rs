@@ -46,7 +46,7 @@ mod trainer;
 mod watch;
 mod weights;
 
-pub use cost::{Estimate, Rates, Timed};
+pub use cost::{Estimate, Peaks, Rates, Timed};
 pub use error::{Error, ReadError, Result};
 pub use import::{Exported, Get, Import, export, import};
 pub use init::{fill_initial, initial_values};

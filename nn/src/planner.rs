@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
             return f64::INFINITY;
         }
         let smallest = self.choices.iter().rev().take(self.ways);
-        smallest.map(|choice| choice.step_s(0.0)).reduce(f64::min).unwrap_or(0.0)
+        smallest.map(|choice| choice.least_s(0.0)).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// The fastest plan that fits `budget` bytes, and its bytes. `None` where none fits, and the fewest bytes that one
@@ -161,8 +161,8 @@ impl<'a> Planner<'a> {
             };
             if !view.glanced {
                 view.glanced = true;
-                let extra_s = choice.search.glanced_s(budget)?;
-                view.step_s = choice.step_s(extra_s);
+                view.extra_s = choice.search.glanced_s(budget)?;
+                view.step_s = choice.step_s(view.extra_s);
                 if view.step_s == f64::INFINITY {
                     views[next] = None;
                 }
@@ -178,7 +178,8 @@ impl<'a> Planner<'a> {
                 }
                 match found {
                     Some(found) => {
-                        view.step_s = choice.step_s(found.needs.extra_s);
+                        view.extra_s = found.needs.extra_s;
+                        view.step_s = choice.step_s(view.extra_s);
                         view.found = Some(found);
                     }
                     None => views[next] = None,
@@ -203,15 +204,12 @@ impl<'a> Planner<'a> {
     fn bound_s(&mut self, budget: u64, views: &[Option<View>]) -> Result<f64> {
         let mut bound_s = self.unbuilt_s();
         for (index, choice) in self.choices.iter_mut().enumerate() {
-            let least_s = match views.get(index).and_then(Option::as_ref) {
+            let extra_s = match views.get(index).and_then(Option::as_ref) {
                 // What wasn't looked at is slower than what was found.
-                Some(view) if view.found.is_none() && view.placed.is_empty() => view.step_s,
-                _ => {
-                    let extra_s = choice.search.bound_s(budget)?;
-                    choice.step_s(extra_s)
-                }
+                Some(view) if view.found.is_none() && view.placed.is_empty() => view.extra_s,
+                _ => choice.search.bound_s(budget)?,
             };
-            bound_s = bound_s.min(least_s);
+            bound_s = bound_s.min(choice.least_s(extra_s));
         }
         Ok(bound_s)
     }
@@ -352,14 +350,16 @@ struct View {
     found: Option<Found>,
     /// Plans whose arenas turned out larger than the budget.
     placed: Vec<Found>,
-    /// Lower bound on the seconds of a step, from what is known so far.
+    /// Lower bound on what each pass takes longer than with everything kept, from what is known so far, seconds.
+    extra_s: f64,
+    /// Lower bound on the seconds of a step with it.
     step_s: f64,
 }
 
 impl View {
     fn new(choice: &Choice<'_>, budget: u64) -> Self {
         let step_s = choice.step_s(0.0);
-        Self { glanced: false, live: budget, found: None, placed: vec![], step_s }
+        Self { glanced: false, live: budget, found: None, placed: vec![], extra_s: 0.0, step_s }
     }
 }
 
@@ -430,6 +430,12 @@ impl<'a> Choice<'a> {
             weights: weights.clone(),
             handles: handles.clone(),
         }
+    }
+
+    /// Lower bound on [`Choice::step_s`] once activations are made by matmuls: of what ran once and of what runs again.
+    fn least_s(&self, extra_s: f64) -> f64 {
+        let fused_s = self.search.fused_s();
+        self.step_s((extra_s - fused_s).max(0.0) - fused_s)
     }
 
     /// Seconds of a step of which each pass takes so much longer.

@@ -7,11 +7,12 @@ use numpy::{IntoPyArray as _, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value;
+use tightrope::cards::Card;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::nn::Planned;
 use tightrope::recipe::Step;
-use tightrope::settings::Settings;
+use tightrope::settings::{Device, Settings};
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::layers::{Layer, layers};
 use tightrope::view::map::{self, Panel};
@@ -35,6 +36,8 @@ pub struct Asked {
     pub model: Option<Arc<Traced>>,
     /// Tensors that steps keep for the program.
     pub watch: Vec<String>,
+    /// A GPU that isn't here, which is planned for.
+    pub card: Option<&'static Card>,
 }
 
 impl Asked {
@@ -48,7 +51,7 @@ impl Asked {
         watch: Vec<String>,
     ) -> PyResult<Self> {
         let model = trace.map(Traced::read).transpose().map_err(unexpected)?;
-        Ok(Self { settings: said(keywords)?, model, watch })
+        Ok(Self { settings: said(keywords)?, model, watch, card: None })
     }
 
     fn step(&self) -> tightrope::Result<Step> {
@@ -60,8 +63,16 @@ impl Asked {
         Ok(step)
     }
 
+    /// Asks for a GPU that isn't here, by its name.
+    fn for_card(&mut self, name: &str) -> tightrope::Result<()> {
+        self.card = Some(Card::named(name)?);
+        self.settings.run.device = Device::Cuda(0);
+        Ok(())
+    }
+
     /// Adds to a step what no setting says.
     pub fn complete(&self, step: &mut Step) {
+        step.device.card = self.card;
         step.config.watch = self.watch.clone();
         step.config.logits = self.model.as_ref().is_some_and(|model| model.predicts());
     }
@@ -154,16 +165,19 @@ fn text_column<'py>(
 
 #[pymethods]
 impl Plan {
-    /// Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep.
+    /// Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep; `gpu` is one
+    /// that isn't here.
     #[new]
-    #[pyo3(signature = (keywords, trace=None, watch=vec![]))]
+    #[pyo3(signature = (keywords, trace=None, watch=vec![], gpu=None))]
     fn new(
         py: Python<'_>,
         keywords: &Bound<'_, PyDict>,
         trace: Option<&str>,
         watch: Vec<String>,
+        gpu: Option<&str>,
     ) -> PyResult<Self> {
-        let asked = Asked::read(keywords, trace, watch)?;
+        let mut asked = Asked::read(keywords, trace, watch)?;
+        gpu.map_or(Ok(()), |gpu| asked.for_card(gpu)).map_err(|error| raised(py, &error))?;
         let views = py.detach(|| {
             let step = asked.step()?;
             let device = Devices::default().open(&step.device)?;

@@ -17,6 +17,14 @@ def plan():
     return tr.plan(**GPT2)
 
 
+def test_a_gpu_that_is_not_here_is_planned_for():
+    plan = tr.plan(preset="gpt2-xl", batch=8, precision="bf16", gpu="h100")
+    assert plan.peak_bytes < plan.budget_bytes < 80 << 30
+    assert plan.to_dict()["rates"] == "published"
+    with pytest.raises(tr.SettingError, match="rtx-9090"):
+        tr.plan(preset="gpt2", gpu="rtx-9090")
+
+
 def test_the_peak_is_made_of_its_classes(plan):
     assert plan.lower_bound_bytes <= plan.peak_bytes
     assert sum(plan.by_class.values()) <= plan.peak_bytes

@@ -156,6 +156,7 @@ def plan(
     *,
     inputs: Inputs | None = None,
     watch: Sequence[str] = (),
+    gpu: str | None = None,
     settings: Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> Plan:
@@ -165,6 +166,7 @@ def plan(
         model: a model of one's own; without it, keywords such as ``preset`` describe one.
         inputs: what the model reads: dtype and shape of one sample, by name.
         watch: tensors that steps keep for the program, as :class:`tightrope.Trainer` takes them. They take bytes.
+        gpu: a GPU that isn't here, such as ``"h100"`` or ``"rtx-4090"``, by its published memory and rates.
         settings: settings by their keys, such as ``{"train.beta2": 0.99}``.
         keywords: the flags of the command with underscores, such as ``batch=8, memory="4GiB"``.
 
@@ -172,4 +174,4 @@ def plan(
         DoesNotFit: no plan is as small as ``memory``; its ``suggestion`` is the cheapest change that would fit.
         SettingError: a keyword or value that isn't one.
     """
-    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs), list(watch)))
+    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs), list(watch), gpu))

@@ -20,6 +20,7 @@ pub use copy_queues::{CopyQueues, Event, Pinned, Queue, Wait};
 #[cfg(any(test, feature = "emulation"))]
 pub use emulated::Emulated;
 pub use gpu::Gpu;
+pub use requirements::{Version, has_wgmma, tensor_cores};
 pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::launch::Boxed;
 use tightrope_core::{DType, DeviceError};

@@ -12,7 +12,7 @@ use crate::output;
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and what the device refuses.
 pub fn run(args: &Bench) -> Result<(), Failure> {
-    let step = super::asked(&args.settings)?;
+    let step = super::asked(&args.settings, None)?;
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build, about half as fast as one made with --release");
     }

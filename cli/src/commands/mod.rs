@@ -14,11 +14,13 @@ mod verify;
 
 use std::path::Path;
 
+use tightrope::cards::Card;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::generate::Loaded;
 use tightrope::recipe::Step;
 use tightrope::run::directory;
+use tightrope::settings::Device;
 
 use crate::args::{Command, SettingArgs};
 use crate::failure::Failure;
@@ -34,11 +36,16 @@ fn load(dir: Option<&Path>, settings: &SettingArgs) -> Result<(Loaded, Box<dyn B
     Ok((loaded, device))
 }
 
-/// The training step that is asked for.
-fn asked(settings: &SettingArgs) -> Result<Step, Failure> {
-    let settings = settings.load()?;
+/// The training step that is asked for, on a GPU that isn't here where it's for a `card`.
+fn asked(settings: &SettingArgs, card: Option<&'static Card>) -> Result<Step, Failure> {
+    let mut settings = settings.load()?;
     settings.notes().iter().for_each(|note| eprintln!("note: {note}"));
-    Ok(Step::of(&settings)?)
+    if card.is_some() {
+        settings.run.device = Device::Cuda(0);
+    }
+    let mut step = Step::of(&settings)?;
+    step.device.card = card;
+    Ok(step)
 }
 
 /// Runs one command.

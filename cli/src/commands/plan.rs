@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::Value;
+use tightrope::cards::Card;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::error::Kind;
@@ -30,7 +31,8 @@ const WIDTHS: (usize, usize) = (80, 160);
 /// # Errors
 /// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    let asked = super::asked(&args.settings)?;
+    let card = args.gpu.as_deref().map(Card::named).transpose()?;
+    let asked = super::asked(&args.settings, card)?;
     let Step { config, scope, .. } = &asked;
     let profile = args.measured.as_deref().map(Profile::read).transpose()?;
     let mut devices = Devices::default();

@@ -44,6 +44,8 @@ pub struct LinearCrossEntropyGrad {
 
 /// Multiples of so many rows at a time sum in the same order; with fewer, matmuls no longer fill a processor.
 pub const LOSS_ROWS: usize = 256;
+/// A planner makes no more chunks: each is a dozen launches, and longer sequences hold more bytes elsewhere than their logits.
+const MOST_CHUNKS: usize = 512;
 
 impl Op {
     /// The loss, of an op that computes one.
@@ -77,11 +79,12 @@ impl Op {
 }
 
 impl LinearCrossEntropy {
-    /// Fewer rows of logits at a time, from the most to the fewest: each takes half of the scratch or less, and goes over the
-    /// head more often.
-    pub fn fewer_rows(&self) -> Vec<usize> {
+    /// Fewer rows of logits at a time than now, of `all` that there are, from the most to the fewest: each takes half of the
+    /// scratch or less, and goes over the head more often.
+    pub fn fewer_rows(&self, all: usize) -> Vec<usize> {
         let doubled = iter::successors(Some(LOSS_ROWS), |rows| rows.checked_mul(2));
-        let mut fewer: Vec<usize> = doubled.take_while(|&rows| rows < self.chunk).collect();
+        let few = doubled.skip_while(|rows| all.div_ceil(*rows) > MOST_CHUNKS);
+        let mut fewer: Vec<usize> = few.take_while(|&rows| rows < self.chunk).collect();
         fewer.reverse();
         fewer
     }

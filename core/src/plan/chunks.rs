@@ -5,7 +5,7 @@
 use super::outline::Outline;
 use super::remat::Turn;
 use super::{Buffer, Target, live_bytes};
-use crate::graph::{Graph, Program};
+use crate::graph::{Graph, Node, Program};
 use crate::ops::Op;
 
 /// What one number of rows at a time comes to.
@@ -105,8 +105,11 @@ impl Chunk {
         target: &dyn Target,
     ) -> Vec<Self> {
         let built = || graph.programs.get(program).into_iter().flat_map(|program| &program.nodes);
-        let fewer = built().filter(|_| free).filter_map(|node| node.op.loss());
-        let fewer = fewer.map(|loss| loss.fewer_rows()).max().unwrap_or_default();
+        let fewer = |node: &Node| {
+            let rows = graph.ty(*node.inputs.first()?).rows();
+            Some(node.op.loss()?.fewer_rows(rows))
+        };
+        let fewer = built().filter(|_| free).filter_map(fewer).max().unwrap_or_default();
         let parts: Vec<(Vec<usize>, Levels)> = (graph.programs.iter().zip(outlines))
             .map(|(program, outline)| {
                 let losses = losses(program);

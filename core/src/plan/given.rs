@@ -4,12 +4,15 @@ use super::chunks::{self, Chunk, Levels};
 use super::outline::Outline;
 use super::{Checkpoint, Options, Target, remat};
 use crate::error::Result;
+use crate::fuse;
 use crate::graph::{Graph, Life, Node, Phase, Program};
 
 /// A graph, and what its plans have in common.
 pub struct Given<'a> {
     /// Its maps are fused.
     pub graph: Graph,
+    /// The same with every activation made by the matmul that it reads, where plans do that as far as there's room.
+    pub fused: Option<Graph>,
     /// Of which the checkpoint is what is searched.
     pub options: Options,
     pub target: &'a dyn Target,
@@ -58,10 +61,18 @@ impl<'a> Given<'a> {
             losses = chunks::losses(program);
             longest = self::longest(&graph, program, &outline)?;
         }
+        let with_activations = || {
+            let mut fused = graph.clone();
+            fuse::activations_into_matmuls(&mut fused, program, |_, _| true);
+            fused
+        };
+        let fused = (super::fuses_activations(options, target) && !graph.programs.is_empty())
+            .then(with_activations);
         let options = options.clone();
         let least_bytes = 0;
         let mut given = Self {
             graph,
+            fused,
             options,
             target,
             program,

@@ -161,6 +161,11 @@ fn fullest(timelines: &[Vec<u64>]) -> u64 {
     timelines.iter().flatten().copied().max().unwrap_or(0)
 }
 
+/// Whether activations are made where the matmuls are that they read.
+fn fuses_activations(options: &Options, target: &dyn Target) -> bool {
+    options.fusion && target.epilogues()
+}
+
 /// `graph` with activations made where the matmuls are that they read, though others read those matmuls too. Both are
 /// then alive at once, so that is done after what is recomputed was decided, and where the peak stays what it was.
 fn with_activations(graph: Graph, options: &Options, target: &dyn Target) -> Graph {
@@ -225,7 +230,7 @@ impl Plan {
             graph.programs[index] = remat::rewrite(&mut graph, program, dropped);
         }
         graph.check_in_place()?;
-        if options.fusion && target.epilogues() {
+        if fuses_activations(options, target) {
             graph = with_activations(graph, options, target);
         }
         Ok(Self::place(graph, options, target))

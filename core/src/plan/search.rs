@@ -55,6 +55,8 @@ pub struct Search<'a> {
     chunks_s: Vec<f64>,
     /// Bytes of what the ops of blocks make and their seconds, the fastest to make again first.
     droppable: Vec<(f64, f64)>,
+    /// Seconds of a pass that a plan saves at most by what is fused after it was chosen.
+    fused_s: f64,
     /// Made when something has to be dropped.
     listed: Option<Listed>,
     /// What was looked at: of segments, with the last one dropped and kept.
@@ -144,11 +146,17 @@ impl<'a> Search<'a> {
 
     fn timed(given: Rc<Given<'a>>, seconds: Seconds<'_>) -> Self {
         let Given { graph, program, losses, chunks, .. } = &*given;
-        let times = |program: &Program| program.nodes.iter().map(|n| seconds(graph, n)).collect();
-        let all: Vec<Vec<f64>> = graph.programs.iter().map(times).collect();
-        let (mut droppable, mut chunks_s) = (vec![], vec![0.0; chunks.len()]);
+        let times = |graph: &Graph, program: &Program| -> Vec<f64> {
+            program.nodes.iter().map(|node| seconds(graph, node)).collect()
+        };
+        let all: Vec<Vec<f64>> = graph.programs.iter().map(|it| times(graph, it)).collect();
+        let (mut droppable, mut chunks_s, mut fused_s) = (vec![], vec![0.0; chunks.len()], 0.0);
         if let (Some(program), Some(own)) = (graph.programs.get(*program), all.get(*program)) {
             droppable = given.droppable(own);
+            if let Some(fused) = &given.fused {
+                let after_s = times(fused, &fused.programs[given.program]).iter().sum::<f64>();
+                fused_s = (own.iter().sum::<f64>() - after_s).max(0.0);
+            }
             let longer = |chunk: &Chunk, position: usize| {
                 let node = &program.nodes[position];
                 let op = chunks::with_rows(&node.op, chunk.rows);
@@ -158,7 +166,7 @@ impl<'a> Search<'a> {
             chunks_s = chunks.iter().map(longer).collect();
         }
         let (seconds, known) = (all, HashMap::new());
-        Self { seconds, chunks_s, droppable, listed: None, known, given }
+        Self { seconds, chunks_s, droppable, fused_s, listed: None, known, given }
     }
 
     /// The graph, with its maps fused.
@@ -170,6 +178,12 @@ impl<'a> Search<'a> {
     pub fn seconds(&self, role: Role) -> f64 {
         let programs = self.given.graph.programs.iter().zip(&self.seconds);
         programs.filter(|(program, _)| program.role == role).flat_map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Seconds of a pass that a plan may take less than its search says, as often as an op runs: activations are made by the
+    /// matmuls that they read where there's room, once a plan is chosen.
+    pub fn fused_s(&self) -> f64 {
+        self.fused_s
     }
 
     /// The plans that drop activations of blocks.

@@ -12,7 +12,7 @@ use tightrope_nn::{
     Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, defaults,
 };
 
-use super::{Kept, Known, Store, VERSION, identity, key};
+use super::{Kept, Known, Source, Store, VERSION, identity, key};
 use crate::figures::median;
 use crate::timing;
 
@@ -48,7 +48,7 @@ impl Store {
         threads: usize,
     ) -> Known {
         let known = self.known(device, precision, threads);
-        if known.measured { known } else { self.measure(device, precision, threads) }
+        if known.measured() { known } else { self.measure(device, precision, threads) }
     }
 
     /// Measures a device, and keeps its rates. Where the device refuses, its failure shows in what it's used for
@@ -56,7 +56,7 @@ impl Store {
     pub fn measure(&self, device: &mut dyn Backend, precision: Precision, threads: usize) -> Known {
         let default = Rates::of(&device.name(), precision, threads);
         let Ok(rates) = measure(device, precision, &default) else {
-            return Known { rates: default, measured: false };
+            return Known { rates: default, source: Source::Default };
         };
         let mut kept = self.read(device).unwrap_or_else(|| Kept {
             device: identity(device),
@@ -66,7 +66,7 @@ impl Store {
         kept.by_precision.insert(key(precision).to_owned(), rates);
         // Without a place to keep them, they are measured again next time.
         let _ = self.file(device).map(|file| write(&file, &kept));
-        Known { rates, measured: true }
+        Known { rates, source: Source::Measured }
     }
 }
 

@@ -74,7 +74,7 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     }
     let step_s = planned.estimate(&known.rates).step_s;
     let run = human_time(Duration::from_secs_f64(step_s * steps as f64));
-    line("estimate", format!("{step_s:.3} s a step, {run} in all ({})", known.source()));
+    line("estimate", format!("{step_s:.3} s a step, {run} in all ({})", known.origin()));
     text.truncate(text.trim_end().len());
     text
 }

@@ -179,7 +179,7 @@ impl<'a> Summary<'a> {
                 human_count(self.tokens() as f64 / estimate.step_s),
                 Unit::of(config).many,
                 100.0 * estimate.recomputed(),
-                self.known.source()
+                self.known.origin()
             ),
         ));
         if let Some(bound) = self.planned.step_bound_s(&self.known.rates) {
@@ -253,7 +253,7 @@ impl<'a> Summary<'a> {
             "predicted_step_s": estimate.step_s,
             "predicted_tokens_per_s": self.tokens() as f64 / estimate.step_s,
             "step_bound_s": self.planned.step_bound_s(&self.known.rates),
-            "rates": if self.known.measured { "measured" } else { "default" },
+            "rates": self.known.source.name(),
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "offloaded_bytes": self.offloaded_bytes.unwrap_or(0),
             "recomputed_share": estimate.recomputed(),

@@ -12,7 +12,7 @@ use super::summary::{ROWS, Summary, words};
 use super::sweep::Sweep;
 use super::{layers, page, trace, why};
 use crate::profile::Profile;
-use crate::rates::Known;
+use crate::rates::{Known, Source};
 use crate::recipe::Step;
 
 fn config() -> TrainerConfig {
@@ -30,7 +30,7 @@ fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(config, &device).unwrap();
     let rates = Rates::of(&device.name(), Precision::F32, 2);
-    let known = Known { rates, measured: false };
+    let known = Known { rates, source: Source::Default };
     look(&Summary::new(&planned, &device, known, Some(1 << 30), 0.25))
 }
 

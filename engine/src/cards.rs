@@ -1,0 +1,177 @@
+//! NVIDIA's GPUs by their published figures: to plan for one that isn't here, and for estimates until one is measured.
+//!
+//! ```
+//! use tightrope::cards::Card;
+//! use tightrope::nn::Precision;
+//!
+//! let card = Card::named("rtx-4090")?;
+//! assert_eq!(card.capability, (8, 9));
+//! assert!(card.rates(Precision::BF16, false).plausible());
+//! assert!(Card::named("rtx-9090").is_err());
+//! # Ok::<(), tightrope::Error>(())
+//! ```
+
+use anyhow::anyhow;
+use tightrope_core::DType;
+use tightrope_nn::{Peaks, Precision, Rates};
+
+use crate::error::{Error, Result};
+
+/// A GPU as NVIDIA's data sheets and architecture papers describe it. Rates of tensor cores are those of dense matrices
+/// with sums in f32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    /// What `--gpu` calls it.
+    pub name: &'static str,
+    /// Part of what its driver calls it.
+    pub device: &'static str,
+    /// Compute capability.
+    pub capability: (i32, i32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Memory as its driver counts it, MiB.
+    pub memory_mib: u32,
+    /// TFLOP/s of tensor cores in 16 bits.
+    half: f64,
+    /// TFLOP/s of tensor cores in TF32; 0 where they don't multiply it.
+    tf32: f64,
+    /// TFLOP/s of f32 without tensor cores.
+    single: f64,
+    /// Memory, GB/s.
+    memory: f64,
+    /// PCI Express of its slot in one direction, GB/s.
+    slot: f64,
+}
+
+/// PCI Express of 16 lanes, GB/s in one direction: its third, fourth and fifth generation.
+const PCIE: [f64; 3] = [15.8, 31.5, 63.0];
+
+/// Bytes that a CUDA context takes besides the plan, with room for the driver's own.
+const OUTSIDE_BYTES: u64 = 640 << 20;
+
+/// The cards; of those whose device names begin alike, the longer name comes first.
+#[rustfmt::skip]
+pub const CARDS: [Card; 18] = [
+    card("b200",         "B200",              (10, 0), 148, 183359, 2250.0, 1125.0, 75.0,  7700.0, PCIE[2]),
+    card("h200",         "H200",              (9, 0),  132, 143771,  989.4,  494.7, 66.9,  4800.0, PCIE[2]),
+    card("h100-pcie",    "H100 PCIe",         (9, 0),  114,  81559,  756.4,  378.2, 51.2,  2039.0, PCIE[2]),
+    card("h100",         "H100",              (9, 0),  132,  81559,  989.4,  494.7, 66.9,  3350.0, PCIE[2]),
+    card("a100-40gb",    "A100-SXM4-40GB",    (8, 0),  108,  40960,  312.0,  156.0, 19.5,  1555.0, PCIE[1]),
+    card("a100",         "A100",              (8, 0),  108,  81920,  312.0,  156.0, 19.5,  2039.0, PCIE[1]),
+    card("l40s",         "L40S",              (8, 9),  142,  46068,  362.0,  183.0, 91.6,   864.0, PCIE[1]),
+    card("l4",           "NVIDIA L4",         (8, 9),   58,  23034,  121.0,   60.0, 30.3,   300.0, PCIE[1]),
+    card("a10",          "A10",               (8, 6),   72,  23028,  125.0,   62.5, 31.2,   600.0, PCIE[1]),
+    card("t4",           "Tesla T4",          (7, 5),   40,  15360,   65.0,    0.0,  8.1,   320.0, PCIE[0]),
+    card("rtx-6000-ada", "RTX 6000 Ada",      (8, 9),  142,  49140,  364.0,  182.0, 91.1,   960.0, PCIE[1]),
+    card("rtx-5090",     "RTX 5090",          (12, 0), 170,  32607,  209.5,  104.8, 104.8, 1792.0, PCIE[2]),
+    card("rtx-5080",     "RTX 5080",          (12, 0),  84,  16303,  112.6,   56.3, 56.3,   960.0, PCIE[2]),
+    card("rtx-4090",     "RTX 4090",          (8, 9),  128,  24564,  165.2,   82.6, 82.6,  1008.0, PCIE[1]),
+    card("rtx-4080",     "RTX 4080",          (8, 9),   76,  16376,   97.5,   48.7, 48.7,   717.0, PCIE[1]),
+    card("rtx-4060-ti",  "RTX 4060 Ti",       (8, 9),   34,  16380,   44.1,   22.1, 22.1,   288.0, PCIE[1] / 2.0),
+    card("rtx-3090",     "RTX 3090",          (8, 6),   82,  24576,   71.0,   35.6, 35.6,   936.0, PCIE[1]),
+    card("rtx-3060",     "RTX 3060",          (8, 6),   28,  12288,   25.6,   12.7, 12.7,   360.0, PCIE[1]),
+];
+
+#[allow(clippy::too_many_arguments)]
+const fn card(
+    name: &'static str,
+    device: &'static str,
+    capability: (i32, i32),
+    multiprocessors: u32,
+    memory_mib: u32,
+    half: f64,
+    tf32: f64,
+    single: f64,
+    memory: f64,
+    slot: f64,
+) -> Card {
+    Card { name, device, capability, multiprocessors, memory_mib, half, tf32, single, memory, slot }
+}
+
+impl Card {
+    /// The card of this name, in small or capital letters.
+    ///
+    /// # Errors
+    /// A name that isn't known, with those that are.
+    pub fn named(name: &str) -> Result<&'static Self> {
+        let found = CARDS.iter().find(|card| card.name.eq_ignore_ascii_case(name.trim()));
+        found.ok_or_else(|| {
+            let names: Vec<&str> = CARDS.iter().map(|card| card.name).collect();
+            Error::usage(
+                anyhow!("no figures of a GPU `{name}` are known"),
+                format!("name one of {}, or `--memory` without it", names.join(", ")),
+            )
+        })
+    }
+
+    /// The card that a driver calls so.
+    pub fn of_device(device: &str) -> Option<&'static Self> {
+        CARDS.iter().find(|card| device.contains(card.device))
+    }
+
+    /// What plans for it call it, where none is here.
+    pub fn description(&self) -> String {
+        format!("cuda ({}, by its published figures)", self.device)
+    }
+
+    /// Bytes that a plan may take. It's what the card has, without its context.
+    pub fn free_bytes(&self) -> u64 {
+        (u64::from(self.memory_mib) << 20) - OUTSIDE_BYTES
+    }
+
+    /// Rates for estimates: what kernels may reach of what is published.
+    pub fn rates(&self, precision: Precision, tf32: bool) -> Rates {
+        const TERA: f64 = 1e12;
+        const GIGA: f64 = 1e9;
+        // Tensor cores before Ampere's multiply f16 alone.
+        let half = precision.dtype() == DType::F16 || self.tf32 > 0.0;
+        let matmul = match (precision.dtype(), tf32) {
+            (DType::F32, true) if self.tf32 > 0.0 => self.tf32,
+            (DType::BF16 | DType::F16, _) if half => self.half,
+            _ => self.single,
+        };
+        Rates::of_peaks(&Peaks {
+            matmul: matmul * TERA,
+            vector: self.single * TERA,
+            bytes: self.memory * GIGA,
+            link: self.slot * GIGA,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_s_name_finds_its_card() {
+        for (device, name) in [
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H100 PCIe", "h100-pcie"),
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+            ("NVIDIA A10G", "a10"),
+            ("NVIDIA L4", "l4"),
+            ("NVIDIA L40S", "l40s"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+            ("NVIDIA GeForce RTX 5090", "rtx-5090"),
+        ] {
+            assert_eq!(Card::of_device(device).map(|card| card.name), Some(name), "{device}");
+        }
+        assert_eq!(Card::of_device("NVIDIA GeForce GTX 1660"), None);
+    }
+
+    #[test]
+    fn names_are_each_one_card_s() {
+        for card in &CARDS {
+            assert_eq!(Card::named(&card.name.to_uppercase()).unwrap(), card);
+            for precision in [Precision::F32, Precision::BF16, Precision::F16] {
+                assert!(card.rates(precision, true).plausible(), "{}", card.name);
+            }
+        }
+        let said = Card::named("h1000").unwrap_err();
+        assert!(said.help().is_some_and(|help| help.contains("h100-pcie, h100, ")), "{said}");
+    }
+}
