@@ -47,3 +47,52 @@ pub trait Target {
         false
     }
 }
+
+/// A device around another, planned for as that is: what tests and pages put between a run and its device.
+pub trait PlannedAs {
+    /// The device inside.
+    fn planned_as(&self) -> &dyn Target;
+
+    /// Whether copies between the device and the host overlap its programs, with what is around it.
+    fn overlaps_copies(&self) -> bool {
+        self.planned_as().copy_queues()
+    }
+}
+
+impl<T: PlannedAs> Target for T {
+    fn alignment(&self) -> u64 {
+        self.planned_as().alignment()
+    }
+
+    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        self.planned_as().workspace(op, inputs, outputs)
+    }
+
+    fn in_place(&self, op: &Op) -> bool {
+        self.planned_as().in_place(op)
+    }
+
+    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
+        self.planned_as().parameters(op, inputs, outputs)
+    }
+
+    fn staging(&self) -> u64 {
+        self.planned_as().staging()
+    }
+
+    fn buffer_bytes(&self) -> u64 {
+        self.planned_as().buffer_bytes()
+    }
+
+    fn operands(&self) -> usize {
+        self.planned_as().operands()
+    }
+
+    fn epilogues(&self) -> bool {
+        self.planned_as().epilogues()
+    }
+
+    fn copy_queues(&self) -> bool {
+        self.overlaps_copies()
+    }
+}

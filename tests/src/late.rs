@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, HostMemory, Op, Plan, Reading, Type};
+use tightrope_core::plan::{PlannedAs, Target};
+use tightrope_core::{Backend, DeviceError, DeviceKind, HostMemory, Plan, Reading};
 
 /// A byte that makes a NaN of any float, and no token of an id.
 const NOTHING: u8 = 0xff;
@@ -13,40 +13,12 @@ const NOTHING: u8 = 0xff;
 /// Such a device.
 pub struct Late<B>(pub B);
 
-impl<B: Backend> Target for Late<B> {
-    fn alignment(&self) -> u64 {
-        self.0.alignment()
+impl<B: Backend> PlannedAs for Late<B> {
+    fn planned_as(&self) -> &dyn Target {
+        &self.0
     }
 
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.0.workspace(op, inputs, outputs)
-    }
-
-    fn in_place(&self, op: &Op) -> bool {
-        self.0.in_place(op)
-    }
-
-    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.0.parameters(op, inputs, outputs)
-    }
-
-    fn staging(&self) -> u64 {
-        self.0.staging()
-    }
-
-    fn buffer_bytes(&self) -> u64 {
-        self.0.buffer_bytes()
-    }
-
-    fn epilogues(&self) -> bool {
-        self.0.epilogues()
-    }
-
-    fn operands(&self) -> usize {
-        self.0.operands()
-    }
-
-    fn copy_queues(&self) -> bool {
+    fn overlaps_copies(&self) -> bool {
         true
     }
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tightrope::backends::{Cpu, Wgpu};
-use tightrope::core::plan::Target;
-use tightrope::core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope::core::plan::{PlannedAs, Target};
+use tightrope::core::{Backend, DeviceError, DeviceKind, Phase, Plan, Reading};
 use tightrope::devices::{self, Adapter};
 use tightrope::plan::Scope;
 use tightrope::rates::Store;
@@ -249,33 +249,9 @@ impl Losable {
     }
 }
 
-impl Target for Losable {
-    fn alignment(&self) -> u64 {
-        self.device.alignment()
-    }
-
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.device.workspace(op, inputs, outputs)
-    }
-
-    fn in_place(&self, op: &Op) -> bool {
-        self.device.in_place(op)
-    }
-
-    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.device.parameters(op, inputs, outputs)
-    }
-
-    fn staging(&self) -> u64 {
-        self.device.staging()
-    }
-
-    fn buffer_bytes(&self) -> u64 {
-        self.device.buffer_bytes()
-    }
-
-    fn operands(&self) -> usize {
-        self.device.operands()
+impl PlannedAs for Losable {
+    fn planned_as(&self) -> &dyn Target {
+        &*self.device
     }
 }
 

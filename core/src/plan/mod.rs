@@ -41,7 +41,7 @@ pub use report::{Alive, ByClass, Report};
 pub use search::{Found, Needs, Search, Seconds};
 
 pub use crate::ops::Direction;
-pub use crate::target::Target;
+pub use crate::target::{PlannedAs, Target};
 
 /// Choices of the planner that change memory and time, and no number.
 #[derive(Clone, Debug, PartialEq)]

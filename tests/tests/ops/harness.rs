@@ -8,8 +8,8 @@ use conformance::conformance::{Mode, Outcome, Report, run, try_case};
 use conformance::oracle::Oracle;
 use pollster::block_on;
 use tightrope_core::ops::{Case, Embedding, Softmax};
-use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DType, DeviceError, DeviceKind, Op, Plan, Reading, Type};
+use tightrope_core::plan::{PlannedAs, Target};
+use tightrope_core::{Backend, DType, DeviceError, DeviceKind, Plan, Reading};
 
 /// References over a planned arena give what the interpreter gives, bit for bit.
 #[test]
@@ -42,15 +42,9 @@ struct Faulty {
     fault: Fault,
 }
 
-impl Target for Faulty {
-    fn alignment(&self) -> u64 {
-        self.inner.alignment()
-    }
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.inner.workspace(op, inputs, outputs)
-    }
-    fn in_place(&self, op: &Op) -> bool {
-        self.inner.in_place(op)
+impl PlannedAs for Faulty {
+    fn planned_as(&self) -> &dyn Target {
+        &self.inner
     }
 }
 
@@ -119,15 +113,9 @@ fn faults_are_seen() {
 #[test]
 fn wrong_numbers_name_the_element() {
     struct Shifted(Oracle);
-    impl Target for Shifted {
-        fn alignment(&self) -> u64 {
-            64
-        }
-        fn workspace(&self, _: &Op, _: &[&Type], _: &[&Type]) -> u64 {
-            0
-        }
-        fn in_place(&self, _: &Op) -> bool {
-            false
+    impl PlannedAs for Shifted {
+        fn planned_as(&self) -> &dyn Target {
+            &self.0
         }
     }
     impl Backend for Shifted {

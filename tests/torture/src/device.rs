@@ -5,10 +5,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tightrope::core::plan::Target;
-use tightrope::core::{
-    Backend, DType, DeviceError, DeviceKind, Op, Plan, Reading, Rule as _, Type,
-};
+use tightrope::core::plan::{PlannedAs, Target};
+use tightrope::core::{Backend, DType, DeviceError, DeviceKind, Plan, Reading, Rule as _};
 
 /// What is to happen, shared with whoever says so and counts.
 #[derive(Default)]
@@ -90,37 +88,9 @@ impl Disturbed {
     }
 }
 
-impl Target for Disturbed {
-    fn alignment(&self) -> u64 {
-        self.device.alignment()
-    }
-
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.device.workspace(op, inputs, outputs)
-    }
-
-    fn in_place(&self, op: &Op) -> bool {
-        self.device.in_place(op)
-    }
-
-    fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        self.device.parameters(op, inputs, outputs)
-    }
-
-    fn staging(&self) -> u64 {
-        self.device.staging()
-    }
-
-    fn buffer_bytes(&self) -> u64 {
-        self.device.buffer_bytes()
-    }
-
-    fn operands(&self) -> usize {
-        self.device.operands()
-    }
-
-    fn epilogues(&self) -> bool {
-        self.device.epilogues()
+impl PlannedAs for Disturbed {
+    fn planned_as(&self) -> &dyn Target {
+        &*self.device
     }
 }
 

@@ -82,20 +82,13 @@ impl Asked {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let done = match words.split_first() {
-        Some((first, rest)) if first == "--read" => scenarios::child(rest).map(|()| true),
-        _ => Asked::of(&words).and_then(|asked| torture(&asked)),
+    let held = match words.split_first() {
+        Some((first, rest)) if first == "--read" => scenarios::child(rest).map(|()| true)?,
+        _ => torture(&Asked::of(&words)?)?,
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The library that is loaded into the command: where cargo puts it, beside this program.

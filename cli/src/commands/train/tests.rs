@@ -10,6 +10,7 @@ use clap::Parser as _;
 use serde_json::Value;
 use tightrope::block_on;
 use tightrope::data::checkpoint;
+use tightrope::rates::Source;
 use tightrope_web::device::{Armed, Choice, Devices as Losable, Moment, Opener as _};
 
 use super::*;
@@ -53,7 +54,7 @@ fn run_on(
     };
     let rates = |device: &mut dyn Backend, precision, threads| Known {
         rates: Rates::of(&device.name(), precision, threads),
-        measured: false,
+        source: Source::Default,
     };
     let progress = |steps, _| Progress::silent(steps);
     train(
