@@ -326,29 +326,33 @@ impl Session {
     pub async fn read_values(&mut self, tensor: Tensor) -> Result<Vec<f32>, SessionError> {
         let dtype = self.plan.graph.dtype(tensor);
         let bytes = self.read(tensor).await?;
-        Ok(bytes.chunks_exact(dtype.size()).map(|element| dtype.read(element) as f32).collect())
+        Ok(dtype.values(&bytes))
     }
 
-    /// These elements of a tensor as f32.
+    /// These elements of a tensor as f32, one range after the other.
     ///
     /// # Errors
     /// [`SessionError::Length`] past the tensor's end, and as [`Session::read`].
     pub async fn read_values_of(
         &mut self,
         tensor: Tensor,
-        elements: Range<usize>,
+        elements: &[Range<usize>],
     ) -> Result<Vec<f32>, SessionError> {
         let dtype = self.plan.graph.dtype(tensor);
-        let (with_host, range) = self.place(tensor)?;
-        let [start, end] =
-            [elements.start, elements.end].map(|at| range.start + (at * dtype.size()) as u64);
-        if end > range.end {
-            let tensor = self.plan.graph.info(tensor).name.clone();
-            let [expected, got] = [range.end, end].map(|at| (at - range.start) as usize);
-            return Err(SessionError::Length { tensor, expected, got });
+        let (with_host, all) = self.place(tensor)?;
+        let mut places = Vec::with_capacity(elements.len());
+        for range in elements {
+            let [start, end] =
+                [range.start, range.end].map(|at| all.start + (at * dtype.size()) as u64);
+            if end > all.end {
+                let tensor = self.plan.graph.info(tensor).name.clone();
+                let [expected, got] = [all.end, end].map(|at| (at - all.start) as usize);
+                return Err(SessionError::Length { tensor, expected, got });
+            }
+            places.push((with_host, start..end));
         }
-        let bytes = self.read_places(&[(with_host, start..end)]).await?;
-        Ok(bytes.chunks_exact(dtype.size()).map(|element| dtype.read(element) as f32).collect())
+        let bytes = self.read_places(&places).await?;
+        Ok(dtype.values(&bytes))
     }
 
     /// Replays a program op by op and names the first whose output isn't finite; `None` where all are.

@@ -90,6 +90,17 @@ impl DType {
         }
     }
 
+    /// All elements of `bytes` as f32.
+    pub fn values(self, bytes: &[u8]) -> Vec<f32> {
+        let elements = bytes.chunks_exact(self.size());
+        match self {
+            Self::F32 => {
+                bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+            }
+            _ => elements.map(|element| self.read(element) as f32).collect(),
+        }
+    }
+
     /// Writes `value` to the start of `bytes`, rounded to nearest even (integers: truncated, clamped).
     ///
     /// # Panics

@@ -31,6 +31,9 @@
 //! ```
 
 #[cfg(not(target_family = "wasm"))]
+mod copied;
+
+#[cfg(not(target_family = "wasm"))]
 use std::cell::RefCell;
 use std::io::{self, Write};
 #[cfg(not(target_family = "wasm"))]
@@ -47,6 +50,9 @@ use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer};
 
 #[cfg(not(target_family = "wasm"))]
 use crate::block_on;
+
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use copied::Copied;
 
 /// Checkpoints that are kept: the newest, and one to fall back to where the disk damages it.
 #[cfg(not(target_family = "wasm"))]
@@ -107,22 +113,52 @@ pub(crate) fn write(
     extra: Vec<(String, Vec<u8>)>,
 ) -> Result<Saved, CheckpointError> {
     let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
-    let scale = block_on(trainer.loss_scale())?;
-    if let Some(value) = scale.and_then(|[scale, _]| Some(scale).filter(|x| !x.is_finite())) {
-        return Err(CheckpointError::NotFinite {
-            name: "loss_scale".to_owned(),
-            element: 0,
-            value,
-        });
-    }
+    finite_scale(block_on(trainer.loss_scale())?)?;
     let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
-    let model = tensors(&trainer, weights, f32::is_finite, &diverged);
-    // A moment that overflows holds its weight where it is; one that's no number makes it none.
-    let optimizer = tensors(&trainer, states, |value| !value.is_nan(), &diverged);
+    let model = tensors(&trainer, weights, Numbers::Weights, &diverged);
+    let optimizer = tensors(&trainer, states, Numbers::States, &diverged);
     let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT);
     match diverged.take() {
         Some(error) => Err(error),
         None => Ok(saved?),
+    }
+}
+
+/// Numbers of a checkpoint, of which some can't be gone on from.
+#[cfg(not(target_family = "wasm"))]
+#[derive(Clone, Copy, Debug)]
+enum Numbers {
+    Weights,
+    States,
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl Numbers {
+    /// Refuses the first of `values` that nothing can go on from; they begin at element `first` of the tensor.
+    fn check(self, name: &str, first: usize, values: &[f32]) -> Result<(), CheckpointError> {
+        let fits = |value: &f32| match self {
+            Self::Weights => value.is_finite(),
+            // A moment that overflows holds its weight where it is; one that's no number makes it none.
+            Self::States => !value.is_nan(),
+        };
+        // Looking at all of them is faster than to look where to stop.
+        if values.iter().fold(true, |all, value| all & fits(value)) {
+            return Ok(());
+        }
+        let Some(at) = values.iter().position(|value| !fits(value)) else { return Ok(()) };
+        let (name, element, value) = (name.to_owned(), first + at, values[at]);
+        Err(CheckpointError::NotFinite { name, element, value })
+    }
+}
+
+/// Refuses a loss scale that nothing can go on from.
+#[cfg(not(target_family = "wasm"))]
+fn finite_scale(scale: Option<[f32; 2]>) -> Result<(), CheckpointError> {
+    match scale {
+        Some([value, _]) if !value.is_finite() => {
+            Err(CheckpointError::NotFinite { name: "loss_scale".to_owned(), element: 0, value })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -209,7 +245,7 @@ pub(crate) async fn read_back(
 fn tensors<'a>(
     trainer: &'a RefCell<&mut Trainer>,
     saved: Vec<SavedTensor>,
-    fits: fn(f32) -> bool,
+    numbers: Numbers,
     diverged: &'a RefCell<Option<CheckpointError>>,
 ) -> Vec<Tensor<'a>> {
     let tensor = |saved: SavedTensor| {
@@ -219,9 +255,8 @@ fn tensors<'a>(
             while written < saved.ty.elements() {
                 let values = block_on(trainer.borrow_mut().saved_values_from(&saved, written));
                 let values = values.map_err(io::Error::other)?;
-                if let Some(at) = values.iter().position(|value| !fits(*value)) {
-                    let (name, element, value) = (saved.name.clone(), written + at, values[at]);
-                    diverged.replace(Some(CheckpointError::NotFinite { name, element, value }));
+                if let Err(error) = numbers.check(&saved.name, written, &values) {
+                    diverged.replace(Some(error));
                     return Err(io::Error::other("a number has diverged"));
                 }
                 write_values(out, saved.ty.dtype, &values)?;
@@ -239,8 +274,11 @@ pub(crate) fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) ->
     let mut bytes = vec![0; size * values.len().min(PIECE)];
     for piece in values.chunks(PIECE) {
         let bytes = &mut bytes[..size * piece.len()];
-        for (element, &value) in bytes.chunks_exact_mut(size).zip(piece) {
-            dtype.write(element, value.into());
+        let elements = bytes.chunks_exact_mut(size).zip(piece);
+        match dtype {
+            // Nearly all of a checkpoint.
+            DType::F32 => elements.for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
+            _ => elements.for_each(|(to, &value)| dtype.write(to, value.into())),
         }
         out.write_all(bytes)?;
     }

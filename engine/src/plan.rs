@@ -23,7 +23,7 @@ mod fresh;
 pub(crate) mod refusal;
 mod scope;
 
-pub use budget::{budget, fewest_bytes, planned};
+pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
 pub use fit::{Closest, Fits, closest, fit, fits, fitting};
 pub use fresh::{free, planned_now};

@@ -51,6 +51,8 @@
 mod answers;
 mod batches;
 #[cfg(not(target_family = "wasm"))]
+mod beside;
+#[cfg(not(target_family = "wasm"))]
 mod blocking;
 mod classify;
 mod continues;
@@ -104,6 +106,8 @@ pub(crate) use continues::{changed, check as check_continues};
 pub(crate) use home::Home;
 pub(crate) use saved::json_text;
 
+#[cfg(not(target_family = "wasm"))]
+use beside::Beside;
 use diverged::PATIENCE;
 use evaluate::evaluate_unless;
 #[cfg(target_family = "wasm")]
@@ -139,6 +143,10 @@ pub struct Run<'a> {
     skips: u64,
     /// Steps in a row with a higher loss than the one before.
     rises: u64,
+    /// Whether checkpoints are written from a copy, while training goes on.
+    room_beside: bool,
+    #[cfg(not(target_family = "wasm"))]
+    beside: Beside,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
     /// Whether the process before ended between that checkpoint and the evaluation after it.
@@ -152,7 +160,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Weights and data that don't fit the model, and those of the device.
     pub async fn start_async(parts: Parts<'a>) -> Result<Self> {
-        let Parts { planned, device, every, rate, mut described, .. } = parts;
+        let Parts { planned, device, every, rate, room_beside, mut described, .. } = parts;
         let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
         let copies = device.kind().can_be_lost();
         let origin = Origin {
@@ -180,6 +188,9 @@ impl<'a> Run<'a> {
             summary: Summary { done, ..Summary::default() },
             skips: 0,
             rises: 0,
+            room_beside,
+            #[cfg(not(target_family = "wasm"))]
+            beside: Beside::default(),
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
             owes_evaluation: false,
@@ -258,7 +269,7 @@ impl<'a> Run<'a> {
         self.inner.allocated_bytes()
     }
 
-    /// Bytes of the host's memory that copies of weights and states take.
+    /// Bytes of the host's memory that copies of weights and states take, should the device go away.
     pub fn copied_bytes(&self) -> u64 {
         self.inner.copied_bytes()
     }
@@ -349,6 +360,7 @@ impl<'a> Run<'a> {
         if self.ended.is_some() {
             return Ok(None);
         }
+        self.poll_beside().await?;
         if self.done().steps >= self.saved.rate.steps {
             self.save_async().await?;
             self.ended = Some(Ended::Complete);
@@ -431,7 +443,7 @@ impl<'a> Run<'a> {
     /// Evaluation, sample and checkpoint, where they are due. Those of the last step are for the end.
     async fn at_intervals(&mut self, stepped: &mut Stepped) -> Result<()> {
         if self.is_due(self.every.save, stepped.step) {
-            self.save_async().await?;
+            self.save_beside().await?;
         }
         (stepped.evaluation, stepped.sample) = self.evaluate_and_sample(stepped.step).await?;
         Ok(())

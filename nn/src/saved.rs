@@ -116,8 +116,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// Values of one of these tensors from element `first` on: so many that the host's memory doesn't notice, or all
-    /// that are left where the device holds them transposed.
+    /// Values of one of these tensors from element `first` on: so many that the host's memory doesn't notice.
     ///
     /// # Errors
     /// Those of the device.
@@ -133,23 +132,24 @@ impl Trainer {
             Place::Frozen { parameter, part } => (&self.weights.parameters()[parameter], part),
             Place::State(index) => {
                 let state = self.handles.update.state[index].tensor;
-                return Ok(self.session.read_values_of(state, piece).await?);
+                return Ok(self.session.read_values_of(state, &[piece]).await?);
             }
         };
         let (columns, part) = (description.columns(), description.parts[part].clone());
         let (start, rows) = (part.rows.start * columns, part.rows.len());
         if !part.transposed {
-            return self.held_of(saved.place, start + piece.start..start + piece.end).await;
+            let elements = start + piece.start..start + piece.end;
+            return self.held_of(saved.place, &[elements]).await;
         }
-        let mut values = vec![0.0; elements];
-        let at_once = (PIECE / columns.max(1)).max(1);
-        for top in (0..rows).step_by(at_once) {
-            let bottom = rows.min(top + at_once);
-            let from = start + top * columns..start + bottom * columns;
-            let from = self.held_of(saved.place, from).await?;
-            transpose(&from, columns, &mut values[top..], rows);
-        }
-        values.drain(..first);
+        // Rows of the file are columns of the device's.
+        let left = first / rows.max(1);
+        let right = columns.min(left + (PIECE / rows.max(1)).max(1));
+        let of_row = |row: usize| start + row * columns + left..start + row * columns + right;
+        let held: Vec<Range<usize>> = (0..rows).map(of_row).collect();
+        let held = self.held_of(saved.place, &held).await?;
+        let mut values = vec![0.0; held.len()];
+        transpose(&held, right - left, &mut values, rows);
+        values.drain(..first - left * rows);
         Ok(values)
     }
 
@@ -157,7 +157,7 @@ impl Trainer {
     async fn held_of(
         &mut self,
         place: Place,
-        elements: Range<usize>,
+        elements: &[Range<usize>],
     ) -> Result<Vec<f32>, TrainError> {
         let tensor = match place {
             Place::Trained { parameter, .. } => return self.weight_of(parameter, elements).await,
@@ -332,6 +332,18 @@ impl Trainer {
 }
 
 impl Planned {
+    /// Bytes of the tensors of a checkpoint of this run: weights in f32, or those of its adapters, and optimizer state.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let (trained, _) = self.weights.trained();
+        let saved = if self.weights.has_adapters() { trained } else { self.weights.parameters() };
+        let weights = saved.iter().flat_map(|parameter| {
+            parameter.parts.iter().map(|part| Type::new(DType::F32, parameter.part_shape(part)))
+        });
+        let graph = &self.plan.graph;
+        let states = self.handles.update.state.iter().map(|state| graph.ty(state.tensor).bytes());
+        (weights.map(|ty| ty.bytes()).sum::<usize>() + states.sum::<usize>()) as u64
+    }
+
     /// Bytes of the host's memory that a [`Snapshot`] of this run takes.
     pub fn snapshot_bytes(&self) -> u64 {
         total(&changed_by_steps(&self.weights, &self.handles, &self.plan.graph)) as u64

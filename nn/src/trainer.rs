@@ -247,19 +247,19 @@ impl Trainer {
     /// Those of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
         let elements = self.parameters()[parameter].elements();
-        self.weight_of(parameter, 0..elements).await
+        self.weight_of(parameter, &[0..elements]).await
     }
 
     /// These elements of the f32 master of a weight that steps change.
     pub(crate) async fn weight_of(
         &mut self,
         parameter: usize,
-        elements: Range<usize>,
+        elements: &[Range<usize>],
     ) -> Result<Vec<f32>, TrainError> {
         let weight = self.weights.trained().1[parameter];
         match (self.config.precision, self.handles.remainders.get(parameter).copied()) {
             (Precision::BF16, Some(remainder)) => {
-                let high = self.session.read_values_of(weight, elements.clone()).await?;
+                let high = self.session.read_values_of(weight, elements).await?;
                 let low = self.session.read_values_of(remainder, elements).await?;
                 let join = tightrope_core::expr::Binary::JoinHalves;
                 let joined = high.iter().zip(&low);

@@ -89,6 +89,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let known = rates(&mut *planned.device, planned.step.config().precision, threads);
     let predicted_step_s = planned.step.estimate(&known.rates).step_s;
     let predicted = planned.step.plan.peak_bytes();
+    let checkpoint_copy = planned.checkpoint_copy();
     let table = brief(&planned, &known);
     let notes = planned.recipe.notes.clone();
     let steps = planned.recipe.step.rate.steps;
@@ -163,6 +164,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "heldout_loss": evaluation.as_ref().map(|evaluation| evaluation.loss),
             "heldout_tokens": evaluation.as_ref().map(|evaluation| evaluation.tokens),
             "predicted_peak_bytes": predicted,
+            "checkpoint_copy_bytes": checkpoint_copy,
             "measured_peak_bytes": run.allocated_bytes(),
             "outside_bytes": outside,
             "resident_start_bytes": resident_start,

@@ -9,6 +9,9 @@ use super::{file, refusal};
 use crate::error::Result;
 use crate::machine::free_memory;
 
+/// Copies of what steps change that a run holds at most, should its device go away.
+const COPIES: u64 = 3;
+
 /// Bytes that a plan may take: the budget, else what the device has free, or the machine where the device says
 /// nothing; `None` where none of them is known.
 pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
@@ -35,6 +38,17 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
         smallest = smallest.min(least);
     }
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
+}
+
+/// Bytes of the host's memory for a copy of a checkpoint, where there's room for it beside the plan: what the plan may take, or
+/// on a device with memory of its own, what the host has free.
+pub fn checkpoint_copy(scope: &Scope, planned: &Planned, device: &dyn Backend) -> Option<u64> {
+    let bytes = planned.checkpoint_bytes();
+    let (taken, room) = match device.kind().can_be_lost() {
+        true => (COPIES * planned.snapshot_bytes(), free_memory()),
+        false => (planned.plan.peak_bytes(), budget(scope, device)),
+    };
+    (taken + bytes <= room?).then_some(bytes)
 }
 
 /// The fewest bytes that [`planned`] finds a plan for.

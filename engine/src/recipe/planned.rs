@@ -11,7 +11,7 @@ use super::Recipe;
 #[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
 use crate::error::{Help as _, Result};
-use crate::plan::{Choices, MadeFor, free, planned_now};
+use crate::plan::{Choices, MadeFor, checkpoint_copy, free, planned_now};
 use crate::run::{Described, Parts, Reopen, json_text};
 #[cfg(not(target_family = "wasm"))]
 use crate::run::{Home, Opening, Run, directory};
@@ -52,7 +52,15 @@ impl Planned {
         value["budget_bytes"] = json!(self.recipe.step.scope.budget);
         value["made_for"] = json!(MadeFor::of(config, self.device.kind()));
         value["choices"] = json!(Choices::of(config));
+        value["checkpoint_copy_bytes"] = json!(self.checkpoint_copy());
         Ok(value)
+    }
+
+    /// Bytes of the host's memory for a copy that checkpoints are written from while training goes on; `None` where there's no
+    /// room for it, or nothing to save on the way.
+    pub fn checkpoint_copy(&self) -> Option<u64> {
+        let saves = self.recipe.every.save > 0;
+        saves.then(|| checkpoint_copy(&self.recipe.step.scope, &self.step, &*self.device))?
     }
 
     /// What the run is started from, where `reopen` opens a device in place of one that was lost.
@@ -60,6 +68,7 @@ impl Planned {
     /// # Errors
     /// Settings that can't be written: a path that isn't valid Unicode.
     pub fn parts(self, reopen: Reopen<'_>) -> Result<Parts<'_>> {
+        let room_beside = self.checkpoint_copy().is_some();
         let Self { recipe, step, device } = self;
         let model = Architecture::of(&*step.config().model);
         let text = model.as_ref().map(|model| json_text(&model.to_hf())).transpose()?;
@@ -79,6 +88,7 @@ impl Planned {
             data: recipe.data,
             rate: recipe.step.rate,
             every: recipe.every,
+            room_beside,
             described,
         })
     }

@@ -1,7 +1,7 @@
 //! The directory of a run while it trains: locked, known again should it be moved, and written without following links.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -133,6 +133,11 @@ impl Home {
     /// Puts what was recorded on the disk, before a checkpoint that comes after it.
     pub(super) fn flush(&mut self) {
         self.recorder.iter_mut().for_each(Recorder::flush);
+    }
+
+    /// The file of metrics, for another thread to flush.
+    pub(super) fn metrics_file(&self) -> Option<File> {
+        self.recorder.as_ref()?.metrics_file()
     }
 
     /// What couldn't be written or removed since the last time.

@@ -122,6 +122,11 @@ impl MetricsFile {
         written.with_context(|| format!("can't write `{}`", self.path.display()))
     }
 
+    /// The file, for another thread to flush.
+    pub fn handle(&self) -> Option<File> {
+        self.file.try_clone().ok()
+    }
+
     /// Puts what was added on the disk: without it, lines that lie before a checkpoint would be gone when the power goes away.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What a run writes into its directory besides checkpoints. Nothing of it ends a run: what can't be written is told once.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -102,6 +103,11 @@ impl Recorder {
     /// Puts the metrics so far on the disk.
     pub fn flush(&mut self) {
         self.metrics(MetricsFile::flush);
+    }
+
+    /// The file of metrics, for another thread to flush.
+    pub fn metrics_file(&self) -> Option<File> {
+        self.metrics.as_ref()?.handle()
     }
 
     /// Adds a line to the metrics.

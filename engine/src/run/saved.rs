@@ -10,7 +10,7 @@ use super::Batches;
 #[cfg(not(target_family = "wasm"))]
 use super::diverged::DIVERGED;
 #[cfg(not(target_family = "wasm"))]
-use crate::checkpoint::{CheckpointError, write};
+use crate::checkpoint::{CheckpointError, Copied, write};
 use crate::checkpoint::{manifest, read_back};
 #[cfg(not(target_family = "wasm"))]
 use crate::error::Error;
@@ -42,6 +42,17 @@ impl Described {
     }
 }
 
+/// The failure of a checkpoint of `step` in the run directory `dir`.
+#[cfg(not(target_family = "wasm"))]
+pub(super) fn unwritten(error: CheckpointError, dir: &Path, step: u64) -> Error {
+    let help = match &error {
+        CheckpointError::NotFinite { .. } => DIVERGED.to_owned(),
+        _ => format!("free some space, then `tightrope train --resume {}`", dir.display()),
+    };
+    let error = anyhow::Error::new(error);
+    Error::failed(error.context(format!("can't write the checkpoint of step {step}")), help)
+}
+
 /// A value as the text of a file.
 pub(crate) fn json_text(value: &Value) -> anyhow::Result<Vec<u8>> {
     Ok((serde_json::to_string_pretty(value)? + "\n").into_bytes())
@@ -70,18 +81,28 @@ impl Saved {
         done: Done,
     ) -> Result<Vec<String>> {
         let manifest = self.manifest(trainer, data, done).await?;
-        let saved = write(trainer, dir, manifest, self.extra(data)).map_err(|error| {
-            let help = match &error {
-                CheckpointError::NotFinite { .. } => DIVERGED.to_owned(),
-                _ => format!("free some space, then `tightrope train --resume {}`", dir.display()),
-            };
-            let error = anyhow::Error::new(error);
-            Error::failed(
-                error.context(format!("can't write the checkpoint of step {}", done.steps)),
-                help,
-            )
-        })?;
+        let saved = write(trainer, dir, manifest, self.extra(data))
+            .map_err(|error| unwritten(error, dir, done.steps))?;
         Ok(saved.left.iter().map(|error| format!("warning: {error}")).collect())
+    }
+
+    /// What [`Saved::save`] writes, copied into `memory`. `None` where the host hasn't as much.
+    ///
+    /// # Errors
+    /// Weights that aren't finite, and those of the device.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) async fn copied(
+        &self,
+        dir: &Path,
+        trainer: &mut Trainer,
+        data: &dyn Batches,
+        done: Done,
+        memory: Vec<u8>,
+    ) -> Result<Option<(Copied, Manifest)>> {
+        let manifest = self.manifest(trainer, data, done).await?;
+        let copied = Copied::new(trainer, memory).await;
+        let copied = copied.map_err(|error| unwritten(error, dir, done.steps))?;
+        Ok(copied.map(|copied| (copied, manifest)))
     }
 
     /// Nothing: there are no folders in a browser, and a run has none.
@@ -115,7 +136,8 @@ impl Saved {
             .help("free some memory, then save again")
     }
 
-    fn extra(&self, data: &dyn Batches) -> Vec<(String, Vec<u8>)> {
+    /// Files beside the tensors, with their contents.
+    pub(super) fn extra(&self, data: &dyn Batches) -> Vec<(String, Vec<u8>)> {
         let mut files = self.described.files.clone();
         files.extend(data.files());
         files

@@ -5,6 +5,8 @@ use std::path::Path;
 use tightrope_nn::Trainer;
 
 #[cfg(not(target_family = "wasm"))]
+use super::beside::Job;
+#[cfg(not(target_family = "wasm"))]
 use super::home;
 use super::origin::Origin;
 use super::{Evaluation, Run};
@@ -17,8 +19,81 @@ impl<'a> Run<'a> {
     /// Weights that aren't finite, those of the device and of the disk; earlier checkpoints are as they were. A directory that
     /// was moved or removed: the checkpoint is then in another one, which the error names.
     pub async fn save_async(&mut self) -> Result<()> {
+        self.end_beside().await?;
         self.find_home().await?;
         self.save_at_home().await
+    }
+
+    /// As [`Run::save_async`], while training goes on where the host has room for a copy. What keeps it from being written is
+    /// told by a step after.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) async fn save_beside(&mut self) -> Result<()> {
+        if !self.room_beside {
+            return self.save_async().await;
+        }
+        self.end_beside().await?;
+        self.find_home().await?;
+        let steps = self.done().steps;
+        let Some(home) = self.home.as_ref().filter(|_| self.checkpointed != Some(steps)) else {
+            return Ok(());
+        };
+        let (dir, metrics) = (home.dir().to_owned(), home.metrics_file());
+        let (done, saved, beside) = (self.done(), &self.saved, &mut self.beside);
+        let copy = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
+            saved.copied(&dir, trainer, &*origin.data, done, beside.take_memory()).await
+        };
+        let Some((copied, manifest)) = self.inner.attempt(copy).await? else {
+            // Less is free than when it was planned.
+            self.room_beside = false;
+            return self.save_async().await;
+        };
+        let extra = self.saved.extra(self.data());
+        self.beside.begin(Job { dir, copied, manifest, extra, metrics })?;
+        self.checkpointed = Some(steps);
+        Ok(())
+    }
+
+    /// As [`Run::save_async`]: there are no threads in a browser.
+    #[cfg(target_family = "wasm")]
+    pub(super) async fn save_beside(&mut self) -> Result<()> {
+        self.save_async().await
+    }
+
+    /// Looks for the end of a checkpoint that is written while training goes on.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) async fn poll_beside(&mut self) -> Result<()> {
+        let ended = self.beside.poll();
+        self.ended_beside(ended).await
+    }
+
+    /// Nothing is written beside training in a browser.
+    #[cfg(target_family = "wasm")]
+    pub(super) async fn poll_beside(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for a checkpoint that is written while training goes on.
+    async fn end_beside(&mut self) -> Result<()> {
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let ended = self.beside.finish();
+            self.ended_beside(ended).await?;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    async fn ended_beside(&mut self, ended: Result<Vec<String>>) -> Result<()> {
+        match ended {
+            Ok(notes) => self.inner.origin.notes.extend(notes),
+            Err(error) => {
+                self.checkpointed = None;
+                // A directory that is gone is why.
+                self.find_home().await?;
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     async fn save_at_home(&mut self) -> Result<()> {

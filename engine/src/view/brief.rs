@@ -11,6 +11,7 @@ use crate::units::{human_bytes, human_count, human_time, plural};
 
 /// What is about to be trained, a line each: model, data, training, memory, device, time.
 pub fn brief(planned: &Planned, known: &Known) -> String {
+    let checkpoint_copy = planned.checkpoint_copy();
     let Planned { recipe, step: planned, device } = planned;
     let (rate, data) = (&recipe.step.rate, &recipe.data);
     let config = planned.config();
@@ -71,6 +72,13 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
     if device.kind().can_be_lost() {
         line("host", copied_text(planned.snapshot_bytes()));
+    }
+    if let Some(bytes) = checkpoint_copy {
+        let bytes = human_bytes(bytes);
+        line(
+            "checkpoint",
+            format!("{bytes} more of the host's memory, to be written while training goes on"),
+        );
     }
     let step_s = planned.estimate(&known.rates).step_s;
     let run = human_time(Duration::from_secs_f64(step_s * steps as f64));
