@@ -66,12 +66,13 @@ static JSON: AtomicBool = AtomicBool::new(false);
 pub fn listen() -> io::Result<()> {
     let ended = || {
         let bytes = REFUSED.load(Ordering::Relaxed);
-        if bytes > 0 {
+        // What a thread begins with is asked of the system past this allocator.
+        if bytes > 0 || io::Error::last_os_error().kind() == io::ErrorKind::OutOfMemory {
             say_no_more(bytes, JSON.load(Ordering::Relaxed));
             exit(DOES_NOT_FIT);
         }
     };
-    // SAFETY: what runs in the handler reads a number, writes to descriptors and ends the process, without a lock or an
+    // SAFETY: what runs in the handler reads two numbers, writes to descriptors and ends the process, without a lock or an
     // allocation.
     unsafe { register(SIGABRT, ended) }.map(drop)
 }
@@ -81,9 +82,11 @@ pub fn speak_json(json: bool) {
     JSON.store(json, Ordering::Relaxed);
 }
 
-/// Prints `error: …` and `help: …`, or as much as the descriptors take.
+/// Prints `error: …` and `help: …`, or as much as the descriptors take. 0 bytes are an unknown number.
 fn say_no_more(bytes: usize, json: bool) {
-    let error = format_args!("out of memory: the system refused {bytes} more bytes");
+    let known = format_args!("out of memory: the system refused {bytes} more bytes");
+    let unknown = format_args!("out of memory: the system refused more");
+    let error = if bytes > 0 { known } else { unknown };
     let help = "free memory or raise its limit (ulimit -v, ulimit -d, the container's); or take a smaller batch, context or model";
     write_to(2, format_args!("error: {error}\nhelp: {help}\n"));
     if json {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::anyhow;
@@ -33,7 +34,7 @@ pub(super) struct Job {
     /// Files besides.
     pub extra: Vec<(String, Vec<u8>)>,
     /// Metrics, which are to be on the disk before the checkpoint is.
-    pub metrics: Option<File>,
+    pub metrics: Option<Arc<File>>,
 }
 
 impl Job {

@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
@@ -136,7 +137,7 @@ impl Home {
     }
 
     /// The file of metrics, for another thread to flush.
-    pub(super) fn metrics_file(&self) -> Option<File> {
+    pub(super) fn metrics_file(&self) -> Option<Arc<File>> {
         self.recorder.as_ref()?.metrics_file()
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,7 @@ impl HeldOutMetrics {
 #[derive(Debug)]
 pub struct MetricsFile {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     /// What was there when it was opened.
     kept: Kept,
 }
@@ -97,7 +98,7 @@ impl MetricsFile {
             .with_context(|| format!("can't open `{}`", path.display()))?;
         let kept = kept(&file).with_context(|| format!("can't continue `{}`", path.display()))?;
         file.set_len(kept.length).with_context(|| format!("can't shorten `{}`", path.display()))?;
-        Ok(Self { path, file, kept })
+        Ok(Self { path, file: Arc::new(file), kept })
     }
 
     /// Whether there were lines when the file was opened, and none of an evaluation after `step`.
@@ -114,7 +115,7 @@ impl MetricsFile {
         let mut line = serde_json::to_vec(metrics).context("metrics don't fit JSON")?;
         line.push(b'\n');
         let before = self.file.metadata().map(|found| found.len());
-        let written = self.file.write_all(&line);
+        let written = (&*self.file).write_all(&line);
         if let (Err(_), Ok(before)) = (&written, before) {
             // A line that was cut off isn't one of metrics.
             let _ = self.file.set_len(before);
@@ -123,8 +124,8 @@ impl MetricsFile {
     }
 
     /// The file, for another thread to flush.
-    pub fn handle(&self) -> Option<File> {
-        self.file.try_clone().ok()
+    pub fn shared(&self) -> Arc<File> {
+        Arc::clone(&self.file)
     }
 
     /// Puts what was added on the disk: without it, lines that lie before a checkpoint would be gone when the power goes away.
@@ -153,7 +154,7 @@ fn kept_through(file: &File, step: u64) -> anyhow::Result<Kept> {
         heldout_tokens: Option<u64>,
     }
     let mut reader = BufReader::new(file);
-    let (mut kept, mut number) = (Kept::default(), 0);
+    let (mut kept, mut number, mut broken) = (Kept::default(), 0, None);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -166,14 +167,17 @@ fn kept_through(file: &File, step: u64) -> anyhow::Result<Kept> {
         match serde_json::from_slice::<Line>(&line) {
             Ok(line) if line.step > step => return Ok(kept),
             Ok(line) => {
+                if let Some((number, error)) = broken {
+                    bail!(
+                        "line {number} isn't one of metrics ({error}); move the file away to start a new one"
+                    );
+                }
                 kept.length += length as u64;
                 kept.evaluated = line.heldout_tokens.map(|_| line.step).or(kept.evaluated);
             }
-            // A power cut can leave a last line of the right length but without its content.
-            Err(_) if reader.fill_buf()?.is_empty() => return Ok(kept),
-            Err(error) => bail!(
-                "line {number} isn't one of metrics ({error}); move the file away to start a new one"
-            ),
+            // A power cut can leave lines of the right length but without their content, after the last that a checkpoint
+            // put on the disk.
+            Err(error) => broken = broken.or(Some((number, error))),
         }
     }
 }
@@ -259,7 +263,14 @@ mod tests {
     fn resuming_drops_a_torn_line() {
         let dir = tempfile::tempdir().unwrap();
         let whole = "{\"step\":1}\n{\"step\":2}\n";
-        for torn in ["{\"step\":3", "{\"step\":3}", "{\"st\n", "\0\0\0\n", ""] {
+        for torn in [
+            "{\"step\":3",
+            "{\"step\":3}",
+            "{\"st\n",
+            "\0\0\0\n",
+            "\0\0\0\n\0\0\n{\"step\":12}\n",
+            "",
+        ] {
             std::fs::write(dir.path().join(FILE_NAME), format!("{whole}{torn}")).unwrap();
             MetricsFile::resume(dir.path(), 9).unwrap().append(&at(4)).unwrap();
             assert_eq!(steps(dir.path()), [1, 2, 4], "{torn:?}");

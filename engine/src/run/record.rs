@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -106,8 +107,8 @@ impl Recorder {
     }
 
     /// The file of metrics, for another thread to flush.
-    pub fn metrics_file(&self) -> Option<File> {
-        self.metrics.as_ref()?.handle()
+    pub fn metrics_file(&self) -> Option<Arc<File>> {
+        self.metrics.as_ref().map(MetricsFile::shared)
     }
 
     /// Adds a line to the metrics.
