@@ -1,11 +1,13 @@
-//! What the processor can do at most, measured: multiply-adds on registers alone, and a copy that no cache
-//! holds.
+//! What the processor can do at most, measured: multiply-adds on registers alone, and bytes read or copied, from what its nearest
+//! caches hold to what none does.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Bytes of each of the two buffers of the copy.
-const BUFFER: usize = 192 << 20;
+/// Bytes that are read or copied again and again, of all threads together: most caches hold the first, and none the last.
+const SIZES: [usize; 6] = [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 384 << 20];
+/// Bytes that are read or copied in each repetition, or the size where that's more.
+const MOVED: usize = 128 << 20;
 /// Times that each measurement is repeated; the best counts.
 const REPEATS: usize = 5;
 /// Multiply-adds in each chain of a repetition.
@@ -20,8 +22,8 @@ pub struct Peaks {
     pub flops_f32: f64,
     /// Of bf16 pairs with sums in f32; `None` where there is no instruction for it.
     pub flops_bf16: Option<f64>,
-    /// Bytes read and written a second.
-    pub bytes: f64,
+    /// Bytes read and written a second, where they are [`SIZES`] in all.
+    rates: [f64; SIZES.len()],
 }
 
 impl Peaks {
@@ -30,8 +32,19 @@ impl Peaks {
         Self {
             flops_f32: operations(threads, f32_kernel()),
             flops_bf16: bf16_kernel().map(|kernel| operations(threads, kernel)),
-            bytes: copied(threads),
+            rates: rates(threads),
         }
+    }
+
+    /// Bytes that memory gives and takes a second, where no cache holds them.
+    pub fn bytes(&self) -> f64 {
+        self.rates[SIZES.len() - 1]
+    }
+
+    /// The limit for an op that reads and writes so many bytes: of the caches that may hold them.
+    pub fn bytes_of(&self, bytes: f64) -> f64 {
+        let larger = SIZES.partition_point(|&size| size as f64 <= bytes);
+        self.rates[larger.saturating_sub(1)]
     }
 
     /// The limit for matmuls of the given width.
@@ -55,20 +68,79 @@ fn operations(threads: usize, (run, each): Kernel) -> f64 {
     (threads * ROUNDS * CHAINS * each) as f64 / seconds
 }
 
-/// Bytes a second that all threads copy, reads and writes both counted.
-fn copied(threads: usize) -> f64 {
-    let from = vec![1u8; BUFFER];
-    let mut to = vec![0u8; BUFFER];
-    let part = BUFFER.div_ceil(threads);
+/// Bytes a second that all threads read or copy, whichever is faster, of each of [`SIZES`] or more.
+fn rates(threads: usize) -> [f64; SIZES.len()] {
+    let words = SIZES[SIZES.len() - 1] / size_of::<u64>();
+    let mut memory = vec![1; words];
+    let mut rates = SIZES.map(|size| {
+        let memory = &mut memory[..size / size_of::<u64>()];
+        read(memory, threads).max(copied(memory, threads))
+    });
+    // A cache is no slower than what is behind it; where it seems so, threads took longer to begin.
+    for index in (1..rates.len()).rev() {
+        rates[index - 1] = rates[index].max(rates[index - 1]);
+    }
+    rates
+}
+
+/// Times that so many bytes are gone through in a repetition.
+fn rounds(memory: &[u64]) -> usize {
+    MOVED.div_ceil(size_of_val(memory))
+}
+
+/// Bytes a second that all threads read.
+fn read(memory: &[u64], threads: usize) -> f64 {
+    let (sum, rounds) = (sum_kernel(), rounds(memory));
+    let part = memory.len().div_ceil(threads);
     let seconds = best(|| {
         std::thread::scope(|scope| {
-            for (to, from) in to.chunks_mut(part).zip(from.chunks(part)) {
-                scope.spawn(|| to.copy_from_slice(black_box(from)));
+            for own in memory.chunks(part) {
+                scope.spawn(move || (0..rounds).for_each(|_| _ = black_box(sum(black_box(own)))));
             }
         });
     });
-    black_box(&to);
-    2.0 * BUFFER as f64 / seconds
+    (rounds * size_of_val(memory)) as f64 / seconds
+}
+
+/// Bytes a second that all threads copy, from one half of the memory to the other, reads and writes both counted.
+fn copied(memory: &mut [u64], threads: usize) -> f64 {
+    let rounds = rounds(memory);
+    let bytes = rounds * size_of_val(memory);
+    let (from, to) = memory.split_at_mut(memory.len() / 2);
+    let part = from.len().div_ceil(threads);
+    let seconds = best(|| {
+        std::thread::scope(|scope| {
+            for (to, from) in to.chunks_mut(part).zip(from.chunks(part)) {
+                scope.spawn(move || (0..rounds).for_each(|_| to.copy_from_slice(black_box(from))));
+            }
+        });
+    });
+    bytes as f64 / seconds
+}
+
+/// What goes through all words.
+type Sum = fn(&[u64]) -> u64;
+
+fn sum(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum, word| sum ^ word)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn sum_kernel() -> Sum {
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the feature was detected.
+        return |words| unsafe { registers::sum_avx512(words) };
+    }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the feature was detected.
+        return |words| unsafe { registers::sum_avx2(words) };
+    }
+    sum
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn sum_kernel() -> Sum {
+    sum
 }
 
 /// Seconds of the fastest of a few runs.
@@ -139,6 +211,16 @@ mod registers {
     use super::CHAINS;
 
     #[target_feature(enable = "avx512f")]
+    pub fn sum_avx512(words: &[u64]) -> u64 {
+        words.iter().fold(0, |sum, word| sum ^ word)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub fn sum_avx2(words: &[u64]) -> u64 {
+        words.iter().fold(0, |sum, word| sum ^ word)
+    }
+
+    #[target_feature(enable = "avx512f")]
     pub fn avx512(rounds: usize) -> f32 {
         let (x, y) = (_mm512_set1_ps(0.5), _mm512_set1_ps(1e-9));
         let mut sums = [_mm512_setzero_ps(); CHAINS];
@@ -184,7 +266,11 @@ mod tests {
     #[test]
     fn wider_instructions_do_more() {
         let peaks = Peaks::measure(1);
-        assert!(peaks.flops_f32 > 1e8 && peaks.bytes > 1e7, "{peaks:?}");
+        assert!(peaks.flops_f32 > 1e8 && peaks.bytes() > 1e7, "{peaks:?}");
+        assert!(peaks.rates.is_sorted_by(|nearer, farther| nearer >= farther), "{peaks:?}");
+        let limits = [1.0, SIZES[0] as f64, SIZES[1] as f64, 1e12].map(|all| peaks.bytes_of(all));
+        let [first, second, .., last] = peaks.rates;
+        assert_eq!(limits, [first, first, second, last]);
         let (portable, wide) = (operations(1, portable()), operations(1, f32_kernel()));
         assert!(wide > 0.5 * portable, "{wide} against {portable}");
         assert_eq!(peaks.flops(false), peaks.flops_f32);

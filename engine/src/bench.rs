@@ -150,7 +150,7 @@ impl Figures {
             "peak": {
                 "flops_f32": self.peaks.flops_f32,
                 "flops_bf16": self.peaks.flops_bf16,
-                "bytes": self.peaks.bytes,
+                "bytes": self.peaks.bytes(),
             },
             "ops": self.rows,
             "step": self.step,
@@ -170,7 +170,7 @@ impl Figures {
             "{device}\npeak: f32 {:.0} GFLOP/s, bf16 {bf16}, memory {:.1} GB/s\n\n\
              {:<26}{:<26}{:>6}{:>10}{:>9}{:>7}{:>7}{:>7}",
             peaks.flops_f32 / 1e9,
-            peaks.bytes / 1e9,
+            peaks.bytes() / 1e9,
             "op",
             "shape",
             "runs",

@@ -30,7 +30,8 @@ pub struct Row {
     pub gflop_s: f64,
     /// 10⁹ bytes a second, each tensor counted once.
     pub gb_s: f64,
-    /// Per cent of the measured peak: of arithmetic or of memory, whichever is nearer.
+    /// Per cent of the measured peak: of arithmetic, or of the caches or the memory that hold what it reads and writes, whichever is
+    /// nearer.
     pub percent_of_peak: f64,
     /// Part of the step's time.
     pub share: f64,
@@ -91,7 +92,7 @@ impl Group {
     fn row(&self, op: &'static str, shape: String, total: f64, peaks: &Peaks) -> Row {
         let Self { count, seconds, flops, bytes, narrow } = *self;
         let of_arithmetic = flops / seconds / peaks.flops(narrow);
-        let of_memory = bytes / seconds / peaks.bytes;
+        let of_memory = bytes / seconds / peaks.bytes_of(bytes / count as f64);
         Row {
             op,
             shape,
