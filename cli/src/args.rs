@@ -417,6 +417,7 @@ fn flag(setting: &Setting, flag: Flag) -> Arg {
     match setting.kind {
         Kind::Word(words) => arg.value_parser(PossibleValuesParser::new(words())),
         Kind::Path => arg.value_hint(ValueHint::AnyPath),
+        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ => arg,
     }
 }

@@ -139,6 +139,8 @@ pub struct Run<'a> {
     home: Option<Home>,
     stop: Stop<'a>,
     summary: Summary,
+    /// Whether what went wrong in a step that f16 skips is told.
+    explains_skips: bool,
     /// f16 steps in a row without an update.
     skips: u64,
     /// Steps in a row with a higher loss than the one before.
@@ -160,7 +162,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Weights and data that don't fit the model, and those of the device.
     pub async fn start_async(parts: Parts<'a>) -> Result<Self> {
-        let Parts { planned, device, every, rate, room_beside, mut described, .. } = parts;
+        let Parts { planned, device, every, rate, room_beside, explains_skips, .. } = parts;
+        let mut described = parts.described;
         let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
         let copies = device.kind().can_be_lost();
         let origin = Origin {
@@ -186,6 +189,7 @@ impl<'a> Run<'a> {
             home: None,
             stop: Box::new(|| false),
             summary: Summary { done, ..Summary::default() },
+            explains_skips,
             skips: 0,
             rises: 0,
             room_beside,
@@ -405,6 +409,9 @@ impl<'a> Run<'a> {
         self.skips = if outcome.updated { 0 } else { self.skips + 1 };
         if !outcome.updated && (!skips || self.skips > PATIENCE) {
             return Err(self.not_finite(&outcome).await?);
+        }
+        if !outcome.updated && self.explains_skips {
+            self.note_skipped().await?;
         }
         let rose = self.summary.last_loss.is_some_and(|before| outcome.loss > before);
         self.rises = if rose { self.rises + 1 } else { 0 };

@@ -88,6 +88,7 @@ impl Planned {
             data: recipe.data,
             rate: recipe.step.rate,
             every: recipe.every,
+            explains_skips: recipe.record.run.detect_anomaly,
             room_beside,
             described,
         })

@@ -19,19 +19,7 @@ impl Run<'_> {
     /// weights are those before it, and are saved.
     pub(super) async fn not_finite(&mut self, outcome: &Outcome) -> Result<Error> {
         let at = self.done();
-        let explain = self.inner.attempt(async |origin, trainer| {
-            let batch = origin.data.batch(trainer.config(), at)?;
-            Ok(trainer.explain(at.steps, &batch.batch()).await?)
-        });
-        let place = match explain.await? {
-            Some(found) => format!(
-                "the first output that isn't finite is `{}`, element {}, of op {}",
-                found.tensor, found.element, found.op
-            ),
-            None => {
-                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
-            }
-        };
+        let place = self.first_not_finite().await?;
         let Outcome { loss, grad_norm, .. } = *outcome;
         let step = at.steps + 1;
         let mut message = format!(
@@ -46,6 +34,32 @@ impl Run<'_> {
             Err(error) => message += &format!("; {error}"),
         }
         Ok(Error::failed(anyhow!(message), DIVERGED))
+    }
+
+    /// Notes what went wrong in a step that f16 skips, which is then made again to find it.
+    pub(super) async fn note_skipped(&mut self) -> Result<()> {
+        let step = self.done().steps + 1;
+        let place = self.first_not_finite().await?;
+        self.inner.origin.notes.push(format!("step {step} is skipped: {place}"));
+        Ok(())
+    }
+
+    /// Makes the next step again, and says where numbers stop being finite.
+    async fn first_not_finite(&mut self) -> Result<String> {
+        let at = self.done();
+        let explain = self.inner.attempt(async |origin, trainer| {
+            let batch = origin.data.batch(trainer.config(), at)?;
+            Ok(trainer.explain(at.steps, &batch.batch()).await?)
+        });
+        Ok(match explain.await? {
+            Some(found) => format!(
+                "the first output that isn't finite is `{}`, element {}, of op {}",
+                found.tensor, found.element, found.op
+            ),
+            None => {
+                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
+            }
+        })
     }
 
     /// The failure of a run whose loss does nothing but rise. Its weights are worse than those of the last checkpoint, which

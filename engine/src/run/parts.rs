@@ -65,6 +65,8 @@ pub struct Parts<'a> {
     pub rate: LearningRate,
     /// When it logs, evaluates, samples and saves.
     pub every: Every,
+    /// Whether a step that f16 skips is made again to tell which op's output isn't finite.
+    pub explains_skips: bool,
     /// Whether the host has room for a copy of a checkpoint, from which it's written while training goes on.
     pub room_beside: bool,
     /// What a checkpoint says of the settings and the model.
@@ -95,6 +97,7 @@ impl<'a> Parts<'a> {
             data: Box::new(data),
             rate,
             every: Every { log: 1, ..Every::default() },
+            explains_skips: false,
             room_beside: false,
             described: Described::default(),
         }

@@ -110,6 +110,7 @@ settings! {
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];
         save_every: u64 = 500, "Steps between checkpoints; 0 is only at the end", [at_least(0), flag("save-every", "STEPS"), old_flags(&["checkpoint-every"]), old_keys(&["run.checkpoint_every"]), only(RUN), passing(), elsewhere(&["save_steps"])];
+        detect_anomaly: bool, "Name the op whose output isn't finite of each step that f16 skips; a run that ends for it names it anyway", [flag("detect-anomaly", "BOOL"), only(RUN), passing()];
     }
 }
 

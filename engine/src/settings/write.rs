@@ -173,6 +173,7 @@ log_every = 10
 eval_every = 250
 sample_every = 0
 save_every = 500
+detect_anomaly = false
 "#;
         assert_eq!(settings.to_toml().unwrap(), expected);
     }
