@@ -33,6 +33,8 @@ pub struct Corpus {
 impl Corpus {
     /// The field that holds the text of an object in JSON, where no other is named.
     pub const TEXT_KEY: &str = "text";
+    /// What standard input is called among files.
+    pub const PIPE: &str = "-";
 
     /// Opens files, folders of files and globs (`texts/**/*.md`), in the order given and by name within a folder or a glob. What a
     /// file holds is told by its extension:
@@ -82,6 +84,9 @@ impl Corpus {
     /// # Errors
     /// A folder that can't be read, or that has no files, and a glob that nothing matches.
     pub fn is_of_ids<P: AsRef<Path>>(files: &[P]) -> Result<bool> {
+        if files.iter().any(|file| file.as_ref() == Path::new(Self::PIPE)) {
+            return Ok(false);
+        }
         let files = files::named(files)?;
         Ok(!files.is_empty() && files.iter().all(|file| files::extension(&file.path) == "bin"))
     }

@@ -31,6 +31,8 @@ pub mod files;
 mod images;
 mod loader;
 mod permutation;
+#[cfg(not(target_family = "wasm"))]
+mod pipe;
 pub mod safetensors;
 mod source;
 mod tokenizer;
@@ -45,6 +47,8 @@ pub use images::{
     Normalization, drawn_digit,
 };
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
+#[cfg(not(target_family = "wasm"))]
+pub use pipe::{Pipe, Reached};
 pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights, weights_fingerprint};
 pub use source::{Difference, Source, content, difference, fingerprint};
 #[cfg(not(target_family = "wasm"))]

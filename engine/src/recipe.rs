@@ -25,6 +25,8 @@ mod continues;
 mod corpus;
 mod images;
 mod model;
+#[cfg(not(target_family = "wasm"))]
+mod piped;
 mod planned;
 mod step;
 mod task;
@@ -49,6 +51,8 @@ pub use corpus::{Text, windows};
 pub use images::LabelledImages;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use images::shape as image_shape;
+#[cfg(not(target_family = "wasm"))]
+use piped::Piped;
 pub use planned::Planned;
 pub use step::{Step, complete};
 pub use task::Task;
@@ -196,7 +200,7 @@ impl Recipe {
         let mut brought = Vec::new();
         let data: Box<dyn Batches> = match &model {
             Architecture::Language(model) => {
-                Box::new(Self::text(&settings, model.vocab, &start, &mut brought)?)
+                Self::text(&settings, model.vocab, &start, &mut brought)?
             }
             Architecture::Vit(model) => {
                 let normalization = start.normalization(model.colors)?;
@@ -324,7 +328,7 @@ impl Recipe {
         vocab: usize,
         start: &Start,
         brought: &mut Vec<(String, Vec<u8>)>,
-    ) -> Result<Text> {
+    ) -> Result<Box<dyn Batches>> {
         let asked = settings.data.tokenizer.as_deref();
         let tokenizer = match start {
             Start::Checkpoint(source) => {
@@ -335,7 +339,11 @@ impl Recipe {
             }
             _ => corpus::tokenizer(settings, vocab)?,
         };
-        Text::open(&settings.data, tokenizer, vocab, brought.clone())
+        #[cfg(not(target_family = "wasm"))]
+        if piped::is(&settings.data.files) {
+            return Ok(Box::new(Piped::open(tokenizer)?));
+        }
+        Ok(Box::new(Text::open(&settings.data, tokenizer, vocab, brought.clone())?))
     }
 
     /// Plans the step on `device`: the run's own plan comes first, then the one that was named, then the fastest that fits

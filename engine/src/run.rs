@@ -91,7 +91,7 @@ use web_time::Instant;
 use crate::error::{Error, Result};
 use crate::weights::Start;
 
-pub use batches::{Batches, HeldOut, Numbers, Samples};
+pub use batches::{Batches, HeldOut, Numbers, Samples, Wait};
 pub use classify::Seen;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
@@ -373,10 +373,17 @@ impl<'a> Run<'a> {
         if std::mem::take(&mut self.owes_evaluation) {
             self.evaluate_and_sample(self.done().steps).await?;
         }
-        let Some((outcome, step_s, watched)) = self.train_step().await? else {
-            self.save_async().await?;
-            self.ended = Some(Ended::Interrupted);
-            return Ok(None);
+        let stepped = match self.wait()? {
+            Some(ended) => Err(ended),
+            None => self.train_step().await?.ok_or(Ended::Interrupted),
+        };
+        let (outcome, step_s, watched) = match stepped {
+            Ok(stepped) => stepped,
+            Err(ended) => {
+                self.save_async().await?;
+                self.ended = Some(ended);
+                return Ok(None);
+            }
         };
         let mut stepped = Stepped { watched, ..self.stepped(&outcome, step_s) };
         if let Some(home) = self.home.as_mut().filter(|_| stepped.logged) {
@@ -386,6 +393,24 @@ impl<'a> Run<'a> {
         self.at_intervals(&mut stepped).await?;
         stepped.notes = self.take_notes();
         Ok(Some(stepped))
+    }
+
+    /// Waits for the next batch. How the run ends, where it's asked to stop meanwhile or the data ends.
+    fn wait(&mut self) -> Result<Option<Ended>> {
+        let (config, at) = (self.inner.config().clone(), self.done());
+        loop {
+            match self.inner.origin.data.wait(&config, at)? {
+                Wait::Over => return Ok(None),
+                Wait::Longer if (self.stop)() => return Ok(Some(Ended::Interrupted)),
+                Wait::Longer => {}
+                Wait::Ended => {
+                    let (done, steps) = (at.steps, self.saved.rate.steps);
+                    let note = format!("note: the data ended after step {done} of {steps}");
+                    self.inner.origin.notes.push(note);
+                    return Ok(Some(Ended::Complete));
+                }
+            }
+        }
     }
 
     /// What the next step came to, its seconds and the tensors that are watched, or `None` where it was abandoned.

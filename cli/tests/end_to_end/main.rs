@@ -7,6 +7,7 @@ mod images;
 mod lora;
 mod models;
 mod offload;
+mod pipes;
 mod plan_files;
 mod profiles;
 mod refusals;

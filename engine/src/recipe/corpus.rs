@@ -5,6 +5,8 @@ use tightrope_data::checkpoint::text_file;
 use tightrope_data::{Corpus, DataState, Loader, LoaderConfig, Source, Tokenizer, Tokens, Windows};
 use tightrope_nn::{Done, TrainerConfig};
 
+#[cfg(not(target_family = "wasm"))]
+use super::piped;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, HeldOut, Samples};
 use crate::settings::{self, Settings};
@@ -45,7 +47,13 @@ impl Text {
             [file] => file.display().to_string(),
             files => format!("{} files", files.len()),
         };
-        let corpus = if !data.files.is_empty() {
+        #[cfg(not(target_family = "wasm"))]
+        let piped = piped::is(&data.files).then(|| piped::whole(&tokenizer)).transpose()?;
+        #[cfg(target_family = "wasm")]
+        let piped = None;
+        let corpus = if let Some(piped) = piped {
+            Ok(piped)
+        } else if !data.files.is_empty() {
             let key = data.text_key.as_deref().unwrap_or(Corpus::TEXT_KEY);
             Corpus::open(&data.files, key, &tokenizer)
         } else if texts.is_empty() {
@@ -54,7 +62,7 @@ impl Text {
             Corpus::from_documents(texts, &tokenizer)
         };
         let corpus = corpus?;
-        corpus.check_vocab(vocab).help("check --data and --vocab")?;
+        corpus.check_vocab(vocab).help("train a model of the data's vocabulary (--vocab)")?;
         let holdout = data.holdout;
         let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
         let sources = corpus.sources().to_vec();

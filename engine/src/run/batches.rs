@@ -94,6 +94,17 @@ impl From<ImageBatch> for Samples {
 /// Held-out batches, each of a micro-batch.
 pub type HeldOut = Box<dyn Iterator<Item = Result<Samples>>>;
 
+/// Whether a batch can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It's there.
+    Over,
+    /// It isn't there yet.
+    Longer,
+    /// It will not come: the data ends before.
+    Ended,
+}
+
 /// What a run is trained on: batches that follow from how far the run has come, so that a resumed run and one on
 /// another device go on with the same ones.
 pub trait Batches {
@@ -104,6 +115,15 @@ pub trait Batches {
     fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
         let _ = (config, at);
         Ok(())
+    }
+
+    /// Waits for the batch that follows what is done, for as long as a run may not be asked whether to end: a tenth of a second.
+    ///
+    /// # Errors
+    /// Data that can't be read any more.
+    fn wait(&mut self, config: &TrainerConfig, at: Done) -> Result<Wait> {
+        let _ = (config, at);
+        Ok(Wait::Over)
     }
 
     /// The batch that follows what is done: the same one each time it is asked for.

@@ -93,7 +93,7 @@ settings! {
 
     /// The text or the images.
     data "Data" => Data {
-        files: Vec<PathBuf>, "Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
+        files: Vec<PathBuf>, "Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; - is standard input; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
         tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), only(READ), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
         text_key: Option<String>, "Field or column that holds the text in .jsonl, .json and .parquet files", [reads(TEXT), unset("text"), flag("text-key", "NAME"), only(DATA), elsewhere(&["text_column", "dataset_text_field"])];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share")];
