@@ -100,8 +100,11 @@ impl Saved {
         memory: Vec<u8>,
     ) -> Result<Option<(Copied, Manifest)>> {
         let manifest = self.manifest(trainer, data, done).await?;
-        let copied = Copied::new(trainer, memory).await;
-        let copied = copied.map_err(|error| unwritten(error, dir, done.steps))?;
+        let copied = match Copied::new(trainer, memory).await {
+            // A device that is lost is opened again.
+            Err(CheckpointError::Train(error)) => return Err(error.into()),
+            copied => copied.map_err(|error| unwritten(error, dir, done.steps))?,
+        };
         Ok(copied.map(|copied| (copied, manifest)))
     }
 
