@@ -31,6 +31,12 @@ pub struct Card {
     pub multiprocessors: u32,
     /// Memory as its driver counts it, MiB.
     pub memory_mib: u32,
+    rates: Published,
+}
+
+/// What a data sheet says of a card's speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Published {
     /// TFLOP/s of tensor cores in 16 bits.
     half: f64,
     /// TFLOP/s of tensor cores in TF32; 0 where they don't multiply it.
@@ -52,40 +58,36 @@ const OUTSIDE_BYTES: u64 = 640 << 20;
 /// The cards; of those whose device names begin alike, the longer name comes first.
 #[rustfmt::skip]
 pub const CARDS: [Card; 18] = [
-    card("b200",         "B200",              (10, 0), 148, 183359, 2250.0, 1125.0, 75.0,  7700.0, PCIE[2]),
-    card("h200",         "H200",              (9, 0),  132, 143771,  989.4,  494.7, 66.9,  4800.0, PCIE[2]),
-    card("h100-pcie",    "H100 PCIe",         (9, 0),  114,  81559,  756.4,  378.2, 51.2,  2039.0, PCIE[2]),
-    card("h100",         "H100",              (9, 0),  132,  81559,  989.4,  494.7, 66.9,  3350.0, PCIE[2]),
-    card("a100-40gb",    "A100-SXM4-40GB",    (8, 0),  108,  40960,  312.0,  156.0, 19.5,  1555.0, PCIE[1]),
-    card("a100",         "A100",              (8, 0),  108,  81920,  312.0,  156.0, 19.5,  2039.0, PCIE[1]),
-    card("l40s",         "L40S",              (8, 9),  142,  46068,  362.0,  183.0, 91.6,   864.0, PCIE[1]),
-    card("l4",           "NVIDIA L4",         (8, 9),   58,  23034,  121.0,   60.0, 30.3,   300.0, PCIE[1]),
-    card("a10",          "A10",               (8, 6),   72,  23028,  125.0,   62.5, 31.2,   600.0, PCIE[1]),
-    card("t4",           "Tesla T4",          (7, 5),   40,  15360,   65.0,    0.0,  8.1,   320.0, PCIE[0]),
-    card("rtx-6000-ada", "RTX 6000 Ada",      (8, 9),  142,  49140,  364.0,  182.0, 91.1,   960.0, PCIE[1]),
-    card("rtx-5090",     "RTX 5090",          (12, 0), 170,  32607,  209.5,  104.8, 104.8, 1792.0, PCIE[2]),
-    card("rtx-5080",     "RTX 5080",          (12, 0),  84,  16303,  112.6,   56.3, 56.3,   960.0, PCIE[2]),
-    card("rtx-4090",     "RTX 4090",          (8, 9),  128,  24564,  165.2,   82.6, 82.6,  1008.0, PCIE[1]),
-    card("rtx-4080",     "RTX 4080",          (8, 9),   76,  16376,   97.5,   48.7, 48.7,   717.0, PCIE[1]),
-    card("rtx-4060-ti",  "RTX 4060 Ti",       (8, 9),   34,  16380,   44.1,   22.1, 22.1,   288.0, PCIE[1] / 2.0),
-    card("rtx-3090",     "RTX 3090",          (8, 6),   82,  24576,   71.0,   35.6, 35.6,   936.0, PCIE[1]),
-    card("rtx-3060",     "RTX 3060",          (8, 6),   28,  12288,   25.6,   12.7, 12.7,   360.0, PCIE[1]),
+    card("b200",         "B200",              (10, 0), 148, 183359, [2250.0, 1125.0, 75.0,  7700.0, PCIE[2]]),
+    card("h200",         "H200",              (9, 0),  132, 143771, [989.4,  494.7, 66.9,  4800.0, PCIE[2]]),
+    card("h100-pcie",    "H100 PCIe",         (9, 0),  114,  81559, [756.4,  378.2, 51.2,  2039.0, PCIE[2]]),
+    card("h100",         "H100",              (9, 0),  132,  81559, [989.4,  494.7, 66.9,  3350.0, PCIE[2]]),
+    card("a100-40gb",    "A100-SXM4-40GB",    (8, 0),  108,  40960, [312.0,  156.0, 19.5,  1555.0, PCIE[1]]),
+    card("a100",         "A100",              (8, 0),  108,  81920, [312.0,  156.0, 19.5,  2039.0, PCIE[1]]),
+    card("l40s",         "L40S",              (8, 9),  142,  46068, [362.0,  183.0, 91.6,   864.0, PCIE[1]]),
+    card("l4",           "NVIDIA L4",         (8, 9),   58,  23034, [121.0,   60.0, 30.3,   300.0, PCIE[1]]),
+    card("a10",          "A10",               (8, 6),   72,  23028, [125.0,   62.5, 31.2,   600.0, PCIE[1]]),
+    card("t4",           "Tesla T4",          (7, 5),   40,  15360, [65.0,    0.0,  8.1,   320.0, PCIE[0]]),
+    card("rtx-6000-ada", "RTX 6000 Ada",      (8, 9),  142,  49140, [364.0,  182.0, 91.1,   960.0, PCIE[1]]),
+    card("rtx-5090",     "RTX 5090",          (12, 0), 170,  32607, [209.5,  104.8, 104.8, 1792.0, PCIE[2]]),
+    card("rtx-5080",     "RTX 5080",          (12, 0),  84,  16303, [112.6,   56.3, 56.3,   960.0, PCIE[2]]),
+    card("rtx-4090",     "RTX 4090",          (8, 9),  128,  24564, [165.2,   82.6, 82.6,  1008.0, PCIE[1]]),
+    card("rtx-4080",     "RTX 4080",          (8, 9),   76,  16376, [97.5,   48.7, 48.7,   717.0, PCIE[1]]),
+    card("rtx-4060-ti",  "RTX 4060 Ti",       (8, 9),   34,  16380, [44.1,   22.1, 22.1,   288.0, PCIE[1] / 2.0]),
+    card("rtx-3090",     "RTX 3090",          (8, 6),   82,  24576, [71.0,   35.6, 35.6,   936.0, PCIE[1]]),
+    card("rtx-3060",     "RTX 3060",          (8, 6),   28,  12288, [25.6,   12.7, 12.7,   360.0, PCIE[1]]),
 ];
 
-#[allow(clippy::too_many_arguments)]
 const fn card(
     name: &'static str,
     device: &'static str,
     capability: (i32, i32),
     multiprocessors: u32,
     memory_mib: u32,
-    half: f64,
-    tf32: f64,
-    single: f64,
-    memory: f64,
-    slot: f64,
+    [half, tf32, single, memory, slot]: [f64; 5],
 ) -> Card {
-    Card { name, device, capability, multiprocessors, memory_mib, half, tf32, single, memory, slot }
+    let rates = Published { half, tf32, single, memory, slot };
+    Card { name, device, capability, multiprocessors, memory_mib, rates }
 }
 
 impl Card {
@@ -106,7 +108,12 @@ impl Card {
 
     /// The card that a driver calls so.
     pub fn of_device(device: &str) -> Option<&'static Self> {
-        CARDS.iter().find(|card| device.contains(card.device))
+        let is = |card: &&Self| {
+            let rest = device.split_once(card.device).map(|(_, rest)| rest);
+            // An L4 is no L40.
+            rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+        };
+        CARDS.iter().find(is)
     }
 
     /// What plans for it call it, where none is here.
@@ -120,21 +127,22 @@ impl Card {
     }
 
     /// Rates for estimates: what kernels may reach of what is published.
-    pub fn rates(&self, precision: Precision, tf32: bool) -> Rates {
+    pub fn rates(&self, precision: Precision, in_tf32: bool) -> Rates {
         const TERA: f64 = 1e12;
         const GIGA: f64 = 1e9;
+        let Published { half, tf32, single, memory, slot } = self.rates;
         // Tensor cores before Ampere's multiply f16 alone.
-        let half = precision.dtype() == DType::F16 || self.tf32 > 0.0;
-        let matmul = match (precision.dtype(), tf32) {
-            (DType::F32, true) if self.tf32 > 0.0 => self.tf32,
-            (DType::BF16 | DType::F16, _) if half => self.half,
-            _ => self.single,
+        let matmul = match precision.dtype() {
+            DType::F16 => half,
+            DType::BF16 if tf32 > 0.0 => half,
+            DType::F32 if in_tf32 && tf32 > 0.0 => tf32,
+            _ => single,
         };
         Rates::of_peaks(&Peaks {
             matmul: matmul * TERA,
-            vector: self.single * TERA,
-            bytes: self.memory * GIGA,
-            link: self.slot * GIGA,
+            vector: single * TERA,
+            bytes: memory * GIGA,
+            link: slot * GIGA,
         })
     }
 }
@@ -160,7 +168,9 @@ mod tests {
         ] {
             assert_eq!(Card::of_device(device).map(|card| card.name), Some(name), "{device}");
         }
-        assert_eq!(Card::of_device("NVIDIA GeForce GTX 1660"), None);
+        for unknown in ["NVIDIA GeForce GTX 1660", "NVIDIA L40"] {
+            assert_eq!(Card::of_device(unknown), None);
+        }
     }
 
     #[test]

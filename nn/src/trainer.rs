@@ -247,7 +247,7 @@ impl Trainer {
     /// Those of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
         let elements = self.parameters()[parameter].elements();
-        self.weight_of(parameter, &[0..elements]).await
+        self.weight_of(parameter, std::slice::from_ref(&(0..elements))).await
     }
 
     /// These elements of the f32 master of a weight that steps change.
