@@ -20,9 +20,10 @@ class Plan:
     """
     A plan: every byte of a training step, known before anything is allocated.
     """
-    def __new__(cls, /, keywords: dict, trace: str | None = None, watch: SupportsGetItem[int, str] = ...) -> Plan:
+    def __new__(cls, /, keywords: dict, trace: str | None = None, watch: SupportsGetItem[int, str] = ..., gpu: str | None = None) -> Plan:
         """
-        Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep.
+        Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep; `gpu` is one
+        that isn't here.
         """
     def __repr__(self, /) -> str: ...
     def __str__(self, /) -> str: ...
