@@ -462,7 +462,8 @@ mod tests {
             let mut cli = Cli::command();
             let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
             for setting in LIST {
-                let flag = setting.flag.map(|flag| format!("--{} ", flag.name));
+                let after = if matches!(setting.kind, Kind::Switch) { "[" } else { " " };
+                let flag = setting.flag.map(|flag| format!("--{}{after}", flag.name));
                 let shown = flag.unwrap_or_else(|| format!("{}: ", setting.key));
                 assert_eq!(help.contains(&shown), concerns(setting, name), "{name} {shown}");
             }
@@ -479,7 +480,7 @@ mod tests {
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --text-key body --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --save-every 7 --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
+             --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
         )
         .unwrap();
         for setting in LIST.iter().filter(|setting| setting.flag.is_some()) {
@@ -500,7 +501,7 @@ mod tests {
         let list = [LIST, &[line]].concat();
         let mut command = ClapCommand::new("train").args(flags(&list, "train"));
         let help = command.render_long_help().to_string();
-        let (_, help) = help.split_once("--sharpness <BOOL>").unwrap();
+        let (_, help) = help.split_once("--sharpness[=<BOOL>]").unwrap();
         assert!(help.trim().starts_with("How sharp [default: true]"), "{help}");
     }
 

@@ -228,7 +228,7 @@ error: `data.files` must be a list, each item a path, not 3
   |
 2 | files = ["a", 3]
   |         ^^^^^^^^
-help: data.files: Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; or images: a folder, two IDX files or the word digits; none is the built-in data [default: none]
+help: data.files: Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; - is standard input; or images: a folder, two IDX files or the word digits; none is the built-in data [default: none]
 "#,
     );
 }
