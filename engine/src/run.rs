@@ -146,6 +146,7 @@ pub struct Run<'a> {
     /// Steps in a row with a higher loss than the one before.
     rises: u64,
     /// Whether checkpoints are written from a copy, while training goes on.
+    #[cfg(not(target_family = "wasm"))]
     room_beside: bool,
     #[cfg(not(target_family = "wasm"))]
     beside: Beside,
@@ -162,7 +163,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Weights and data that don't fit the model, and those of the device.
     pub async fn start_async(parts: Parts<'a>) -> Result<Self> {
-        let Parts { planned, device, every, rate, room_beside, explains_skips, .. } = parts;
+        let Parts { planned, device, every, rate, explains_skips, .. } = parts;
         let mut described = parts.described;
         let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
         let copies = device.kind().can_be_lost();
@@ -192,7 +193,8 @@ impl<'a> Run<'a> {
             explains_skips,
             skips: 0,
             rises: 0,
-            room_beside,
+            #[cfg(not(target_family = "wasm"))]
+            room_beside: parts.room_beside,
             #[cfg(not(target_family = "wasm"))]
             beside: Beside::default(),
             // What was resumed from is still there.
