@@ -3,18 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
-use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Type};
+use tightrope_core::plan::{PlannedAs, Target};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Plan, Reading};
 
 use crate::driver::{Version, has_wgmma, tensor_cores};
-use crate::{in_place, in_tf32, limits, scratch_bytes};
+use crate::limits;
+use crate::planning::Planning;
 
 /// What plans depend on, of a GPU that isn't here. Its own kernels multiply matrices, and nothing runs.
 pub struct Described {
     name: String,
     free_bytes: u64,
-    limits: Limits,
+    planning: Planning,
 }
 
 impl Described {
@@ -24,7 +24,7 @@ impl Described {
             own.tensor_cores = tensor_cores(capability);
             own.wgmma = has_wgmma(capability).then_some(multiprocessors);
         });
-        Self { name, free_bytes, limits }
+        Self { name, free_bytes, planning: Planning { limits, matmuls: None } }
     }
 
     /// Lets matmuls of f32 round their operands to TF32.
@@ -32,8 +32,7 @@ impl Described {
     /// # Errors
     /// In words, where the GPU's tensor cores don't multiply it.
     pub fn round_to_tf32(&mut self) -> Result<(), String> {
-        self.limits = in_tf32(&self.name, &self.limits)?;
-        Ok(())
+        self.planning.round_to_tf32(&self.name)
     }
 
     fn absent<T>(&self) -> Result<T, DeviceError> {
@@ -42,35 +41,15 @@ impl Described {
     }
 }
 
-impl Target for Described {
-    fn alignment(&self) -> u64 {
-        BINDING_ALIGNMENT
-    }
-
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        scratch_bytes(op, &self.limits, inputs, outputs)
-    }
-
-    fn in_place(&self, op: &Op) -> bool {
-        in_place(op)
-    }
-
-    fn operands(&self) -> usize {
-        self.limits.bindings
-    }
-
-    fn epilogues(&self) -> bool {
-        self.limits.cuda().epilogues
-    }
-
-    fn copy_queues(&self) -> bool {
-        true
+impl PlannedAs for Described {
+    fn planned_as(&self) -> &dyn Target {
+        &self.planning
     }
 }
 
 impl Backend for Described {
     fn name(&self) -> String {
-        format!("{}{}", self.name, if self.limits.cuda().tf32 { " in TF32" } else { "" })
+        format!("{}{}", self.name, if self.planning.limits.cuda().tf32 { " in TF32" } else { "" })
     }
 
     fn kind(&self) -> DeviceKind {

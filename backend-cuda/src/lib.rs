@@ -14,6 +14,7 @@ mod described;
 pub mod driver;
 pub mod library;
 pub mod matmuls;
+mod planning;
 mod recording;
 pub mod source;
 
@@ -22,14 +23,13 @@ use std::sync::Arc;
 
 pub use described::Described;
 
-use tightrope_core::launch::{Api, BINDING_ALIGNMENT, CudaLimits, Launch, Limits, Tile};
-use tightrope_core::plan::Target;
-use tightrope_core::{
-    Backend, DType, DeviceError, DeviceKind, HostMemory, Op, Plan, Reading, Rule, Type,
-};
+use tightrope_core::launch::{Api, CudaLimits, Launch, Limits, Tile};
+use tightrope_core::plan::{PlannedAs, Target};
+use tightrope_core::{Backend, DType, DeviceError, DeviceKind, HostMemory, Plan, Reading};
 
 use driver::{Copies, Driver, Staging};
 use matmuls::{Makers, Matmuls};
+use planning::Planning;
 use recording::Recording;
 use source::Kernel;
 
@@ -63,10 +63,9 @@ pub fn kernels_of(launches: &[Launch]) -> Result<Vec<Kernel>, DeviceError> {
 /// A device that runs CUDA kernels.
 pub struct Cuda {
     driver: Box<dyn Driver>,
-    limits: Limits,
+    planning: Planning,
     staging: Staging,
     copies: Copies,
-    matmuls: Option<Matmuls>,
     loaded: Option<Prepared>,
 }
 
@@ -82,7 +81,8 @@ impl Cuda {
         let (tensor_cores, wgmma) = (driver.tensor_cores(), driver.wgmma());
         let limits =
             limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (tensor_cores, wgmma));
-        Self { driver, limits, staging, copies, matmuls: None, loaded: None }
+        let planning = Planning { limits, matmuls: None };
+        Self { driver, planning, staging, copies, loaded: None }
     }
 
     /// Says who makes matmuls: from the beginning, the kernels.
@@ -90,16 +90,16 @@ impl Cuda {
     /// # Errors
     /// In words, what is missing and what to install. The kernels go on.
     pub fn matmuls_by(&mut self, makers: Makers) -> Result<(), String> {
-        self.matmuls = None;
+        self.planning.matmuls = None;
         if makers != Makers::Kernels {
-            self.matmuls = Some(Matmuls::new(self.driver.library()?, makers));
+            self.planning.matmuls = Some(Matmuls::new(self.driver.library()?, makers));
         }
         Ok(())
     }
 
     /// Name and version of the library that makes matmuls, where one does.
     pub fn library(&self) -> Option<&str> {
-        self.matmuls.as_ref().map(|matmuls| matmuls.library.version.as_str())
+        self.planning.matmuls.as_ref().map(|matmuls| matmuls.library.version.as_str())
     }
 
     /// Compiles the kernels of launches that plans will have, all at once.
@@ -115,70 +115,23 @@ impl Cuda {
     /// # Errors
     /// In words, where the GPU's tensor cores don't multiply it.
     pub fn round_to_tf32(&mut self) -> Result<(), String> {
-        self.limits = in_tf32(&self.driver.name(), &self.limits)?;
-        Ok(())
+        self.planning.round_to_tf32(&self.driver.name())
     }
 
     /// What launches are made for.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.planning.limits
     }
 
     /// Pretends that the device can do less, to try what other devices need.
     pub fn restrict(&mut self, restrict: impl FnOnce(&mut CudaLimits)) {
-        self.limits = self.limits.clone().with_cuda(restrict);
+        self.planning.limits = self.planning.limits.clone().with_cuda(restrict);
     }
 }
 
-/// These limits, with matmuls of f32 that round their operands to TF32.
-fn in_tf32(name: &str, limits: &Limits) -> Result<Limits, String> {
-    // They came with Ampere's, as bf16 did.
-    if !limits.cuda().tensor_cores.contains(&DType::BF16) {
-        return Err(format!("the tensor cores of {name} multiply neither TF32 nor bf16"));
-    }
-    Ok(limits.clone().with_cuda(|own| own.tf32 = true))
-}
-
-/// Bytes of scratch that the kernels of an op take. What has no kernel is refused when the plan is prepared.
-fn scratch_bytes(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-    op.launch(limits, inputs, outputs).map_or(0, |launches| launches.scratch_bytes)
-}
-
-/// Whether outputs may lie where inputs do: kernels read each element before they write it. But the loss's gradient of x is
-/// made before that of its head, which reads x.
-fn in_place(op: &Op) -> bool {
-    !matches!(op, Op::LinearCrossEntropyGrad(_))
-}
-
-impl Target for Cuda {
-    fn alignment(&self) -> u64 {
-        BINDING_ALIGNMENT
-    }
-
-    fn workspace(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {
-        let Some(matmuls) = &self.matmuls else {
-            return scratch_bytes(op, &self.limits, inputs, outputs);
-        };
-        op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
-            let apart = recording::apart(op, &self.limits, inputs, outputs);
-            matmuls.scratch(&launches, apart.as_ref()).0
-        })
-    }
-
-    fn in_place(&self, op: &Op) -> bool {
-        in_place(op)
-    }
-
-    fn operands(&self) -> usize {
-        self.limits.bindings
-    }
-
-    fn epilogues(&self) -> bool {
-        self.limits.cuda().epilogues
-    }
-
-    fn copy_queues(&self) -> bool {
-        true
+impl PlannedAs for Cuda {
+    fn planned_as(&self) -> &dyn Target {
+        &self.planning
     }
 }
 
@@ -189,7 +142,7 @@ impl Backend for Cuda {
 
     fn name(&self) -> String {
         // What is measured of a device that multiplies in TF32 is kept apart.
-        let tf32 = if self.limits.cuda().tf32 { " in TF32" } else { "" };
+        let tf32 = if self.planning.limits.cuda().tf32 { " in TF32" } else { "" };
         format!("cuda ({}{tf32})", self.driver.name())
     }
 
@@ -197,8 +150,9 @@ impl Backend for Cuda {
         self.loaded = None;
         self.copies.clear();
         let arena = self.driver.allocate(plan.arena_bytes)?;
-        let matmuls = self.matmuls.as_mut();
-        let recording = Recording::new(&mut *self.driver, &self.limits, matmuls, &plan, arena)?;
+        let matmuls = self.planning.matmuls.as_mut();
+        let recording =
+            Recording::new(&mut *self.driver, &self.planning.limits, matmuls, &plan, arena)?;
         self.loaded = Some(Prepared { recording });
         Ok(())
     }
