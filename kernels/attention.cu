@@ -2,8 +2,9 @@
 //
 // Packed projections (B, T, PACKED): HEADS queries, KV_HEADS keys, KV_HEADS values of HEAD_DIM channels a row.
 // `statistics` holds numbers of all sequences, also where a launch makes `sequences` of them from `first` on: the logs of
-// normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2: `scale2` is
-// log2(e)/√HEAD_DIM.
+// normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2, and so are scores: log2(e)
+// times those of the formulas. `prescale` brings a product of a query and a key to its score; where scores are CAPPED, to what
+// tanh is taken of, and `cap2` is the most that a score comes to.
 //
 // forward, grad_queries, grad_keys: a block makes the ROWS rows of one head that it owns (queries, or keys in grad_keys) and
 // goes over the other rows that attend or are attended to, ROWS at a time. Its threads form a square of LANES by LANES;
@@ -47,6 +48,16 @@ __device__ unsigned lse_index(const Args &args, unsigned batch, unsigned head, u
 // What the gradient of a query's scores subtracts.
 __device__ unsigned delta_index(const Args &args, unsigned batch, unsigned head, unsigned row) {
     return args.deltas + lse_index(args, batch, head, row);
+}
+
+__device__ float capped(const Args &args, float x) { return CAPPED ? args.cap2 * tanhf(x) : x; }
+
+__device__ float score_of(const Args &args, float product) { return capped(args, product * args.prescale); }
+
+// What a score grows by with the product it's made of, `scale` apart.
+__device__ float slope_of(const Args &args, float score) {
+    const float part = CAPPED ? score / args.cap2 : 0.0f;
+    return 1.0f - part * part;
 }
 
 // ---- Which pairs of a query and a key count: ops/attention/mask.rs ----
@@ -252,6 +263,15 @@ __device__ void scale(Products &products, const Products &by) {
     }
 }
 
+// Makes scores of products, and where they are capped what each grows by with its product.
+__device__ void make_scores(const Args &args, Products &products, Products &slopes) {
+    each(products, [&](float product, unsigned, unsigned) { return score_of(args, product); });
+    if (CAPPED) {
+        slopes = products;
+        each(slopes, [&](float score, unsigned, unsigned) { return slope_of(args, score); });
+    }
+}
+
 __device__ void store_rows(const Args &args, const Tile &at, unsigned column, const Sums &sums, float factor) {
     const unsigned lane = threadIdx.x % LANES;
 #pragma unroll
@@ -294,7 +314,7 @@ __device__ void forward(const Args &args) {
             multiply(scores);
         }
         each(scores, [&](float product, unsigned r, unsigned j) {
-            return attends(args, at.batch, query + r, other_row(first, j)) ? product * args.scale2 : LOWEST;
+            return attends(args, at.batch, query + r, other_row(first, j)) ? score_of(args, product) : LOWEST;
         });
         partials[threadIdx.x] =
             Four{max_of(scores.row[0]), max_of(scores.row[1]), max_of(scores.row[2]), max_of(scores.row[3])};
@@ -415,11 +435,12 @@ __device__ void grad_queries(const Args &args) {
     clear(sums);
     const unsigned end = end_of_keys(args, at.first, ROWS);
     for (unsigned first = first_seen(at.first, ROWS); first < end; first += ROWS) {
-        Products probability, slope;
+        Products probability, slope, of_score;
         products(args, at, query_column(at.head), first, key_column(kv_head), probability);
-        each(probability, [&](float product, unsigned r, unsigned j) {
+        make_scores(args, probability, of_score);
+        each(probability, [&](float score, unsigned r, unsigned j) {
             const bool seen = attends(args, at.batch, query + r, other_row(first, j));
-            return seen ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
+            return seen ? exp2f(score - lse2[r]) : 0.0f;
         });
         clear(slope);
         for (unsigned slice = 0; slice < SLICES; slice++) {
@@ -438,6 +459,9 @@ __device__ void grad_queries(const Args &args) {
 #pragma unroll
         for (unsigned r = 0; r < 4; r++) {
             slope.row[r] = probability.row[r] * (slope.row[r] - delta[r]);
+        }
+        if (CAPPED) {
+            scale(slope, of_score);
         }
         store_weights(slope);
         weigh(args, at, first, key_column(kv_head), sums);
@@ -460,12 +484,13 @@ __device__ void grad_keys(const Args &args) {
                 lse2[j] = statistic(args, lse_index(args, at.batch, head, 0), other_row(first, j)) * LOG2_E;
                 delta[j] = statistic(args, delta_index(args, at.batch, head, 0), other_row(first, j));
             }
-            Products probability, slope;
+            Products probability, slope, of_score;
             products(args, at, key_column(at.head), first, query_column(head), probability);
-            each(probability, [&](float product, unsigned r, unsigned j) {
+            make_scores(args, probability, of_score);
+            each(probability, [&](float score, unsigned r, unsigned j) {
                 const unsigned query = other_row(first, j);
                 const bool seen = attended(args, at.batch, key + r, query);
-                return seen ? exp2f(product * args.scale2 - lse2[j]) : 0.0f;
+                return seen ? exp2f(score - lse2[j]) : 0.0f;
             });
             Products factor;
             if (DROPOUT) {
@@ -497,6 +522,9 @@ __device__ void grad_keys(const Args &args) {
 #pragma unroll
             for (unsigned r = 0; r < 4; r++) {
                 slope.row[r] *= probability.row[r];
+            }
+            if (CAPPED) {
+                scale(slope, of_score);
             }
             store_weights(slope);
             weigh(args, at, first, query_column(head), dkeys);
@@ -546,15 +574,16 @@ __device__ void cached(const Args &args) {
     const unsigned row = group / HEADS % args.seq_len;
     const unsigned column = head / GROUP * HEAD_DIM;
     const unsigned end = unsigned(args.position.load(0)) + row + 1;
+    const unsigned begin = WINDOW == 0 ? 0 : end - smaller(end, WINDOW);
     if (threadIdx.x < FOURS) {
-        query_fours[threadIdx.x] = packed_four(args, batch, row, query_column(head), threadIdx.x) * args.scale2;
+        query_fours[threadIdx.x] = packed_four(args, batch, row, query_column(head), threadIdx.x) * args.prescale;
     }
     __syncthreads();
     const unsigned vector = threadIdx.x % FOURS;
     float highest = LOWEST;
     float total = 0.0f;
     Four sum = four(0.0f);
-    for (unsigned first = 0; first < end; first += WORKGROUP) {
+    for (unsigned first = begin; first < end; first += WORKGROUP) {
         const unsigned count = smaller(WORKGROUP, end - first);
         float score = LOWEST;
         if (threadIdx.x < count) {
@@ -563,6 +592,7 @@ __device__ void cached(const Args &args) {
             for (unsigned c = 0; c < FOURS; c++) {
                 score += dot(query_fours[c], within_head(args.keys.load4(at + 4 * c), c));
             }
+            score = capped(args, score);
         }
         __syncthreads();
         scores[threadIdx.x] = score;

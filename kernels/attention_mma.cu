@@ -95,6 +95,21 @@ template <unsigned BLOCKS> __device__ void scale(float (&values)[BLOCKS][4], con
     }
 }
 
+// Makes scores of products, and where they are capped what each grows by with its product.
+template <unsigned BLOCKS>
+__device__ void make_scores(const Args &args, float (&products)[BLOCKS][4], float (&slopes)[BLOCKS][4]) {
+    each_score(products, [&](float product, unsigned, unsigned) { return score_of(args, product); });
+    if (CAPPED) {
+#pragma unroll
+        for (unsigned j = 0; j < BLOCKS; j++) {
+#pragma unroll
+            for (unsigned r = 0; r < 4; r++) {
+                slopes[j][r] = slope_of(args, products[j][r]);
+            }
+        }
+    }
+}
+
 // Inner products of the warp's own rows with other rows.
 template <unsigned BLOCKS, class Own, class Other>
 __device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &other) {
@@ -191,7 +206,7 @@ __device__ void forward_mma(const Args &args) {
         float raised[2] = {highest[0], highest[1]};
         each_score(scores, [&](float product, unsigned r, unsigned column) {
             const bool seen = attends(args, at.batch, query + 8 * r, first + column);
-            const float score = seen ? product * args.scale2 : LOWEST;
+            const float score = seen ? score_of(args, product) : LOWEST;
             raised[r] = fmaxf(raised[r], score);
             return score;
         });
@@ -272,11 +287,12 @@ __device__ void grad_queries_mma(const Args &args) {
         tr_commit_copies();
         tr_wait_copies<0>();
         __syncthreads();
-        Scores<FEW> probability, slope;
+        Scores<FEW> probability, slope, of_score;
         multiply_rows(probability, own_rows, other_rows);
-        each_score(probability, [&](float product, unsigned r, unsigned column) {
+        make_scores(args, probability, of_score);
+        each_score(probability, [&](float score, unsigned r, unsigned column) {
             const bool seen = attends(args, at.batch, query + 8 * r, first + column);
-            return seen ? exp2f(product * args.scale2 - lse2[r]) : 0.0f;
+            return seen ? exp2f(score - lse2[r]) : 0.0f;
         });
         multiply_rows(slope, own_partners, other_partners);
         if (DROPOUT) {
@@ -287,6 +303,9 @@ __device__ void grad_queries_mma(const Args &args) {
         }
         each_score(slope, [&](float product, unsigned r, unsigned) { return product - delta[r]; });
         scale(slope, probability);
+        if (CAPPED) {
+            scale(slope, of_score);
+        }
         weigh_rows(sums, slope, other_rows);
         __syncthreads();
     }
@@ -311,13 +330,14 @@ __device__ void grad_keys_mma(const Args &args) {
             tr_commit_copies();
             tr_wait_copies<0>();
             __syncthreads();
-            Scores<FEW> probability, slope;
+            Scores<FEW> probability, slope, of_score;
             multiply_rows(probability, own_rows, other_rows);
-            each_score(probability, [&](float product, unsigned r, unsigned column) {
+            make_scores(args, probability, of_score);
+            each_score(probability, [&](float score, unsigned r, unsigned column) {
                 const unsigned query = first + column;
                 const float lse2 = statistic(args, of_lse, query) * LOG2_E;
                 const bool seen = attended(args, at.batch, key + 8 * r, query);
-                return seen ? exp2f(product * args.scale2 - lse2) : 0.0f;
+                return seen ? exp2f(score - lse2) : 0.0f;
             });
             multiply_rows(slope, own_partners, other_partners);
             if (DROPOUT) {
@@ -339,6 +359,9 @@ __device__ void grad_keys_mma(const Args &args) {
                 return product - statistic(args, of_delta, first + column);
             });
             scale(slope, probability);
+            if (CAPPED) {
+                scale(slope, of_score);
+            }
             weigh_rows(dkeys, slope, other_rows);
             __syncthreads();
         }

@@ -2,6 +2,7 @@
 //
 //   losses[r]   = log Σᵥ exp(logits[r,v]) − logits[r,target[r]],  0 where target[r] < 0
 //   logits[r,v] = (exp(logits[r,v]) / Σᵤ exp(logits[r,u]) − [v = target[r]]) · dloss / rows that count
+//   where logits are CAPPED: with cap·tanh(logits / cap) for them, and its slope as one more factor
 //   loss        = Σᵣ losses[r] / rows that count
 //
 // A block goes over a row twice, bound by traffic: first the largest logit and the sum of exponentials, kept together as
@@ -32,6 +33,12 @@ __device__ void count(const Args &args) {
     }
 }
 
+__device__ float capped(const Args &args, float x) { return CAPPED ? args.cap * tanhf(x / args.cap) : x; }
+
+__device__ Four capped(const Args &args, Four x) {
+    return CAPPED ? Four{capped(args, x.x), capped(args, x.y), capped(args, x.z), capped(args, x.w)} : x;
+}
+
 __device__ void normalise(const Args &args) {
     const unsigned row = args.first_group + blockIdx.x;
     const unsigned first = row * args.padded;
@@ -40,7 +47,7 @@ __device__ void normalise(const Args &args) {
     float sum = 0.0f;
     for (unsigned column = 4 * threadIdx.x; column < args.vocab; column += 4 * WORKGROUP) {
         const unsigned left = args.vocab - column;
-        const Four x = first_of(args.logits.load4(first + column), left, LOWEST);
+        const Four x = first_of(capped(args, args.logits.load4(first + column)), left, LOWEST);
         const float next = fmaxf(largest, max_of(x));
         sum = sum * expf(largest - next) + sum_of(first_of(exp(x - next), left, 0.0f));
         largest = next;
@@ -50,7 +57,7 @@ __device__ void normalise(const Args &args) {
     const bool counts = target >= 0;
     if (threadIdx.x == 0) {
         // A target out of range reads some logit and writes nothing else.
-        const float logit = args.logits.load(first + smaller(counts ? target : 0, args.vocab - 1));
+        const float logit = capped(args, args.logits.load(first + smaller(counts ? target : 0, args.vocab - 1)));
         args.losses.store(args.first + row, counts ? logf(total) + top - logit : 0.0f);
     }
     if (GRADIENT) {
@@ -62,8 +69,13 @@ __device__ void normalise(const Args &args) {
             Four gradient = four(0.0f);
             if (counts && column < args.vocab) {
                 const auto hit = [&](unsigned lane) { return int(column + lane) == target ? 1.0f : 0.0f; };
-                const Four powers = exp(args.logits.load4(first + column) - top) / total;
+                const Four logits = capped(args, args.logits.load4(first + column));
+                const Four powers = exp(logits - top) / total;
                 gradient = (powers - Four{hit(0), hit(1), hit(2), hit(3)}) * slope;
+                if (CAPPED) {
+                    const Four part = logits / args.cap;
+                    gradient *= four(1.0f) - part * part;
+                }
                 gradient = first_of(gradient, args.vocab - column, 0.0f);
             }
             // What lies there was read by now, and what's read next lies further on.

@@ -211,10 +211,10 @@ fn forward(
         multiply_rows(thread, queries, at.first, keys, first, SLICES == 1u && first > begin);
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
         let low = vec4<f32>(LOWEST);
-        let s0 = select(low, products[0] * params.scale2, attends(at.batch, query, key));
-        let s1 = select(low, products[1] * params.scale2, attends(at.batch, query + 1u, key));
-        let s2 = select(low, products[2] * params.scale2, attends(at.batch, query + 2u, key));
-        let s3 = select(low, products[3] * params.scale2, attends(at.batch, query + 3u, key));
+        let s0 = select(low, score_of(products[0]), attends(at.batch, query, key));
+        let s1 = select(low, score_of(products[1]), attends(at.batch, query + 1u, key));
+        let s2 = select(low, score_of(products[2]), attends(at.batch, query + 2u, key));
+        let s3 = select(low, score_of(products[3]), attends(at.batch, query + 3u, key));
         largest[thread] = vec4<f32>(
             max(max(s0.x, s0.y), max(s0.z, s0.w)),
             max(max(s1.x, s1.y), max(s1.z, s1.w)),
@@ -298,8 +298,8 @@ fn statistics_from(first: u32, row: vec4<u32>) -> vec4<f32> {
     return vec4<f32>(load_statistics(i.x), load_statistics(i.y), load_statistics(i.z), load_statistics(i.w));
 }
 
-fn probability(product: vec4<f32>, lse2: vec4<f32>, attends: vec4<bool>) -> vec4<f32> {
-    return select(vec4<f32>(), exp2(product * params.scale2 - lse2), attends);
+fn probability(score: vec4<f32>, lse2: vec4<f32>, attends: vec4<bool>) -> vec4<f32> {
+    return select(vec4<f32>(), exp2(score - lse2), attends);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -326,17 +326,21 @@ fn grad_queries(
     for (var first = first_seen(at.first, ROWS); first < end; first += ROWS) {
         let key = first + thread % LANES + LANES * vec4<u32>(0u, 1u, 2u, 3u);
         multiply_rows(thread, queries, at.first, keys, first, false);
-        let p0 = probability(products[0], vec4<f32>(lse2.x), attends(at.batch, query, key));
-        let p1 = probability(products[1], vec4<f32>(lse2.y), attends(at.batch, query + 1u, key));
-        let p2 = probability(products[2], vec4<f32>(lse2.z), attends(at.batch, query + 2u, key));
-        let p3 = probability(products[3], vec4<f32>(lse2.w), attends(at.batch, query + 3u, key));
+        let s0 = score_of(products[0]);
+        let p0 = probability(s0, vec4<f32>(lse2.x), attends(at.batch, query, key));
+        let s1 = score_of(products[1]);
+        let p1 = probability(s1, vec4<f32>(lse2.y), attends(at.batch, query + 1u, key));
+        let s2 = score_of(products[2]);
+        let p2 = probability(s2, vec4<f32>(lse2.z), attends(at.batch, query + 2u, key));
+        let s3 = score_of(products[3]);
+        let p3 = probability(s3, vec4<f32>(lse2.w), attends(at.batch, query + 3u, key));
         multiply_rows(thread, douts, at.first, values, first, false);
         store_weights(
             thread,
-            p0 * (products[0] * kept_keys(row, key) - delta.x),
-            p1 * (products[1] * kept_keys(row + 1u, key) - delta.y),
-            p2 * (products[2] * kept_keys(row + 2u, key) - delta.z),
-            p3 * (products[3] * kept_keys(row + 3u, key) - delta.w),
+            p0 * slope_of(s0) * (products[0] * kept_keys(row, key) - delta.x),
+            p1 * slope_of(s1) * (products[1] * kept_keys(row + 1u, key) - delta.y),
+            p2 * slope_of(s2) * (products[2] * kept_keys(row + 2u, key) - delta.z),
+            p3 * slope_of(s3) * (products[3] * kept_keys(row + 3u, key) - delta.w),
         );
         accumulate_rows(thread, keys, first, 0u);
     }
@@ -366,10 +370,14 @@ fn grad_keys(
             let lse2 = statistics_from(lse_index(at.batch, head, 0u), query) * LOG2_E;
             let delta = statistics_from(delta_index(at.batch, head, 0u), query);
             multiply_rows(thread, keys, at.first, queries, first, false);
-            let p0 = probability(products[0], lse2, attended(at.batch, key, query));
-            let p1 = probability(products[1], lse2, attended(at.batch, key + 1u, query));
-            let p2 = probability(products[2], lse2, attended(at.batch, key + 2u, query));
-            let p3 = probability(products[3], lse2, attended(at.batch, key + 3u, query));
+            let s0 = score_of(products[0]);
+            let p0 = probability(s0, lse2, attended(at.batch, key, query));
+            let s1 = score_of(products[1]);
+            let p1 = probability(s1, lse2, attended(at.batch, key + 1u, query));
+            let s2 = score_of(products[2]);
+            let p2 = probability(s2, lse2, attended(at.batch, key + 2u, query));
+            let s3 = score_of(products[3]);
+            let p3 = probability(s3, lse2, attended(at.batch, key + 3u, query));
             let row = lse_index(at.batch, head, 0u) + query;
             let k0 = kept_queries(row, key);
             let k1 = kept_queries(row, key + 1u);
@@ -388,10 +396,10 @@ fn grad_keys(
             workgroupBarrier();
             store_weights(
                 thread,
-                p0 * (products[0] * k0 - delta),
-                p1 * (products[1] * k1 - delta),
-                p2 * (products[2] * k2 - delta),
-                p3 * (products[3] * k3 - delta),
+                p0 * slope_of(s0) * (products[0] * k0 - delta),
+                p1 * slope_of(s1) * (products[1] * k1 - delta),
+                p2 * slope_of(s2) * (products[2] * k2 - delta),
+                p3 * slope_of(s3) * (products[3] * k3 - delta),
             );
             accumulate_rows(thread, queries, first, 4u * SLICES);
         }

@@ -30,6 +30,7 @@ fn append(
 // Threads of a workgroup that share the channels of a sum, and how many keys they take at a time.
 const PARTS: u32 = WORKGROUP / FOURS;
 
+var<workgroup> cached_begin: u32;
 var<workgroup> cached_end: u32;
 var<workgroup> query_fours: array<vec4<f32>, FOURS>;
 var<workgroup> scores: array<f32, WORKGROUP>;
@@ -53,17 +54,19 @@ fn cached(
     let column = (head / GROUP) * HEAD_DIM;
     if (thread == 0u) {
         cached_end = u32(load_position(0u)) + row + 1u;
+        cached_begin = select(cached_end - min(cached_end, WINDOW), 0u, WINDOW == 0u);
     }
     if (thread < FOURS) {
-        query_fours[thread] = packed_four(batch, row, query_column(head), thread) * params.scale2;
+        query_fours[thread] = packed_four(batch, row, query_column(head), thread) * params.prescale;
     }
     // The barriers below need a bound that is known to be the same for all threads.
     let end = workgroupUniformLoad(&cached_end);
+    let begin = workgroupUniformLoad(&cached_begin);
     let four = thread % FOURS;
     var highest = LOWEST;
     var total = 0.0;
     var sum = vec4<f32>();
-    for (var first = 0u; first < end; first += WORKGROUP) {
+    for (var first = begin; first < end; first += WORKGROUP) {
         let count = min(WORKGROUP, end - first);
         var score = LOWEST;
         if (thread < count) {
@@ -72,6 +75,7 @@ fn cached(
             for (var c = 0u; c < FOURS; c++) {
                 score += dot(query_fours[c], within_head(load4_keys(at + 4u * c), c));
             }
+            score = capped(vec4<f32>(score)).x;
         }
         workgroupBarrier();
         scores[thread] = score;

@@ -124,6 +124,15 @@ fn store_head(at: u32, head: ptr<function, Head>) {
     if (BLOCKS > 7u) { store_block(at, 7u, (*head).b7); }
 }
 
+// Scores of both of the thread's rows, which are scaled already, from their products with another.
+fn pair_of(product: f32, below: f32) -> vec2<f32> {
+    return capped(vec4<f32>(product, below, 0.0, 0.0)).xy;
+}
+
+fn slope_of_pair(score: vec2<f32>) -> vec2<f32> {
+    return slope_of(score.xyxy).xy;
+}
+
 // Rows that a workgroup makes.
 const STRIP: u32 = 2u * WORKGROUP;
 
@@ -173,9 +182,9 @@ fn forward_direct(
     let below = row + WORKGROUP;
     let last = params.seq_len - 1u;
     var query = head_of_qkv(at.batch, min(row, last), query_column(at.head));
-    scale_head(&query, params.scale2);
+    scale_head(&query, params.prescale);
     var query_below = head_of_qkv(at.batch, min(below, last), query_column(at.head));
-    scale_head(&query_below, params.scale2);
+    scale_head(&query_below, params.prescale);
     var sum: Head;
     var sum_below: Head;
     var state = Normaliser(LOWEST, 0.0);
@@ -197,9 +206,9 @@ fn forward_direct(
         score_below.w = dot_heads(&query_below, &other);
         let key = first + vec4<u32>(0u, 1u, 2u, 3u);
         let number = lse_index(at.batch, at.head, 0u);
-        let weight = weigh(&state, &sum, score, attends(at.batch, row, key)) * kept_keys(number + row, key);
+        let weight = weigh(&state, &sum, capped(score), attends(at.batch, row, key)) * kept_keys(number + row, key);
         let weight_below =
-            weigh(&state_below, &sum_below, score_below, attends(at.batch, below, key)) * kept_keys(number + below, key);
+            weigh(&state_below, &sum_below, capped(score_below), attends(at.batch, below, key)) * kept_keys(number + below, key);
         other = head_of_qkv(at.batch, keys.x, value_column(kv_head));
         add_head(&sum, weight.x, &other);
         add_head(&sum_below, weight_below.x, &other);
@@ -231,9 +240,9 @@ fn grad_queries_direct(
     let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
     let read = min(rows, vec2<u32>(params.seq_len - 1u));
     var query = head_of_qkv(at.batch, read.x, query_column(at.head));
-    scale_head(&query, params.scale2);
+    scale_head(&query, params.prescale);
     var query_below = head_of_qkv(at.batch, read.y, query_column(at.head));
-    scale_head(&query_below, params.scale2);
+    scale_head(&query_below, params.prescale);
     var dout = head_of_dout(at.batch, read.x, at.head);
     var dout_below = head_of_dout(at.batch, read.y, at.head);
     let of_lse = read + lse_index(at.batch, at.head, 0u);
@@ -247,12 +256,13 @@ fn grad_queries_direct(
         var other = head_of_qkv(at.batch, j, value_column(kv_head));
         let dp = vec2<f32>(dot_heads(&dout, &other), dot_heads(&dout_below, &other));
         other = head_of_qkv(at.batch, j, key_column(kv_head));
-        let score = vec2<f32>(dot_heads(&query, &other), dot_heads(&query_below, &other));
+        let score = pair_of(dot_heads(&query, &other), dot_heads(&query_below, &other));
         let keys = vec4<u32>(j);
         let seen = vec2<bool>(attends(at.batch, rows.x, keys).x, attends(at.batch, rows.y, keys).x);
         let p = select(vec2<f32>(), exp2(score - lse2), seen);
         let number = lse_index(at.batch, at.head, 0u) + rows;
-        let dscore = p * (dp * vec2<f32>(kept(number.x, j), kept(number.y, j)) - delta);
+        let kept_pair = vec2<f32>(kept(number.x, j), kept(number.y, j));
+        let dscore = p * slope_of_pair(score) * (dp * kept_pair - delta);
         add_head(&sum, dscore.x, &other);
         add_head(&sum_below, dscore.y, &other);
     }
@@ -279,9 +289,9 @@ fn grad_keys_direct(
     let rows = at.first + thread + WORKGROUP * vec2<u32>(0u, 1u);
     let read = min(rows, vec2<u32>(params.seq_len - 1u));
     var key = head_of_qkv(at.batch, read.x, key_column(at.head));
-    scale_head(&key, params.scale2);
+    scale_head(&key, params.prescale);
     var key_below = head_of_qkv(at.batch, read.y, key_column(at.head));
-    scale_head(&key_below, params.scale2);
+    scale_head(&key_below, params.prescale);
     var value = head_of_qkv(at.batch, read.x, value_column(at.head));
     var value_below = head_of_qkv(at.batch, read.y, value_column(at.head));
     var dkey: Head;
@@ -294,7 +304,7 @@ fn grad_keys_direct(
             let lse2 = load_statistics(lse_index(at.batch, head, i)) * LOG2_E;
             let delta = load_statistics(delta_index(at.batch, head, i));
             var query = head_of_qkv(at.batch, i, query_column(head));
-            let score = vec2<f32>(dot_heads(&key, &query), dot_heads(&key_below, &query));
+            let score = pair_of(dot_heads(&key, &query), dot_heads(&key_below, &query));
             let queries = vec4<u32>(i);
             let seen = vec2<bool>(attended(at.batch, rows.x, queries).x, attended(at.batch, rows.y, queries).x);
             let p = select(vec2<f32>(), exp2(score - lse2), seen);
@@ -302,7 +312,7 @@ fn grad_keys_direct(
             let k = vec2<f32>(kept(number, rows.x), kept(number, rows.y));
             var dout = head_of_dout(at.batch, i, head);
             let dp = vec2<f32>(dot_heads(&value, &dout), dot_heads(&value_below, &dout));
-            let dscore = p * (dp * k - delta);
+            let dscore = p * slope_of_pair(score) * (dp * k - delta);
             add_head(&dvalue, p.x * k.x, &dout);
             add_head(&dvalue_below, p.y * k.y, &dout);
             add_head(&dkey, dscore.x, &query);

@@ -2,8 +2,9 @@
 //
 // Packed projections (B, T, PACKED): HEADS queries, KV_HEADS keys, KV_HEADS values of HEAD_DIM channels a row.
 // `statistics` holds numbers of all sequences, also where a launch makes `sequences` of them from `first` on: the logs
-// of normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2: `params.scale2`
-// is log2(e)/√HEAD_DIM.
+// of normalisers, and in the gradient what it subtracts from `deltas` on. Exponentials are of base 2, and so are scores: log2(e)
+// times those of the formulas. `params.prescale` brings a product of a query and a key to its score; where scores are CAPPED, to
+// what tanh is taken of, and `params.cap2` is the most that a score comes to.
 
 const FOURS: u32 = (HEAD_DIM + 3u) / 4u;
 const GROUP: u32 = HEADS / KV_HEADS;
@@ -30,6 +31,26 @@ fn within_head(v: vec4<f32>, four: u32) -> vec4<f32> {
         return v;
     }
     return select(vec4<f32>(), v, vec4<u32>(0u, 1u, 2u, 3u) + 4u * four < vec4<u32>(HEAD_DIM));
+}
+
+fn score_of(product: vec4<f32>) -> vec4<f32> {
+    return capped(product * params.prescale);
+}
+
+fn capped(x: vec4<f32>) -> vec4<f32> {
+    if (CAPPED == 0u) {
+        return x;
+    }
+    return params.cap2 * vec4<f32>(tr_tanh(x.x), tr_tanh(x.y), tr_tanh(x.z), tr_tanh(x.w));
+}
+
+// What a score grows by with the product it's made of, `params.scale` apart.
+fn slope_of(score: vec4<f32>) -> vec4<f32> {
+    if (CAPPED == 0u) {
+        return vec4<f32>(1.0);
+    }
+    let part = score / params.cap2;
+    return 1.0 - part * part;
 }
 
 fn packed_four(batch: u32, row: u32, column: u32, four: u32) -> vec4<f32> {

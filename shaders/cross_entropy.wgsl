@@ -2,6 +2,7 @@
 //
 //   losses[r]   = log Σᵥ exp(logits[r,v]) − logits[r,target[r]],  0 where target[r] < 0
 //   logits[r,v] = (exp(logits[r,v]) / Σᵤ exp(logits[r,u]) − [v = target[r]]) · dloss / rows that count
+//   where logits are CAPPED: with cap·tanh(logits / cap) for them, and its slope as one more factor
 //   loss        = Σᵣ losses[r] / rows that count
 //
 // A workgroup goes over a row twice, limited by bytes: first the largest logit and the sum of exponentials, kept
@@ -34,6 +35,23 @@ fn count(
     }
 }
 
+fn capped(x: vec4<f32>) -> vec4<f32> {
+    if (CAPPED == 0u) {
+        return x;
+    }
+    let y = x / params.cap;
+    return params.cap * vec4<f32>(tr_tanh(y.x), tr_tanh(y.y), tr_tanh(y.z), tr_tanh(y.w));
+}
+
+// What a capped logit grows by with the logit.
+fn slope_of(capped: vec4<f32>) -> vec4<f32> {
+    if (CAPPED == 0u) {
+        return vec4<f32>(1.0);
+    }
+    let part = capped / params.cap;
+    return 1.0 - part * part;
+}
+
 // Which of four columns are real.
 fn real(column: u32) -> vec4<bool> {
     return vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.vocab);
@@ -55,7 +73,7 @@ fn normalise(
     var sum = 0.0;
     for (var column = 4u * thread; column < params.vocab; column += 4u * WORKGROUP) {
         let exists = real(column);
-        let four = select(vec4<f32>(LOWEST), load4_logits(first + column), exists);
+        let four = select(vec4<f32>(LOWEST), capped(load4_logits(first + column)), exists);
         let next = max(max(largest, max(four.x, four.y)), max(four.z, four.w));
         let powers = select(vec4<f32>(), exp(four - vec4<f32>(next)), exists);
         sum = sum * exp(largest - next) + (powers.x + powers.y + powers.z + powers.w);
@@ -66,7 +84,7 @@ fn normalise(
     let counts = target_index >= 0;
     if (thread == 0u) {
         // A target out of range reads some logit and writes nothing else.
-        let logit = load_logits(first + min(u32(max(target_index, 0)), params.vocab - 1u));
+        let logit = capped(vec4<f32>(load_logits(first + min(u32(max(target_index, 0)), params.vocab - 1u)))).x;
         store_losses(params.first + row, select(0.0, log(total) + top - logit, counts));
     }
     if (GRADIENT == 1u) {
@@ -76,8 +94,10 @@ fn normalise(
         for (var column = 4u * thread; column < params.padded; column += 4u * WORKGROUP) {
             let at = vec4<i32>(i32(column)) + vec4<i32>(0, 1, 2, 3);
             let hit = select(vec4<f32>(), vec4<f32>(1.0), at == vec4<i32>(target_index));
-            let powers = exp(load4_logits(first + column) - vec4<f32>(top)) / total;
-            let gradient = select(vec4<f32>(), (powers - hit) * slope, real(column) & vec4<bool>(counts));
+            let logits = capped(load4_logits(first + column));
+            let powers = exp(logits - vec4<f32>(top)) / total;
+            let slopes = slope * slope_of(logits);
+            let gradient = select(vec4<f32>(), (powers - hit) * slopes, real(column) & vec4<bool>(counts));
             store4_logits(first + column, gradient, params.padded - column);
         }
     }

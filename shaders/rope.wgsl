@@ -5,6 +5,19 @@
 const HALF: u32 = HEAD_DIM / 2u;
 const FOURS_OF_HALF: u32 = (HALF + 3u) / 4u;
 
+// What a stretch makes of the frequencies of pairs.
+fn stretched(frequency: vec4<f32>, pair: vec4<f32>) -> vec4<f32> {
+    if (STRETCHED == 0u) {
+        return frequency;
+    }
+    let kept = clamp(
+        params.kept_base + params.kept_frequency * frequency + params.kept_pair * pair,
+        vec4<f32>(0.0),
+        vec4<f32>(1.0),
+    );
+    return frequency * (kept + (1.0 - kept) * params.rest);
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn rotate(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -27,12 +40,22 @@ fn rotate(
     }
     let d = 4u * (four % FOURS_OF_HALF);
     let at = row * params.columns + (four / FOURS_OF_HALF) * HEAD_DIM + d;
-    let position = f32(index_start(0u) + i32((params.first_row + row) % params.time));
-    let exponent = vec4<f32>(vec4<u32>(0u, 1u, 2u, 3u) + d) * params.log2_step;
-    let angle = position * params.direction * exp2(exponent);
+    let number = params.first_row + row;
+    var position = index_start(select(0u, number, EACH == 1u));
+    if (EACH == 0u) {
+        position += i32(number % params.time);
+    }
+    let pair = vec4<f32>(vec4<u32>(0u, 1u, 2u, 3u) + d);
+    let angle = f32(position) * params.direction * stretched(exp2(pair * params.log2_step), pair);
+    var cosine = tr_cos4(angle);
+    var sine = tr_sin4(angle);
+    if (STRETCHED == 1u) {
+        cosine *= params.amplitude;
+        sine *= params.amplitude;
+    }
     let a = load4_x(at);
     let b = load4_x(at + HALF);
     let count = min(4u, HALF - d);
-    store4_y(at, a * tr_cos4(angle) - b * tr_sin4(angle), count);
-    store4_y(at + HALF, b * tr_cos4(angle) + a * tr_sin4(angle), count);
+    store4_y(at, a * cosine - b * sine, count);
+    store4_y(at + HALF, b * cosine + a * sine, count);
 }

@@ -5,11 +5,11 @@
 
 use half::bf16;
 use std::time::Instant;
-use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Masked, Saved};
+use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Masked, Place, Saved, Scores};
 use tightrope_backend_cpu::fast::norm::{self, ParameterGrads};
-use tightrope_backend_cpu::fast::rows::{self, Rotary};
+use tightrope_backend_cpu::fast::rows::{self, Places, Rotary};
 use tightrope_backend_cpu::fast::vmath::{self, Isa, Storage};
-use tightrope_core::ops::Mask;
+use tightrope_core::ops::{Mask, Rope};
 
 /// What one call does, for the last column.
 enum Work {
@@ -54,7 +54,7 @@ fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
     {
         let dims = Dims { batch, positions, heads, kv_heads, head_dim };
         let shape = format!("B={batch} T={positions} H={heads}/{kv_heads} D={head_dim}");
-        let scale = 1.0 / (head_dim as f32).sqrt();
+        let scores = Scores::scaled(1.0 / (head_dim as f32).sqrt());
         let qkv = values::<T>(dims.qkv_len(), 1.0);
         let mut out = values::<T>(dims.out_len(), 1.0);
         let mut lse = vec![0.0; dims.lse_len()];
@@ -68,13 +68,13 @@ fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
             let mut scratch = vec![0.0; attention::forward_scratch(&dims, threads)];
             let op = format!("attention {name} {which}");
             bench.line(&op, &shape, Work::Flop(2.0 * matmul), || {
-                attention::forward(&dims, scale, &masked, &qkv, &mut out, &mut lse, &mut scratch);
+                attention::forward(&dims, scores, &masked, &qkv, &mut out, &mut lse, &mut scratch);
             });
             let mut scratch = vec![0.0; attention::backward_scratch(&dims, threads)];
             let op = format!("attention grad {name} {which}");
             bench.line(&op, &shape, Work::Flop(5.0 * matmul), || {
                 let saved = Saved { qkv: &qkv, out: &out, lse: &lse };
-                attention::backward(&dims, scale, &masked, saved, &dout, &mut dqkv, &mut scratch);
+                attention::backward(&dims, scores, &masked, saved, &dout, &mut dqkv, &mut scratch);
             });
         }
     }
@@ -90,7 +90,8 @@ fn decode<T: Storage>(bench: &Bench, name: &str, threads: usize) {
     let bytes = (2 * cache_len * size_of::<T>()) as f64;
     bench.line(&format!("decode {name}"), "B=1 T=1024 H=12 D=64", Work::Bytes(bytes), || {
         let cache = Cache { keys: &keys, values: &values_ };
-        attention::decode(&dims, 0.125, 1023, &q, cache, &mut out, &mut scratch);
+        let place = Place { position: 1023, window: None };
+        attention::decode(&dims, Scores::scaled(0.125), place, &q, cache, &mut out, &mut scratch);
     });
 }
 
@@ -202,15 +203,8 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     bench.line(&format!("scatter-add {name}"), &shape, moved, || {
         let _ = rows::scatter_add(&x, &ids, c, &mut dtable);
     });
-    let rotary = Rotary {
-        positions: 256,
-        heads: 18,
-        rotated: 12,
-        head_dim: 64,
-        start: 0,
-        theta: 1e4,
-        inverse: false,
-    };
+    let op = Rope::new(12, 64, 1e4);
+    let rotary = Rotary { positions: 256, heads: 18, places: Places::From(0), op: &op };
     let mut qkv = values::<T>(r * 18 * 64, 1.0);
     let mut scratch = vec![0.0; rows::rope_scratch(64, threads)];
     let moved = bytes(2, r * 12 * 64);

@@ -1,6 +1,6 @@
 //! The one allocation: an arena of the plan's size, zeroed, and typed views of its ranges.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -8,6 +8,9 @@ use tightrope_core::Type;
 
 /// Alignment of the arena and of every range in it: a page-friendly multiple of the widest vector.
 pub const ALIGNMENT: u64 = 256;
+
+/// Bytes of a huge page on x86-64, and on AArch64 with pages of 4 KiB.
+const HUGE: usize = 2 << 20;
 
 /// Zeroed, aligned bytes.
 pub struct Arena {
@@ -21,13 +24,18 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Allocates `bytes` of zeros; `None` where the system refuses. The system hands pages out as they are
-    /// first touched.
+    /// Allocates `bytes` of zeros; `None` where the system refuses. All are written, so that what isn't there is missing
+    /// now and not in a later step.
     pub fn new(bytes: u64) -> Option<Self> {
         let size = usize::try_from(bytes.max(ALIGNMENT)).ok()?;
-        let layout = Layout::from_size_align(size, ALIGNMENT as usize).ok()?;
+        let huge = cfg!(target_os = "linux") && size >= HUGE;
+        let align = if huge { HUGE } else { ALIGNMENT as usize };
+        let layout = Layout::from_size_align(size, align).ok()?;
         // SAFETY: the size isn't 0.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let start = NonNull::new(unsafe { alloc(layout) })?;
+        ask_for_huge_pages(start, size);
+        // SAFETY: all bytes of the allocation.
+        unsafe { start.write_bytes(0, size) };
         Some(Self { start, layout })
     }
 
@@ -75,6 +83,19 @@ impl Drop for Arena {
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
+
+/// A step goes through all of the arena, and a matmul reads rows that are kilobytes apart: with pages of 4 KiB, the
+/// processor looks up more of them than it keeps. A hint, of whole huge pages alone: the last would be given whole.
+#[cfg(target_os = "linux")]
+fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
+    if size >= HUGE {
+        // SAFETY: whole pages of an allocation that is aligned to them; what is in them stays.
+        unsafe { libc::madvise(start.as_ptr().cast(), size / HUGE * HUGE, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_huge_pages(_: NonNull<u8>, _: usize) {}
 
 /// The bytes of one tensor. In-place ops have two views of one range.
 #[derive(Clone, Copy)]

@@ -93,6 +93,7 @@ impl Target for Cpu {
                 | Op::LayerNormGrad(_)
                 | Op::RmsNormGrad(_)
                 | Op::LinearCrossEntropyGrad(_)
+                | Op::LinearDistillationGrad(_)
                 | Op::CrossEntropyGrad(_)
         )
     }

@@ -6,6 +6,7 @@ mod moves;
 mod sequences;
 
 use half::{bf16, f16};
+use tightrope_core::ops::{LinearCrossEntropyGrad, LinearDistillationGrad};
 use tightrope_core::{DType, Op, Type};
 
 use crate::arena::View;
@@ -57,11 +58,12 @@ use by_storage;
 pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usize) -> usize {
     match op {
         Op::MatMul(op) => matmuls::matmul_scratch(op, inputs[0], inputs[1], threads),
-        Op::LinearCrossEntropy(op) => {
-            matmuls::loss_scratch(op, inputs[0], inputs[1], Made::Loss, threads)
+        Op::LinearCrossEntropy(_) | Op::LinearDistillation(_) => {
+            matmuls::loss_scratch(op, inputs, Made::Loss, threads)
         }
-        Op::LinearCrossEntropyGrad(op) => {
-            matmuls::loss_scratch(&op.loss, inputs[0], inputs[1], Made::of(op), threads)
+        Op::LinearCrossEntropyGrad(LinearCrossEntropyGrad { weight, .. })
+        | Op::LinearDistillationGrad(LinearDistillationGrad { weight, .. }) => {
+            matmuls::loss_scratch(op, inputs, Made::of(*weight), threads)
         }
         Op::Attention(op) => {
             let dims = sequences::dims(op, inputs[0]);
@@ -80,6 +82,7 @@ pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usiz
         }
         // The loss of each row.
         Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => 4 * inputs[0].rows(),
+        Op::EmbeddingGrad(op) => matrices::scatter_scratch(op, inputs[0]),
         Op::Reduce(op) => 4 * matrices::reduce_scratch(op, inputs[0], outputs[0]),
         _ => 0,
     }
@@ -103,8 +106,10 @@ pub unsafe fn run(
     unsafe {
         match op {
             Op::MatMul(op) => matmuls::matmul(op, inputs, outputs, scratch),
-            Op::LinearCrossEntropy(op) => matmuls::loss(op, inputs, outputs, scratch),
-            Op::LinearCrossEntropyGrad(op) => matmuls::loss_grad(op, inputs, outputs, scratch),
+            Op::LinearCrossEntropy(_)
+            | Op::LinearCrossEntropyGrad(_)
+            | Op::LinearDistillation(_)
+            | Op::LinearDistillationGrad(_) => matmuls::loss(op, inputs, outputs, scratch),
             Op::Attention(op) => {
                 by_storage!(dtype, false, sequences::attend(op, inputs, outputs, scratch))
             }
@@ -141,6 +146,13 @@ pub unsafe fn run(
             Op::Dequantize(op) => {
                 by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))
             }
+            Op::DequantizeNf4(op) => {
+                by_storage!(
+                    outputs[0].ty().dtype,
+                    false,
+                    matrices::dequantize_nf4(op, inputs, outputs)
+                )
+            }
             Op::Permute(op) => moves::permute(op, inputs, outputs),
             Op::Reshape(_) => moves::reshape(inputs, outputs),
             Op::Expand(op) => moves::expand(op, inputs, outputs),
@@ -157,7 +169,8 @@ pub unsafe fn run(
             }
             Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(inputs, outputs)),
             Op::EmbeddingGrad(op) => {
-                by_storage!(inputs[1].ty().dtype, false, matrices::scatter(op, inputs, outputs))
+                let dtype = inputs[1].ty().dtype;
+                by_storage!(dtype, false, matrices::scatter(op, inputs, outputs, scratch))
             }
             _ => false,
         }

@@ -296,7 +296,11 @@ fn run_task<S: Simd>(
                     let (to, [condition, yes, no]) =
                         operands(&mut registers, to, [condition, yes, no]);
                     for (i, value) in to.iter_mut().enumerate() {
-                        *value = if condition[i] != 0.0 { yes[i] } else { no[i] };
+                        // A choice between two numbers in memory becomes one between addresses, which
+                        // doesn't vectorise.
+                        let chosen = if condition[i] != 0.0 { u32::MAX } else { 0 };
+                        let bits = yes[i].to_bits() & chosen | no[i].to_bits() & !chosen;
+                        *value = f32::from_bits(bits);
                     }
                 }
                 Instruction::Store { output, from } => {
@@ -405,6 +409,8 @@ fn load_run(view: &View<'_>, from: usize, to: &mut [f32]) {
         // place has the indices of its input, and both belong to this task.
         let part =
             unsafe { std::slice::from_raw_parts(view.ptr().cast::<T>().add(from), to.len()) };
+        // The block after the next, so that it's there when the arithmetic of these two is done.
+        vmath::prefetch(part.as_ptr().wrapping_add(2 * BLOCK), part.len());
         T::load(part, to);
     }
     debug_assert!(from + to.len() <= view.ty().elements(), "the run is inside the tensor");
@@ -452,7 +458,10 @@ fn store(view: &View<'_>, at: usize, from: &[f32]) {
             DType::I16 => {
                 let start = view.ptr().cast::<i16>().add(at);
                 for (i, &value) in from.iter().enumerate() {
-                    start.add(i).write(value as i16);
+                    // In range, so that the conversion to i32 is one instruction, for many elements at a time.
+                    let bounded = if value.is_nan() { 0.0 } else { value };
+                    let bounded = bounded.clamp(i16::MIN.into(), i16::MAX.into());
+                    start.add(i).write(bounded.to_int_unchecked::<i32>() as i16);
                 }
             }
             dtype => {

@@ -178,7 +178,7 @@ impl Target for Wgpu {
     fn in_place(&self, op: &Op) -> bool {
         // Kernels read each element before they write it. But the loss's gradient of x is made before that of its
         // head, which reads x.
-        !matches!(op, Op::LinearCrossEntropyGrad(_))
+        !matches!(op, Op::LinearCrossEntropyGrad(_) | Op::LinearDistillationGrad(_))
     }
 
     fn parameters(&self, op: &Op, inputs: &[&Type], outputs: &[&Type]) -> u64 {

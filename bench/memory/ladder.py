@@ -1,156 +1,161 @@
 #!/usr/bin/env python3
-"""GPT-2 124M at T = 1024, 8 sequences an optimizer step, in less and less memory, rung by rung.
+"""One training step in less and less memory, each rung run: bytes planned, allocated and of the process, tokens/s, loss.
 
-The first rungs hold attention's probabilities, (B, H, T, T) in every layer. Tightrope never does, and they are more than
-many machines hold: their peaks are arithmetic, the plan's peak with what an eager implementation keeps on top. From the
-rung without them on, plans are predicted and run. Losses are of the 6 x 384 model of the preset `shakespeare` on the
-built-in text, each rung's against the first's, step by step.
+The first rung has none of the memory techniques: f32, all logits at once, attention that stores its probabilities, nothing
+recomputed, one pass a step. Then comes each technique alone, those that change no number but for the order of sums one after
+the other, and all of them. The techniques are those of `tightrope plan --techniques`, which says too why some don't apply.
 
-    bench/memory/ladder.py                     all of it
-    bench/memory/ladder.py plans|runs|losses   that alone, beside the plans
-    bench/memory/ladder.py runs cpu|wgpu       the rungs on that device alone
+    bench/memory/ladder.py             on the processor, then on wgpu
+    bench/memory/ladder.py cpu|wgpu    on that device alone, beside the other's results of the same day
 
-What isn't measured again is taken over from the newest results, and they say so.
+The model is the preset `small`, of four layers and 128 channels, so that all rungs take minutes. Where there is no GPU, a
+processor emulates one for wgpu, so sequences are shorter there and the vocabulary is bytes; tokens/s of an emulated GPU say
+nothing of a real one, and bytes are the same.
 """
+import bz2
+import datetime
 import json
+import os
 import sys
 
 import runs
 
-LAYERS, HEADS, TIME, BATCH = 12, 12, 1024, 8
-STEPS, COLD, LOSS_STEPS = 3, 1, 50
-# Elements of attention's probabilities in all layers. PyTorch in eager mode keeps them once for the backward pass: softmax
-# and the product with the values share them, and scores are freed when they are made. llm.c's CPU code keeps the scores
-# too (`preatt` and `att`). Both peak at the loss, where every layer's are alive and the plan's own peak is.
-PROBABILITIES = LAYERS * BATCH * HEADS * TIME * TIME
-WIDTH = {"f32": 4, "bf16": 2}
-FIRST = {
-    "run.device": "cpu",
-    "run.precision": "f32",
-    "memory.recompute": "none",
-    "memory.loss_chunk": "none",
-    "train.micro_batch": BATCH,
+# Steps, of which tokens/s leave out the first.
+STEPS = 4
+# Of a tokenizer that learns from Tiny Shakespeare: bytes alone have so few logits that no chunk of them saves anything.
+VOCAB = 4096
+TEXT = runs.ROOT / "data" / "assets" / "tinyshakespeare.txt.bz2"
+DATA = {"train.steps": STEPS, "data.holdout": 0, "train.lr": 1e-3, "train.warmup": 2}
+STEP = {
+    "cpu": {"model.preset": "small", "model.context": 1024, "model.vocab": VOCAB, "train.batch": 12},
+    "wgpu": {"model.preset": "small", "model.context": 256, "train.batch": 8},
 }
-# Each rung changes the one before.
-RUNGS = [
-    ("all kept, full logits, eager attention", {}),
-    ("bf16", {"run.precision": "bf16"}),
-    ("flash attention", {}),
-    ("loss in chunks", {"memory.loss_chunk": "auto"}),
-    ("checkpointing", {"memory.recompute": "block"}),
-    ("accumulation", {"train.micro_batch": 1}),
-    ("8-bit states", {"memory.optimizer_bits": 8}),
-    ("optimizer on the host", {"memory.offload": '["optimizer"]', "run.device": "wgpu"}),
-    ("gradients on the host", {"memory.offload": '["optimizer", "gradients"]'}),
-    ("block inputs on the host", {"memory.offload": '["optimizer", "gradients", "activations"]'}),
-    ("block weights on the host", {"memory.offload": '["optimizer", "gradients", "activations", "weights"]'}),
-]
-# Rungs with probabilities in memory.
-EAGER = 2
-GPT2 = {"model.preset": "gpt2", "model.context": TIME, "train.batch": BATCH}
-SMALL = {"model.preset": "shakespeare", "model.context": 128, "train.lr": 3e-4, "train.warmup": 5, "data.holdout": 0.002}
-SMALL_BATCH = 4
-# Where there is no GPU, a processor emulates one. How many micro-batches a step has changes no allocation.
-EMULATED = {"train.batch": 1}
-DEVICES = {"cpu", "wgpu"}
-OF_RUNS = ["steps_s", "allocated_bytes", "peak_bytes", "predicted_tokens_per_s", "resident_peak_bytes", "tokens_per_s"]
-OF_LOSSES = ["last_loss", "loss_off"]
+# Of a plan's choices, the setting that makes each.
+SETTINGS = {
+    "attention": "memory.attention",
+    "loss_chunk": "memory.loss_chunk",
+    "checkpoint": "memory.recompute",
+    "micro_batch": "train.micro_batch",
+    "precision": "run.precision",
+    "master": "memory.master",
+    "gradients": "memory.gradients",
+    "optimizer_bits": "memory.optimizer_bits",
+    "table_bits": "memory.table_bits",
+    "offload": "memory.offload",
+    "consume_gradients": "memory.consume_gradients",
+}
 
 
-def rungs():
-    """Names and settings."""
-    settings = dict(FIRST)
-    for name, change in RUNGS:
-        settings = {**settings, **change}
-        yield name, settings
+def words(choices):
+    """Choices as settings."""
+    found = {setting: choices[name] for name, setting in SETTINGS.items()}
+    found["memory.loss_chunk"] = found["memory.loss_chunk"] or "none"
+    found["memory.offload"] = "[" + ", ".join(f'"{name}"' for name in choices["offload"]) + "]"
+    found["memory.consume_gradients"] = str(choices["consume_gradients"]).lower()
+    if choices["consume_gradients"]:
+        found["train.clip"] = 0
+    return found
 
 
-def plans():
+def rungs(table):
+    """Sections, names, and what a technique or a sum of them chooses."""
+    base = table["base"]
+    yield "first", "none of them", base
+    alone = [technique for technique in table["techniques"] if "choices" in technique]
+    for technique in alone:
+        kept = "exact" if technique["numerics"] != "changed" else "changed"
+        yield f"alone, {kept}", technique["name"], technique
+    together = dict(base["choices"])
+    by_name = {technique["name"]: technique["choices"] for technique in alone}
+    # The first one is a rung of its own already.
+    for at, name in enumerate(table["exact"]["techniques"]):
+        changed = {key: value for key, value in by_name[name].items() if value != base["choices"][key]}
+        if "offload" in changed:
+            changed["offload"] = [*together["offload"], *(it for it in changed["offload"] if it not in together["offload"])]
+        together |= changed
+        if at:
+            yield "together, exact", f"+ {name}", dict(choices=dict(together))
+    yield "together, changed", "all", table["all"]
+
+
+def data(folder, step):
+    """What a step with a vocabulary of its own reads: the text, by the tokenizer that learned from it."""
+    if "model.vocab" not in step:
+        return {}
+    text, tokenizer = folder / "text.txt", folder / "tokenizer"
+    if not tokenizer.exists():
+        text.write_bytes(bz2.decompress(TEXT.read_bytes()))
+        runs.tightrope("tokenizer", {}, more=["train", text, "--vocab", str(VOCAB), "--out", tokenizer])
+    return {"data.files": text, "data.tokenizer": tokenizer / "tokenizer.json"}
+
+
+def run(folder, step, section, name, figures):
+    settings = {**step, **words(figures["choices"])}
+    found = runs.train(folder, {**settings, **DATA, **data(folder, step)})
+    tokens = found["tokens"] / found["steps"]
+    return dict(
+        section=section,
+        rung=name,
+        planned_bytes=found["predicted_peak_bytes"],
+        allocated_bytes=found["measured_peak_bytes"],
+        process_bytes=found["resident_peak_bytes"] - found["resident_start_bytes"],
+        tokens_per_s=tokens / runs.middle(found["steps_s"][1:]),
+        steps_s=found["steps_s"],
+        losses=found["losses"],
+        settings={key: str(value) for key, value in settings.items()},
+    )
+
+
+def climb(folder, device):
+    step = {**STEP[device], "run.device": device}
+    table = runs.tightrope("plan", step, more=["--techniques"])
     rows = []
-    for at, (name, settings) in enumerate(rungs()):
-        plan = runs.tightrope("plan", {**GPT2, **settings})
-        row = dict(rung=name, peak_bytes=plan["peak_bytes"], measured=at >= EAGER, by_class=plan["by_class"])
-        row["predicted_tokens_per_s"] = plan["predicted_tokens_per_s"]
-        if at < EAGER:
-            kept = PROBABILITIES * WIDTH[settings["run.precision"]]
-            row["peak_bytes_with_scores"] = row["peak_bytes"] + 2 * kept
-            row["peak_bytes"] += kept
+    for section, name, figures in rungs(table):
+        row = run(folder, step, section, name, figures)
+        first = rows[0] if rows else row
+        row["part"] = first["allocated_bytes"] / row["allocated_bytes"]
+        row["loss_off"] = max(abs(a - b) for a, b in zip(row["losses"], first["losses"]))
         rows.append(row)
-        print(f"{name}: {row['peak_bytes'] / runs.MIB:.0f} MiB", flush=True)
-    return rows
+        print(f"{device}: {name}: 1/{row['part']:.1f}, {row['tokens_per_s']:.0f} tokens/s", flush=True)
+    refused = {it["name"]: it["not_here"] for it in table["techniques"] if "not_here" in it}
+    # Above the number of cores, other programs ran too, and tokens/s are worth little.
+    load = round(os.getloadavg()[1], 1)
+    together = table["all"]["without"]
+    return dict(device=device, step=step, load_average=load, rows=rows, refused=refused, together=together)
 
 
-def run(folder, row, settings):
-    shard = runs.shard(folder, 50_257, 50_000)
-    settings = {**GPT2, **settings, "train.steps": STEPS, "data.files": shard, "data.holdout": 0}
-    if settings["run.device"] != "cpu":
-        settings |= EMULATED
-    found = runs.train(folder, settings)
-    tokens = settings["train.batch"] * TIME
-    row["steps_s"] = found["steps_s"]
-    row["allocated_bytes"] = found["measured_peak_bytes"]
-    row["peak_bytes"] = found["predicted_peak_bytes"]
-    # By rates that were measured as the run began.
-    row["predicted_tokens_per_s"] = tokens / found["predicted_step_s"]
-    row["resident_peak_bytes"] = found["resident_peak_bytes"]
-    row["tokens_per_s"] = tokens / runs.middle(found["steps_s"][COLD:] or found["steps_s"])
-    print(f"{row['rung']}: {row['allocated_bytes'] / runs.MIB:.0f} MiB, {row['tokens_per_s']:.0f} tokens/s", flush=True)
+def shown(ladder):
+    heads = ["rung", "planned MiB", "allocated MiB", "process MiB", "of the first", "tok/s", "last loss", "largest difference"]
+    lines, section = [], None
+    for row in ladder["rows"]:
+        if row["section"] != section:
+            section = row["section"]
+            lines.append([f"[{section}]", *[""] * (len(heads) - 1)])
+        sizes = [row[key] / runs.MIB for key in ["planned_bytes", "allocated_bytes", "process_bytes"]]
+        part = f"1/{row['part']:.1f}"
+        losses = [f"{row['losses'][-1]:.4f}", f"{row['loss_off']:.1e}"]
+        lines.append([row["rung"], *sizes, part, row["tokens_per_s"], *losses])
+    step = ", ".join(f"{key} {value}" for key, value in ladder["step"].items())
+    refused = "".join(f"not here: {name}: {why}\n" for name, why in ladder["refused"].items())
+    left = "".join(f"not in all: {it['name']}: {it['why']}\n" for it in ladder["together"])
+    return f"{step}; load average {ladder['load_average']}\n\n{runs.table(heads, lines)}{refused}{left}\n"
 
 
-def losses(folder, rows):
-    first = None
-    for row, (name, settings) in zip(rows, rungs()):
-        settings = {**SMALL, **settings, "train.batch": SMALL_BATCH, "train.steps": LOSS_STEPS}
-        settings["train.micro_batch"] = min(settings["train.micro_batch"], SMALL_BATCH)
-        found = runs.train(folder, settings)["losses"]
-        first = first or found
-        row["last_loss"] = found[-1]
-        row["loss_off"] = max(abs(a - b) for a, b in zip(found, first))
-        print(f"{name}: loss {found[-1]:.4f}, at most {row['loss_off']:.4f} off", flush=True)
+def taken_over(devices):
+    """Ladders of other devices than these from a run of the same day."""
+    files = sorted(runs.RESULTS.glob(f"memory-ladder-{datetime.date.today().isoformat()}.json"))
+    known = [ladder for path in files for ladder in json.loads(path.read_text())["ladders"]]
+    return [ladder for ladder in known if ladder["device"] not in devices]
 
 
-def taken_over(rows):
-    """Gives rows what they lack of the newest results; which those are, and the fields by rung."""
-    files = sorted(runs.RESULTS.glob("memory-ladder-*.json"))
-    if not files:
-        return None
-    newest = json.loads(files[-1].read_text())
-    known = {row["rung"]: row for row in newest["rows"]}
-    taken = {}
-    for row in rows:
-        lacking = [] if "last_loss" in row else OF_LOSSES
-        lacking = lacking + (OF_RUNS if row["measured"] and "steps_s" not in row else [])
-        found = {field: known[row["rung"]][field] for field in lacking if field in known.get(row["rung"], {})}
-        row.update(found)
-        if found:
-            taken[row["rung"]] = sorted(found)
-    return dict(command=newest["command"], date=newest["date"], fields=taken) if taken else None
-
-
-def main(verbs):
-    devices = DEVICES & set(verbs) or DEVICES
+def main(devices):
+    ladders = []
     with runs.scratch() as folder:
-        runs.calibrate(folder, "f32", "bf16")
-        rows = plans()
-        if not verbs or "losses" in verbs:
-            losses(folder, rows)
-        if not verbs or "runs" in verbs:
-            for row, (_, settings) in zip(rows, rungs()):
-                if row["measured"] and settings["run.device"] in devices:
-                    run(folder, row, settings)
-    taken = taken_over(rows)
-    top = rows[0]
-    lines = []
-    for row in (row for row in rows if "peak_bytes" in row):
-        of = f"1/{top['peak_bytes'] / row['peak_bytes']:.1f}"
-        of_scores = f"1/{top['peak_bytes_with_scores'] / row.get('peak_bytes_with_scores', row['peak_bytes']):.1f}"
-        allocated = f"{row['allocated_bytes'] / runs.MIB:.1f}" if "allocated_bytes" in row else "-"
-        speed = row.get("tokens_per_s", "-")
-        off = f"{row['loss_off']:.4f}" if "loss_off" in row else "-"
-        lines.append([row["rung"], row["peak_bytes"] / runs.MIB, allocated, of, of_scores, row["predicted_tokens_per_s"], speed, off])
-    heads = ["rung", "peak MiB", "allocated", "of the first", "with scores", "predicted tok/s", "tok/s", "loss off"]
-    measured = dict(steps=STEPS, loss_steps=LOSS_STEPS, probabilities=PROBABILITIES, taken_over=taken, rows=rows)
-    runs.write("ladder", runs.table(heads, lines), **measured)
+        for device in devices or STEP:
+            ladders.append(climb(folder, device))
+            # As soon as there is something: the other device takes as long again.
+            both = sorted([*taken_over({it["device"] for it in ladders}), *ladders], key=lambda it: list(STEP).index(it["device"]))
+            runs.write("ladder", "".join(map(shown, both)), steps=STEPS, ladders=both)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,12 @@ def words(settings):
 DOES_NOT_FIT = 3
 
 
-def tightrope(command, settings, fits=True):
-    """The object that a command prints; the refusal, where what is asked needn't fit."""
-    line = [TIGHTROPE, command, "--json", *words(settings)]
+def tightrope(command, settings, fits=True, more=()):
+    """The object that a command prints, with `more` flags; the refusal, where what is asked needn't fit."""
+    line = [TIGHTROPE, command, *more, "--json", *words(settings)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode != 0 and (fits or done.returncode != DOES_NOT_FIT):
-        sys.exit(f"{' '.join(line)} failed with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        sys.exit(f"{' '.join(map(str, line))} failed with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     # `train` prints its object on one line, `plan` on many.
     return json.loads(done.stdout)
 
@@ -72,6 +72,7 @@ def train(folder, settings):
     steps = [line for line in lines if "loss" in line]
     found["losses"] = [step["loss"] for step in steps]
     found["steps_s"] = [step["step_s"] for step in steps]
+    found["positions"] = [step["tokens_per_s"] * step["step_s"] for step in steps]
     shutil.rmtree(run)
     return found
 

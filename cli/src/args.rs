@@ -3,6 +3,10 @@
 //! The flags that are settings are made from the [list](LIST) of them. They are read like `--set` and a settings
 //! file.
 
+mod data;
+mod eval;
+mod generate;
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -15,6 +19,10 @@ use clap_complete::Shell;
 use crate::settings::{
     Device, Flag, Kind, LIST, RETIRED, Retired, Setting, Settings, SettingsError, TABLES,
 };
+
+pub use data::{Data, DataShow, Tokenize, Tokenizer, TokenizerTrain};
+pub use eval::Eval;
+pub use generate::Generate;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory, 130 stopped by Ctrl+C or
@@ -47,7 +55,7 @@ pub enum Command {
     Plan(Plan),
     /// Generate text from a run or a model directory
     Generate(Generate),
-    /// Loss on held-out data, with perplexity of text and accuracy on images
+    /// Loss on held-out data, with perplexity of text and accuracy on images; or exact scores of texts and of multiple choice
     Eval(Eval),
     /// Write a model as a directory that transformers loads, with adapters merged into it
     Export(Export),
@@ -57,6 +65,12 @@ pub enum Command {
     Doctor(Doctor),
     /// Time each op and the whole step, against the device's measured peak
     Bench(Bench),
+    /// Look at data, or encode it
+    #[command(subcommand)]
+    Data(Data),
+    /// Make a tokenizer
+    #[command(subcommand)]
+    Tokenizer(Tokenizer),
     /// Print a script that completes this command line in a shell
     Completions(Completions),
     /// Write the manual pages, one for each command
@@ -77,7 +91,11 @@ impl Command {
             | Self::Eval(Eval { json, .. })
             | Self::Verify(Verify { json, .. })
             | Self::Doctor(Doctor { json, .. })
-            | Self::Bench(Bench { json, .. }) => *json,
+            | Self::Bench(Bench { json, .. })
+            | Self::Data(
+                Data::Show(DataShow { json, .. }) | Data::Tokenize(Tokenize { json, .. }),
+            )
+            | Self::Tokenizer(Tokenizer::Train(TokenizerTrain { json, .. })) => *json,
             Self::Completions(_) | Self::Export(_) | Self::Man(_) | Self::Schema => false,
         }
     }
@@ -124,6 +142,7 @@ pub struct Train {
   tightrope plan --preset gpt2 --batch 64
   tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json
   tightrope plan --preset gpt2-xl --batch 32 --precision bf16 --gpu h100
+  tightrope plan --preset gpt2 --batch 8 --memory 4GiB --techniques
   tightrope plan --preset gpt2 --batch 4 --memory 3GiB --html plan.html
   tightrope plan --config runs/a/run.toml --plan runs/a/plan.json --measured runs/a --html a.html")]
 pub struct Plan {
@@ -136,6 +155,9 @@ pub struct Plan {
     /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
     #[arg(long)]
     pub sweep: bool,
+    /// Print what each memory technique saves and costs, alone and together, against a plan that has none of them
+    #[arg(long, conflicts_with_all = ["sweep", "advice", "html", "perfetto", "measured"])]
+    pub techniques: bool,
     /// Say what more and fewer bytes would buy of models of any depth; without it, of those of up to about 200 layers
     #[arg(long, conflicts_with = "sweep")]
     pub advice: bool,
@@ -151,55 +173,6 @@ pub struct Plan {
     /// Print the plan as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
-}
-
-/// `tightrope generate`
-#[derive(Debug, Args)]
-#[command(after_long_help = "Examples:
-  tightrope generate runs/a --prompt 'Once upon a time' --max-tokens 200
-  tightrope generate models/gpt2 --prompt Hello --temperature 0")]
-pub struct Generate {
-    /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub model: Option<PathBuf>,
-    /// Text to continue
-    #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
-    pub prompt: String,
-    /// Tokens to generate
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub max_tokens: usize,
-    /// Randomness; 0 always takes the likeliest token
-    #[arg(long, value_name = "X", default_value_t = 0.8, value_parser = temperature)]
-    pub temperature: f64,
-    /// Draw from the K likeliest tokens only; 0 is all of them
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    pub top_k: usize,
-    /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = probability)]
-    pub top_p: f64,
-    /// Print the text as one JSON object on stdout
-    #[arg(long)]
-    pub json: bool,
-    /// Settings, over those of the run. `--seed` is the seed of the draw.
-    #[command(flatten)]
-    pub settings: SettingArgs,
-}
-
-/// `tightrope eval`
-#[derive(Debug, Args)]
-#[command(after_long_help = "Examples:
-  tightrope eval runs/a
-  tightrope eval runs/a --data other.txt --set data.holdout=0.5")]
-pub struct Eval {
-    /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub model: Option<PathBuf>,
-    /// Print the results as one JSON object on stdout
-    #[arg(long)]
-    pub json: bool,
-    /// Settings, over those of the run.
-    #[command(flatten)]
-    pub settings: SettingArgs,
 }
 
 /// `tightrope export`
@@ -278,16 +251,6 @@ pub struct Man {
     /// Folder for the pages
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
-}
-
-fn temperature(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
-    value.ok_or_else(|| "must be a number, 0 or more".to_owned())
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|x| *x > 0.0 && *x <= 1.0);
-    value.ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
 }
 
 /// The settings that a command line gives: `--config`, a flag for each frequent one, and `--set`.
@@ -480,10 +443,12 @@ mod tests {
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --text-key body --tokenizer bytes \
              --out runs/x --device cpu --precision bf16 --threads 2 --log-every 1 --eval-every 5 \
-             --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer",
+             --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
+             --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
+             --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7",
         )
         .unwrap();
-        for setting in LIST.iter().filter(|setting| setting.flag.is_some()) {
+        for setting in LIST.iter().filter(|it| it.flag.is_some() && concerns(it, "train")) {
             let said = settings.on_command_line(setting.key);
             assert!(said, "the test lacks {}", setting.key);
             assert_ne!(settings.value(setting.key).unwrap(), setting.default(), "{}", setting.key);

@@ -261,3 +261,37 @@ fn text_for_people() {
         assert!(rung.split_once(" by ").is_some_and(|(_, how)| !how.trim().is_empty()), "{rung}");
     }
 }
+
+#[test]
+fn techniques_of_gpt2_are_told_in_seconds() {
+    let words = ["--preset", "gpt2", "--batch", "8", "--memory", "4GiB", "--techniques"];
+    let found = object(&plan(&[&words[..], &["--json", "--device", "cpu"]].concat()));
+    assert!(found["techniques_s"].as_f64().unwrap() < 10.0, "{}", found["techniques_s"]);
+    let peak = |figures: &Value| figures["peak_bytes"].as_u64().unwrap();
+    let base = peak(&found["base"]);
+    let alone = found["techniques"].as_array().unwrap();
+    let one = |name: &str| alone.iter().find(|it| it["name"] == name).unwrap();
+    // Probabilities of 8 sequences, 12 heads and 1,024 positions, in f32: of 12 layers, and of one more while gradients are
+    // made.
+    let layer = 4 * 8 * 12 * 1024 * 1024;
+    let saved = one("fused attention")["saved_bytes"].as_u64().unwrap();
+    assert!((12 * layer..13 * layer).contains(&saved), "{saved} bytes, a layer has {layer}");
+    for technique in alone {
+        match technique.get("not_here") {
+            Some(why) => assert!(!why.as_str().unwrap().is_empty()),
+            None => assert_eq!(
+                technique["saved_bytes"].as_i64().unwrap(),
+                base as i64 - peak(technique) as i64
+            ),
+        }
+    }
+    assert!(peak(&found["exact"]) * 5 < base && peak(&found["all"]) < peak(&found["exact"]));
+    assert!(found["chosen"]["fits"] == true && peak(&found["chosen"]) <= 4 << 30);
+    let text = String::from_utf8(plan(&words).stdout).unwrap();
+    for words in ["none of them", "all that keep the numbers", "the planner's choice fits 4.00 GiB"]
+    {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+    let both = plan(&[&words[..], &["--sweep"]].concat());
+    assert_eq!(both.status.code(), Some(2));
+}

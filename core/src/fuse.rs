@@ -96,14 +96,17 @@ fn loss_with_gradient(program: &mut Program) {
         .nodes
         .iter()
         .enumerate()
-        .filter(|(_, node)| matches!(node.op, Op::LinearCrossEntropy(_)))
         .filter_map(|(forward, node)| {
-            let same = |other: &Node| {
-                matches!(other.op, Op::LinearCrossEntropyGrad(_))
-                    && other.inputs[..3] == node.inputs
+            let count = node.inputs.len();
+            let same = |other: &Node| match (&node.op, &other.op) {
+                (Op::LinearCrossEntropy(_), Op::LinearCrossEntropyGrad(_))
+                | (Op::LinearDistillation(_), Op::LinearDistillationGrad(_)) => {
+                    other.inputs[..count] == node.inputs
+                }
+                _ => false,
             };
             let backward = program.nodes.iter().position(same)?;
-            let seed = program.nodes[backward].inputs[3];
+            let seed = program.nodes[backward].inputs[count];
             let late = &program.nodes[forward..];
             let known = !late.iter().any(|node| node.outputs.contains(&seed));
             known.then_some((forward, backward))
@@ -114,7 +117,8 @@ fn loss_with_gradient(program: &mut Program) {
     for (forward, backward) in pairs {
         let mut node = program.nodes[backward].clone();
         node.phase = program.nodes[forward].phase;
-        node.outputs[0] = program.nodes[forward].outputs[0];
+        let figures = &program.nodes[forward].outputs;
+        node.outputs[..figures.len()].copy_from_slice(figures);
         program.nodes[forward] = node;
         program.nodes.remove(backward);
     }
@@ -142,6 +146,7 @@ fn sums_into_producers(
             Op::MatMul(op) => op.accumulate = true,
             Op::EmbeddingGrad(op) => op.accumulate = true,
             Op::LinearCrossEntropyGrad(op) => op.accumulate = true,
+            Op::LinearDistillationGrad(op) => op.accumulate = true,
             _ => unreachable!("only ops that can accumulate are chosen"),
         }
         node.inputs.push(first);
@@ -171,6 +176,7 @@ fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) 
         Op::MatMul(op) => !op.accumulate,
         Op::EmbeddingGrad(op) => !op.accumulate,
         Op::LinearCrossEntropyGrad(op) => op.weight && !op.accumulate && node.outputs[2] == new,
+        Op::LinearDistillationGrad(op) => op.weight && !op.accumulate && node.outputs[3] == new,
         _ => false,
     };
     let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);

@@ -28,6 +28,8 @@ pub struct Graph {
     pub tensors: Vec<TensorInfo>,
     /// All programs, in the order they were begun.
     pub programs: Vec<Program>,
+    /// Storage of the gradients of persistent matrices (see [`Graph::grad_dtype`]); f32 where it isn't set.
+    pub matrix_gradients: Option<DType>,
     scopes: Vec<String>,
     phase: Option<Phase>,
     block: Option<usize>,
@@ -54,10 +56,20 @@ impl Graph {
 
     /// Runs `build` with `name` as a prefix of every tensor name, separated by a dot.
     pub fn scope<R>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> R) -> R {
-        self.scopes.push(name.into());
+        self.enter(name);
         let result = build(self);
-        self.scopes.pop();
+        self.leave();
         result
+    }
+
+    /// Puts `name` before the name of every tensor until [`Graph::leave`], for who can't build in one [`Graph::scope`].
+    pub fn enter(&mut self, name: &str) {
+        self.scopes.push(name.into());
+    }
+
+    /// Ends what the last [`Graph::enter`] began.
+    pub fn leave(&mut self) {
+        self.scopes.pop();
     }
 
     /// Runs `build` with its nodes marked as belonging to repeated block `index`.
@@ -215,10 +227,15 @@ impl Graph {
     }
 
     /// Storage of the gradient of `tensor`: f32 for persistent tensors, whose gradients are summed over
-    /// rows and micro-steps; the tensor's own dtype for the rest.
+    /// rows and micro-steps, or [`Graph::matrix_gradients`] for those of two axes or more; the tensor's own dtype for the
+    /// rest.
     pub fn grad_dtype(&self, tensor: Tensor) -> DType {
-        let info = self.info(tensor);
-        if info.life == Life::Persistent { info.ty.dtype.statistics() } else { info.ty.dtype }
+        let TensorInfo { ty, life, .. } = self.info(tensor);
+        match self.matrix_gradients.filter(|_| ty.shape.len() > 1) {
+            _ if *life != Life::Persistent => ty.dtype,
+            Some(dtype) => dtype,
+            None => ty.dtype.statistics(),
+        }
     }
 
     /// The tensor whose storage `tensor` lives in: itself, or the first of a chain of in-place ops.

@@ -15,6 +15,9 @@ pub enum Role {
     Train,
     /// Forward and backward pass of one of several micro-batches. Adds to the sums of loss and gradients.
     Micro,
+    /// What `train` or `micro` does, over shorter samples. Steps are of one or the other, so it runs in none of those that times are
+    /// told of.
+    Shorter,
     /// The gradient norm and the optimizer, after the last micro-batch.
     Update,
     /// Zeroes the sums of gradients, where the update is not on the device and cannot.
@@ -25,6 +28,8 @@ pub enum Role {
     Eval,
     /// The logits of a batch.
     Logits,
+    /// The loss of each sample of a batch.
+    Losses,
     /// The logits of one position, from cached keys and values.
     Decode,
     /// The only program of a graph that is no training step.
@@ -38,11 +43,13 @@ impl Role {
         match self {
             Self::Train => "train",
             Self::Micro => "micro",
+            Self::Shorter => "shorter",
             Self::Update => "update",
             Self::Clear => "clear",
             Self::Add => "add",
             Self::Eval => "eval",
             Self::Logits => "logits",
+            Self::Losses => "losses",
             Self::Decode => "decode",
             Self::Main => "main",
         }
@@ -53,7 +60,12 @@ impl Role {
         match self {
             Self::Train | Self::Update | Self::Clear => 1,
             Self::Micro | Self::Add => accumulation,
-            Self::Eval | Self::Logits | Self::Decode | Self::Main => 0,
+            Self::Shorter
+            | Self::Eval
+            | Self::Logits
+            | Self::Losses
+            | Self::Decode
+            | Self::Main => 0,
         }
     }
 }

@@ -225,6 +225,17 @@ impl Session {
             return Ok(host.run(index, &self.plan, &mut *self.backend).await?);
         }
         let index = self.plan.graph.program(program)?;
+        self.run_at(index).await
+    }
+
+    /// As [`Session::run_async`], of the program at `index`: several may have a role.
+    ///
+    /// # Errors
+    /// Those of the device.
+    ///
+    /// # Panics
+    /// Where there is no such program.
+    pub async fn run_at(&mut self, index: usize) -> Result<(), SessionError> {
         let (plan, mut first) = (Arc::clone(&self.plan), 0);
         for &(step, event) in &plan.programs[index].events {
             if first < step {
@@ -365,6 +376,20 @@ impl Session {
         program: Role,
     ) -> Result<Option<NonFinite>, SessionError> {
         let index = self.plan.graph.program(program)?;
+        self.first_non_finite_at(index).await
+    }
+
+    /// As [`Session::first_non_finite`], of the program at `index`.
+    ///
+    /// # Errors
+    /// As [`Session::first_non_finite`].
+    ///
+    /// # Panics
+    /// Where there is no such program.
+    pub async fn first_non_finite_at(
+        &mut self,
+        index: usize,
+    ) -> Result<Option<NonFinite>, SessionError> {
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
             match node.op.transfer().map(Transfer::direction) {

@@ -62,6 +62,9 @@ pub struct Manifest {
     /// Where the frozen weights of adapters are; a checkpoint of adapters holds nothing else of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
+    /// The model that it learned of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<Base>,
     /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
     /// a safetensors file or all of another file. Filled in by [`save`].
     #[serde(default)]

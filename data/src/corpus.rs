@@ -1,28 +1,38 @@
 //! Training data: text, JSON and token ids, as one stream of token ids.
 
+mod documents;
 mod encoder;
 mod files;
 mod ids;
 mod json;
 mod packed;
 mod parquet;
+mod shards;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use documents::of_rows;
 use encoder::Encoder;
 use files::InputFile;
-use json::Json;
-use packed::unpacked;
+pub(crate) use files::{extension, named};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use json::without_place;
+pub(crate) use packed::unpacked;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use parquet::is as is_parquet;
 
 use crate::bytes::Bytes;
 use crate::source::{Source, content};
 use crate::tokens::{Ids, Segment, Stream};
 use crate::{Error, Result, Tokenizer, Tokens};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Takes a document.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
 /// An opened corpus: the token streams of its files, one after the other.
 pub struct Corpus {
@@ -60,19 +70,19 @@ impl Corpus {
         tokenizer: &Tokenizer,
     ) -> Result<Self> {
         let mut segments = Vec::with_capacity(files.len());
-        for InputFile { path, source } in files::named(files)? {
+        for InputFile { path, source } in named(files)? {
             let bytes = Bytes::open(&path)?;
             let name = path.display().to_string();
             let content = content(&bytes);
-            let bytes = unpacked(&name, bytes)?;
-            let ids = match files::extension(&path).as_str() {
-                _ if parquet::is(&bytes) => parquet::column(&name, bytes, text_key, tokenizer)?,
-                "bin" => ids::read(&name, bytes)?,
-                "jsonl" | "ndjson" => {
-                    Json::new(&name, utf8(&name, &bytes)?, text_key, tokenizer).lines()?
-                }
-                "json" => Json::new(&name, utf8(&name, &bytes)?, text_key, tokenizer).values()?,
-                _ => text(&name, bytes, tokenizer)?,
+            let mut bytes = unpacked(&name, bytes)?;
+            let mut encoder = Encoder::new(tokenizer);
+            let mut each = |document: &str| encoder.document(document);
+            let ids = if of_rows(&name, &path, &mut bytes, text_key, &mut each)? {
+                encoder.finish()
+            } else if extension(&path) == "bin" {
+                ids::read(&name, bytes)?
+            } else {
+                text(&name, bytes, tokenizer)?
             };
             segments.push((source, content, Segment { name, ids }));
         }
@@ -87,8 +97,8 @@ impl Corpus {
         if files.iter().any(|file| file.as_ref() == Path::new(Self::PIPE)) {
             return Ok(false);
         }
-        let files = files::named(files)?;
-        Ok(!files.is_empty() && files.iter().all(|file| files::extension(&file.path) == "bin"))
+        let files = named(files)?;
+        Ok(!files.is_empty() && files.iter().all(|file| extension(&file.path) == "bin"))
     }
 
     /// A corpus of one document in memory: a `Vec<u8>`, or text embedded with `include_bytes!`.
@@ -207,7 +217,7 @@ fn text(name: &str, bytes: Bytes, tokenizer: &Tokenizer) -> Result<Ids> {
 }
 
 /// Text, where it is text.
-fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
+pub(crate) fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
     const BINARY: [(&[u8], &str); 2] =
         [(b"ARROW1", "an Arrow file"), (b"PK\x03\x04", "a zip archive")];
     if let Some((_, kind)) = BINARY.iter().find(|(magic, _)| bytes.starts_with(magic)) {

@@ -86,6 +86,32 @@ pub enum Error {
         /// What the decoder found.
         problem: String,
     },
+    /// A row of a data file that can't be trained on.
+    #[error("{name}, row {row}: {problem}")]
+    Row {
+        /// The file.
+        name: String,
+        /// Number of the row, from 1.
+        row: usize,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A data file whose format can't be told, or that has no rows.
+    #[error("{name}: {problem}")]
+    RowFormat {
+        /// The file.
+        name: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A chat template that can't be used.
+    #[error("chat template {name}: {problem}")]
+    Template {
+        /// The file or the name.
+        name: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// A folder or a glob without a file to read.
     #[error("{}: {problem}", path.display())]
     NoFiles {
@@ -175,6 +201,14 @@ pub enum Error {
     /// A safetensors file, or an index of shards, whose structure is broken.
     #[error("{} is not a valid safetensors file: {problem}", path.display())]
     SafeTensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A file of `torch.save` that can't be read.
+    #[error("{} can't be read as weights of PyTorch: {problem}", path.display())]
+    Torch {
         /// The file.
         path: PathBuf,
         /// What is wrong and what to do.

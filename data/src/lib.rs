@@ -22,34 +22,56 @@
 //! # Ok::<(), tightrope_data::Error>(())
 //! ```
 
+mod buckets;
 mod built_in;
 mod bytes;
+mod chat;
 pub mod checkpoint;
+#[cfg(not(target_family = "wasm"))]
+mod choices;
 mod corpus;
+mod entry;
 mod error;
 pub mod files;
 mod images;
+#[cfg(not(target_family = "wasm"))]
+mod labelled;
 mod loader;
+mod masking;
+mod packing;
 mod permutation;
 #[cfg(not(target_family = "wasm"))]
 mod pipe;
 pub mod safetensors;
+mod scored;
 mod source;
 mod tokenizer;
 mod tokens;
+mod torch;
 mod toy;
 
+pub use buckets::{BucketCount, bucket_lengths};
+#[cfg(not(target_family = "wasm"))]
+pub use chat::{ChatTemplate, Chats, ChatsConfig, Counts, Rows, Sequences, documents, row_format};
+pub use chat::{RowFormat, TrainOn};
 pub use checkpoint::{Base, Checkpoint, Contents, DataState, Manifest, Skipped};
+#[cfg(not(target_family = "wasm"))]
+pub use choices::{Question, is_white, questions};
 pub use corpus::Corpus;
 pub use error::{Error, Result};
 pub use images::{
     ImageBatch, ImageBatches, ImageDataset, ImageFormat, ImageLoaderConfig, ImageShape, Images,
     Normalization, drawn_digit,
 };
+#[cfg(not(target_family = "wasm"))]
+pub use labelled::{Classes, LabelledRows, LabelledTexts, PaddedTexts, TextBatch, is_labelled};
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
+pub use masking::{MaskedBatch, Masking, Specials};
+pub use packing::{Packing, RowBatch};
 #[cfg(not(target_family = "wasm"))]
 pub use pipe::{Pipe, Reached};
 pub use safetensors::{Payload, SafeTensors, Tensor, TensorView, Weights, weights_fingerprint};
+pub use scored::{Scored, scored_batch, sliding};
 pub use source::{Difference, Source, content, difference, fingerprint};
 #[cfg(not(target_family = "wasm"))]
 pub use tokenizer::HuggingFace;

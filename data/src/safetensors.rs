@@ -15,6 +15,7 @@ use tightrope_core::{DType, Type};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::bytes::Bytes;
+use crate::entry::Entry;
 use crate::{Error, Result};
 
 mod sharded;
@@ -41,16 +42,6 @@ pub struct SafeTensors {
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
     metadata: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    name: String,
-    dtype: &'static str,
-    shape: Vec<usize>,
-    /// Byte range in the data.
-    start: usize,
-    end: usize,
 }
 
 /// One tensor of an open file.
@@ -144,9 +135,14 @@ impl SafeTensors {
             )));
         }
         let data = PREFIX + header_len as usize;
+        Ok(Self { data, metadata: header.metadata, ..Self::of_ranges(path, bytes, entries) })
+    }
+
+    /// Tensors at ranges of the bytes of another format, which were checked and have names of their own.
+    fn of_ranges(path: PathBuf, bytes: Bytes, entries: Vec<Entry>) -> Self {
         let by_name =
             entries.iter().enumerate().map(|(index, entry)| (entry.name.clone(), index)).collect();
-        Ok(Self { path, bytes, data, entries, by_name, metadata: header.metadata })
+        Self { path, bytes, data: 0, entries, by_name, metadata: BTreeMap::new() }
     }
 
     /// Where it was opened.

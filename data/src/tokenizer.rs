@@ -2,15 +2,22 @@
 
 use std::path::Path;
 
+use crate::masking::Specials;
 use crate::{Error, Result};
 
 mod gpt2;
 #[cfg(not(target_family = "wasm"))]
 mod huggingface;
 #[cfg(not(target_family = "wasm"))]
+mod train;
+#[cfg(not(target_family = "wasm"))]
+mod wordpiece;
+#[cfg(not(target_family = "wasm"))]
 pub use huggingface::HuggingFace;
 
 pub use gpt2::Gpt2;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use huggingface::Pairs;
 
 /// A map between text and token ids.
 pub enum Tokenizer {
@@ -48,7 +55,7 @@ impl Tokenizer {
         Err(Error::Tokenizer { name: Self::GPT2.to_owned(), problem })
     }
 
-    /// Reads a `tokenizer.json`. Where a `tokenizer_config.json` lies beside it, that file names
+    /// Reads a `tokenizer.json`, or BERT's `vocab.txt`. Where a `tokenizer_config.json` lies beside it, that file names
     /// the end-of-text token.
     ///
     /// # Errors
@@ -59,7 +66,29 @@ impl Tokenizer {
         let json = crate::bytes::Bytes::open(path)?;
         let config = std::fs::read(path.with_file_name(huggingface::CONFIG)).ok();
         let name = path.display().to_string();
+        if path.file_name().is_some_and(|file| file == wordpiece::VOCAB) {
+            let cased = config.as_deref().is_some_and(huggingface::is_cased);
+            let json = wordpiece::json(&json, !cased).map_err(|problem| Error::Tokenizer {
+                name: name.clone(),
+                problem: format!("not a usable vocab.txt ({problem}); fetch it again"),
+            })?;
+            return Self::parse(&name, json.as_bytes(), config.as_deref());
+        }
         Self::parse(&name, &json, config.as_deref())
+    }
+
+    /// The file of a directory that [`Tokenizer::open`] reads: its `tokenizer.json`, or else its `vocab.txt` where it has one.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn file_in(dir: &Path) -> std::path::PathBuf {
+        let files = [huggingface::FILE, wordpiece::VOCAB].map(|name| dir.join(name));
+        let [json, list] = files;
+        if !json.exists() && list.exists() { list } else { json }
+    }
+
+    /// Always the `tokenizer.json`, which the browser build doesn't read.
+    #[cfg(target_family = "wasm")]
+    pub fn file_in(dir: &Path) -> std::path::PathBuf {
+        dir.join("tokenizer.json")
     }
 
     /// Reads the bytes of a `tokenizer.json`, and of the `tokenizer_config.json` that lies beside it; `name`
@@ -93,6 +122,43 @@ impl Tokenizer {
             Self::Gpt2(tokenizer) => Ok(tokenizer.encode(text)),
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.encode(text),
+        }
+    }
+
+    /// Token ids of `text` with the bytes of it that each stands for; with `specials`, those that the tokenizer adds at either
+    /// end come too, and stand for none.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn encode_spans(
+        &self,
+        text: &str,
+        specials: bool,
+    ) -> Result<Vec<(u32, std::ops::Range<usize>)>> {
+        match self {
+            Self::Byte => {
+                Ok(text.bytes().enumerate().map(|(at, byte)| (byte.into(), at..at + 1)).collect())
+            }
+            Self::Gpt2(tokenizer) => {
+                let mut end = 0;
+                let spans = tokenizer.encode(text).into_iter().map(|id| {
+                    let start = end;
+                    end += tokenizer.decode(&[id]).len();
+                    (id, start..end)
+                });
+                Ok(spans.collect())
+            }
+            Self::HuggingFace(tokenizer) => tokenizer.encode_spans(text, specials),
+        }
+    }
+
+    /// Name and text of the `tokenizer_config.json` that it came with.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn config(&self) -> Option<(&str, &[u8])> {
+        match self {
+            Self::Byte | Self::Gpt2(_) => None,
+            Self::HuggingFace(tokenizer) => tokenizer.config(),
         }
     }
 
@@ -140,6 +206,63 @@ impl Tokenizer {
             #[cfg(not(target_family = "wasm"))]
             Self::HuggingFace(tokenizer) => tokenizer.eos(),
         }
+    }
+
+    /// The token that a text by itself is scored after, so that its first token has one before it: the one that begins a text, else
+    /// the one that ends it, as in lm-evaluation-harness. None for bytes.
+    pub fn prefix(&self) -> Option<u32> {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.bos().or(tokenizer.eos()),
+            _ => self.eos(),
+        }
+    }
+
+    /// As [`Tokenizer::encode`], with the tokens that the tokenizer adds at either end, such as one that begins a text. A text that
+    /// begins with [`Tokenizer::prefix`] gets none.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>> {
+        let ids = self.encode(text)?;
+        let Self::HuggingFace(tokenizer) = self else { return Ok(ids) };
+        let prefix = self.prefix().map(|id| self.decode(&[id])).transpose()?;
+        if prefix.is_some_and(|prefix| !prefix.is_empty() && text.starts_with(&prefix)) {
+            return Ok(ids);
+        }
+        let [before, after] = tokenizer.added()?;
+        Ok([before, ids, after].concat())
+    }
+
+    /// The tokens that a sequence of an encoder has besides its text's.
+    ///
+    /// # Errors
+    /// A tokenizer that lacks one.
+    pub fn specials(&self) -> Result<Specials> {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.specials(),
+            Self::Byte | Self::Gpt2(_) => Err(self.of_no_encoder()),
+        }
+    }
+
+    /// Encodes texts and pairs of texts for sequences of at most `most` tokens.
+    ///
+    /// # Errors
+    /// A tokenizer that doesn't begin and end them, and sequences without room for that.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn pairs(&self, most: usize) -> Result<Pairs> {
+        match self {
+            Self::HuggingFace(tokenizer) => tokenizer.pairs(most),
+            Self::Byte | Self::Gpt2(_) => Err(self.of_no_encoder()),
+        }
+    }
+
+    fn of_no_encoder(&self) -> Error {
+        let problem = "it has no tokens [CLS], [SEP] and [MASK], which an encoder reads; name the \
+                       tokenizer.json of a BERT";
+        Error::Tokenizer { name: self.name().to_owned(), problem: problem.to_owned() }
     }
 
     /// "byte", "gpt2", or "huggingface-" and a hash of file and end-of-text token: equal names encode equally.

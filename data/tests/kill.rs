@@ -31,6 +31,7 @@ fn save(root: &Path, step: u64) -> Result<()> {
         settings: Value::Null,
         model: Value::Null,
         base: None,
+        teacher: None,
         checksums: BTreeMap::new(),
     };
     let contents = Contents {

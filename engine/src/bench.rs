@@ -21,14 +21,15 @@ use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::peak::Peaks;
 use tightrope_core::Backend;
-use tightrope_nn::{Batch, LanguageModel, Planned, Precision, Rates};
+use tightrope_nn::{LanguageModel, Model as _, Outcome, Planned, Precision, Rates};
 
 use crate::block_on;
 use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::plan::Choices;
 use crate::recipe::{self, trainer};
-use crate::timing::ids;
+use crate::run::Samples;
+use crate::timing::{ids, made_up};
 use crate::units::{human_bytes, human_count};
 use ops::{Row, profile};
 
@@ -77,6 +78,8 @@ pub struct Whole {
     model_gflop_s: f64,
     predicted_step_s: f64,
     peak_bytes: u64,
+    /// Losses of the first step and of the last, on random tokens.
+    losses: [f32; 2],
     choices: Choices,
 }
 
@@ -93,10 +96,13 @@ impl Whole {
         let mut trainer = trainer(planned, device, threads)?;
         trainer.initialise()?;
         let Some(language) = LanguageModel::of(&*config.model) else {
-            return Err(Error::usage(anyhow!("the model isn't one of language"), "name a preset"));
+            return Err(Error::usage(
+                anyhow!("the model isn't one of language"),
+                "name a preset of one, such as gpt2",
+            ));
         };
-        let mut next = ids(language.config().vocab);
-        let mut times = vec![];
+        let (mut next, inputs) = (ids(language.config().vocab), language.inputs());
+        let (mut times, mut losses) = (vec![], vec![]);
         let mut start = Instant::now();
         for step in 0.. {
             if step == COLD {
@@ -105,13 +111,19 @@ impl Whole {
             if times.len() >= LEAST.1 && start.elapsed() >= LEAST.0 {
                 break;
             }
-            let mut ids = || -> Vec<i32> { (0..config.tokens()).map(|_| next()).collect() };
-            let (tokens, targets) = (ids(), ids());
+            let inputs = inputs.iter().filter(|input| input.range.is_none());
+            let samples = inputs.fold(Samples::new(config.tokens()), |samples, input| {
+                let elements = 0..input.ty(config.batch).elements();
+                let numbers = elements.map(|index| made_up(input, index, &mut next) as i32);
+                samples.with(&input.name, numbers.collect::<Vec<i32>>())
+            });
             let start = Instant::now();
-            trainer.step(step as u64, 1e-4, &Batch::text(&tokens, &targets))?;
-            block_on(trainer.outcome())?;
+            trainer.step(step as u64, 1e-4, &samples.batch())?;
+            let outcome = block_on(trainer.outcome())?;
+            let took = start.elapsed();
+            losses.push(checked(step, &outcome, config.precision)?);
             if step >= COLD {
-                times.push(start.elapsed().as_secs_f64());
+                times.push(took.as_secs_f64());
             }
         }
         times.sort_by(f64::total_cmp);
@@ -127,9 +139,28 @@ impl Whole {
             model_gflop_s: model_flops / 1e9,
             predicted_step_s: estimate.step_s,
             peak_bytes: trainer.allocated_bytes(),
+            losses: [losses[0], losses[losses.len() - 1]],
             choices: Choices::of(&config),
         })
     }
+}
+
+/// The loss of a step, if it's a number, as is all that the step updated. In f16, a step is left out where its loss scale is
+/// too large.
+///
+/// # Errors
+/// A device that computes something else: how fast it does means nothing.
+fn checked(step: usize, outcome: &Outcome, precision: Precision) -> Result<f32> {
+    let &Outcome { loss, grad_norm, updated, .. } = outcome;
+    if loss.is_finite() && (updated || precision == Precision::F16) {
+        return Ok(loss);
+    }
+    Err(Error::failed(
+        anyhow!(
+            "step {step} has a loss of {loss} and a gradient norm of {grad_norm}: its speed means nothing"
+        ),
+        "try --device cpu; if that gives numbers, report the device and this command",
+    ))
 }
 
 /// What a benchmark came to.
@@ -197,15 +228,40 @@ impl Figures {
         let _ = writeln!(
             text,
             "\nstep       {:.4} s (median of {}), estimated {:.4} s\ntokens/s   {}\n\
-             MFU        {:.1}% ({:.0} GFLOP/s)\nmemory     {}",
+             MFU        {:.1}% ({:.0} GFLOP/s)\nmemory     {}\nloss       {:.4} at first, {:.4} at last",
             step.step_s,
             step.steps,
             step.predicted_step_s,
             human_count(step.tokens_per_s),
             100.0 * step.mfu,
             step.model_gflop_s,
-            human_bytes(step.peak_bytes)
+            human_bytes(step.peak_bytes),
+            step.losses[0],
+            step.losses[1]
         );
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_without_numbers_has_no_speed() {
+        let outcome =
+            |loss, updated| Outcome { loss, grad_norm: 1.0, updated, tokens: 8, metrics: vec![] };
+        let check = |loss, updated, precision| checked(3, &outcome(loss, updated), precision);
+        assert_eq!(check(2.5, true, Precision::BF16).unwrap(), 2.5);
+        // What a loss scale overflowed is tried again with a smaller one.
+        assert_eq!(check(2.5, false, Precision::F16).unwrap(), 2.5);
+        for (loss, updated, precision) in [
+            (f32::NAN, true, Precision::F32),
+            (f32::INFINITY, false, Precision::F16),
+            (2.5, false, Precision::BF16),
+        ] {
+            let message = check(loss, updated, precision).unwrap_err().message();
+            assert!(message.starts_with("step 3 has a loss of"), "{message}");
+        }
     }
 }

@@ -220,6 +220,7 @@ pub(crate) async fn manifest(
         settings: Value::Null,
         model: Value::Null,
         base: None,
+        teacher: None,
         checksums: Default::default(),
     })
 }

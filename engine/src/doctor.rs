@@ -48,7 +48,10 @@ impl Findings {
     }
 }
 
-/// Whether a preset can be trained, one sequence of its context at a time.
+/// Tokens of a sequence that presets are tried with, at most: the contexts of some are for reading more than for training.
+const LONGEST: usize = 4096;
+
+/// Whether a preset can be trained, one sequence of its context at a time, or of [`LONGEST`] tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Fit {
     preset: &'static str,
@@ -66,6 +69,8 @@ impl Fit {
         let mut settings = Settings::default();
         settings.model.preset = Some(preset.to_owned());
         settings.train.batch = Some(1);
+        let context = tightrope_nn::preset(preset)?.context;
+        settings.model.context = Some(context.min(LONGEST));
         settings.train.micro_batch = MicroBatch::Size(1);
         let Step { config, scope, .. } = Step::of(&settings)?;
         let peak = |precision: Precision| {
@@ -214,7 +219,7 @@ impl Findings {
         line(
             "fits",
             &format!(
-                "{} in f32, {} in bf16: the largest presets for the free memory, at batch 1",
+                "{} in f32, {} in bf16: the largest presets for the free memory, at batch 1 of at most 4,096 tokens",
                 largest(self.largest(|fit| fit.fits_f32)),
                 largest(self.largest(|fit| fit.fits_bf16))
             ),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use tightrope_core::{DType, Type};
 use tightrope_data::checkpoint::ADAPTERS;
-use tightrope_data::{SafeTensors, Tensor, Tokenizer, safetensors};
+use tightrope_data::{ChatTemplate, SafeTensors, Tensor, Tokenizer, safetensors};
 use tightrope_nn::{Architecture, Import, Lora, Parameter, export as parts_of};
 
 use crate::error::{Error, Help as _, Result};
@@ -156,30 +156,25 @@ fn described(source: &Source, settings: &Settings, dtype: DType) -> Result<Vec<(
     let mut files = vec![];
     let text = match &source.config {
         Architecture::Language(model) => {
-            let tokenizer = source.own_tokenizer(settings.data.tokenizer.as_deref())?;
-            if let Some(end) = tokenizer.eos() {
-                config["eos_token_id"] = end.into();
-                config["bos_token_id"] =
-                    config["bos_token_id"].as_u64().unwrap_or(end.into()).into();
-                let generation = json!({
-                    "bos_token_id": config["bos_token_id"],
-                    "eos_token_id": end,
-                    "pad_token_id": end,
-                });
-                files.push(("generation_config.json".to_owned(), generation));
+            let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
+            let mut texts = vec![];
+            if let Some(tokenizer) = &tokenizer {
+                files.extend(ends(tokenizer, &mut config));
+                texts = tokenizer.files();
+                if texts.iter().all(|(name, _)| name != "tokenizer_config.json") {
+                    let own = of_tokenizer(tokenizer, model.context)?;
+                    files.push(("tokenizer_config.json".to_owned(), own));
+                }
             }
-            let mut texts = tokenizer.files();
-            if texts.iter().all(|(name, _)| name != "tokenizer_config.json") {
-                files.push((
-                    "tokenizer_config.json".to_owned(),
-                    of_tokenizer(&tokenizer, model.context)?,
-                ));
-            }
-            if let Tokenizer::Gpt2(gpt2) = &tokenizer {
+            if let Some(Tokenizer::Gpt2(gpt2)) = &tokenizer {
                 texts.extend(gpt2.files()?);
+            }
+            if let Some(template) = source.chat_template()? {
+                texts.push((ChatTemplate::FILE.to_owned(), template.into_bytes()));
             }
             texts
         }
+        Architecture::Bert(_) => source.own_tokenizer(settings.data.tokenizer.as_deref())?.files(),
         Architecture::Vit(model) => {
             let normalization = source.normalization(model.colors)?;
             let shape = crate::recipe::image_shape(model);
@@ -192,6 +187,19 @@ fn described(source: &Source, settings: &Settings, dtype: DType) -> Result<Vec<(
         all.push((name, crate::run::json_text(&value)?));
     }
     Ok(all)
+}
+
+/// Says in the `config.json` what ends a text, and gives the file that says how it's continued.
+fn ends(tokenizer: &Tokenizer, config: &mut Value) -> Option<(String, Value)> {
+    let end = tokenizer.eos()?;
+    config["eos_token_id"] = end.into();
+    config["bos_token_id"] = config["bos_token_id"].as_u64().unwrap_or(end.into()).into();
+    let generation = json!({
+        "bos_token_id": config["bos_token_id"],
+        "eos_token_id": end,
+        "pad_token_id": end,
+    });
+    Some(("generation_config.json".to_owned(), generation))
 }
 
 /// The `tokenizer_config.json` of a tokenizer that came without one. Bytes have none: an id is the byte.

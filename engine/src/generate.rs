@@ -33,27 +33,36 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use tightrope_core::Backend;
-use tightrope_data::Tokenizer;
-use tightrope_nn::{Architecture, Offload, Optimizer, Planned, Sampling, Trainer, TrainerConfig};
+use tightrope_core::{Backend, Plan};
+use tightrope_data::{ChatTemplate, Tokenizer};
+use tightrope_nn::{Architecture, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::block_on;
 use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
 use crate::model::Unit;
-use crate::recipe::{LabelledImages, Step, Text, windows};
+use crate::recipe::{
+    Conversations, First, Labelled, LabelledImages, Read, Step, Text, chat_template,
+};
 use crate::run::{self, Evaluation, evaluate};
 use crate::settings::Settings;
 use crate::weights::{Places, Source};
 
+/// Is shown a plan before it's allocated.
+type Heard = Box<dyn Fn(&Plan)>;
+/// Is told how much of how much is done.
+type Progress = Box<dyn Fn(usize, usize)>;
+
 /// A model on disk, with what was said over the settings that it was trained with.
 pub struct Loaded {
-    source: Source,
-    settings: Settings,
+    pub(crate) source: Source,
+    pub(crate) settings: Settings,
     step: Step,
     /// `None` of a model that reads no text.
-    tokenizer: Option<Tokenizer>,
+    pub(crate) tokenizer: Option<Tokenizer>,
     notes: Vec<String>,
+    hears: Option<Heard>,
+    watches: Option<Progress>,
 }
 
 impl Loaded {
@@ -63,15 +72,17 @@ impl Loaded {
     /// A model that can't be read, and settings that don't fit it.
     pub fn open(path: &Path, said: &Settings) -> Result<Self> {
         let source = Source::open(path)?;
-        let settings = source.settings(said)?;
+        let mut settings = source.settings(said)?;
+        // Nothing is learned here.
+        settings.train.teacher = None;
         let asked = settings.data.tokenizer.as_deref();
         let tokenizer = match &source.config {
-            Architecture::Language(_) => Some(source.tokenizer(asked)?),
+            Architecture::Language(_) | Architecture::Bert(_) => Some(source.tokenizer(asked)?),
             Architecture::Vit(_) => None,
         };
         let step = Step::of_model(&settings, source.config.clone())?;
         let notes = [source.notes.clone(), settings.notes()].concat();
-        Ok(Self { source, settings, step, tokenizer, notes })
+        Ok(Self { source, settings, step, tokenizer, notes, hears: None, watches: None })
     }
 
     /// The directory with the weights, or the archive.
@@ -89,81 +100,143 @@ impl Loaded {
         &self.step.device
     }
 
-    /// The model on `device`, to continue text: the smallest training step there is, of which only the decoder is replayed.
+    /// With `hears`, which is shown the plan of what is asked for before any of it is allocated.
+    pub fn hearing(self, hears: impl Fn(&Plan) + 'static) -> Self {
+        Self { hears: Some(Box::new(hears)), ..self }
+    }
+
+    /// With `watches`, which is told how many rows of how many are scored by [`Loaded::score_texts`] and [`Loaded::score_choices`].
+    pub fn watching(self, watches: impl Fn(usize, usize) + 'static) -> Self {
+        Self { watches: Some(Box::new(watches)), ..self }
+    }
+
+    /// Tells how much is done.
+    pub(crate) fn tell(&self, done: usize, all: usize) {
+        if let Some(watches) = &self.watches {
+            watches(done, all);
+        }
+    }
+
+    /// The plan of [`Loaded::generator`] on `device`: the weights, a cache of keys and values, and the program of a token.
     ///
     /// # Errors
-    /// A model that reads no text, weights that can't be read, and those of the device.
-    pub fn generator(self, device: Box<dyn Backend>) -> Result<Generator> {
-        let Some(tokenizer) = self.tokenizer else {
+    /// A model that reads no text, and [`Kind::DoesNotFit`](crate::error::Kind).
+    pub fn plan_generator(&self, device: &dyn Backend) -> Result<Planned> {
+        if !matches!(self.source.config, Architecture::Language(_)) {
             let (shown, family) = (self.source.dir.display(), self.source.config.family().name());
             return Err(Error::usage(
                 anyhow!("`{shown}` holds a model of the family {family}, which continues no text"),
                 "name a language model, or score this one with `tightrope eval`",
             ));
-        };
-        let config = TrainerConfig {
+        }
+        let mut step = self.step.clone().inference(false, self.settings.memory.weight_bits);
+        step.config = TrainerConfig {
             batch: 1,
             micro_batch: 1,
             model: self.source.config.build(1)?,
-            optimizer: Optimizer::Sgd { momentum: 0.0 },
-            offload: Offload::NONE,
-            ..self.step.config.clone()
+            losses: false,
+            ..step.config
         };
-        let planned = Planned::new(&config, &*device)?;
-        let trainer = loaded(&self.source, &self.settings, planned, device)?;
-        Ok(Generator { trainer, tokenizer, seed: self.step.config.seed })
+        step.plan(device)
+    }
+
+    /// The model of a plan on `device`, which holds what the plan says and nothing that training needs.
+    pub(crate) fn started(&self, planned: Planned, device: Box<dyn Backend>) -> Result<Trainer> {
+        if let Some(hears) = &self.hears {
+            hears(&planned.plan);
+        }
+        let mut trainer = Trainer::new(planned, device)?;
+        self.source.load(&mut trainer, &Places::of(&self.settings))?;
+        Ok(trainer)
+    }
+
+    /// The model on `device`, to continue text.
+    ///
+    /// # Errors
+    /// As [`Loaded::plan_generator`], weights that can't be read, and those of the device.
+    pub fn generator(self, device: Box<dyn Backend>) -> Result<Generator> {
+        let planned = self.plan_generator(&*device)?;
+        let trainer = self.started(planned, device)?;
+        let tokenizer = self.tokenizer.unwrap_or(Tokenizer::Byte);
+        // Who is spoken to today knows what day it is.
+        let mut settings = self.settings.clone();
+        if !settings.on_command_line("data.date") {
+            settings.data.date = None;
+        }
+        let template = chat_template(&settings, &tokenizer, Some(&self.source), First::Said);
+        Ok(Generator { trainer, tokenizer, template, seed: self.step.config.seed })
     }
 
     /// The loss on what is held out, or on everything where nothing is, and the sequence length that it was scored with.
     ///
     /// # Errors
     /// Data that can't be read, and those of the device.
-    pub fn evaluate(self, device: Box<dyn Backend>) -> Result<Scored> {
+    pub fn evaluate(mut self, device: Box<dyn Backend>) -> Result<Scored> {
+        let tokenizer = self.tokenizer.take();
         let source = &self.source;
         let mut data = self.settings.data.clone();
+        let read = |tokenizer| Read::of(&self.settings, tokenizer, Some(source), First::Said);
         if data.holdout == 1.0 {
             // Splits leave something to train on, of which there is no need here.
             data.holdout = 0.0;
         }
-        let scored = match (&source.config, self.tokenizer) {
+        let scored = match (&source.config, tokenizer) {
             (Architecture::Vit(model), _) => {
                 let normalization = Some(source.normalization(model.colors)?);
                 Data::Images(Box::new(LabelledImages::open(&data, model, None, normalization)?))
             }
+            (Architecture::Bert(model), tokenizer) => {
+                let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
+                if model.classes.is_some() {
+                    let context = self.step.config.model.tokens();
+                    let labelled = Labelled::open(&data, model, None, tokenizer, context)?;
+                    Data::Labelled(Box::new(labelled))
+                } else {
+                    let texts = if data.files.is_empty() { source.own_texts()? } else { vec![] };
+                    let text = Text::open(&data, tokenizer, model.vocab, texts)?;
+                    Data::Text(Box::new(text.masked(self.step.config.seed)?))
+                }
+            }
             (Architecture::Language(model), tokenizer) => {
                 let texts = if data.files.is_empty() { source.own_texts()? } else { Vec::new() };
                 let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
-                Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?))
+                match read(&tokenizer)? {
+                    Some(read) => {
+                        let context = self.step.config.model.seq_len();
+                        let mut chats = Conversations::open(&data, &read, tokenizer, context)?;
+                        chats.refer_to_model(source)?;
+                        Data::Chats(Box::new(chats))
+                    }
+                    None => Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?)),
+                }
             }
         };
-        // Nothing is trained, so no optimizer state is kept.
-        let optimizer = Optimizer::Sgd { momentum: 0.0 };
-        let step = Step {
-            config: TrainerConfig {
-                optimizer,
-                decode: 0,
-                offload: Offload::NONE,
-                ..self.step.config.clone()
-            },
-            ..self.step.clone()
-        };
+        let mut step = self.step.clone().inference(true, self.settings.memory.weight_bits);
+        step.config = TrainerConfig { decode: 0, losses: false, logits: false, ..step.config };
         let planned = step.plan(&*device)?;
-        let mut trainer = loaded(&self.source, &self.settings, planned, device)?;
+        let mut trainer = self.started(planned, device)?;
         let (batches, count) = match &scored {
             Data::Images(images) => images.scored(trainer.config())?,
+            Data::Chats(chats) => chats.scored(trainer.config())?,
+            Data::Labelled(labelled) => labelled.scored(trainer.config())?,
             Data::Text(text) => {
-                (windows(text.scored(), trainer.config(), None)?, text.scored().len())
+                (text.windows(text.scored(), trainer.config(), None)?, text.scored().len())
             }
         };
-        let unit = Unit::of(trainer.config());
+        let unit = Unit::scored(trainer.config());
         let Some(evaluation) = block_on(evaluate(&mut trainer, batches))? else {
             return Err(Error::usage(
-                anyhow!("nothing is held out: the held-out part has {count} {}", unit.many),
+                anyhow!(
+                    "nothing is held out: the held-out part has {count} {}",
+                    if matches!(scored, Data::Chats(_)) { "rows" } else { unit.many }
+                ),
                 "raise data.holdout, or give more --data",
             ));
         };
         let (bytes, origin) = match &scored {
             Data::Images(images) => (None, images.origin()),
+            Data::Chats(chats) => (None, chats.origin()),
+            Data::Labelled(labelled) => (None, labelled.origin()),
             Data::Text(text) => (text.predicted_bytes()?, text.origin()),
         };
         let nats = evaluation.loss * evaluation.tokens as f64;
@@ -172,7 +245,7 @@ impl Loaded {
             0.0 => "all".to_owned(),
             part => format!("the held-out {} %", (100.0 * part * 1e4).round() / 1e4),
         };
-        let seq_len = trainer.config().model.tokens();
+        let seq_len = trainer.config().model.seq_len();
         Ok(Scored { evaluation, unit, data: format!("{part} of {origin}"), bits_per_byte, seq_len })
     }
 }
@@ -180,19 +253,9 @@ impl Loaded {
 /// What a model is scored on.
 enum Data {
     Text(Box<Text>),
+    Chats(Box<Conversations>),
+    Labelled(Box<Labelled>),
     Images(Box<LabelledImages>),
-}
-
-/// The model of `source` in a trainer of `planned`.
-fn loaded(
-    source: &Source,
-    settings: &Settings,
-    planned: Planned,
-    device: Box<dyn Backend>,
-) -> Result<Trainer> {
-    let mut trainer = Trainer::new(planned, device)?;
-    source.load(&mut trainer, &Places::of(settings))?;
-    Ok(trainer)
 }
 
 /// What scoring a model came to.
@@ -229,10 +292,16 @@ pub struct Asked<'a> {
 pub struct Generator {
     trainer: Trainer,
     tokenizer: Tokenizer,
+    template: Result<Option<ChatTemplate>>,
     seed: u64,
 }
 
 impl Generator {
+    /// Bytes that the device holds for the model: those of its plan.
+    pub fn peak_bytes(&self) -> u64 {
+        self.trainer.session().plan().peak_bytes()
+    }
+
     /// Continues a prompt, and hands each new piece of text to `show`, which says whether to go on. Returns the new tokens.
     ///
     /// # Errors
@@ -242,8 +311,48 @@ impl Generator {
         asked: &Asked<'_>,
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Vec<u32>> {
+        self.go_on(asked.prompt, asked, show)
+    }
+
+    /// As [`Generator::generate`], of an answer to the prompt: it's written by the model's chat template as what a user says, and
+    /// the answer ends with the assistant's turn.
+    ///
+    /// # Errors
+    /// As [`Generator::generate`], and a model without a chat template.
+    pub fn answer(
+        &mut self,
+        asked: &Asked<'_>,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Vec<u32>> {
+        const HELP: &str = "name another with --chat-template, or continue a text with --prompt";
+        let template = match &self.template {
+            Ok(Some(template)) => template,
+            Ok(None) => {
+                return Err(Error::usage(
+                    anyhow!("the model has no chat template, by which it could be spoken to"),
+                    "name one with --chat-template, or continue a text with --prompt",
+                ));
+            }
+            Err(error) => return Err(Error::failed(anyhow!("{error}"), HELP)),
+        };
+        let question = template.question(asked.prompt).help(HELP)?;
+        let mut turn = Turn { end: template.end_of_turn(), held: String::new() };
+        let tokens = self.go_on(&question, asked, &mut |piece| {
+            let (said, more) = turn.push(piece);
+            show(&said) && more
+        })?;
+        show(&turn.rest());
+        Ok(tokens)
+    }
+
+    fn go_on(
+        &mut self,
+        prompt: &str,
+        asked: &Asked<'_>,
+        show: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Vec<u32>> {
         let Asked { temperature, top_k, top_p, .. } = *asked;
-        let prompt = self.tokenizer.encode(asked.prompt).help("give another --prompt")?;
+        let prompt = self.tokenizer.encode(prompt).help("give another --prompt")?;
         if prompt.is_empty() {
             return Err(Error::usage(
                 anyhow!("the prompt is empty"),
@@ -253,5 +362,59 @@ impl Generator {
         let sampling = Sampling { temperature, top_k, top_p, seed: self.seed, draw: 0 };
         let (trainer, tokenizer) = (&mut self.trainer, &self.tokenizer);
         block_on(run::generate(trainer, tokenizer, &prompt, asked.max_tokens, &sampling, show))
+    }
+}
+
+/// An assistant's turn as it comes. What may be the beginning of its end is held back.
+struct Turn {
+    end: String,
+    held: String,
+}
+
+impl Turn {
+    /// What is said for certain, and whether the turn goes on.
+    fn push(&mut self, piece: &str) -> (String, bool) {
+        self.held += piece;
+        if self.end.is_empty() {
+            return (std::mem::take(&mut self.held), true);
+        }
+        if let Some(at) = self.held.find(&self.end) {
+            let said = self.held[..at].to_owned();
+            self.held.clear();
+            return (said, false);
+        }
+        let starts = self.held.char_indices().map(|(at, _)| at);
+        let begun = starts.filter(|&at| self.end.starts_with(&self.held[at..])).min();
+        let held = begun.map_or(String::new(), |at| self.held.split_off(at));
+        (std::mem::replace(&mut self.held, held), true)
+    }
+
+    /// What was held back of a turn that didn't end.
+    fn rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_with_its_last_token_however_that_comes() {
+        for (pieces, said, ended) in [
+            (&["a<", "|im_", "end|>", "b"][..], "a", true),
+            (&["a<|im_end|>b"], "a", true),
+            (&["a<|im", "_x", "<"], "a<|im_x<", false),
+        ] {
+            let mut turn = Turn { end: "<|im_end|>".to_owned(), held: String::new() };
+            let (mut text, mut goes_on) = (String::new(), true);
+            for piece in pieces {
+                if goes_on {
+                    let (more, on) = turn.push(piece);
+                    (text, goes_on) = (text + &more, on);
+                }
+            }
+            assert_eq!((text + &turn.rest(), !goes_on), (said.to_owned(), ended), "{pieces:?}");
+        }
     }
 }

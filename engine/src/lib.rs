@@ -52,7 +52,10 @@
 //! | [`devices`], [`rates`], [`machine`] | what there is to run on, and how fast it is |
 //! | [`profile`], [`mod@bench`], [`timing`], [`product`] | what ops take |
 //! | [`verify`], [`doctor`] | whether a device computes what it should, and what a machine has |
+//! | [`encode`] | tokenizers from texts, and texts as token ids |
+//! | [`rows`] | rows of conversations as training sees them |
 //! | [`generate`](mod@generate) | text from a model on disk, and its loss |
+//! | [`score`] | perplexity of texts, and accuracy on multiple choice |
 //! | [`error`] | what went wrong, and what to do next |
 //! | [`units`], [`figures`] | numbers as people read them, and the one in the middle |
 //!
@@ -69,6 +72,8 @@ pub mod checkpoint;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]
 pub mod doctor;
+#[cfg(not(target_family = "wasm"))]
+pub mod encode;
 pub mod error;
 #[cfg(not(target_family = "wasm"))]
 pub mod export;
@@ -83,7 +88,11 @@ pub mod product;
 pub mod profile;
 pub mod rates;
 pub mod recipe;
+#[cfg(not(target_family = "wasm"))]
+pub mod rows;
 pub mod run;
+#[cfg(not(target_family = "wasm"))]
+pub mod score;
 pub mod settings;
 #[cfg(not(target_family = "wasm"))]
 pub mod timing;

@@ -14,7 +14,9 @@
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 
-use tightrope_nn::{LanguageModel, ModelConfig, ModelFamily, TrainerConfig, Vit, VitConfig};
+use tightrope_nn::{
+    Bert, BertConfig, LanguageModel, ModelConfig, ModelFamily, TrainerConfig, Vit, VitConfig,
+};
 
 use crate::units::{human_count, plural};
 
@@ -26,6 +28,11 @@ pub fn language(config: &TrainerConfig) -> Option<&ModelConfig> {
 /// The sizes of the vision transformer that `config` trains, where it is one.
 pub fn vision(config: &TrainerConfig) -> Option<&VitConfig> {
     Vit::of(&*config.model).map(Vit::config)
+}
+
+/// The sizes of the encoder of text that `config` trains, where it is one.
+pub fn encoder(config: &TrainerConfig) -> Option<&BertConfig> {
+    Bert::of(&*config.model).map(Bert::config)
 }
 
 /// What a run counts: tokens of text, images, or samples of a program's own model.
@@ -44,6 +51,10 @@ impl Unit {
     pub const TOKEN: Self = Self { one: "token", many: "tokens", short: "tok" };
     /// Of images.
     pub const IMAGE: Self = Self { one: "image", many: "images", short: "img" };
+    /// Of texts that are classified.
+    pub const TEXT: Self = Self { one: "text", many: "texts", short: "texts" };
+    /// Of preferences.
+    pub const PAIR: Self = Self { one: "pair", many: "pairs", short: "pairs" };
     /// Of a program's own model.
     pub const SAMPLE: Self = Self { one: "sample", many: "samples", short: "samples" };
 
@@ -56,6 +67,39 @@ impl Unit {
             (None, None) if config.model.tokens() > 1 => Self::TOKEN,
             (None, None) => Self::SAMPLE,
         }
+    }
+
+    /// What the loss of a run of `config` is a mean over.
+    pub fn scored(config: &TrainerConfig) -> Self {
+        let classifies = encoder(config).is_some_and(|model| model.classes.is_some());
+        match LanguageModel::of(&*config.model) {
+            Some(model) if model.is_of_pairs() => Self::PAIR,
+            _ if classifies => Self::TEXT,
+            _ => Self::of(config),
+        }
+    }
+}
+
+/// Whether samples of a run of `config` are pairs of sequences.
+pub fn of_pairs(config: &TrainerConfig) -> bool {
+    Unit::scored(config) == Unit::PAIR
+}
+
+/// What a sample of a run of `config` is, where it's made of tokens: one and several of them.
+pub fn sample(config: &TrainerConfig) -> [&'static str; 2] {
+    if of_pairs(config) { ["pair", "pairs"] } else { ["sequence", "sequences"] }
+}
+
+/// The name of a model's figure, in words.
+pub fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// The value of a model's figure, for people: a share in percent, and else a number.
+pub fn figure(name: &str, value: f64) -> String {
+    match name {
+        "accuracy" => format!("{:.2}%", 100.0 * value),
+        _ => format!("{value:.4}"),
     }
 }
 
@@ -83,7 +127,7 @@ pub fn sizes(config: &TrainerConfig) -> String {
 
 /// As [`sizes`], with the length of sequences.
 pub fn described(config: &TrainerConfig) -> String {
-    text(config, &format!(" context {},", config.model.tokens()))
+    text(config, &format!(" context {},", config.model.seq_len()))
 }
 
 fn text(config: &TrainerConfig, context: &str) -> String {
@@ -96,6 +140,13 @@ fn text(config: &TrainerConfig, context: &str) -> String {
             pixels(image),
             plural(colors, "channel", "channels"),
             pixels(patch)
+        );
+    }
+    if let Some(model) = encoder(config) {
+        let BertConfig { layers, channels, heads, vocab, .. } = *model;
+        let classes = model.classes.map_or(String::new(), |count| format!(", {count} classes"));
+        return format!(
+            "bert: {layers} layers of {channels} channels, {heads} heads,{context} vocabulary {vocab}{classes}"
         );
     }
     let Some(model) = language(config) else {
@@ -112,10 +163,11 @@ fn text(config: &TrainerConfig, context: &str) -> String {
 
 /// The model's family and size, for a title.
 pub fn title(config: &TrainerConfig) -> String {
-    let family = match (language(config), vision(config)) {
-        (Some(model), _) => model.family.name(),
-        (None, Some(_)) => ModelFamily::Vit.name(),
-        (None, None) => "model",
+    let family = match (language(config), vision(config), encoder(config)) {
+        (Some(model), ..) => model.family.name(),
+        (None, Some(_), _) => ModelFamily::Vit.name(),
+        (None, None, Some(_)) => ModelFamily::Bert.name(),
+        (None, None, None) => "model",
     };
     format!("{family}, {} parameters", human_count(parameters(config) as f64))
 }

@@ -20,12 +20,16 @@ mod budget;
 mod file;
 mod fit;
 mod fresh;
+mod inference;
 pub(crate) mod refusal;
 mod scope;
+mod shorter;
+pub mod techniques;
 
 pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
 pub use fit::{Closest, Fits, closest, fit, fits, fitting};
 pub use fresh::{free, planned_now};
+pub use inference::inference;
 pub use refusal::Change;
 pub use scope::Scope;

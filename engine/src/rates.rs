@@ -113,9 +113,30 @@ impl Store {
         let kept = self.read(device);
         let kept = kept.and_then(|kept| kept.by_precision.get(key(precision)).copied());
         let kept = kept.filter(Rates::plausible);
-        if let Some(rates) = kept {
-            return Known { rates, source: Source::Measured };
+        match kept {
+            Some(rates) => Known { rates, source: Source::Measured },
+            None => self.unmeasured(device, precision, threads),
         }
+    }
+
+    /// The rates of a device in each of these precisions, all from one source, so that their times can be compared.
+    pub fn comparable(
+        &self,
+        device: &dyn Backend,
+        precisions: &[Precision],
+        threads: usize,
+    ) -> Vec<Known> {
+        let known = |&precision: &Precision| self.known(device, precision, threads);
+        let found: Vec<Known> = precisions.iter().map(known).collect();
+        if found.iter().all(|known| known.source == found[0].source) {
+            return found;
+        }
+        let unmeasured = |&precision: &Precision| self.unmeasured(device, precision, threads);
+        precisions.iter().map(unmeasured).collect()
+    }
+
+    /// What a device is taken to reach that nothing was measured of.
+    fn unmeasured(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
         let name = device.name();
         if let Some(card) = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda) {
             let rates = card.rates(precision, name.contains(IN_TF32));

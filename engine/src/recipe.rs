@@ -21,13 +21,19 @@
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 
+#[cfg(not(target_family = "wasm"))]
+mod chats;
 mod continues;
 mod corpus;
 mod images;
+#[cfg(not(target_family = "wasm"))]
+mod labelled;
 mod model;
 #[cfg(not(target_family = "wasm"))]
 mod piped;
 mod planned;
+#[cfg(not(target_family = "wasm"))]
+mod reference;
 mod step;
 mod task;
 
@@ -35,27 +41,43 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tightrope_core::Backend;
-use tightrope_data::{Checkpoint, ImageDataset, checkpoint};
-use tightrope_nn::{self as nn, Architecture, LearningRate, Model, Trainer};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::ChatTemplate;
+use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
+use tightrope_nn::{self as nn, Architecture, BertConfig, LearningRate, Model, Trainer};
 
 use crate::devices;
 use crate::error::{Help as _, Result};
+use crate::model::language;
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
 use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
-use crate::weights::{Places, Source, Start};
+use crate::weights::{Places, Source, Start, teacher};
 use model::Described;
 
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use chats::template as chat_template;
+#[cfg(not(target_family = "wasm"))]
+pub use chats::{Conversations, First, Read};
 pub use corpus::{Text, windows};
 pub use images::LabelledImages;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use images::shape as image_shape;
 #[cfg(not(target_family = "wasm"))]
+pub use labelled::Labelled;
+#[cfg(not(target_family = "wasm"))]
 use piped::Piped;
 pub use planned::Planned;
 pub use step::{Step, complete};
 pub use task::Task;
+
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::LabelledTexts;
+
+/// A browser reads no rows.
+#[cfg(target_family = "wasm")]
+type LabelledTexts = std::convert::Infallible;
 
 /// A trainer of a plan, on its device and, where something is offloaded, on so many threads of the host.
 ///
@@ -189,25 +211,33 @@ impl Recipe {
         start: Start,
         mut notes: Vec<String>,
     ) -> Result<Self> {
-        let Described { model, images } = described;
+        let Described { model, images, texts } = described;
         let mut settings = settings;
+        teacher::found(&mut settings, start.checkpoint());
         if let Architecture::Language(model) = &model {
             let own = corpus::of_vocabulary(&settings, model.vocab)?;
             settings.data.tokenizer = settings.data.tokenizer.or(own.map(str::to_owned));
         }
-        let settings = step::filled(&settings, &model)?;
+        let mut settings = step::filled(&settings, &model)?;
         notes.extend(settings.notes());
         let mut brought = Vec::new();
         let data: Box<dyn Batches> = match &model {
             Architecture::Language(model) => {
-                Self::text(&settings, model.vocab, &start, &mut brought)?
+                Self::text(&mut settings, model.vocab, &start, &mut brought, &mut notes)?
             }
             Architecture::Vit(model) => {
                 let normalization = start.normalization(model.colors)?;
                 Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
             }
+            Architecture::Bert(model) => {
+                let opened = (texts, &mut brought);
+                Self::encoded(&mut settings, model, &start, opened, &mut notes)?
+            }
         };
         let recipe = Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)?;
+        if let Start::Model(source) = &recipe.start {
+            notes.extend(source.made_anew(&recipe.step.config)?);
+        }
         Ok(Self {
             notes,
             #[cfg(not(target_family = "wasm"))]
@@ -230,7 +260,8 @@ impl Recipe {
         if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
             corpus::fits(tokenizer, model.vocab)?;
         }
-        let settings = step::filled(said, &model)?;
+        let mut settings = step::filled(said, &model)?;
+        teacher::found(&mut settings, start.checkpoint());
         Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)
     }
 
@@ -306,6 +337,10 @@ impl Recipe {
         if let Some(checkpoint) = start.checkpoint() {
             continues::check(checkpoint, &settings, &*data)?;
         }
+        let vocab = language(&step.config).map(|model| model.vocab);
+        teacher::check(&settings, (data.tokenizer(), vocab), start.checkpoint())?;
+        let mut step = step;
+        step.config.shorter = data.shorter();
         Ok(Self {
             step,
             every: Every::of(&settings.run),
@@ -322,12 +357,14 @@ impl Recipe {
         })
     }
 
-    /// The text of a run. What a checkpoint `brought` along is added there.
+    /// The text or the conversations of a run. What a checkpoint `brought` along and what there is to tell are added there, and
+    /// what is decided of conversations to the settings.
     fn text(
-        settings: &Settings,
+        settings: &mut Settings,
         vocab: usize,
         start: &Start,
         brought: &mut Vec<(String, Vec<u8>)>,
+        notes: &mut Vec<String>,
     ) -> Result<Box<dyn Batches>> {
         let asked = settings.data.tokenizer.as_deref();
         let tokenizer = match start {
@@ -340,10 +377,70 @@ impl Recipe {
             _ => corpus::tokenizer(settings, vocab)?,
         };
         #[cfg(not(target_family = "wasm"))]
+        let first = if start.checkpoint().is_some() { First::Own } else { First::Asked };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(read) = Read::of(settings, &tokenizer, start.source(), first)? {
+            if first == First::Own {
+                chats::keeps_template(settings, read.template.as_ref(), &tokenizer)?;
+            }
+            settings.data.format = Some(read.format);
+            settings.data.train_on.get_or_insert_default();
+            if read.template.as_ref().is_some_and(ChatTemplate::is_dated) {
+                settings.data.date.get_or_insert_with(ChatTemplate::today);
+            }
+            let context = settings.model.context.unwrap_or_default();
+            let chats = Conversations::open(&settings.data, &read, tokenizer, context)?;
+            let mut chats = chats.in_buckets(settings.data.buckets, &settings.train);
+            match start.checkpoint() {
+                Some(checkpoint) => chats.refer_to_checkpoint(checkpoint)?,
+                None if read.format == RowFormat::Preference => {
+                    let weights = reference::weights_of(settings, start)?;
+                    chats.begin_with(weights, &directory::beside(settings.run.out.as_deref()));
+                }
+                None => {}
+            }
+            notes.extend(read.notes.into_iter().chain(chats.notes()));
+            return Ok(Box::new(chats));
+        }
+        #[cfg(target_family = "wasm")]
+        let _ = notes;
+        #[cfg(not(target_family = "wasm"))]
         if piped::is(&settings.data.files) {
             return Ok(Box::new(Piped::open(tokenizer)?));
         }
         Ok(Box::new(Text::open(&settings.data, tokenizer, vocab, brought.clone())?))
+    }
+
+    /// What an encoder is trained on: labelled texts where it classifies, else text with masked tokens. The rest is as of
+    /// [`Recipe::text`].
+    fn encoded(
+        settings: &mut Settings,
+        model: &BertConfig,
+        start: &Start,
+        (opened, brought): (Option<LabelledTexts>, &mut Vec<(String, Vec<u8>)>),
+        notes: &mut Vec<String>,
+    ) -> Result<Box<dyn Batches>> {
+        let asked = settings.data.tokenizer.as_deref();
+        let tokenizer = match start {
+            Start::Checkpoint(source) => source.own_tokenizer(asked)?,
+            _ => corpus::encoder_tokenizer(settings, model.vocab)?,
+        };
+        #[cfg(target_family = "wasm")]
+        let _ = (opened, notes);
+        #[cfg(not(target_family = "wasm"))]
+        if model.classes.is_some() {
+            settings.data.format = Some(RowFormat::Labelled);
+            let context = settings.model.context.unwrap_or(model.context);
+            let labelled = Labelled::open(&settings.data, model, opened, tokenizer, context)?;
+            notes.extend(labelled.notes());
+            return Ok(Box::new(labelled));
+        }
+        settings.data.format = Some(RowFormat::Text);
+        if let (Start::Checkpoint(source), true) = (start, settings.data.files.is_empty()) {
+            *brought = source.own_texts()?;
+        }
+        let text = Text::open(&settings.data, tokenizer, model.vocab, brought.clone())?;
+        Ok(Box::new(text.masked(settings.train.seed)?))
     }
 
     /// Plans the step on `device`: the run's own plan comes first, then the one that was named, then the fastest that fits

@@ -12,10 +12,11 @@
 //! | `origin` | what a run is made from, on the first device and on another |
 //! | `saved`, `saving` | what a run saves of itself, and when |
 //! | `diverged` | runs whose numbers go astray |
+//! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
 //! | `sample` | text out of a model |
 //! | `answers` | what a model answers to problems, and how often it's right |
-//! | `classify` | what a model takes images for |
+//! | `classify` | what a model takes images and texts for |
 //! | `interactive` | what a program asks of a run between its steps |
 //!
 //! ```
@@ -72,6 +73,7 @@ pub mod metrics;
 mod origin;
 mod parts;
 mod record;
+mod reference;
 mod sample;
 mod saved;
 mod saving;
@@ -89,7 +91,7 @@ use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig}
 use web_time::Instant;
 
 use crate::error::{Error, Result};
-use crate::weights::Start;
+use crate::weights::{Start, teacher};
 
 pub use batches::{Batches, HeldOut, Numbers, Samples, Wait};
 pub use classify::Seen;
@@ -101,6 +103,8 @@ pub use sample::{generate, sample};
 pub use saved::Described;
 pub use stepped::{Kept, Stepped, Summary};
 
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use classify::softmax;
 pub(crate) use continues::{changed, check as check_continues};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use home::Home;
@@ -113,7 +117,7 @@ use evaluate::evaluate_unless;
 #[cfg(target_family = "wasm")]
 use home::Home;
 use origin::Origin;
-use sample::sample_unless;
+use sample::{continues, sample_unless};
 use saved::Saved;
 
 /// Held-out tokens or images that an evaluation during training scores; the one at the end scores all.
@@ -177,14 +181,18 @@ impl<'a> Run<'a> {
             notes: Vec::new(),
         };
         let mut inner = Recovering::start(origin, (device, planned), copies).await?;
+        inner
+            .attempt(async |origin, trainer| reference::refer(trainer, &mut *origin.data).await)
+            .await?;
         let (config, done) = (inner.config().clone(), inner.done());
         inner.origin.data.seek(&config, done)?;
         let base = if lora.is_some() { inner.origin.start.base(seed)? } else { None };
+        let teacher = inner.origin.places.teacher.as_deref().map(teacher::base).transpose()?;
         if let Some(base) = &base {
             described.adapters(&config, base)?;
         }
         Ok(Self {
-            saved: Saved { rate, base, described },
+            saved: Saved { rate, base, teacher, described },
             inner,
             every,
             home: None,
@@ -452,12 +460,13 @@ impl<'a> Run<'a> {
         self.summary.last_loss = Some(outcome.loss);
         self.summary.last_metrics = figures(&outcome);
         self.summary.times.push(seconds);
+        self.summary.speeds.push(outcome.tokens as f64 / seconds.max(1e-9));
         Ok(Some((outcome, seconds, watched)))
     }
 
     fn stepped(&self, outcome: &Outcome, step_s: f64) -> Stepped {
         let Done { steps: step, tokens, .. } = self.done();
-        let (config, rate) = (self.config(), &self.saved.rate);
+        let rate = &self.saved.rate;
         Stepped {
             step,
             loss: outcome.loss,
@@ -465,7 +474,7 @@ impl<'a> Run<'a> {
             lr: rate.lr_at(step - 1),
             grad_norm: outcome.grad_norm,
             step_s,
-            step_tokens: config.tokens() as u64,
+            step_tokens: outcome.tokens as u64,
             tokens,
             updated: outcome.updated,
             logged: step == 1 || step == rate.steps || step.is_multiple_of(self.every.log.max(1)),
@@ -525,8 +534,10 @@ impl<'a> Run<'a> {
     pub async fn sample_async(&mut self) -> Result<Option<String>> {
         let (step, stop) = (self.done().steps, &mut self.stop);
         let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
-            Some(tokenizer) => sample_unless(trainer, tokenizer, step, stop).await.map(Some),
-            None => Ok(None),
+            Some(tokenizer) if continues(trainer) => {
+                sample_unless(trainer, tokenizer, step, stop).await.map(Some)
+            }
+            _ => Ok(None),
         });
         attempt.await
     }

@@ -19,6 +19,7 @@
 //! # Ok::<(), tightrope::settings::SettingsError>(())
 //! ```
 
+mod buckets;
 mod check;
 mod diagnostic;
 mod kind;
@@ -46,7 +47,8 @@ pub(crate) use read::text_of;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
 pub use setting::{Command, Flag, PageField, Reads, Setting};
-pub use tightrope_nn::{Family, ModelFamily, Offload, Schedule, UpdateRule};
+pub use tightrope_data::{RowFormat, TrainOn};
+pub use tightrope_nn::{Family, Gradients, Master, ModelFamily, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
 pub use values::{
     Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Word,

@@ -32,7 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tightrope_core::{Backend, DType, DeviceError, Plan, SessionError};
-use tightrope_nn::{Decoder, Model, initial_values};
+use tightrope_nn::inputs::{DOCUMENTS, POSITIONS, SHARE};
+use tightrope_nn::{Decoder, Input, Model, initial_values};
 use web_time::Instant;
 
 use crate::block_on;
@@ -127,17 +128,27 @@ fn fill(plan: &Plan, model: &dyn Model, device: &mut dyn Backend) -> Result<(), 
             write(&master, &mut |index| values[index].into())?;
         }
     }
+    if plan.graph.find(SHARE).is_ok() {
+        write(SHARE, &mut |_| 1.0)?;
+    }
     let mut ids = ids(model.decoder().map_or(1, Decoder::vocab));
     for input in model.inputs() {
-        match (input.range, input.dtype) {
-            (Some(range), _) => {
-                write(&input.name, &mut |index| f64::from(range.start) + index as f64)?;
-            }
-            (None, DType::F32) => write(&input.name, &mut |index| (index % 16) as f64 / 16.0)?,
-            (None, _) => write(&input.name, &mut |_| ids().into())?,
+        match &input.range {
+            Some(range) => write(&input.name, &mut |index| f64::from(range.start) + index as f64)?,
+            None => write(&input.name, &mut |index| made_up(&input, index, &mut ids))?,
         }
     }
     Ok(())
+}
+
+/// A made-up number at `index` of an input that batches give: an id, or the place of a token in its sequence, which is one document.
+pub(crate) fn made_up(input: &Input, index: usize, ids: &mut impl FnMut() -> i32) -> f64 {
+    match (input.name.as_str(), input.dtype) {
+        (POSITIONS, _) => (index % input.shape.iter().product::<usize>().max(1)) as f64,
+        (DOCUMENTS, _) => 0.0,
+        (_, DType::F32) => (index % 16) as f64 / 16.0,
+        _ => ids().into(),
+    }
 }
 
 /// Made-up token ids below `vocab`, the same every time.

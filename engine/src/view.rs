@@ -7,6 +7,7 @@
 //! | [`summary`] | where the bytes go and what was chosen, as text and as JSON |
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
 //! | [`sweep`] | the plans from the fastest to the smallest |
+//! | [`techniques`] | what each memory technique saves and costs |
 //! | [`layers`] | what each block takes: bytes by class, seconds by phase |
 //! | [`map`] | tensors by place and life, as SVG |
 //! | [`page`] | all of it as one page of HTML that needs nothing else |
@@ -51,6 +52,7 @@ pub mod page;
 pub mod step;
 pub mod summary;
 pub mod sweep;
+pub mod techniques;
 pub mod trace;
 pub mod why;
 

@@ -31,6 +31,7 @@ pub(crate) mod frozen;
 pub mod preprocessor;
 pub mod source;
 pub mod start;
+pub(crate) mod teacher;
 pub mod tokenizer;
 
 pub use source::{Places, Source};

@@ -83,7 +83,7 @@ impl Family {
     fn of(op: &Op) -> Self {
         match op {
             Op::MatMul(_) | Op::FusedMatMul(_) => Self::MatMul,
-            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyGrad(_) => Self::Loss,
+            op if op.loss().is_some() => Self::Loss,
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => Self::Attention,
             Op::Transfer(_) => Self::Transfer,
             _ => Self::Elementwise,

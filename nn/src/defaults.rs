@@ -2,7 +2,7 @@
 
 use tightrope_core::ops::LOSS_ROWS;
 
-use crate::models::{Family, ModelConfig, VitConfig, padded_vocab};
+use crate::models::{BertConfig, Details, Family, ModelConfig, VitConfig, padded_vocab};
 
 /// The model of a run that names none: small enough to train within minutes on two cores.
 pub const MODEL: ModelConfig = ModelConfig {
@@ -18,17 +18,30 @@ pub const MODEL: ModelConfig = ModelConfig {
     dropout: 0.0,
     norm_eps: 1e-5,
     rope_theta: 1e4,
+    details: Details::NONE,
 };
 /// Preset of a run that names the family Llama alone.
 pub const LLAMA: &str = "llama-small";
 /// Preset of a run that names the family of vision transformers alone.
 pub const VIT: &str = "vit-tiny";
+/// Preset of a run that names the family of BERT alone.
+pub const BERT: &str = "bert-tiny";
+/// Sequences of an encoder's step where the settings don't say otherwise.
+pub const TEXTS: usize = 32;
+/// Peak learning rate of an encoder that starts from trained weights: the largest that Devlin et al. 2019 chose from.
+pub const TUNED_BERT_LR: f64 = 5e-5;
 /// Images of a step where the settings don't say otherwise.
 pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.
 pub const BATCH: usize = 8;
 /// Peak learning rate of a program's own model.
 pub const OWN_LR: f64 = 1e-3;
+/// How far direct preference optimization holds a model to its reference, β: as in TRL.
+pub const DPO_BETA: f64 = 0.1;
+/// What logits are divided by in distillation.
+pub const TEMPERATURE: f64 = 2.0;
+/// Share of the soft loss in distillation.
+pub const SOFT_SHARE: f64 = 0.5;
 /// Steps of a run that doesn't say how many.
 pub const STEPS: u64 = 1850;
 /// Decoupled decay of matrices.
@@ -63,6 +76,12 @@ pub fn vit_lr(model: &VitConfig) -> f64 {
     (0.128 / model.channels as f64).min(2e-3)
 }
 
+/// Learning rate of an encoder that starts from random weights: the 1e-4 of Devlin et al. 2019 for 768 channels, and inversely to the
+/// width.
+pub fn bert_lr(model: &BertConfig) -> f64 {
+    (0.0768 / model.channels as f64).min(1e-3)
+}
+
 /// Learning rate that a schedule from `lr` ends at.
 pub fn min_lr(lr: f64) -> f64 {
     lr / 10.0
@@ -73,13 +92,8 @@ pub fn warmup(steps: u64) -> u64 {
     steps / 20
 }
 
-/// Rows of logits that exist at once.
-pub fn loss_chunk(model: &ModelConfig) -> usize {
-    loss_rows(model.vocab)
-}
-
 /// Rows of logits of a vocabulary that exist at once.
-pub(crate) fn loss_rows(vocab: usize) -> usize {
+pub fn loss_rows(vocab: usize) -> usize {
     let row = size_of::<f32>() * padded_vocab(vocab);
     (LOGITS_BYTES / row / LOSS_ROWS).max(1) * LOSS_ROWS
 }
@@ -118,9 +132,23 @@ impl Sizes {
         // Where the base's head count is left behind, its grouping is too.
         let grouped = heads == base.heads && family == base.family;
         let hidden = base.hidden.saturating_mul(channels) / base.channels.max(1);
+        let layers = self.layers.unwrap_or(base.layers);
+        let of_family = family.details(layers);
+        let (mut details, rope_theta) = match family == base.family {
+            true => (base.details.clone(), base.rope_theta),
+            false => (of_family.clone(), family.rope_theta()),
+        };
+        if layers != base.layers {
+            let has_windows = details.window.is_some();
+            details.windowed = if has_windows { of_family.windowed } else { vec![] };
+            details.unrotated = of_family.unrotated;
+        }
+        if (channels, heads) != (base.channels, base.heads) {
+            details = Details { head_dim: None, query_scale: None, ..details };
+        }
         ModelConfig {
             family,
-            layers: self.layers.unwrap_or(base.layers),
+            layers,
             channels,
             heads,
             kv_heads: self.kv_heads.unwrap_or(if grouped { base.kv_heads } else { heads }),
@@ -130,7 +158,8 @@ impl Sizes {
             tied: self.tied.unwrap_or(base.tied),
             dropout: self.dropout.unwrap_or(base.dropout),
             norm_eps: base.norm_eps,
-            rope_theta: base.rope_theta,
+            rope_theta,
+            details,
         }
     }
 }

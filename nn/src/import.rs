@@ -39,14 +39,34 @@ impl Import {
         model: &dyn Model,
         names: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
+        Self::matched(model, names)?.complete(&model.parameters(), |_| false)
+    }
+
+    /// As [`Import::new`], for a run that starts from the file: it may lack what the model [makes anew](Model::made_anew).
+    ///
+    /// # Errors
+    /// As [`Import::new`].
+    pub fn starting<S: AsRef<str>>(
+        model: &dyn Model,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        Self::matched(model, names)?.complete(&model.parameters(), |name| model.made_anew(name))
+    }
+
+    fn matched<S: AsRef<str>>(
+        model: &dyn Model,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
         let list = model.parameters();
         let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
         let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
         let mut files = BTreeMap::new();
         for file in names {
             let file = file.as_ref();
-            let full = format!("{}{file}", model.prefix());
-            let name = if known.contains(file) { file } else { &full };
+            let renamed = model.renamed(file);
+            let own = renamed.as_deref().unwrap_or(file);
+            let full = format!("{}{own}", model.prefix());
+            let name = if known.contains(own) { own } else { &full };
             if known.contains(name) {
                 if files.insert(name.to_string(), file.to_string()).is_some() {
                     let problem = "is in the file twice, with and without its prefix";
@@ -58,7 +78,7 @@ impl Import {
                 return Err(unexpected(file, problem, nearest));
             }
         }
-        Self::complete(&list, files)
+        Ok(Self { files })
     }
 
     /// Matches the tensor names of a file of adapters to exactly these parameters.
@@ -80,19 +100,24 @@ impl Import {
             }
             files.insert(name.to_owned(), name.to_owned());
         }
-        Self::complete(list, files)
+        Self { files }.complete(list, |_| false)
     }
 
-    /// The names in a file, where none is missing.
-    fn complete(list: &[Parameter], files: BTreeMap<String, String>) -> Result<Self> {
+    /// Itself, where none is missing but what `may` be.
+    fn complete(self, list: &[Parameter], may: impl Fn(&str) -> bool) -> Result<Self> {
         let mut parts = list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
-        match parts.find(|(_, part)| !files.contains_key(&part.name)) {
-            None => Ok(Self { files }),
+        match parts.find(|(_, part)| !self.files.contains_key(&part.name) && !may(&part.name)) {
+            None => Ok(self),
             Some((parameter, part)) => Err(Error::MissingTensor {
                 name: part.name.clone(),
                 shape: parameter.part_shape(part),
             }),
         }
+    }
+
+    /// Whether the file holds a parameter of the model this was made for.
+    pub fn has(&self, parameter: &Parameter) -> bool {
+        parameter.parts.iter().all(|part| self.files.contains_key(&part.name))
     }
 
     /// Reads one parameter of the model this was made for, padding included.

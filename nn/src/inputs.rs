@@ -13,8 +13,18 @@ pub const TOKENS: &str = "tokens";
 pub const TARGETS: &str = "targets";
 /// Name of the input of positions within a sequence, I32.
 pub const POSITIONS: &str = "positions";
+/// Name of the input of documents that tokens belong to, I32, of a model that reads several in one sequence. A position attends to those
+/// of its own document alone.
+pub const DOCUMENTS: &str = "documents";
+/// Name of the input of which of two texts each token belongs to, I32, of an encoder: 0, and 1 in the second.
+pub const TYPES: &str = "types";
+/// Name of the input of log-likelihoods under the reference model, F32, of a model that is trained on preferences: of the chosen and of the
+/// rejected answer of each pair, sums over their tokens.
+pub const REFERENCE: &str = "reference";
 /// Name of the input of the first token's position, I32 (1).
 pub const START: &str = "start";
+/// Name of what the trainer writes before each pass of a step: its share of what counts in the step, F32 (1).
+pub const SHARE: &str = "share";
 
 /// An input of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +96,15 @@ impl Inputs {
             inputs = inputs.with(name, graph.persistent(name, ty, Class::Input));
         }
         Ok(inputs)
+    }
+
+    /// Each input of `list` with its tensor.
+    pub(crate) fn of(&self, list: Vec<Input>) -> Result<Vec<(Input, Tensor)>> {
+        let with_tensor = |input: Input| {
+            let tensor = self.get(&input.name)?;
+            Ok((input, tensor))
+        };
+        list.into_iter().map(with_tensor).collect()
     }
 
     /// With another input.

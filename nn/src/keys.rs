@@ -1,5 +1,8 @@
 //! The keys of a JSON file that another library wrote.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -8,7 +11,9 @@ use crate::error::{Error, Result};
 pub(crate) struct Keys<'a> {
     file: &'static str,
     object: &'a Map<String, Value>,
-    prefix: &'static str,
+    prefix: String,
+    /// Keys that were asked for.
+    asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Keys<'a> {
@@ -21,10 +26,11 @@ impl<'a> Keys<'a> {
             let problem = format!("is missing: the file holds {value}, no object");
             return Err(Error::HuggingFace { file, key: first.into(), problem });
         };
-        Ok(Self { file, object, prefix: "" })
+        Ok(Self { file, object, prefix: String::new(), asked: RefCell::default() })
     }
 
     pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(key.to_owned());
         self.object.get(key).filter(|value| !value.is_null())
     }
 
@@ -77,9 +83,53 @@ impl<'a> Keys<'a> {
         self.typed(key, "a string", Value::as_str)
     }
 
-    pub fn table(&self, key: &'static str) -> Result<Option<Self>> {
+    /// A list of whole numbers.
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
+        let read = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect();
+        self.typed(key, "a list of whole numbers", read)
+    }
+
+    /// A list of strings.
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
+        self.typed(key, "a list of strings", |value| {
+            value.as_array()?.iter().map(Value::as_str).collect()
+        })
+    }
+
+    pub fn table(&self, key: &str) -> Result<Option<Self>> {
         let object = self.typed(key, "an object", Value::as_object)?;
-        Ok(object.map(|object| Keys { object, prefix: key, ..*self }))
+        let prefix = format!("{}{key}.", self.prefix);
+        Ok(object.map(|object| Keys { object, prefix, file: self.file, asked: RefCell::default() }))
+    }
+
+    /// Knows these keys, and leaves them.
+    pub fn pass_over(&self, keys: &[&str]) {
+        self.asked.borrow_mut().extend(keys.iter().map(|key| (*key).to_owned()));
+    }
+
+    /// Whether the key is there, also where it's `null`.
+    pub fn has(&self, key: &str) -> bool {
+        self.object.contains_key(key)
+    }
+
+    /// `Err` for a key that was never asked for, says something, and has one of these parts in its name.
+    pub fn refuse_unknown(&self, parts: &[&str]) -> Result<()> {
+        let asked = self.asked.borrow();
+        let says = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            _ => true,
+        };
+        let unknown = self.object.iter().find(|(key, value)| {
+            let may = parts.iter().any(|part| key.contains(part));
+            may && says(value) && !asked.contains(*key)
+        });
+        unknown.map_or(Ok(()), |(key, value)| {
+            let problem = format!(
+                "is {value}; it isn't known here, and may change what the model computes: leave it out where it doesn't"
+            );
+            Err(self.wrong(key, problem))
+        })
     }
 
     /// `Err` where `key` is given and none of `supported`.
@@ -96,7 +146,6 @@ impl<'a> Keys<'a> {
 
     /// What is wrong with the value of `key`.
     pub fn wrong(&self, key: &str, problem: String) -> Error {
-        let dot = if self.prefix.is_empty() { "" } else { "." };
-        Error::HuggingFace { file: self.file, key: format!("{}{dot}{key}", self.prefix), problem }
+        Error::HuggingFace { file: self.file, key: format!("{}{key}", self.prefix), problem }
     }
 }

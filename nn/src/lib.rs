@@ -21,6 +21,8 @@
 mod cost;
 pub mod defaults;
 mod error;
+mod frozen;
+mod handles;
 mod import;
 mod init;
 pub mod inputs;
@@ -42,31 +44,35 @@ mod recover;
 mod sample;
 mod saved;
 mod schedule;
+mod share;
+mod step;
 mod trainer;
 mod watch;
 mod weights;
 
 pub use cost::{Estimate, Peaks, Rates, Timed};
 pub use error::{Error, ReadError, Result};
+pub use frozen::FrozenBits;
 pub use import::{Exported, Get, Import, export, import};
 pub use init::{fill_initial, initial_values};
 pub use inputs::{Batch, Input, Inputs, Values};
 pub use lora::Lora;
 pub use model::{Decoder, Model};
 pub use models::{
-    Architecture, Family, IMAGES, LABELS, LanguageModel, ModelConfig, ModelFamily, Pooling, Preset,
-    Vit, VitConfig, parameters, preset, presets, vit_presets,
+    Architecture, Bert, BertConfig, Details, Family, IMAGES, LABELS, LanguageModel, ModelConfig,
+    ModelFamily, Pooling, Preset, RopeScaling, Vit, VitConfig, bert_presets, parameters, preset,
+    presets, vit_presets,
 };
 pub use offload::Offload;
 pub use optim::{
-    AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, Trained, Update,
+    AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, TableBits, Trained, Update,
     UpdateOptions, UpdateRule, append_update,
 };
 pub use params::{Init, Kind, Parameter, Part};
 pub use pass::{BuildOptions, Cache, Pass};
 pub use planner::{Free, Planner, sweep};
-pub use precision::Precision;
-pub use programs::{Planned, TrainerConfig};
+pub use precision::{Gradients, Master, Precision};
+pub use programs::{Planned, Programs, TrainerConfig};
 pub use recover::{Done, Origin, Recovering, device_error};
 pub use sample::{SampleError, SampleTokens, Sampling, generate};
 pub use saved::{SavedTensor, Snapshot};

@@ -4,26 +4,21 @@
 //!
 //! A and B are trained, and everything else is frozen: no gradient, no master remainder, no optimizer state. Names
 //! are those of PEFT, the library whose files these adapters are. Frozen weights of linear layers may be stored in
-//! 8 bits and dequantized before each matmul (as in QLoRA: Dettmers et al. 2023).
+//! fewer bits: see [`FrozenBits`].
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::graph::nearest;
-use tightrope_core::ops::Codebook;
 
 use crate::error::{Result, ensure};
+use crate::frozen::FrozenBits;
 use crate::params::{Init, Kind, Parameter, Part};
 
 /// Target that stands for every linear layer of the blocks.
 pub const ALL_LINEAR: &str = "all-linear";
 /// What the name of every adapter begins with in a file of PEFT's.
 const PEFT: &str = "base_model.model.";
-/// Elements of a frozen weight that share a scale.
-pub(crate) const BLOCK: usize = 256;
-/// How frozen weights are quantized. Their values are spread about evenly within a block, where the linear codebook has a smaller
-/// error than the dynamic ones, whose many decades serve moments.
-pub(crate) const CODEBOOK: Codebook = Codebook::Linear;
 
 /// Low-rank adapters of frozen weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,9 +32,9 @@ pub struct Lora {
     pub targets: Vec<String>,
     /// Probability of zeroing an element of an adapter's input, in training.
     pub dropout: f64,
-    /// Frozen weights of linear layers are stored in 8 bits, else in the run's precision.
-    #[serde(alias = "coded")]
-    pub quantized: bool,
+    /// Storage of the frozen weights of linear layers.
+    #[serde(alias = "coded", alias = "quantized")]
+    pub base_bits: FrozenBits,
 }
 
 /// A linear layer of a Hugging Face model: all of a parameter, or the rows of one of its parts.
@@ -160,8 +155,8 @@ impl Lora {
     }
 
     /// Adds to the weight at `index` of a model's parameters what its adapters add to it: `alpha/r · B A` (Hu et al. 2021,
-    /// section 4.1). `values` are those of the whole weight; they are what training saw, in 8 bits, before something is
-    /// added. `read` gives the values of an A or a B.
+    /// section 4.1). `values` are those of the whole weight; they are rounded to what training saw of them before something
+    /// is added. `read` gives the values of an A or a B.
     ///
     /// # Errors
     /// Those of `read`.
@@ -173,14 +168,8 @@ impl Lora {
         read: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>>,
     ) -> Result<()> {
         let parameter = &list[index];
-        if self.quantized && parameter.kind == Kind::Linear {
-            let (codes, scales) = quantize(CODEBOOK, values);
-            let blocks = values.chunks_mut(BLOCK).zip(codes.chunks(BLOCK)).zip(scales);
-            for ((block, codes), scale) in blocks {
-                for (value, &code) in block.iter_mut().zip(codes) {
-                    *value = CODEBOOK.value(code.into()) as f32 * scale;
-                }
-            }
+        if parameter.kind == Kind::Linear {
+            self.base_bits.round(parameter, values);
         }
         let columns = parameter.columns();
         for adapter in self.adapters(list).into_iter().filter(|adapter| adapter.layer == index) {
@@ -210,19 +199,6 @@ impl Lora {
     }
 }
 
-/// The quantized values of a weight, and the scale of each block.
-pub(crate) fn quantize(codebook: Codebook, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
-    let (mut quantized, mut scales) = (Vec::with_capacity(values.len()), vec![]);
-    for block in values.chunks(BLOCK) {
-        let largest = block.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()));
-        let scale = largest / codebook.largest() as f32;
-        scales.push(scale);
-        let part = |&x: &f32| if scale > 0.0 { f64::from(x) / f64::from(scale) } else { 0.0 };
-        quantized.extend(block.iter().map(|x| codebook.nearest(part(x)) as f32));
-    }
-    (quantized, scales)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +206,7 @@ mod tests {
 
     fn lora(targets: &[&str]) -> Lora {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, quantized: false }
+        Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, base_bits: FrozenBits::Precision }
     }
 
     fn names(preset_name: &str, targets: &[&str]) -> Vec<String> {
@@ -288,21 +264,5 @@ mod tests {
         let mean = values.iter().sum::<f32>() / values.len() as f32;
         assert!(mean.abs() < 0.1 * bound, "{mean}");
         assert!(initial_values(&b, 5).iter().all(|&x| x == 0.0));
-    }
-
-    /// Why [`CODE`] is what it is.
-    #[test]
-    fn the_linear_code_is_off_by_less_than_the_dynamic_one_on_weights() {
-        let parameter = Parameter::new("w", &[64, 512], Init::Normal { std: 0.02 });
-        let values = initial_values(&parameter, 3);
-        let error = |codebook: Codebook| {
-            let (quantized, scales) = quantize(codebook, &values);
-            let off = values.iter().zip(&quantized).enumerate().map(|(i, (&x, &c))| {
-                (f64::from(x) - codebook.value(c.into()) * f64::from(scales[i / BLOCK])).powi(2)
-            });
-            (off.sum::<f64>() / values.len() as f64).sqrt() / 0.02
-        };
-        let (linear, dynamic) = (error(CODEBOOK), error(Codebook::Signed));
-        assert!(linear < 0.008 && linear < 0.7 * dynamic, "{linear} and {dynamic}");
     }
 }

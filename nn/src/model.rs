@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use tightrope_core::Tensor;
 
@@ -66,6 +67,15 @@ pub trait Model: Any + Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Appends the loss of each sample, f32 (B): means over what counts in it, 0 where nothing does. `None` where it has none to tell
+    /// apart.
+    ///
+    /// # Errors
+    /// As [`Model::loss`].
+    fn losses(&self, _pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
     /// The model as one that continues a sequence of tokens, where it is one.
     fn decoder(&self) -> Option<&dyn Decoder> {
         None
@@ -76,9 +86,45 @@ pub trait Model: Any + Debug + Send + Sync {
         1
     }
 
+    /// Tokens of a sequence, where a sample is several: else those of a sample.
+    fn seq_len(&self) -> usize {
+        self.tokens()
+    }
+
+    /// This model over sequences of so many tokens, with the same parameters; `None` where it has no sequences.
+    ///
+    /// # Errors
+    /// Sequences that are empty, or longer than it takes.
+    fn with_seq_len(&self, _seq_len: usize) -> Result<Option<Arc<dyn Model>>> {
+        Ok(None)
+    }
+
+    /// Name of the I32 input of which the numbers that aren't negative count in the loss; `None` where samples count alike. A step of
+    /// several passes then is a mean over what counts in all of them.
+    fn counted(&self) -> Option<&str> {
+        None
+    }
+
+    /// The model that it learns of while it's trained, by [`Pass::teacher`]. Its weights are frozen and in no checkpoint. It reads
+    /// the same inputs.
+    fn teacher(&self) -> Option<&dyn Model> {
+        None
+    }
+
     /// What names in other checkpoints may begin with, and may lack.
     fn prefix(&self) -> &str {
         ""
+    }
+
+    /// The name of a tensor that other checkpoints call `name`, where older ones call it otherwise.
+    fn renamed(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether a run that starts from another checkpoint may make the tensor of this name there anew, where the checkpoint lacks it:
+    /// that of a head for another purpose.
+    fn made_anew(&self, _name: &str) -> bool {
+        false
     }
 
     /// Whether a tensor of this name in another checkpoint, of which the model has no parameter, may be passed over.

@@ -10,12 +10,14 @@
 //! | module | holds |
 //! |---|---|
 //! | this one | the rules, and f16 training's loss scale |
+//! | [`adafactor`] | the rule of Adafactor, whose second moment is factored |
 //! | [`muon`] | the rule of Muon, which is made of matmuls |
 //! | [`shared`] | what the ops of every rule read |
 //! | [`state`] | how many bits the state takes, and its tensors |
 //! | [`trained`] | a parameter that an update changes |
 //! | [`update`] | the ops of an update |
 
+mod adafactor;
 mod muon;
 mod shared;
 mod state;
@@ -31,8 +33,9 @@ use crate::error::{Result, ensure};
 
 pub use muon::AdjustLr;
 pub use shared::{Scalars, UpdateOptions};
-pub use state::{State, StateBits, Stored};
+pub use state::{State, StateBits, Stored, TableBits};
 pub use trained::Trained;
+pub(crate) use update::append_sharing;
 pub use update::{Update, append_update};
 
 /// An update rule by name, as settings choose it.
@@ -47,11 +50,14 @@ pub enum UpdateRule {
     Lion,
     /// [`Optimizer::Muon`].
     Muon,
+    /// [`Optimizer::Adafactor`].
+    Adafactor,
 }
 
 impl UpdateRule {
     /// Every rule.
-    pub const ALL: &'static [Self] = &[Self::AdamW, Self::Sgd, Self::Lion, Self::Muon];
+    pub const ALL: &'static [Self] =
+        &[Self::AdamW, Self::Sgd, Self::Lion, Self::Muon, Self::Adafactor];
 
     /// Lower-case name, as in settings.
     pub const fn name(self) -> &'static str {
@@ -60,6 +66,7 @@ impl UpdateRule {
             Self::Sgd => "sgd",
             Self::Lion => "lion",
             Self::Muon => "muon",
+            Self::Adafactor => "adafactor",
         }
     }
 
@@ -70,6 +77,7 @@ impl UpdateRule {
             Self::Sgd => Optimizer::Sgd { momentum: beta1 },
             Self::Lion => Optimizer::Lion { beta1, beta2 },
             Self::Muon => Optimizer::muon(beta1, beta2, eps),
+            Self::Adafactor => Optimizer::Adafactor,
         }
     }
 }
@@ -113,6 +121,8 @@ pub enum Optimizer {
         /// Added by AdamW to the root of the second moment.
         eps: f64,
     },
+    /// A second moment that is factored into rows and columns, without a first one (see `adafactor.rs`).
+    Adafactor,
 }
 
 /// Dynamic loss scale of f16 training, adjusted on the device as torch.amp.GradScaler does: halved by a
@@ -181,12 +191,18 @@ impl Optimizer {
             Self::Sgd { .. } => UpdateRule::Sgd,
             Self::Lion { .. } => UpdateRule::Lion,
             Self::Muon { .. } => UpdateRule::Muon,
+            Self::Adafactor => UpdateRule::Adafactor,
         }
     }
 
     /// Its name in settings.
     pub const fn name(&self) -> &'static str {
         self.rule().name()
+    }
+
+    /// Whether its state may be stored in fewer than 32 bits: Adafactor's is small as it is.
+    pub fn takes_fewer_bits(&self) -> bool {
+        *self != Self::Adafactor
     }
 
     /// Whether matrices have another rule than everything else.
@@ -202,19 +218,23 @@ impl Optimizer {
         }
     }
 
-    /// Names of a parameter's state tensors, as in torch.optim; those of a matrix where it's Muon.
+    /// Names of a parameter's state tensors, as in torch.optim; those of a matrix where it's Muon or Adafactor.
     pub fn slots(&self) -> &'static [&'static str] {
         match *self {
             Self::AdamW { .. } => &["exp_avg", SQUARES],
             Self::Sgd { momentum: 0.0 } => &[],
             Self::Sgd { .. } | Self::Muon { .. } => &["momentum_buffer"],
             Self::Lion { .. } => &["exp_avg"],
+            Self::Adafactor => &state::FACTORS,
         }
     }
 
-    /// AdamW's bias corrections 1/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of update t, counted from 1; `None` where the
-    /// rule has none.
+    /// AdamW's bias corrections 1/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of update t, counted from 1, and Adafactor's β₂ and 1 − β₂ there;
+    /// `None` where the rule has none.
     pub fn corrections(&self, t: u64) -> Option<[f64; 2]> {
+        if *self == Self::Adafactor {
+            return Some(adafactor::decays(t));
+        }
         let Self::AdamW { beta1, beta2, .. } = self.elementwise() else { return None };
         let t = t as f64;
         Some([1.0 / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt()])
@@ -234,6 +254,7 @@ impl Optimizer {
                 decay("beta2", beta2)?;
                 ensure(eps.is_finite() && eps > 0.0, "eps", || format!("{eps} must be above 0"))
             }
+            Self::Adafactor => Ok(()),
             Self::Sgd { momentum } => decay("momentum", momentum),
             Self::Lion { beta1, beta2 } => {
                 decay("beta1", beta1)?;
@@ -279,6 +300,7 @@ impl Optimizer {
                 let m = mix(&state[0], beta2, gradient);
                 (decayed() - lr.clone() * direction, vec![m])
             }
+            Self::Adafactor => unreachable!("it isn't elementwise, and has ops of its own"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The programs of what a model gives besides its loss: the logits of a batch, and those of one more token of a text.
+//! The programs of what a model gives besides its loss: the logits of a batch, the loss of each of its samples, and the logits of one
+//! more token of a text.
 
 use tightrope_core::{Class, DType, Graph, Role, Tensor, Type};
 
@@ -37,7 +38,8 @@ pub(crate) fn decoding(
     };
     let tokens = ids("decode.tokens", &[1, 1]);
     let decode_positions = ids("decode.positions", &[1]);
-    let start = inputs.get(START)?;
+    // A model of packed sequences reads the place of each token, and no start.
+    let start = inputs.get(START).unwrap_or_else(|_| ids("decode.start", &[1]));
     let inputs =
         Inputs::default().with(TOKENS, tokens).with(POSITIONS, decode_positions).with(START, start);
     let logits = graph.scope("decode", |graph| {
@@ -47,23 +49,40 @@ pub(crate) fn decoding(
     Ok(Decode { tokens, positions: decode_positions, start, logits, vocab: decoder.vocab() })
 }
 
-/// Appends the program of a batch's logits.
-pub(crate) fn logits(
-    graph: &mut Graph,
-    model: &dyn Model,
-    build: BuildOptions,
-    weights: &Weights,
-    inputs: &Inputs,
-) -> Result<Tensor> {
-    graph.begin(Role::Logits);
-    let logits = graph.scope("logits", |graph| {
-        let mut pass = Pass::evaluation(graph, weights, inputs.clone(), build);
-        model.logits(&mut pass)
-    })?;
-    let logits = logits.ok_or_else(|| Error::Setting {
-        key: "model",
-        problem: "it has a loss alone, and no logits".to_owned(),
-    })?;
-    graph.result(logits);
-    Ok(logits)
+/// What of a batch a program gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Output {
+    /// [`Model::logits`].
+    Logits,
+    /// [`Model::losses`].
+    Losses,
+}
+
+impl Output {
+    /// Appends the program that gives it.
+    pub(crate) fn program(
+        self,
+        graph: &mut Graph,
+        model: &dyn Model,
+        build: BuildOptions,
+        weights: &Weights,
+        inputs: &Inputs,
+    ) -> Result<Tensor> {
+        let (role, lacks) = match self {
+            Self::Logits => (Role::Logits, "it has a loss alone, and no logits"),
+            Self::Losses => (Role::Losses, "its loss is of whole batches, and not of each sample"),
+        };
+        graph.begin(role);
+        let found = graph.scope(role.name(), |graph| {
+            let mut pass = Pass::evaluation(graph, weights, inputs.clone(), build);
+            match self {
+                Self::Logits => model.logits(&mut pass),
+                Self::Losses => model.losses(&mut pass),
+            }
+        })?;
+        let problem = lacks.to_owned();
+        let found = found.ok_or(Error::Setting { key: "model", problem })?;
+        graph.result(found);
+        Ok(found)
+    }
 }

@@ -1,5 +1,6 @@
 //! `Pass`: what a model appends its ops to.
 
+use serde::{Deserialize, Serialize};
 use tightrope_core::expr::{constant, input, random};
 use tightrope_core::graph::nearest;
 use tightrope_core::ops::{Map, Op};
@@ -9,11 +10,38 @@ use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::weights::{Adapter, Weights};
 
+/// How attention over whole sequences is computed. Both give the same numbers, but for the order of sums and for which
+/// probabilities dropout drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttentionKind {
+    /// One op, which never stores more scores than a tile (Dao et al. 2022).
+    #[default]
+    Fused,
+    /// A matmul, a mask, a softmax and a matmul. The probabilities, (B, H, T, T) in every layer, wait for the backward pass.
+    Eager,
+}
+
+impl AttentionKind {
+    /// Every one.
+    pub const ALL: &'static [Self] = &[Self::Fused, Self::Eager];
+
+    /// Lower-case name, as in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Eager => "eager",
+        }
+    }
+}
+
 /// What trades memory for time and leaves results as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     /// Rows of logits held at a time; 0 for all.
     pub loss_chunk: usize,
+    /// How attention is computed.
+    pub attention: AttentionKind,
 }
 
 /// Keys and values of one attention layer's past positions, each (B, positions, key-value heads · D).
@@ -32,8 +60,18 @@ enum Purpose {
     Training { key: Option<Tensor> },
     /// Its loss and metrics.
     Evaluation,
+    /// What a trained model learns of.
+    Teaching,
     /// The next token, with caches of so many positions.
     Decoding { positions: usize },
+}
+
+/// What tensors of a teacher are named after.
+const TEACHER: &str = "teacher";
+
+/// The name of a teacher's parameter in a graph.
+pub(crate) fn of_teacher(name: &str) -> String {
+    format!("{TEACHER}.{name}")
 }
 
 /// One pass over a batch, as it's appended to a graph: the model's inputs and weights, and where ops go.
@@ -41,6 +79,8 @@ enum Purpose {
 pub struct Pass<'a> {
     graph: &'a mut Graph,
     weights: &'a Weights,
+    /// Those of the model's teacher.
+    teacher: Option<&'a Weights>,
     inputs: Inputs,
     build: BuildOptions,
     purpose: Purpose,
@@ -58,7 +98,8 @@ impl<'a> Pass<'a> {
         purpose: Purpose,
     ) -> Self {
         let (drew, metrics, caches) = (false, vec![], vec![]);
-        Self { graph, weights, inputs, build, purpose, drew, metrics, caches }
+        let teacher = None;
+        Self { graph, weights, teacher, inputs, build, purpose, drew, metrics, caches }
     }
 
     /// A pass that is trained. `key` is that of random numbers, U32 (4): seed (low, high), step and micro-step. Without it
@@ -71,6 +112,11 @@ impl<'a> Pass<'a> {
         key: Option<Tensor>,
     ) -> Self {
         Self::new(graph, weights, inputs, build, Purpose::Training { key })
+    }
+
+    /// With the weights of the model's teacher, where it has one.
+    pub(crate) fn taught(self, teacher: Option<&'a Weights>) -> Self {
+        Self { teacher, ..self }
     }
 
     /// A pass whose loss and metrics are read: nothing is dropped.
@@ -101,11 +147,18 @@ impl<'a> Pass<'a> {
         self.inputs.get(name)
     }
 
-    /// The tensor of a parameter, dequantized where it's stored in 8 bits.
+    /// The tensor of an input that a model may have or not.
+    pub fn optional_input(&self, name: &str) -> Option<Tensor> {
+        self.inputs.get(name).ok()
+    }
+
+    /// The tensor of a parameter, dequantized where it's stored in fewer bits.
     ///
     /// # Errors
     /// [`Error::Setting`] where the model lists none of this name, with the most similar.
     pub fn parameter(&mut self, name: &str) -> Result<Tensor> {
+        let teachers = matches!(self.purpose, Purpose::Teaching).then(|| of_teacher(name));
+        let name = teachers.as_deref().unwrap_or(name);
         let Some(index) = self.weights.position(name) else {
             let names = self.weights.parameters().iter().map(|parameter| parameter.name.as_str());
             let near = nearest(name, names);
@@ -126,7 +179,7 @@ impl<'a> Pass<'a> {
         self.weights.precision().dtype()
     }
 
-    /// Sizes that leave results as they are.
+    /// What trades memory for time.
     pub fn options(&self) -> BuildOptions {
         self.build
     }
@@ -191,6 +244,14 @@ impl<'a> Pass<'a> {
         dropped.select(constant(0.0), formula * constant(1.0 / (1.0 - p)))
     }
 
+    /// A stream of random numbers and their key, where this pass drops anything with probability `p`: what ops with dropout of
+    /// their own read.
+    pub fn stream(&mut self, p: f64) -> Option<(u32, Tensor)> {
+        let key = self.key().filter(|_| p > 0.0)?;
+        self.drew = true;
+        Some((self.graph.new_stream(), key))
+    }
+
     /// `x` plus what a branch adds to it, of which elements are dropped with probability `p`.
     ///
     /// # Errors
@@ -200,10 +261,28 @@ impl<'a> Pass<'a> {
         self.map(input(0) + kept, &[x, branch], name)
     }
 
+    /// Runs `build`, which reads the weights of the model's [teacher](crate::Model::teacher), where this pass is trained and has one.
+    /// Nothing is dropped, and nothing that it makes is kept for the backward pass but what the loss reads.
+    ///
+    /// # Errors
+    /// Those of `build`.
+    pub fn teacher<R>(&mut self, build: impl FnOnce(&mut Self) -> Result<R>) -> Result<Option<R>> {
+        let Some(weights) = self.teacher else { return Ok(None) };
+        self.graph.enter(TEACHER);
+        let own = std::mem::replace(&mut self.weights, weights);
+        let purpose = std::mem::replace(&mut self.purpose, Purpose::Teaching);
+        let built = build(self);
+        (self.weights, self.purpose) = (own, purpose);
+        self.graph.leave();
+        built.map(Some)
+    }
+
     /// Runs `build`, whose ops are repeated block `index`: the planner decides for whole blocks what to recompute and what
     /// waits on the host.
     pub fn block<R>(&mut self, index: usize, build: impl FnOnce(&mut Self) -> R) -> R {
-        let before = self.graph.set_block(Some(index));
+        // The planner's blocks are those of the model that is trained.
+        let index = (!matches!(self.purpose, Purpose::Teaching)).then_some(index);
+        let before = self.graph.set_block(index);
         let result = build(self);
         self.graph.set_block(before);
         result
@@ -229,7 +308,7 @@ impl<'a> Pass<'a> {
     /// Names a figure that the pass makes on its way to the loss, f32 (1): a mean over what counts in the batch. Training reads
     /// it as evaluation does.
     pub fn figure(&mut self, name: &str, figure: Tensor) {
-        if !matches!(self.purpose, Purpose::Decoding { .. }) {
+        if matches!(self.purpose, Purpose::Training { .. } | Purpose::Evaluation) {
             self.metrics.push((name.to_owned(), figure));
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Result;
+use crate::frozen::FrozenBits;
 use crate::keys::Keys;
 use crate::lora::{ALL_LINEAR, Lora};
 use crate::params::Parameter;
@@ -59,7 +60,7 @@ impl Lora {
             })?,
             targets: targets(&keys)?,
             dropout: keys.number("lora_dropout")?.unwrap_or(0.0),
-            quantized: false,
+            base_bits: FrozenBits::Precision,
         })
     }
 
@@ -120,7 +121,7 @@ mod tests {
 
     fn lora(targets: &[&str]) -> Lora {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Lora { rank: 4, alpha: 6.5, targets, dropout: 0.25, quantized: false }
+        Lora { rank: 4, alpha: 6.5, targets, dropout: 0.25, base_bits: FrozenBits::Precision }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use tightrope_core::plan::{Found, Search, Seconds, Target};
 use tightrope_core::{Graph, Node, Plan, Role};
 
 use crate::cost::Lanes;
-use crate::programs::{Built, Handles};
+use crate::handles::Handles;
+use crate::programs::Built;
 use crate::weights::Weights;
 use crate::{Planned, Precision, Rates, Result, TrainerConfig};
 
@@ -271,7 +272,7 @@ impl<'a> Planner<'a> {
         }
         let mut fewest = fewest.expect("a planner has a micro-batch");
         // The plan with the fewest live bytes may have more alignment gaps than another.
-        let gap = |fewest: &Planned| fewest.plan.peak_bytes() - live;
+        let gap = |fewest: &Planned| fewest.plan.peak_bytes().saturating_sub(live);
         while gap(&fewest) > live / NEAR
             && let Some(smaller) = planner.fastest(fewest.plan.peak_bytes().saturating_sub(1))?
         {
@@ -385,6 +386,8 @@ impl<'a> Choice<'a> {
         target: &'a dyn Target,
         seconds: Seconds<'_>,
     ) -> Result<Self> {
+        // What is chosen is that of whole sequences, which take the most.
+        let config = TrainerConfig { shorter: vec![], ..config };
         let Built { graph, host, weights, handles } = Built::new(&config)?;
         let overlap = config.options.overlaps(target);
         let overlapped_s = if overlap { overlapped_s(&graph, seconds) } else { 0.0 };

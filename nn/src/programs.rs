@@ -4,33 +4,52 @@
 //! |---|---|
 //! | `train` | forward, backward and update, where a step is one micro-batch |
 //! | `micro` | forward and backward, adding to persistent gradients, where it's several |
+//! | `shorter` | as `train` or `micro`, over shorter sequences; one for each length |
 //! | `update` | gradient norm and optimizer, after the last `micro`; on the host where it's offloaded |
 //! | `add` | on the host, where gradients are offloaded: adds each to its sum |
 //! | `clear` | sets gradients to 0 after an update on the host |
 //! | `eval` | loss alone |
 //! | `logits` | the logits of a batch, where they are asked for |
+//! | `losses` | the loss of each sample of a batch, where they are asked for |
 //! | `decode` | one more token of a text, over a cache of keys and values |
 
 use std::sync::Arc;
 
-use tightrope_core::expr::{constant, input};
-use tightrope_core::ops::Map;
-use tightrope_core::plan::offload::{load_block_weights, store_block_inputs, store_gradients};
+use tightrope_core::plan::offload::{load_block_weights, store_block_inputs};
 use tightrope_core::plan::{Options, Target};
-use tightrope_core::{Class, DType, Graph, Phase, Plan, Role, Tensor, Type, Wanted, grad, split};
+use tightrope_core::{Class, DType, Graph, Plan, Role, Tensor, Type, split};
 
 use crate::error::ensure;
+use crate::frozen::FrozenBits;
+use crate::handles::{EvalHandles, Handles, LossesHandles, StepHandles};
 use crate::inputs::Inputs;
 use crate::model::{Decoder, Model};
-use crate::outputs::{Decode, decoding, logits};
+use crate::outputs::{Output, decoding};
 use crate::params::Parameter;
-use crate::pass::Pass;
-use crate::watch::{self, Watched};
+use crate::pass::{Pass, of_teacher};
+use crate::share::Share;
+use crate::step::{Declared, Training, shorter_model};
 use crate::weights::{Weights, freeze};
 use crate::{
-    BuildOptions, Error, Estimate, Input, Lora, LossScale, Offload, Optimizer, Precision, Rates,
-    Result, StateBits, Trained, Update, UpdateOptions, append_update, defaults,
+    BuildOptions, Estimate, Gradients, Input, Lora, LossScale, Master, Offload, Optimizer,
+    Precision, Rates, Result, StateBits, TableBits, defaults,
 };
+
+/// Which programs a plan has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Programs {
+    /// Those of a training step, and the loss alone.
+    #[default]
+    Training,
+    /// Those that read the model: the loss alone where `loss`, and whichever of [`TrainerConfig::decode`], [`TrainerConfig::logits`] and
+    /// [`TrainerConfig::losses`] are asked for. There are no gradients, no optimizer state and no masters.
+    Inference {
+        /// Whether there is an `eval` program.
+        loss: bool,
+        /// Storage of the weights of linear layers; those beside adapters are in [`Lora::base_bits`] where this says the precision's.
+        weight_bits: FrozenBits,
+    },
+}
 
 /// Everything that decides what a training step computes and what it needs.
 #[derive(Clone, Debug)]
@@ -43,12 +62,18 @@ pub struct TrainerConfig {
     pub batch: usize,
     /// Samples of one pass; divides `batch`.
     pub micro_batch: usize,
-    /// Sizes that leave results as they are.
+    /// What trades memory for time and leaves results as they are.
     pub build: BuildOptions,
     /// Update rule.
     pub optimizer: Optimizer,
+    /// Storage of gradients.
+    pub gradients: Gradients,
+    /// What is kept of 16-bit weights besides.
+    pub master: Master,
     /// Bits of each number of optimizer state.
     pub optimizer_bits: StateBits,
+    /// Those of tables, where state is in 8 bits.
+    pub table_bits: TableBits,
     /// Decay of the parameters that it applies to.
     pub weight_decay: f64,
     /// Largest gradient norm.
@@ -61,7 +86,7 @@ pub struct TrainerConfig {
     pub decode: usize,
     /// What the host keeps for the device.
     pub offload: Offload,
-    /// Weights are updated as soon as their gradients are made (see [`UpdateOptions::consume`]): in steps of one pass.
+    /// Weights are updated as soon as their gradients are made (see [`crate::UpdateOptions::consume`]): in steps of one pass.
     pub consume_gradients: bool,
     /// Names of parameters that training leaves as they are, in which `*` stands for any characters.
     pub frozen: Vec<String>,
@@ -72,6 +97,13 @@ pub struct TrainerConfig {
     pub watch: Vec<String>,
     /// Whether there is a `logits` program.
     pub logits: bool,
+    /// Whether there is a `losses` program.
+    pub losses: bool,
+    /// Which programs there are.
+    pub programs: Programs,
+    /// Lengths of sequences below the model's that have training passes of their own, in the same arena and over the same gradients: for
+    /// batches whose samples are that short. Where nothing is trained, those that [`TrainerConfig::losses`] has programs of too.
+    pub shorter: Vec<usize>,
 }
 
 impl TrainerConfig {
@@ -83,9 +115,15 @@ impl TrainerConfig {
             precision: Precision::F32,
             batch: 1,
             micro_batch: 1,
-            build: BuildOptions { loss_chunk: vocab.map_or(0, defaults::loss_rows) },
+            build: BuildOptions {
+                loss_chunk: vocab.map_or(0, defaults::loss_rows),
+                ..BuildOptions::default()
+            },
             optimizer: Optimizer::AdamW { beta1, beta2, eps },
+            gradients: Gradients::F32,
+            master: Master::F32,
             optimizer_bits: StateBits::B32,
+            table_bits: TableBits::B32,
             weight_decay: defaults::WEIGHT_DECAY,
             clip: Some(defaults::CLIP),
             options: Options::default(),
@@ -97,6 +135,9 @@ impl TrainerConfig {
             lora: None,
             watch: vec![],
             logits: false,
+            losses: false,
+            programs: Programs::Training,
+            shorter: vec![],
             model,
         }
     }
@@ -114,11 +155,18 @@ impl TrainerConfig {
     /// The model's parameters, each with whether it's frozen.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a name of a frozen one that none has.
+    /// [`crate::Error::Setting`] for a name of a frozen one that none has.
     pub fn parameters(&self) -> Result<Vec<Parameter>> {
         let mut list = self.model.parameters();
         freeze(&mut list, &self.frozen)?;
         Ok(list)
+    }
+
+    /// Lengths that have training passes of their own besides the model's: none where something is offloaded or watched, as what is
+    /// moved has one shape, nor where a teacher goes along.
+    pub fn shorter(&self) -> &[usize] {
+        let taught = self.model.teacher().is_some();
+        if self.offload.any() || !self.watch.is_empty() || taught { &[] } else { &self.shorter }
     }
 
     /// The ways to make its transfers on `target`, the faster first: overlapped ones take bytes, which the smallest
@@ -142,13 +190,32 @@ impl TrainerConfig {
 
     /// Declares the model's weights and adapters.
     fn declare(&self, graph: &mut Graph) -> Result<Weights> {
-        Weights::adapted(graph, self.parameters()?, self.precision, self.lora.as_ref())
+        let lora = self.lora.as_ref();
+        let of_base = lora.map_or(FrozenBits::Precision, |lora| lora.base_bits);
+        let bits = match self.programs {
+            Programs::Inference { weight_bits, .. } if weight_bits != FrozenBits::Precision => {
+                weight_bits
+            }
+            _ => of_base,
+        };
+        Weights::stored(graph, self.parameters()?, self.precision, lora, bits)
+    }
+
+    /// Declares the weights of the model's teacher, frozen.
+    fn declare_teacher(&self, graph: &mut Graph) -> Result<Option<Weights>> {
+        let Some(teacher) = self.model.teacher() else { return Ok(None) };
+        let frozen = |parameter: Parameter| {
+            let name = of_teacher(&parameter.name);
+            Parameter { name, frozen: true, ..parameter }
+        };
+        let list = teacher.parameters().into_iter().map(frozen).collect();
+        Weights::declare(graph, list, self.precision).map(Some)
     }
 
     /// Whether a step draws random numbers. What the model draws is seen in a pass of its own: the key is declared before
     /// the pass that is planned.
     fn draws(&self) -> Result<bool> {
-        if self.optimizer_bits.draws(&self.optimizer) {
+        if self.optimizer_bits.draws(&self.optimizer) || self.master == Master::None {
             return Ok(true);
         }
         let mut graph = Graph::new();
@@ -164,32 +231,6 @@ impl TrainerConfig {
 /// Declares the key of a step's random numbers: seed (low, high), step and micro-step.
 fn random_key(graph: &mut Graph) -> Tensor {
     graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)
-}
-
-/// Tensors that the host writes and reads.
-#[derive(Clone, Debug)]
-pub(crate) struct Handles {
-    /// The model's inputs, each with its tensor.
-    pub(crate) inputs: Vec<(Input, Tensor)>,
-    /// Key of random numbers, where a step draws any.
-    pub(crate) key: Option<Tensor>,
-    pub(crate) loss: Tensor,
-    pub(crate) loss_sum: Option<Tensor>,
-    /// What a step reads besides the loss, by name: sums where the loss is one.
-    pub(crate) step_metrics: Vec<(String, Tensor)>,
-    /// Gradients that micro-steps add to; none where a step is one micro-batch.
-    pub(crate) accumulators: Vec<Tensor>,
-    /// Master remainders of what is trained; none in f32.
-    pub(crate) remainders: Vec<Tensor>,
-    pub(crate) update: Update,
-    pub(crate) loss_scale: Option<LossScale>,
-    pub(crate) eval_loss: Tensor,
-    /// What evaluation reads besides the loss, by name.
-    pub(crate) metrics: Vec<(String, Tensor)>,
-    pub(crate) decode: Option<Decode>,
-    pub(crate) logits: Option<Tensor>,
-    /// What steps keep for the host.
-    pub(crate) watched: Vec<Watched>,
 }
 
 /// A planned training step that no device has seen yet.
@@ -211,7 +252,7 @@ impl Planned {
     /// Builds all programs and plans them for `target`.
     ///
     /// # Errors
-    /// [`Error::Setting`] and [`Error::Graph`].
+    /// [`crate::Error::Setting`] and [`crate::Error::Graph`].
     pub fn new(config: &TrainerConfig, target: &dyn Target) -> Result<Self> {
         let Built { graph, host, weights, handles } = Built::new(config)?;
         let plan = Plan::new(graph, &config.options, target)?;
@@ -243,6 +284,15 @@ impl Planned {
         Ok(self.host.as_ref().map(plan).transpose()?)
     }
 
+    /// The same step with training passes over shorter sequences too, of these lengths. Choices stay as they are.
+    ///
+    /// # Errors
+    /// As [`Planned::new`]; a model without sequences of these lengths.
+    pub fn with_shorter(&self, lengths: &[usize], target: &dyn Target) -> Result<Self> {
+        let config = TrainerConfig { shorter: lengths.to_vec(), ..self.config.clone() };
+        Ok(Self { bound_s: self.bound_s, ..Self::new(&config, target)? })
+    }
+
     /// What it was planned for.
     pub fn config(&self) -> &TrainerConfig {
         &self.config
@@ -265,8 +315,18 @@ impl Built {
             "micro_batch",
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
+        if let Programs::Inference { loss, .. } = config.programs {
+            return Self::inference(config, loss);
+        }
         let mut graph = Graph::new();
+        graph.matrix_gradients = config.gradients.of_matrices();
         config.offload.check(config.lora.as_ref())?;
+        config.master.check(config.precision)?;
+        let compensated = config.gradients == Gradients::Kahan;
+        ensure(!(compensated && config.offload.gradients), "memory.gradients", || {
+            "is bf16-kahan, and the host sums gradients without it: take f32 or bf16, or leave them on the device"
+                .into()
+        })?;
         ensure(
             !(config.consume_gradients && config.accumulates()),
             "memory.consume_gradients",
@@ -275,55 +335,120 @@ impl Built {
             },
         )?;
         let weights = config.declare(&mut graph)?;
+        let teacher = config.declare_teacher(&mut graph)?;
         ensure(!weights.trained().0.is_empty(), "train.freeze", || {
             "it names every parameter, and leaves none to train".into()
         })?;
-        let remainders = weights.declare_remainders(&mut graph);
+        let remainders = match config.master {
+            Master::F32 => weights.declare_remainders(&mut graph),
+            Master::None => vec![],
+        };
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
         let key = config.draws()?.then(|| random_key(&mut graph));
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
-        let declared =
-            Declared { weights: &weights, remainders: &remainders, inputs: &inputs, key };
-        let Training { loss, loss_sum, metrics: step_metrics, accumulators, update, watched } =
-            training(&mut graph, config, &declared, loss_scale.as_ref())?;
-        graph.begin(Role::Eval);
-        let mut pass = Pass::evaluation(&mut graph, &weights, inputs.clone(), config.build);
-        let eval_loss = model.loss(&mut pass)?;
-        let metrics = pass.into_metrics();
-        graph.result(eval_loss);
-        metrics.iter().for_each(|&(_, figure)| graph.result(figure));
-        let decode = match config.decode {
-            0 => None,
-            positions => Some(decoding(&mut graph, &**model, &weights, &inputs, positions)?),
-        };
-        let logits =
-            config.logits.then(|| logits(&mut graph, &**model, config.build, &weights, &inputs));
-        let logits = logits.transpose()?;
-        let with_tensor = |input: Input| {
-            let tensor = inputs.get(&input.name)?;
-            Ok((input, tensor))
-        };
-        let handles = Handles {
-            inputs: list.into_iter().map(with_tensor).collect::<Result<_>>()?,
+        let share = Share::declare(&mut graph, config);
+        let declared = Declared {
+            weights: &weights,
+            teacher: teacher.as_ref(),
+            remainders: &remainders,
             key,
+            share,
+            loss_scale,
+        };
+        let training = Training::append(&mut graph, config, &declared, &inputs)?;
+        let mut reads = reading(&mut graph, config, &weights, (&list, &inputs), true)?;
+        let shorter = training.append_shorter(&mut graph, config, &declared)?;
+        let accumulators = training.accumulators();
+        let Training { loss, loss_sum, metrics, update, watched, .. } = training;
+        reads.step = Some(StepHandles {
+            key,
+            share,
             loss,
             loss_sum,
-            step_metrics,
+            metrics,
             accumulators,
             remainders,
             update,
             loss_scale,
-            eval_loss,
-            metrics,
-            decode,
-            logits,
             watched,
-        };
+            shorter,
+            teacher,
+        });
         let host = offloaded(&mut graph, config.offload);
-        Ok(Self { graph, host, weights, handles })
+        Ok(Self { graph, host, weights, handles: reads })
     }
+
+    /// The programs that read the model, and the tensors that the host uses.
+    fn inference(config: &TrainerConfig, loss: bool) -> Result<Self> {
+        let mut graph = Graph::new();
+        let weights = config.declare(&mut graph)?;
+        // A decoder has inputs of its own.
+        let batches = loss || config.logits || config.losses;
+        let list = if batches { config.model.inputs() } else { vec![] };
+        let inputs = Inputs::declare(&mut graph, &list, config.micro_batch)?;
+        let mut handles = reading(&mut graph, config, &weights, (&list, &inputs), loss)?;
+        if config.losses {
+            let shorter = config.shorter().iter();
+            let append = |&seq_len| losses_of(&mut graph, config, &weights, seq_len);
+            handles.shorter_losses = shorter.map(append).collect::<Result<_>>()?;
+        }
+        ensure(!graph.programs.is_empty(), "programs", || {
+            "none is asked for: ask for the loss, logits, losses or decoding".to_owned()
+        })?;
+        Ok(Self { graph, host: None, weights, handles })
+    }
+}
+
+/// Appends the programs that read a model: the loss where it's asked for, decoding, logits and losses. `list` are the inputs that are
+/// declared.
+fn reading(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    (list, inputs): (&[Input], &Inputs),
+    loss: bool,
+) -> Result<Handles> {
+    let model = &*config.model;
+    let eval = match loss {
+        true => {
+            graph.begin(Role::Eval);
+            let mut pass = Pass::evaluation(graph, weights, inputs.clone(), config.build);
+            let loss = model.loss(&mut pass)?;
+            let metrics = pass.into_metrics();
+            graph.result(loss);
+            metrics.iter().for_each(|&(_, figure)| graph.result(figure));
+            Some(EvalHandles { loss, metrics })
+        }
+        false => None,
+    };
+    let decode = match config.decode {
+        0 => None,
+        positions => Some(decoding(graph, model, weights, inputs, positions)?),
+    };
+    let mut program = |output: Output| output.program(graph, model, config.build, weights, inputs);
+    let logits = config.logits.then(|| program(Output::Logits)).transpose()?;
+    let losses = config.losses.then(|| program(Output::Losses)).transpose()?;
+    let inputs = inputs.of(list.to_vec())?;
+    Ok(Handles { inputs, step: None, eval, decode, logits, losses, shorter_losses: vec![] })
+}
+
+/// Appends the losses of sequences of `seq_len` tokens, which are shorter than the model's.
+fn losses_of(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    seq_len: usize,
+) -> Result<LossesHandles> {
+    let model = shorter_model(config, seq_len)?;
+    let list = model.inputs();
+    let inputs = graph.scope(&format!("of_{seq_len}"), |graph| {
+        Inputs::declare(graph, &list, config.micro_batch)
+    })?;
+    let program = graph.programs.len();
+    let losses = Output::Losses.program(graph, &*model, config.build, weights, &inputs)?;
+    Ok(LossesHandles { program, inputs: inputs.of(list)?, losses })
 }
 
 /// Puts the transfers of what is offloaded into the programs, and takes those out that the host runs.
@@ -336,135 +461,4 @@ fn offloaded(graph: &mut Graph, offload: Offload) -> Option<Graph> {
     }
     let roles: &[Role] = if offload.optimizer { &[Role::Add, Role::Update] } else { &[] };
     offload.any().then(|| split(graph, roles))
-}
-
-/// What a training pass works on.
-struct Declared<'a> {
-    weights: &'a Weights,
-    remainders: &'a [Tensor],
-    inputs: &'a Inputs,
-    key: Option<Tensor>,
-}
-
-/// What the programs of a training step leave.
-struct Training {
-    loss: Tensor,
-    /// The sum of losses over micro-steps.
-    loss_sum: Option<Tensor>,
-    /// What is read besides the loss, by name.
-    metrics: Vec<(String, Tensor)>,
-    /// Sums of gradients over micro-steps.
-    accumulators: Vec<Tensor>,
-    update: Update,
-    /// What the host reads by name.
-    watched: Vec<Watched>,
-}
-
-/// Appends the programs of a training step.
-fn training(
-    graph: &mut Graph,
-    config: &TrainerConfig,
-    declared: &Declared<'_>,
-    loss_scale: Option<&LossScale>,
-) -> Result<Training> {
-    let (accumulates, share) = (config.accumulates(), 1.0 / config.accumulation() as f64);
-    let one = Type::new(DType::F32, [1]);
-    let Declared { weights, remainders, inputs, key } = *declared;
-    let (parameters, tensors) = weights.trained();
-    let mut accumulators: Vec<Option<Tensor>> = parameters
-        .iter()
-        .map(|parameter| {
-            let ty = Type::new(DType::F32, parameter.shape.clone());
-            let name = format!("grad.{}", parameter.name);
-            let held = accumulates && !config.offload.gradients;
-            held.then(|| graph.persistent(&name, ty, Class::Gradient))
-        })
-        .collect();
-    let loss_sum = accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
-    graph.begin(if accumulates { Role::Micro } else { Role::Train });
-    // The seed comes first, so that the loss can make its gradient at once.
-    let seed = match loss_scale {
-        Some(scale) => {
-            let map = Map::new(input(0) * constant(share), DType::F32);
-            graph.one(map, &[scale.scale], "loss_seed")?
-        }
-        None => graph.one(Map::fill(share, &one), &[], "loss_seed")?,
-    };
-    let mut pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
-    let loss = config.model.loss(&mut pass)?;
-    let mut metrics = pass.into_metrics();
-    let wanted: Vec<Wanted> =
-        tensors.iter().zip(&accumulators).map(|(&tensor, &into)| Wanted { tensor, into }).collect();
-    let gradients = grad(graph, loss, seed, &wanted)?;
-    let mut trained = vec![];
-    for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
-        let gradient = gradient.ok_or_else(|| Error::Setting {
-            key: "model",
-            problem: format!("the loss doesn't depend on `{}`", parameter.name),
-        })?;
-        graph.info_mut(gradient).class = Class::Gradient;
-        trained.push(Trained {
-            name: parameter.name.clone(),
-            weight: tensors[index],
-            remainder: remainders.get(index).copied(),
-            gradient,
-            decay: parameter.decay,
-            kind: parameter.kind,
-            matrices: parameter.matrices(),
-        });
-    }
-    let named: Vec<(String, Tensor)> =
-        trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
-    let pass = watch::Pass { accumulates, on_host: config.offload.gradients, scale: loss_scale };
-    let watched = watch::keep(graph, &config.watch, &named, pass)?;
-    if config.offload.gradients {
-        let made: Vec<(Tensor, String)> =
-            trained.iter().map(|t| (t.gradient, format!("grad.{}", t.name))).collect();
-        accumulators = store_gradients(graph, &made)?.into_iter().map(Some).collect();
-    }
-    let mut total = loss;
-    if let Some(sum) = loss_sum {
-        let add = || Map {
-            in_place: vec![(0, 0)],
-            ..Map::new(input(0) + input(1) * constant(share), DType::F32)
-        };
-        graph.one(add(), &[sum, loss], "loss_sum.next")?;
-        for (name, figure) in &mut metrics {
-            let sum = graph.persistent(&format!("{name}_sum"), one.clone(), Class::Optimizer);
-            graph.one(add(), &[sum, *figure], &format!("{name}_sum.next"))?;
-            *figure = sum;
-        }
-        graph.begin(Role::Update);
-        // Programs share persistent tensors by storage: the update reads what the last micro-step left.
-        for (trained, accumulator) in trained.iter_mut().zip(&accumulators) {
-            trained.gradient = accumulator.unwrap_or(trained.gradient);
-        }
-        total = sum;
-    } else {
-        metrics.iter().for_each(|&(_, figure)| graph.result(figure));
-    }
-    let options = UpdateOptions {
-        weight_decay: config.weight_decay,
-        clip: config.clip,
-        zero_gradients: accumulates && !config.clears(),
-        consume: config.consume_gradients,
-        bits: config.optimizer_bits,
-        key,
-    };
-    let update = append_update(graph, &config.optimizer, &options, &trained, total, loss_scale)?;
-    for tensor in [total, update.grad_norm, update.ok] {
-        graph.result(tensor);
-    }
-    let accumulators: Vec<Tensor> = accumulators.into_iter().flatten().collect();
-    if config.clears() {
-        graph.begin(Role::Clear);
-        graph.set_phase(Phase::Update);
-        for &gradient in &accumulators {
-            // A map reads what it writes over, and nothing is less than itself.
-            let zero = input(0).less(input(0));
-            let zero = Map { in_place: vec![(0, 0)], ..Map::new(zero, DType::F32) };
-            graph.one(zero, &[gradient], "clear")?;
-        }
-    }
-    Ok(Training { loss: total, loss_sum, metrics, accumulators, update, watched })
 }

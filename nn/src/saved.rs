@@ -5,8 +5,10 @@ use std::ops::Range;
 use serde_json::{Value, json};
 use tightrope_core::{DType, Graph, SessionError, Tensor, Type};
 
+use crate::handles::Handles;
 use crate::import::{Get, transpose};
-use crate::programs::{Handles, Planned};
+use crate::init::initial_values;
+use crate::programs::Planned;
 use crate::trainer::{PIECE, TrainError, Trainer};
 use crate::weights::Weights;
 use crate::{Error, Import, LearningRate, Parameter, State, StateBits};
@@ -66,10 +68,12 @@ impl Trainer {
     pub fn saved_weights(&self) -> Vec<SavedTensor> {
         let saved = |description: &Parameter, place: &dyn Fn(usize) -> Place| {
             let parts = description.parts.iter().enumerate();
-            let saved = parts.map(|(part, which)| SavedTensor {
-                name: which.name.clone(),
-                ty: Type::new(DType::F32, description.part_shape(which)),
-                place: place(part),
+            let saved = parts.map(|(part, which)| {
+                let place = place(part);
+                let trained = matches!(place, Place::Trained { .. });
+                let dtype = saved_dtype(&self.weights, &self.handles, trained);
+                let ty = Type::new(dtype, description.part_shape(which));
+                SavedTensor { name: which.name.clone(), ty, place }
             });
             saved.collect::<Vec<_>>()
         };
@@ -131,7 +135,7 @@ impl Trainer {
             Place::Trained { parameter, part } => (&self.parameters()[parameter], part),
             Place::Frozen { parameter, part } => (&self.weights.parameters()[parameter], part),
             Place::State(index) => {
-                let state = self.handles.update.state[index].tensor;
+                let state = self.handles.states()[index].tensor;
                 return Ok(self.session.read_values_of(state, &[piece]).await?);
             }
         };
@@ -162,7 +166,7 @@ impl Trainer {
         let tensor = match place {
             Place::Trained { parameter, .. } => return self.weight_of(parameter, elements).await,
             Place::Frozen { parameter, .. } => self.weights.tensors()[parameter],
-            Place::State(index) => self.handles.update.state[index].tensor,
+            Place::State(index) => self.handles.states()[index].tensor,
         };
         Ok(self.session.read_values_of(tensor, elements).await?)
     }
@@ -177,14 +181,62 @@ impl Trainer {
         get: &mut Get<'_>,
     ) -> Result<(), TrainError> {
         let import = Import::new(&*self.config().model, names)?;
+        self.load(&import, get)
+    }
+
+    /// As [`Trainer::load_weights`], to start from: what the file lacks and the model [makes anew](crate::Model::made_anew)
+    /// begins as it would without a file.
+    ///
+    /// # Errors
+    /// As [`Trainer::load_weights`].
+    pub fn start_from<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let import = Import::starting(&*self.config().model, names)?;
+        self.load(&import, get)
+    }
+
+    fn load(&mut self, import: &Import, get: &mut Get<'_>) -> Result<(), TrainError> {
+        let seed = self.config().seed;
         for index in 0..self.weights.parameters().len() {
-            let values = import.read(&self.weights.parameters()[index], get)?;
+            let parameter = &self.weights.parameters()[index];
+            let values = match import.has(parameter) {
+                true => import.read(parameter, get)?,
+                false => initial_values(parameter, seed),
+            };
             match self.weights.trained_at(index) {
                 Some(parameter) => self.set_weight(parameter, &values)?,
                 None => self.set_frozen(index, &values)?,
             }
         }
         if self.weights.has_adapters() { self.initialise_trained() } else { Ok(()) }
+    }
+
+    /// Sets every weight of the model's [teacher](crate::Model::teacher) from a file with tensors of these names.
+    ///
+    /// # Errors
+    /// As [`Trainer::load_weights`], and a model without a teacher.
+    pub fn load_teacher<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let model = self.config().model.clone();
+        let held = self.handles.step.as_ref().and_then(|step| step.teacher.clone());
+        let (Some(teacher), Some(weights)) = (model.teacher(), held) else {
+            let problem = "the model learns of no teacher".to_owned();
+            return Err(TrainError::Saved(Error::Setting { key: "train.teacher", problem }));
+        };
+        let import = Import::new(teacher, names)?;
+        for (parameter, &tensor) in weights.parameters().iter().zip(weights.tensors()) {
+            let values = import.read(parameter, get)?;
+            for (piece, values) in values.chunks(PIECE).enumerate() {
+                self.session.write_values_from(tensor, piece * PIECE, values)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets every adapter from a file with tensors of these names.
@@ -332,15 +384,18 @@ impl Trainer {
 }
 
 impl Planned {
-    /// Bytes of the tensors of a checkpoint of this run: weights in f32, or those of its adapters, and optimizer state.
+    /// Bytes of the tensors of a checkpoint of this run: weights, or those of its adapters, and optimizer state.
     pub fn checkpoint_bytes(&self) -> u64 {
         let (trained, _) = self.weights.trained();
-        let saved = if self.weights.has_adapters() { trained } else { self.weights.parameters() };
-        let weights = saved.iter().flat_map(|parameter| {
-            parameter.parts.iter().map(|part| Type::new(DType::F32, parameter.part_shape(part)))
+        let adapted = self.weights.has_adapters();
+        let saved = if adapted { trained } else { self.weights.parameters() };
+        let weights = saved.iter().enumerate().flat_map(|(index, parameter)| {
+            let trained = adapted || self.weights.trained_at(index).is_some();
+            let dtype = saved_dtype(&self.weights, &self.handles, trained);
+            parameter.parts.iter().map(move |part| Type::new(dtype, parameter.part_shape(part)))
         });
         let graph = &self.plan.graph;
-        let states = self.handles.update.state.iter().map(|state| graph.ty(state.tensor).bytes());
+        let states = self.handles.states().iter().map(|state| graph.ty(state.tensor).bytes());
         (weights.map(|ty| ty.bytes()).sum::<usize>() + states.sum::<usize>()) as u64
     }
 
@@ -350,12 +405,18 @@ impl Planned {
     }
 }
 
+/// Storage of a weight in a checkpoint: as it's held where steps change it and it has no master; else f32.
+fn saved_dtype(weights: &Weights, handles: &Handles, trained: bool) -> DType {
+    let masterless = trained && handles.remainders().is_empty();
+    if masterless { weights.precision().dtype() } else { DType::F32 }
+}
+
 /// Everything that steps change, with its bytes.
 fn changed_by_steps(weights: &Weights, handles: &Handles, graph: &Graph) -> Vec<(Tensor, usize)> {
-    let Handles { remainders, update, loss_scale, .. } = handles;
-    let state = update.state.iter().map(|state| state.tensor);
-    let scale = loss_scale.iter().flat_map(|scale| [scale.scale, scale.steps]);
-    let tensors = weights.trained().1.iter().chain(remainders).copied().chain(state).chain(scale);
+    let state = handles.states().iter().map(|state| state.tensor);
+    let scale = handles.loss_scale().into_iter().flat_map(|scale| [scale.scale, scale.steps]);
+    let trained = weights.trained().1.iter().chain(handles.remainders()).copied();
+    let tensors = trained.chain(state).chain(scale);
     tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()
 }
 

@@ -1,17 +1,19 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
 mod outputs;
+mod step;
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, NonFinite, Role, Session, SessionError, Tensor, now};
+use tightrope_core::{Backend, DeviceError, Role, Session, SessionError, Tensor};
 
 use crate::error::ensure;
-use crate::inputs::{Batch, Values};
-use crate::lora::BLOCK;
-use crate::programs::{Handles, Planned, TrainerConfig};
+use crate::frozen::BLOCK;
+use crate::handles::{EvalHandles, Handles, ShorterHandles};
+use crate::inputs::{Batch, Input, Values};
+use crate::programs::{Planned, TrainerConfig};
 use crate::weights::Weights;
-use crate::{LossScale, Parameter, Precision, State, fill_initial, lora};
+use crate::{LossScale, Parameter, Precision, State, fill_initial};
 
 /// Elements of a tensor that go to the device or come back at once, so that the host holds no copy of a whole one; whole
 /// blocks of a quantized one.
@@ -27,6 +29,8 @@ pub struct Outcome {
     pub grad_norm: f32,
     /// Whether the update was made: loss and norm are finite.
     pub updated: bool,
+    /// Tokens that it went over, padding included; samples, where they aren't sequences.
+    pub tokens: usize,
     /// The model's figures by name, means over the step: see [`crate::Pass::figure`].
     pub metrics: Vec<(String, f32)>,
 }
@@ -67,6 +71,10 @@ pub struct Trainer {
     pub(crate) handles: Handles,
     /// Whether inputs that always hold the same numbers hold them: decoding has some of its own there.
     ranges_written: bool,
+    /// Which of the passes over shorter sequences the last step made, if any.
+    shorter: Option<usize>,
+    /// Scales of the pieces so far of the frozen weight that is being written.
+    scales_before: Vec<f32>,
 }
 
 impl Trainer {
@@ -104,9 +112,17 @@ impl Trainer {
         weights: Weights,
         handles: Handles,
     ) -> Result<Self, TrainError> {
-        let mut trainer = Self { session, config, weights, handles, ranges_written: false };
+        let mut trainer = Self {
+            session,
+            config,
+            weights,
+            handles,
+            ranges_written: false,
+            shorter: None,
+            scales_before: vec![],
+        };
         trainer.write_ranges()?;
-        if let Some(scale) = trainer.handles.loss_scale {
+        if let Some(scale) = trainer.handles.loss_scale() {
             trainer.session.write_values(scale.scale, &[LossScale::INITIAL])?;
         }
         Ok(trainer)
@@ -169,14 +185,14 @@ impl Trainer {
 
     /// Sets a frozen weight, rounded to how it's stored.
     pub(crate) fn set_frozen(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
-        self.check_length(self.weights.tensors()[index], values)?;
+        check_length(&self.weights.parameters()[index], values)?;
         for (piece, values) in values.chunks(PIECE).enumerate() {
             self.set_frozen_from(index, piece * PIECE, values)?;
         }
         Ok(())
     }
 
-    /// Sets the elements of a frozen weight from `first` on, which begins a block.
+    /// Sets the elements of a frozen weight from `first` on, which begins a block. Its pieces follow each other.
     fn set_frozen_from(
         &mut self,
         index: usize,
@@ -184,12 +200,15 @@ impl Trainer {
         values: &[f32],
     ) -> Result<(), TrainError> {
         let weight = self.weights.tensors()[index];
-        let Some(scales) = self.weights.scales(index) else {
+        let Some(quantized) = self.weights.quantized(index) else {
             return Ok(self.session.write_values_from(weight, first, values)?);
         };
-        let (quantized, scale) = lora::quantize(lora::CODEBOOK, values);
-        self.session.write_values_from(weight, first, &quantized)?;
-        Ok(self.session.write_values_from(scales, first / BLOCK, &scale)?)
+        let elements = self.weights.parameters()[index].elements();
+        let written = quantized.written((first, elements), values, &mut self.scales_before);
+        for (tensor, first, numbers) in written {
+            self.session.write_values_from(tensor, first, &numbers)?;
+        }
+        Ok(())
     }
 
     /// Sets the f32 master of a weight that steps change.
@@ -197,7 +216,7 @@ impl Trainer {
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn set_weight(&mut self, parameter: usize, master: &[f32]) -> Result<(), TrainError> {
-        self.check_length(self.weights.trained().1[parameter], master)?;
+        check_length(&self.parameters()[parameter], master)?;
         for (piece, values) in master.chunks(PIECE).enumerate() {
             self.set_weight_from(parameter, piece * PIECE, values)?;
         }
@@ -212,33 +231,24 @@ impl Trainer {
         master: &[f32],
     ) -> Result<(), TrainError> {
         let weight = self.weights.trained().1[parameter];
-        match (self.config.precision, self.handles.remainders.get(parameter)) {
-            (Precision::BF16, Some(&remainder)) => {
-                let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
-                let (high, low): (Vec<f32>, Vec<f32>) =
-                    halves.map(|(high, low)| (high.to_f32(), f32::from(low))).unzip();
-                self.session.write_values_from(weight, first, &high)?;
+        let held = self.handles.remainders().get(parameter).copied();
+        // Without a step, a weight is read as training with a master reads it.
+        let splits = held.is_some() || self.handles.step.is_none();
+        if self.config.precision == Precision::BF16 && splits {
+            let halves = master.iter().map(|&x| tightrope_core::expr::split(x));
+            let (high, low): (Vec<f32>, Vec<f32>) =
+                halves.map(|(high, low)| (high.to_f32(), f32::from(low))).unzip();
+            self.session.write_values_from(weight, first, &high)?;
+            if let Some(remainder) = held {
                 self.session.write_values_from(remainder, first, &low)?;
             }
-            (_, held) => {
-                self.session.write_values_from(weight, first, master)?;
-                if let Some(&held) = held {
-                    self.session.write_values_from(held, first, master)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there are as many values as a tensor has elements.
-    fn check_length(&self, tensor: Tensor, values: &[f32]) -> Result<(), SessionError> {
-        let info = self.session.plan().graph.info(tensor);
-        let (elements, size) = (info.ty.elements(), info.ty.dtype.size());
-        if values.len() == elements {
             return Ok(());
         }
-        let (expected, got) = (elements * size, values.len() * size);
-        Err(SessionError::Length { tensor: info.name.clone(), expected, got })
+        self.session.write_values_from(weight, first, master)?;
+        if let Some(held) = held {
+            self.session.write_values_from(held, first, master)?;
+        }
+        Ok(())
     }
 
     /// The f32 master of a weight that steps change.
@@ -257,7 +267,7 @@ impl Trainer {
         elements: &[Range<usize>],
     ) -> Result<Vec<f32>, TrainError> {
         let weight = self.weights.trained().1[parameter];
-        match (self.config.precision, self.handles.remainders.get(parameter).copied()) {
+        match (self.config.precision, self.handles.remainders().get(parameter).copied()) {
             (Precision::BF16, Some(remainder)) => {
                 let high = self.session.read_values_of(weight, elements).await?;
                 let low = self.session.read_values_of(remainder, elements).await?;
@@ -272,7 +282,7 @@ impl Trainer {
 
     /// Optimizer state tensors.
     pub fn states(&self) -> &[State] {
-        &self.handles.update.state
+        self.handles.states()
     }
 
     /// Values of the state tensor at `index` of [`Trainer::states`].
@@ -280,7 +290,7 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn state(&mut self, index: usize) -> Result<Vec<f32>, TrainError> {
-        Ok(self.session.read_values(self.handles.update.state[index].tensor).await?)
+        Ok(self.session.read_values(self.handles.states()[index].tensor).await?)
     }
 
     /// Sets the state tensor at `index` of [`Trainer::states`].
@@ -288,7 +298,7 @@ impl Trainer {
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
     pub fn set_state(&mut self, index: usize, values: &[f32]) -> Result<(), TrainError> {
-        Ok(self.session.write_values(self.handles.update.state[index].tensor, values)?)
+        Ok(self.session.write_values(self.handles.states()[index].tensor, values)?)
     }
 
     /// Gives the device back, for another plan.
@@ -301,7 +311,7 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub async fn loss_scale(&mut self) -> Result<Option<[f32; 2]>, TrainError> {
-        let Some(LossScale { scale, steps }) = self.handles.loss_scale else { return Ok(None) };
+        let Some(LossScale { scale, steps }) = self.handles.loss_scale() else { return Ok(None) };
         let scale = self.session.read_values(scale).await?[0];
         Ok(Some([scale, self.session.read_values(steps).await?[0]]))
     }
@@ -311,94 +321,21 @@ impl Trainer {
     /// # Errors
     /// Those of the device.
     pub fn set_loss_scale(&mut self, [scale, steps]: [f32; 2]) -> Result<(), TrainError> {
-        if let Some(tensors) = self.handles.loss_scale {
+        if let Some(tensors) = self.handles.loss_scale() {
             self.session.write_values(tensors.scale, &[scale])?;
             self.session.write_values(tensors.steps, &[steps])?;
         }
         Ok(())
     }
 
-    /// Queues one optimizer step, counted from 0, at learning rate `lr`, over the samples of `batch`: as many as a step
-    /// takes, of which each micro-step takes its part.
-    ///
-    /// # Errors
-    /// [`TrainError::Batch`] and those of the device.
-    pub fn step(&mut self, step: u64, lr: f64, batch: &Batch<'_>) -> Result<(), TrainError> {
-        now(self.step_async(step, lr, batch))
+    /// The passes over shorter sequences.
+    fn shorter(&self) -> &[ShorterHandles] {
+        self.handles.step.as_ref().map_or(&[], |step| &step.shorter)
     }
 
-    /// As [`Trainer::step`], also where a browser's device is offloaded from: it waits for what comes to the host.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn step_async(
-        &mut self,
-        step: u64,
-        lr: f64,
-        batch: &Batch<'_>,
-    ) -> Result<(), TrainError> {
-        self.step_unless(step, lr, batch, &mut || false).await.map(|_| ())
-    }
-
-    /// As [`Trainer::step_async`], but asks `stop` before every micro-batch. Once it says so, the step is
-    /// abandoned and the trainer is as before it, and `false` comes back.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn step_unless(
-        &mut self,
-        step: u64,
-        lr: f64,
-        batch: &Batch<'_>,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, TrainError> {
-        let values = self.checked(batch, self.config.batch)?;
-        self.write_scalars(step, lr)?;
-        let program = if self.handles.loss_sum.is_some() { Role::Micro } else { Role::Train };
-        for micro in 0..self.config.accumulation() {
-            if stop() {
-                self.clear_gradients()?;
-                return Ok(false);
-            }
-            self.write_inputs(&values, micro)?;
-            self.write_key(step, micro)?;
-            self.session.run_async(program).await?;
-        }
-        if self.handles.loss_sum.is_some() {
-            self.session.run_async(Role::Update).await?;
-        }
-        if self.config.clears() {
-            self.session.run(Role::Clear)?;
-        }
-        Ok(true)
-    }
-
-    /// Sets the sums of gradients to 0, as the update leaves them.
-    fn clear_gradients(&mut self) -> Result<(), TrainError> {
-        for index in 0..self.handles.accumulators.len() {
-            let tensor = self.handles.accumulators[index];
-            let bytes = vec![0; self.session.plan().graph.ty(tensor).bytes()];
-            self.session.write(tensor, &bytes)?;
-        }
-        Ok(())
-    }
-
-    fn write_scalars(&mut self, step: u64, lr: f64) -> Result<(), TrainError> {
-        let scalars = self.handles.update.scalars;
-        self.session.write_values(scalars.lr, &[lr as f32])?;
-        let corrections = self.config.optimizer.corrections(step + 1);
-        if let (Some(tensors), Some(values)) = (scalars.corrections, corrections) {
-            for (tensor, value) in tensors.into_iter().zip(values) {
-                self.session.write_values(tensor, &[value as f32])?;
-            }
-        }
-        if let Some(sum) = self.handles.loss_sum {
-            self.session.write_values(sum, &[0.0])?;
-            for &(_, sum) in &self.handles.step_metrics {
-                self.session.write_values(sum, &[0.0])?;
-            }
-        }
-        Ok(())
+    /// The inputs of a pass: of shorter sequences where it's one of theirs.
+    fn inputs(&self, shorter: Option<usize>) -> &[(Input, Tensor)] {
+        shorter.map_or(&self.handles.inputs, |index| &self.shorter()[index].inputs)
     }
 
     /// The numbers of each input that `batch` gives, checked to be those of `samples` samples.
@@ -412,17 +349,29 @@ impl Trainer {
         batch.checked(inputs, samples).map_err(of_error)
     }
 
-    /// Writes what the pass over micro-batch `micro` of a batch reads.
+    /// Writes the model's inputs: of micro-batch `micro`.
     fn write_inputs(
         &mut self,
+        shorter: Option<usize>,
         values: &[(usize, Values<'_>)],
         micro: usize,
     ) -> Result<(), TrainError> {
         if !self.ranges_written {
             self.write_ranges()?;
         }
+        let inputs = self.inputs(shorter).to_vec();
+        self.write_to(&inputs, values, micro)
+    }
+
+    /// Writes these inputs: of micro-batch `micro`.
+    fn write_to(
+        &mut self,
+        inputs: &[(Input, Tensor)],
+        values: &[(usize, Values<'_>)],
+        micro: usize,
+    ) -> Result<(), TrainError> {
         for &(index, values) in values {
-            let (input, tensor) = &self.handles.inputs[index];
+            let (input, tensor) = &inputs[index];
             let part = match input.batched {
                 true => {
                     let elements = input.ty(self.config.micro_batch).elements();
@@ -440,7 +389,11 @@ impl Trainer {
 
     /// Writes the inputs that always hold the same numbers.
     fn write_ranges(&mut self) -> Result<(), TrainError> {
-        for (input, tensor) in &self.handles.inputs {
+        let shorter = self.handles.step.iter().flat_map(|step| &step.shorter);
+        let of_losses = self.handles.shorter_losses.iter().map(|shorter| &shorter.inputs);
+        let all = [&self.handles.inputs].into_iter().chain(shorter.map(|shorter| &shorter.inputs));
+        let all = all.chain(of_losses);
+        for (input, tensor) in all.flatten() {
             if let Some(range) = input.range.clone() {
                 self.session.write_ids(*tensor, &range.collect::<Vec<_>>())?;
             }
@@ -449,73 +402,21 @@ impl Trainer {
         Ok(())
     }
 
-    fn write_key(&mut self, step: u64, micro: usize) -> Result<(), TrainError> {
-        if let Some(key) = self.handles.key {
-            let seed = self.config.seed;
-            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            self.session.write(key, &bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the last step and says what it came to.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub async fn outcome(&mut self) -> Result<Outcome, TrainError> {
-        let Handles { loss, ref update, step_metrics: ref metrics, .. } = self.handles;
-        let mut read = vec![loss, update.grad_norm, update.ok];
-        read.extend(metrics.iter().map(|&(_, figure)| figure));
-        let scalars = self.session.read_scalars(&read).await?;
-        Ok(Outcome {
-            loss: scalars[0],
-            grad_norm: scalars[1],
-            updated: scalars[2] != 0.0,
-            metrics: named(metrics, &scalars[3..]),
-        })
-    }
-
-    /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub async fn explain(
-        &mut self,
-        step: u64,
-        batch: &Batch<'_>,
-    ) -> Result<Option<NonFinite>, TrainError> {
-        let values = self.checked(batch, self.config.batch)?;
-        let program = match self.handles.loss_sum {
-            Some(sum) => {
-                // The sum still holds what went wrong.
-                self.session.write_values(sum, &[0.0])?;
-                Role::Micro
-            }
-            None => Role::Train,
-        };
-        for micro in 0..self.config.accumulation() {
-            self.write_inputs(&values, micro)?;
-            self.write_key(step, micro)?;
-            if let Some(found) = self.session.first_non_finite(program).await? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
     /// The loss and metrics of one batch of micro-batch size, without dropout.
     ///
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
     pub async fn evaluate(&mut self, batch: &Batch<'_>) -> Result<Evaluation, TrainError> {
         let values = self.checked(batch, self.config.micro_batch)?;
-        self.write_inputs(&values, 0)?;
-        self.session.run(Role::Eval)?;
-        let Handles { eval_loss, ref metrics, .. } = self.handles;
+        let Some(EvalHandles { loss, ref metrics }) = self.handles.eval else {
+            return Err(lacking("the loss alone"));
+        };
         let read: Vec<Tensor> =
-            [eval_loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
+            [loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
+        self.write_inputs(None, &values, 0)?;
+        self.session.run(Role::Eval)?;
         let figures = self.session.read_scalars(&read).await?;
+        let metrics = self.handles.eval.as_ref().map_or(&[][..], |eval| &eval.metrics);
         Ok(Evaluation { loss: figures[0], metrics: named(metrics, &figures[1..]) })
     }
 
@@ -523,6 +424,21 @@ impl Trainer {
     pub fn allocated_bytes(&self) -> u64 {
         self.session.backend().allocated_bytes()
     }
+}
+
+/// The refusal of a program that isn't in the plan.
+fn lacking(program: &str) -> TrainError {
+    TrainError::Batch { expected: format!("a plan with {program}"), got: "one without".to_owned() }
+}
+
+/// Whether there are as many values as a parameter has elements.
+fn check_length(parameter: &Parameter, values: &[f32]) -> Result<(), SessionError> {
+    if values.len() == parameter.elements() {
+        return Ok(());
+    }
+    let [expected, got] =
+        [parameter.elements(), values.len()].map(|count| count * size_of::<f32>());
+    Err(SessionError::Length { tensor: parameter.name.clone(), expected, got })
 }
 
 /// Each value with the name of its tensor.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use tightrope_core::graph::nearest;
-use tightrope_core::ops::Dequantize;
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
+use crate::frozen::{FrozenBits, Quantized};
 use crate::lora::{self, Lora};
 use crate::params::{Kind, Parameter};
 use crate::precision::Precision;
@@ -30,8 +30,8 @@ pub struct Weights {
     precision: Precision,
     parameters: Vec<Parameter>,
     tensors: Vec<Tensor>,
-    /// Scales of the weights that are stored in 8 bits.
-    scales: Vec<Option<Tensor>>,
+    /// The weights that are stored in fewer bits.
+    quantized: Vec<Option<Quantized>>,
     by_name: HashMap<String, usize>,
     /// Position among what is trained of each parameter; none of a frozen one.
     trained_at: Vec<Option<usize>>,
@@ -64,10 +64,22 @@ impl Weights {
         precision: Precision,
         lora: Option<&Lora>,
     ) -> Result<Self> {
+        let bits = lora.map_or(FrozenBits::Precision, |lora| lora.base_bits);
+        Self::stored(graph, parameters, precision, lora, bits)
+    }
+
+    /// As [`Weights::adapted`], with the weights of linear layers in `bits`. Those that are quantized are frozen.
+    pub(crate) fn stored(
+        graph: &mut Graph,
+        parameters: Vec<Parameter>,
+        precision: Precision,
+        lora: Option<&Lora>,
+        bits: FrozenBits,
+    ) -> Result<Self> {
         let mut weights = Self {
             precision,
             tensors: vec![],
-            scales: vec![],
+            quantized: vec![],
             by_name: HashMap::new(),
             trained_at: vec![],
             trained: (vec![], vec![]),
@@ -75,7 +87,7 @@ impl Weights {
             parameters: vec![],
         };
         for parameter in parameters {
-            weights.add(graph, parameter, lora)?;
+            weights.add(graph, parameter, lora.is_some(), bits)?;
         }
         if let Some(lora) = lora {
             lora.check(&weights.parameters)?;
@@ -84,7 +96,13 @@ impl Weights {
         Ok(weights)
     }
 
-    fn add(&mut self, graph: &mut Graph, parameter: Parameter, lora: Option<&Lora>) -> Result<()> {
+    fn add(
+        &mut self,
+        graph: &mut Graph,
+        parameter: Parameter,
+        adapted: bool,
+        bits: FrozenBits,
+    ) -> Result<()> {
         let name = &parameter.name;
         ensure(parameter.elements() > 0 && !parameter.shape.is_empty(), "model", || {
             format!("the parameter `{name}` has no elements")
@@ -92,18 +110,18 @@ impl Weights {
         ensure(!self.by_name.contains_key(name), "model", || {
             format!("two parameters are called `{name}`; give each layer a name of its own")
         })?;
-        let frozen = parameter.frozen || lora.is_some();
-        let quantized = lora.is_some_and(|lora| lora.quantized) && parameter.kind == Kind::Linear;
-        let class = if frozen { Class::Frozen } else { Class::Weight };
-        let (own, dtype) = match quantized {
-            true => (format!("{name}.codes"), lora::CODEBOOK.dtype()),
-            false => (name.clone(), self.precision.dtype()),
-        };
-        let tensor = graph.persistent(&own, Type::new(dtype, parameter.shape.clone()), class);
-        self.scales.push(quantized.then(|| {
-            let ty = Type::new(DType::F32, [parameter.elements().div_ceil(lora::BLOCK)]);
-            graph.persistent(&format!("{name}.scales"), ty, class)
-        }));
+        let bits = if parameter.kind == Kind::Linear { bits } else { FrozenBits::Precision };
+        let quantized = Quantized::declare(graph, &parameter, bits);
+        let frozen = parameter.frozen || adapted || quantized.is_some();
+        let tensor = quantized.as_ref().map_or_else(
+            || {
+                let class = if frozen { Class::Frozen } else { Class::Weight };
+                let ty = Type::new(self.precision.dtype(), parameter.shape.clone());
+                graph.persistent(name, ty, class)
+            },
+            Quantized::codes,
+        );
+        self.quantized.push(quantized);
         self.trained_at.push((!frozen).then_some(self.trained.0.len()));
         if !frozen {
             self.trained.0.push(parameter.clone());
@@ -182,9 +200,9 @@ impl Weights {
         self.by_name.get(name).copied()
     }
 
-    /// The scales of a weight that is stored in 8 bits.
-    pub(crate) fn scales(&self, parameter: usize) -> Option<Tensor> {
-        self.scales[parameter]
+    /// How a weight is stored that isn't in the precision.
+    pub(crate) fn quantized(&self, parameter: usize) -> Option<&Quantized> {
+        self.quantized[parameter].as_ref()
     }
 
     /// The adapters of a parameter, in the order of its rows.
@@ -192,14 +210,12 @@ impl Weights {
         self.adapters.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// A parameter as ops read it: dequantized to `dtype` where it's stored in 8 bits.
+    /// A parameter as ops read it: dequantized to `dtype` where it's stored in fewer bits.
     pub(crate) fn read(&self, graph: &mut Graph, index: usize, dtype: DType) -> Result<Tensor> {
-        let tensor = self.tensors[index];
-        let Some(scales) = self.scales[index] else { return Ok(tensor) };
-        let op = Dequantize { block: lora::BLOCK, codebook: lora::CODEBOOK, dtype };
-        let weight = graph.one(op, &[tensor, scales], &self.parameters[index].name)?;
-        graph.info_mut(weight).class = Class::Frozen;
-        Ok(weight)
+        match &self.quantized[index] {
+            Some(quantized) => quantized.read(graph, &self.parameters[index], dtype),
+            None => Ok(self.tensors[index]),
+        }
     }
 }
 

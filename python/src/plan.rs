@@ -11,6 +11,7 @@ use tightrope::cards::Card;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
 use tightrope::nn::Planned;
+use tightrope::plan::techniques::Techniques;
 use tightrope::recipe::Step;
 use tightrope::settings::{Device, Settings};
 use tightrope::view::advice::{Advice, Subject};
@@ -21,6 +22,7 @@ use tightrope::view::page;
 use tightrope::view::step::{ShownPlan, ShownProgram, ShownTensor, programs};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
+use tightrope::view::techniques;
 
 use crate::columns::columns;
 use crate::failure::{object, raised, unexpected};
@@ -300,6 +302,15 @@ impl Plan {
     fn advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found =
             py.detach(|| self.planned_again(|subject, _| Ok(Advice::new(&subject)?.json())));
+        object(py, &found.map_err(|error| raised(py, &error))?)
+    }
+
+    /// What each memory technique saves and costs, alone and together, against a plan that has none of them.
+    fn techniques<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let found = py.detach(|| {
+            let (step, device) = (self.step(), self.device()?);
+            Ok(techniques::json(&Techniques::new(&step.scope, &step.config, &*device)?))
+        });
         object(py, &found.map_err(|error| raised(py, &error))?)
     }
 

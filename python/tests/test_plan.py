@@ -110,6 +110,8 @@ def test_pictures(plan):
 def test_advice_and_figures(plan):
     assert plan.to_dict()["peak_bytes"] == plan.peak_bytes
     assert isinstance(plan.advice(), dict)
+    techniques = plan.techniques()
+    assert techniques["exact"]["peak_bytes"] < techniques["base"]["peak_bytes"]
 
 
 def test_the_command_plans_the_same(tightrope):

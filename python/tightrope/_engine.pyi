@@ -74,6 +74,10 @@ class Plan:
         """
         Predicted seconds of a step.
         """
+    def techniques(self, /) -> Any:
+        """
+        What each memory technique saves and costs, alone and together, against a plan that has none of them.
+        """
     def tensors_columns(self, /) -> dict:
         """
         Every tensor of the step, a column a property: name, class, phase of the op that makes it, offset and bytes in the

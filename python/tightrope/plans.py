@@ -109,6 +109,10 @@ class Plan:
         """What the plan could be instead: what more bytes would buy, and fewer cost."""
         return self._inner.advice()
 
+    def techniques(self) -> dict[str, Any]:
+        """What each memory technique saves and costs, alone and together, against a plan that has none of them."""
+        return self._inner.techniques()
+
     def to_dict(self) -> dict[str, Any]:
         """Every figure of the plan, as ``tightrope plan --json`` prints them."""
         return self._inner.to_dict()

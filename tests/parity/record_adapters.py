@@ -1,7 +1,9 @@
 """Records the cases of adapters beside this file: LoRA as PEFT has it, in f32 on one thread of a processor.
 
-    pip install torch==2.11.0 transformers==5.23.0 peft==0.21.2
+    pip install torch==2.11.0 transformers==5.23.0 peft==0.21.2 bitsandbytes==0.50.2
     python3 tests/parity/record_adapters.py tests/parity
+
+    python3 tests/parity/record_adapters.py tests/parity llama-qlora-run   that one alone
 
 A case is a small random model in Hugging Face's layout, `adapters/` as `save_pretrained` of PEFT writes it, and
 `case.safetensors`: tokens, one forward and backward pass (`logits`, `loss`, `grad.*`), and a run of AdamW
@@ -11,6 +13,7 @@ A case is a small random model in Hugging Face's layout, `adapters/` as `save_pr
 import sys
 from pathlib import Path
 
+import bitsandbytes
 import peft
 import torch
 import transformers
@@ -32,9 +35,9 @@ def gpt2():
     return GPT2LMHeadModel(GPT2Config(**sizes, **no_dropout, bos_token_id=None, eos_token_id=None))
 
 
-def llama():
+def llama(hidden=32, intermediate=72):
     config = LlamaConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
+        num_hidden_layers=2, hidden_size=hidden, num_attention_heads=4, num_key_value_heads=2, intermediate_size=intermediate,
         max_position_embeddings=TIME, vocab_size=VOCAB, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     return LlamaForCausalLM(config)
@@ -61,11 +64,29 @@ def loss_of(model, ids):
     return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()), logits
 
 
-def record(folder, model, targets, alpha, seed):
+def quantize(module):
+    """Puts bitsandbytes' NF4 layers, with double quantization and sums in f32, in place of the linear layers of `module`."""
+    for name, child in module.named_children():
+        if isinstance(child, torch.nn.Linear):
+            layer = bitsandbytes.nn.Linear4bit(
+                child.in_features, child.out_features, bias=False, compute_dtype=torch.float32,
+                compress_statistics=True, quant_type="nf4",
+            )  # fmt: skip
+            layer.load_state_dict({"weight": child.weight.data})
+            # What quantizes is the move to a device.
+            setattr(module, name, layer.to("cpu"))
+            assert layer.weight.dtype == torch.uint8, "it isn't quantized"
+        else:
+            quantize(child)
+
+
+def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr"]):
     generator = torch.Generator().manual_seed(seed)
     fill(model.named_parameters(), generator, 0.1)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if bits == 4:
+        quantize(model.model.layers)
     lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
     model = get_peft_model(model, lora)
     adapters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -74,7 +95,10 @@ def record(folder, model, targets, alpha, seed):
     model.save_pretrained(folder / "adapters")
     (folder / "adapters/README.md").unlink(missing_ok=True)
 
-    ids = torch.randint(0, VOCAB, (STEPS + 1, BATCH, TIME + 1), generator=generator)
+    ids = torch.randint(0, VOCAB, (steps + 1, BATCH, TIME + 1), generator=generator)
+    if bits == 4:
+        # A few batches again and again, so that there is something to learn.
+        ids = ids[torch.arange(steps + 1) % 4]
     loss, logits = loss_of(model, ids[0])
     loss.backward()
     tensors = {"tokens": ids.to(torch.int32), "loss": loss.detach().reshape(1), "logits": logits.detach()}
@@ -83,7 +107,7 @@ def record(folder, model, targets, alpha, seed):
 
     trained = [parameter for _, parameter in adapters]
     betas = (RUN["beta1"], RUN["beta2"])
-    adamw = torch.optim.AdamW(trained, RUN["lr"], betas, RUN["eps"], RUN["weight_decay"])
+    adamw = torch.optim.AdamW(trained, lr, betas, RUN["eps"], RUN["weight_decay"])
     losses, norms = [], []
     for batch in ids[1:]:
         loss, _ = loss_of(model, batch)
@@ -94,7 +118,7 @@ def record(folder, model, targets, alpha, seed):
         losses.append(loss.item())
     tensors |= {"train.losses": torch.tensor(losses), "train.grad_norms": torch.tensor(norms)}
     tensors |= {f"after.{name}": value for name, value in of_adapters(model, lambda p: p).items()}
-    settings = {"batch": BATCH, "seq": TIME, "steps": STEPS, "accumulate": 1} | RUN
+    settings = {"batch": BATCH, "seq": TIME, "steps": steps, "base_bits": bits, "accumulate": 1} | RUN | {"lr": lr}
     versions = {library.__name__: library.__version__ for library in (torch, transformers, peft)}
     metadata = {key: str(value) for key, value in (settings | versions).items()}
     save_file(tensors, folder / "case.safetensors", metadata)
@@ -105,8 +129,15 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     root = Path(sys.argv[1])
-    record(root / "gpt2-lora-case", gpt2(), ["c_attn", "c_proj"], 8, 21)
-    record(root / "llama-lora-case", llama(), ["q_proj", "v_proj"], 6, 22)
+    # Rows of whole blocks: of shorter ones, bitsandbytes 0.50 takes other scales back than it stored, on a processor.
+    wide = llama(64, 192)
+    cases = {
+        "gpt2-lora-case": lambda folder: record(folder, gpt2(), ["c_attn", "c_proj"], 8, 21),
+        "llama-lora-case": lambda folder: record(folder, llama(), ["q_proj", "v_proj"], 6, 22),
+        "llama-qlora-run": lambda folder: record(folder, wide, ["q_proj", "v_proj", "down_proj"], 8, 23, 50, 4, 1e-3),
+    }
+    for name in sys.argv[2:] or cases:
+        cases[name](root / name)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def vit(layers, channels, heads, hidden, image, patch, classes):
     return ViTForImageClassification(config)
 
 
-def fill(parameters, generator):
-    """Draws parameters at random: with no bias of zero and no gain of one, every path carries a value."""
+def fill(parameters, generator, gain=1.0):
+    """Draws parameters at random, gains around `gain`: with no bias of zero and no gain of one, every path carries a value."""
 
     def drawn(parameter, spread):
         return torch.randn(parameter.shape, generator=generator) * spread
@@ -60,7 +60,7 @@ def fill(parameters, generator):
             if name.endswith(".bias"):
                 parameter.copy_(drawn(parameter, 0.05))
             elif parameter.ndim == 1:
-                parameter.copy_(1 + drawn(parameter, 0.1))
+                parameter.copy_(gain + drawn(parameter, 0.1))
             else:
                 parameter.copy_(drawn(parameter, 0.08))
 
@@ -146,9 +146,9 @@ class Muon:
         self.rest.step()
 
 
-def record(folder, model, data, seed, accumulate=1, optimizer=AdamW):
+def record(folder, model, data, seed, accumulate=1, optimizer=AdamW, gain=1.0):
     generator = torch.Generator().manual_seed(seed)
-    fill(model.named_parameters(), generator)
+    fill(model.named_parameters(), generator, gain)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     names = names_in_file(model, folder)

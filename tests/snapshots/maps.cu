@@ -90,7 +90,7 @@ const float v23 = (in0 != 0.0f ? v8 : in8);
 const float v24 = (in0 != 0.0f ? v13 : in9);
 -> v20, v22, v23, v24
 
-const float v0 = (in0 * 0.5f);
+const float v0 = (in0 * in1);
 -> v0
 
 const float v0 = tr_sigmoid(in0);
@@ -109,7 +109,7 @@ const float v7 = (in0 * v0);
 const float v8 = (v7 * in2);
 -> v6, v8
 
-const float v0 = (in1 * 0.5f);
+const float v0 = (in1 * in2);
 const float v1 = (in0 + v0);
 -> v1
 

@@ -90,7 +90,7 @@ let v23 = select(in8, v8, in0 != 0.0);
 let v24 = select(in9, v13, in0 != 0.0);
 -> v20, v22, v23, v24
 
-let v0 = (in0 * 0.5f);
+let v0 = (in0 * in1);
 -> v0
 
 let v0 = tr_sigmoid(in0);
@@ -109,7 +109,7 @@ let v7 = (in0 * v0);
 let v8 = (v7 * in2);
 -> v6, v8
 
-let v0 = (in1 * 0.5f);
+let v0 = (in1 * in2);
 let v1 = (in0 + v0);
 -> v1
 

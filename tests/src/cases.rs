@@ -212,14 +212,11 @@ fn rows() -> Vec<Case> {
         Case::new(Embedding, vec![unit(&[13, 5]), ids(&[2, 1, 3], 13)]),
         Case::new(Embedding, vec![unit(&[3, 2]), ids(&[MANY_ROWS], 3)]),
         // Every head turns, far from the start of a long context.
-        Case::new(
-            Rope { rotated: 3, head_dim: 6, theta: 5e5, inverse: false },
-            vec![unit(&[2, 5, 18]), whole(&[1], 4000, 4001)],
-        ),
+        Case::new(Rope::new(3, 6, 5e5), vec![unit(&[2, 5, 18]), whole(&[1], 4000, 4001)]),
         Case::new(Attention::causal(5, 1, 3), vec![unit(&[3, 7, 21])]),
         // About half of the rows ignored; a padded vocabulary.
         Case::new(
-            LinearCrossEntropy { vocab: 13, chunk: 3 },
+            LinearCrossEntropy { vocab: 13, chunk: 3, cap: None },
             vec![unit(&[2, 4, 3]), unit(&[16, 3]), whole(&[2, 4], -1, 1)],
         ),
     ]

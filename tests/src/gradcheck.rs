@@ -21,6 +21,7 @@ pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("CachedAttention", "generation only; overwrites its caches"),
     ("CrossEntropyGrad", "first derivatives only"),
     ("Dequantize", "storage of optimizer state and frozen weights"),
+    ("DequantizeNf4", "storage of frozen weights"),
     ("EmbeddingGrad", "first derivatives only"),
     ("EmbeddingGrad in place", "first derivatives only"),
     ("FusedMatMul", "made by fusion, after gradients"),
@@ -28,6 +29,8 @@ pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("LayerNormGrad", "first derivatives only"),
     ("LinearCrossEntropyGrad", "first derivatives only"),
     ("LinearCrossEntropyGrad in place", "first derivatives only"),
+    ("LinearDistillationGrad", "first derivatives only"),
+    ("LinearDistillationGrad in place", "first derivatives only"),
     ("Map in segments", "optimizer rules"),
     ("MatMul in place", "sums of gradients"),
     ("Quantize", "storage of optimizer state; a step function"),
@@ -36,6 +39,16 @@ pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
     ("SoftmaxGrad", "first derivatives only"),
     ("SquareSum in place", "gradient norm"),
 ];
+
+/// Inputs of ops, by family, that have no gradient where others have: asked for, they must be refused.
+pub const CONSTANTS: &[(&str, &[usize], &str)] =
+    &[("LinearDistillation", &[3, 4], "a teacher isn't trained")];
+
+/// The inputs of an op that have no gradient.
+pub fn constants(op: &Op) -> &'static [usize] {
+    let family = op.family();
+    CONSTANTS.iter().find(|(name, ..)| *name == family).map_or(&[], |(_, inputs, _)| inputs)
+}
 
 /// A case's entry in [`WITHOUT_GRADIENT`]: its family, and whether it's applied in place or in segments.
 pub fn label(op: &Op) -> String {
@@ -107,14 +120,14 @@ pub enum Problem {
 /// Appends ops that work on the given tensors, and gives the outputs that make up the loss.
 pub type Build<'a> = &'a dyn Fn(&mut Graph, &[Tensor]) -> Result<Vec<Tensor>, Error>;
 
-/// Checks the gradients of all float inputs of a case, its dtypes widened to f64.
+/// Checks the gradients of all float inputs of a case but [`constants`], its dtypes widened to f64.
 ///
 /// # Errors
 /// [`Problem`], in particular [`Error::NoGradient`].
 pub fn check_case(case: &Case) -> Result<Vec<Deviation>, Problem> {
     let case = retyped(case, &widened);
     let op = case.op.clone();
-    check(&case.inputs, &move |graph, inputs| {
+    check_all_but(&case.inputs, constants(&case.op), &move |graph, inputs| {
         let outputs = graph.push(op.clone(), inputs, "output")?;
         // Statistics kept for the backward pass carry no gradient.
         Ok(outputs.into_iter().take(op.differentiable()).collect())
@@ -126,9 +139,19 @@ pub fn check_case(case: &Case) -> Result<Vec<Deviation>, Problem> {
 /// # Errors
 /// [`Problem`].
 pub fn check(inputs: &[Sample], build: Build<'_>) -> Result<Vec<Deviation>, Problem> {
+    check_all_but(inputs, &[], build)
+}
+
+fn check_all_but(
+    inputs: &[Sample],
+    constants: &[usize],
+    build: Build<'_>,
+) -> Result<Vec<Deviation>, Problem> {
     let bytes = values::samples(inputs);
     let forward = Forward::new(inputs, &bytes, build)?;
-    let gradients = gradients(inputs, &bytes, build, &forward.weights)?;
+    let wanted = |&index: &usize| inputs[index].ty.dtype.is_float() && !constants.contains(&index);
+    let wanted: Vec<usize> = (0..inputs.len()).filter(wanted).collect();
+    let gradients = gradients((inputs, wanted), &bytes, build, &forward.weights)?;
     let interpreter = Interpreter::new(&forward.graph);
     let mut deviations = vec![];
     for (index, gradient) in gradients {
@@ -138,10 +161,10 @@ pub fn check(inputs: &[Sample], build: Build<'_>) -> Result<Vec<Deviation>, Prob
     Ok(deviations)
 }
 
-/// Gradients of all float inputs of what `build` appends, by [`grad`]. An input that the loss doesn't depend
+/// Gradients of the wanted ones of the inputs of what `build` appends, by [`grad`]. An input that the loss doesn't depend
 /// on has a gradient of zeros.
 fn gradients(
-    inputs: &[Sample],
+    (inputs, wanted): (&[Sample], Vec<usize>),
     bytes: &[Vec<u8>],
     build: Build<'_>,
     weights: &[Vec<f64>],
@@ -168,8 +191,6 @@ fn gradients(
     let scalar = Type::new(DType::F64, []);
     let seed = graph.persistent("seed", scalar, Class::Input);
     constants.push((seed, values::encode(DType::F64, [1.0])));
-    let wanted: Vec<usize> =
-        (0..inputs.len()).filter(|&index| inputs[index].ty.dtype.is_float()).collect();
     let found = match loss {
         Some(loss) => {
             let wanted: Vec<_> = wanted.iter().map(|&index| tensors[index].into()).collect();

@@ -69,7 +69,7 @@ fn the_arena_is_the_only_allocation_of_size() {
             precision,
             batch: 8,
             micro_batch: 4,
-            build: BuildOptions { loss_chunk: 256 },
+            build: BuildOptions { loss_chunk: 256, ..BuildOptions::default() },
             seed: 0,
             decode: 8,
             ..TrainerConfig::new(model.build(model.context).expect("a model"))

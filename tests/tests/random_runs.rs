@@ -16,8 +16,8 @@ use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Graph, Node, Plan};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Batch, BuildOptions, Family, Free, Lora, ModelConfig, Optimizer, Planned, Precision, Rates,
-    StateBits, Trainer, TrainerConfig,
+    Batch, BuildOptions, Details, Family, Free, FrozenBits, Gradients, Lora, Master, ModelConfig,
+    Optimizer, Planned, Precision, Rates, StateBits, TableBits, Trainer, TrainerConfig,
 };
 
 /// Runs on the processor, and on a GPU.
@@ -93,20 +93,33 @@ impl Draws {
     }
 
     fn model(&mut self) -> ModelConfig {
-        let family = self.one_of(&[Family::Gpt2, Family::Llama]);
+        // Half of them are the first two families, whose layers the others share.
+        let family = match self.chance(0.5) {
+            true => self.one_of(&[Family::Gpt2, Family::Llama]),
+            false => self.one_of(Family::ALL),
+        };
         let heads = self.one_of(&[1, 2, 3, 4]);
         let kv_heads = match family {
             Family::Gpt2 => heads,
-            Family::Llama => self.one_of(&[1, heads]),
+            _ => self.one_of(&[1, heads]),
         };
         let width = match family {
             Family::Gpt2 => self.up_to(12),
-            Family::Llama => 2 * self.up_to(6),
+            _ => 2 * self.up_to(6),
         };
         let name = if family == Family::Gpt2 { "tiny" } else { "llama-tiny" };
         let preset = tightrope_nn::preset(name).expect("a preset");
+        let layers = self.up_to(4);
+        let of_family = family.details(layers);
+        let details = Details {
+            window: of_family.window.map(|_| self.up_to(20)),
+            head_dim: (family != Family::Gpt2 && self.chance(0.3)).then(|| 2 * self.up_to(6)),
+            ..of_family
+        };
         ModelConfig {
-            layers: self.up_to(4),
+            family,
+            details,
+            layers,
             channels: heads * width,
             heads,
             kv_heads,
@@ -122,14 +135,15 @@ impl Draws {
     fn lora(&mut self, model: &ModelConfig) -> Lora {
         let layers: &[&str] = match model.family {
             Family::Gpt2 => &[ALL_LINEAR, "c_attn", "mlp.c_proj"],
-            Family::Llama => &[ALL_LINEAR, "q_proj", "v_proj", "down_proj"],
+            Family::Phi3 => &[ALL_LINEAR, "qkv_proj", "gate_up_proj", "down_proj"],
+            _ => &[ALL_LINEAR, "q_proj", "v_proj", "down_proj"],
         };
         Lora {
             rank: self.up_to(model.hidden.max(model.channels).min(6)),
             alpha: 8.0,
             targets: vec![self.one_of(layers).into()],
             dropout: self.dropout(),
-            quantized: self.chance(0.5),
+            base_bits: self.one_of(&[FrozenBits::Precision, FrozenBits::B8, FrozenBits::B4]),
         }
     }
 
@@ -142,6 +156,7 @@ impl Draws {
             Optimizer::Sgd { momentum: 0.0 },
             Optimizer::Sgd { momentum: 0.9 },
             Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
+            Optimizer::Adafactor,
         ];
         let lora = self.chance(0.4).then(|| self.lora(&model));
         // Muon is for whole weights.
@@ -150,13 +165,30 @@ impl Draws {
             false => self.one_of(&optimizers),
         };
         let seq_len = self.up_to(model.context);
+        let precision = self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]);
+        let optimizer_bits = match optimizer {
+            Optimizer::Adafactor => StateBits::B32,
+            _ => self.one_of(&[StateBits::B32, StateBits::B16, StateBits::B8]),
+        };
         TrainerConfig {
-            precision: self.one_of(&[Precision::F32, Precision::BF16, Precision::F16]),
+            precision,
+            gradients: self.one_of(Gradients::ALL),
+            master: match precision {
+                Precision::BF16 => self.one_of(Master::ALL),
+                _ => Master::F32,
+            },
             batch,
             micro_batch: self.one_of(&parts),
-            build: BuildOptions { loss_chunk: self.one_of(&[0, 1, 7, 32]) },
+            build: BuildOptions {
+                loss_chunk: self.one_of(&[0, 1, 7, 32]),
+                ..BuildOptions::default()
+            },
             optimizer,
-            optimizer_bits: self.one_of(&[StateBits::B32, StateBits::B16, StateBits::B8]),
+            optimizer_bits,
+            table_bits: match optimizer_bits {
+                StateBits::B8 => self.one_of(&[TableBits::B32, TableBits::B8]),
+                _ => TableBits::B32,
+            },
             clip: self.chance(0.7).then_some(1.0),
             options: Options {
                 checkpoint: Checkpoint::None,

@@ -150,7 +150,7 @@ pub struct Offer {
     pub fits: bool,
 }
 
-/// All presets, those that fit first; largest models last within each group.
+/// All presets whose tensors an address space of 32 bits holds, those that fit first; largest models last within each group.
 ///
 /// # Errors
 /// As [`Setup::to_json`].
@@ -161,7 +161,8 @@ pub fn offers(comfortable: u64) -> Result<Vec<Offer>> {
         let setup = Setup::of_preset(preset.name)?.to_json()?;
         Ok((fits, parameters, Offer { name: preset.name, setup, fits }))
     };
-    let mut offers = presets().iter().map(offer).collect::<Result<Vec<_>>>()?;
+    let exist = presets().iter().filter(|preset| preset.config().check().is_ok());
+    let mut offers = exist.map(offer).collect::<Result<Vec<_>>>()?;
     offers.sort_by_key(|&(fits, parameters, _)| (!fits, parameters));
     Ok(offers.into_iter().map(|(_, _, offer)| offer).collect())
 }
@@ -172,7 +173,9 @@ fn guess(model: ModelConfig) -> u64 {
     /// Weight, gradient, two moments.
     const PER_PARAMETER: u64 = 16;
     /// Elements of a block per channel and token: norms, projections, the four-fold hidden layer.
-    const PER_CHANNEL: usize = 32;
-    let activations = 4 * model.context * model.channels * (PER_CHANNEL + model.layers);
-    PER_PARAMETER * model.parameters() + activations as u64
+    const PER_CHANNEL: u64 = 32;
+    let [context, channels, layers] =
+        [model.context, model.channels, model.layers].map(|extent| extent as u64);
+    let activations = 4 * context * channels * (PER_CHANNEL + layers);
+    PER_PARAMETER * model.parameters() + activations
 }

@@ -21,9 +21,9 @@ mod tests;
 mod tile;
 
 pub use backward::{Saved, backward, backward_scratch};
-pub use decode::{Cache, decode, decode_scratch};
+pub use decode::{Cache, Place, decode, decode_scratch};
 pub use forward::{forward, forward_scratch};
-pub use mask::Masked;
+pub use mask::{Masked, Scores};
 
 use crate::fast::vmath::LANES;
 

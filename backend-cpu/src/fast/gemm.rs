@@ -7,6 +7,7 @@
 //! | `blocks` | cuts the output into blocks, one task each, and the depth `k` into slices that fit the caches |
 //! | `pack` | copies a block of an operand into panels in the order the kernel reads, converting on the way |
 //! | `kernels` | one register tile: 8 × 48 (AVX-512), 8 × 24 (AVX2 + FMA) |
+//! | `amx` | the same of AMX: 32 × 32, for bf16 |
 //! | `finish` | scale, bias, accumulation and rounding, from a tile to the output |
 //! | `portable` | the same blocks through the `gemm` crate, on every other CPU |
 //!
@@ -16,17 +17,21 @@
 //! to f32 while packing, which is exact.
 //!
 //! Accumulating to an f32 output without bias or scale goes on from what is there: a matmul cut along
-//! `k` into parts (of even depth, in bf16) has the bits of the whole. The portable path rounds each part.
+//! `k` into parts (of even depth in bf16, of a multiple of 32 with AMX) has the bits of the whole. The portable
+//! path rounds each part.
 //!
-//! bf16 × bf16 uses `vdpbf16ps` where the CPU has AVX512-BF16. It differs from f32 arithmetic on the
-//! same numbers in two ways: two products are added per instruction (the odd `k` first, each by a fused
-//! multiply-add rounded to nearest even), and denormals, in operands and sums, count as zero whatever
-//! MXCSR says (Intel SDM, volume 2, VDPBF16PS). Products below 2⁻¹²⁶ therefore vanish.
+//! bf16 × bf16 uses `tdpbf16ps` where the CPU has AMX, else `vdpbf16ps` where it has AVX512-BF16. Both differ from
+//! f32 arithmetic on the same numbers in two ways. Products are added in another order, each by a fused
+//! multiply-add rounded to nearest even: `vdpbf16ps` adds two per instruction, the odd `k` first; `tdpbf16ps` sums
+//! 16 of even and 16 of odd `k` apart, then adds both to the sum. And denormals, in operands and sums, count as zero
+//! whatever MXCSR says, so that products below 2⁻¹²⁶ vanish (Intel SDM, volume 2, VDPBF16PS and TDPBF16PS).
 //!
 //! **Memory.** The caller provides all of it: [`scratch_bytes`] says how much. Only the portable path
 //! allocates besides, inside the `gemm` crate, per thread: packing buffers of at most 2.2 MiB, freed with
 //! each block, and one buffer of the size of the L2 cache it detects, kept.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod blocks;
 mod finish;
@@ -38,6 +43,8 @@ mod portable;
 mod schedule;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tile;
 
 use thiserror::Error;
 

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod gemm;
 pub mod moves;
+pub mod nf4;
 pub mod norm;
 pub mod quant;
 pub mod rows;

@@ -4,7 +4,9 @@
 //! contiguous; arithmetic is in f32 whatever the storage. Every sum has an order that depends on the
 //! shape only, so results do not depend on the number of threads.
 
+mod cap;
 mod cross_entropy;
+mod distillation;
 mod embedding;
 mod rope;
 mod softmax;
@@ -12,9 +14,13 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use cross_entropy::{counted, cross_entropy, cross_entropy_grad, cross_entropy_in_place, hits};
-pub use embedding::{gather, scatter_add};
-pub use rope::{Rotary, rope, rope_in_place, rope_scratch};
+pub use cap::cap_logits;
+pub use cross_entropy::{
+    Slope, counted, cross_entropy, cross_entropy_grad, cross_entropy_in_place, hits,
+};
+pub use distillation::{Soft, distil};
+pub use embedding::{gather, scatter_add, scatter_add_rounded};
+pub use rope::{Places, Rotary, rope, rope_in_place, rope_scratch};
 pub use softmax::{softmax, softmax_backward};
 pub use sums::{column_sums, column_sums_scratch, row_sums, sum_of_squares};
 

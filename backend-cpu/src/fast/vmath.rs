@@ -25,4 +25,4 @@ pub use slices::{
     cos_slice, erf_slice, exp_slice, ln_slice, load_slice, pow_slice, sigmoid_slice, sin_slice,
     store_slice, tanh_slice,
 };
-pub use storage::Storage;
+pub use storage::{Storage, prefetch};

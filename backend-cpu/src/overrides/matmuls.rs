@@ -1,14 +1,14 @@
 //! Matmuls, and the loss, which is three of them a chunk.
 
 use half::{bf16, f16};
-use tightrope_core::ops::{LinearCrossEntropy, LinearCrossEntropyGrad, MatMul, Matrices};
+use tightrope_core::ops::{LinearCrossEntropy, LinearDistillation, MatMul, Matrices, Op};
 use tightrope_core::{DType, Type};
 
 use super::{Scratch, by_storage};
 use crate::arena::View;
 use crate::fast::gemm::{self, Bias, Element, Gemm, Mat, MatMut};
 use crate::fast::rows;
-use crate::fast::vmath::Storage;
+use crate::fast::vmath::{Storage, store_slice};
 
 /// Scratch of a matmul, bytes.
 pub fn matmul_scratch(op: &MatMul, lhs: &Type, rhs: &Type, threads: usize) -> usize {
@@ -75,7 +75,7 @@ pub unsafe fn matmul(
     true
 }
 
-/// Most rows of a loss at a time, whatever its chunk: bounds the logits. Even, so that the packed kernels' sums
+/// Most rows of a loss at a time, whatever its chunk: bounds the logits. A multiple of 32, so that the packed kernels' sums
 /// of gradients have the bits of one matmul over all rows.
 const LOSS_ROWS: usize = 1024;
 
@@ -86,36 +86,50 @@ struct Chunks {
     padded: usize,
     chunk: usize,
     element: Element,
+    capped: bool,
+    /// Columns of a teacher's x and of its head.
+    teacher: Option<[usize; 2]>,
 }
 
 impl Chunks {
-    fn new(op: &LinearCrossEntropy, x: &Type, w: &Type) -> Option<Self> {
-        let same = x.dtype == w.dtype;
+    fn new(op: &LinearCrossEntropy, inputs: &[&Type], taught: bool) -> Option<Self> {
+        let (x, w) = (inputs[0], inputs[1]);
+        let teacher = taught.then(|| (inputs[3], inputs[4]));
+        let mut others = [Some(w), teacher.map(|(x, _)| x), teacher.map(|(_, w)| w)].into_iter();
+        let same = others.all(|ty| ty.is_none_or(|ty| ty.dtype == x.dtype));
         Some(Self {
             rows: x.rows(),
             columns: x.last(),
             padded: w.shape[0],
             chunk: op.chunk.min(x.rows()).min(LOSS_ROWS),
             element: element(x.dtype).filter(|_| same)?,
+            capped: op.cap.is_some(),
+            teacher: teacher.map(|(x, w)| [x.last(), w.shape[0]]),
         })
     }
 
-    /// Bytes of the logits, their gradients where they're stored apart, the rows' losses, and the matmuls.
-    fn parts(&self, made: Made, threads: usize) -> [usize; 4] {
-        let Self { rows, columns, padded, chunk, element } = *self;
+    /// Bytes of the logits, a teacher's, the gradients where they're stored apart, the rows' losses, and the matmuls.
+    fn parts(&self, made: Made, threads: usize) -> [usize; 5] {
+        let Self { rows, columns, padded, chunk, element, .. } = *self;
         let align = |bytes: usize| bytes.next_multiple_of(64);
-        let apart = made != Made::Loss && element != Element::F32;
-        // Gradients of logits meet the operands in their type.
+        // Gradients of logits meet the operands in their type, and where logits are capped their slopes. Distillation's take the
+        // logits' place before.
+        let slopes = self.capped && self.teacher.is_none();
+        let apart = made != Made::Loss && (element != Element::F32 || slopes);
         let matmuls =
             [(chunk, padded, columns), (chunk, columns, padded), (padded, columns, chunk)];
+        let beside = self.teacher.map(|[columns, padded]| (chunk, padded, columns));
         let scratch = matmuls[..made as usize]
             .iter()
-            .map(|&(m, n, k)| gemm::scratch_bytes(m, n, k, element, element, threads))
+            .copied()
+            .chain(beside)
+            .map(|(m, n, k)| gemm::scratch_bytes(m, n, k, element, element, threads))
             .max();
         [
             align(4 * chunk * padded),
+            self.teacher.map_or(0, |[_, padded]| align(4 * chunk * padded)),
             if apart { align(element.size() * chunk * padded) } else { 0 },
-            align(4 * rows),
+            align(4 * rows * if self.teacher.is_some() { 2 } else { 1 }),
             scratch.unwrap_or(0),
         ]
     }
@@ -133,28 +147,35 @@ pub enum Made {
 }
 
 impl Made {
-    /// What `op` makes.
-    pub fn of(op: &LinearCrossEntropyGrad) -> Self {
-        if op.weight { Self::Both } else { Self::Slope }
+    /// What a gradient makes, of the head too where its `weight` is trained.
+    pub fn of(weight: bool) -> Self {
+        if weight { Self::Both } else { Self::Slope }
     }
 }
 
 /// Scratch of a loss, bytes.
-pub fn loss_scratch(
-    op: &LinearCrossEntropy,
-    x: &Type,
-    w: &Type,
-    made: Made,
-    threads: usize,
-) -> usize {
-    Chunks::new(op, x, w).map_or(0, |chunks| chunks.parts(made, threads).iter().sum())
+pub fn loss_scratch(op: &Op, inputs: &[&Type], made: Made, threads: usize) -> usize {
+    let distillation = distillation_of(op);
+    let chunks = op.loss().and_then(|loss| Chunks::new(loss, inputs, distillation.is_some()));
+    chunks.map_or(0, |chunks| chunks.parts(made, threads).iter().sum())
+}
+
+/// The op as distillation, where it is.
+fn distillation_of(op: &Op) -> Option<&LinearDistillation> {
+    match op {
+        Op::LinearDistillation(op) => Some(op),
+        Op::LinearDistillationGrad(op) => Some(&op.loss),
+        _ => None,
+    }
 }
 
 /// What a loss reads and writes; gradients where they're wanted.
 struct Pass<'a> {
     op: &'a LinearCrossEntropy,
+    teacher: Option<&'a LinearDistillation>,
     inputs: &'a [View<'a>],
-    loss: View<'a>,
+    /// The loss, and where a teacher is its parts.
+    figures: &'a [View<'a>],
     made: Made,
     gradients: Option<Gradients<'a>>,
 }
@@ -170,32 +191,28 @@ struct Gradients<'a> {
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn loss(
-    op: &LinearCrossEntropy,
+    op: &Op,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let pass = Pass { op, inputs, loss: outputs[0], made: Made::Loss, gradients: None };
-    // SAFETY: passed on.
-    unsafe { by_storage!(inputs[0].ty().dtype, false, chunked(&pass, scratch)) }
-}
-
-/// # Safety
-/// As [`super::run`].
-pub unsafe fn loss_grad(
-    op: &LinearCrossEntropyGrad,
-    inputs: &[View<'_>],
-    outputs: &[View<'_>],
-    scratch: Scratch<'_>,
-) -> bool {
-    let gradients = Gradients {
-        dloss: inputs[3],
-        dx: outputs[1],
-        dw: outputs.get(2).copied(),
-        accumulate: op.accumulate,
+    let teacher = distillation_of(op);
+    let Some(loss) = op.loss() else { return false };
+    let wanted = match op {
+        Op::LinearCrossEntropyGrad(op) => Some((op.weight, op.accumulate)),
+        Op::LinearDistillationGrad(op) => Some((op.weight, op.accumulate)),
+        _ => None,
     };
-    let (made, gradients) = (Made::of(op), Some(gradients));
-    let pass = Pass { op: &op.loss, inputs, loss: outputs[0], made, gradients };
+    let (read, figures) = if teacher.is_some() { (5, 2) } else { (3, 1) };
+    let gradients = wanted.map(|(_, accumulate)| Gradients {
+        dloss: inputs[read],
+        dx: outputs[figures],
+        dw: outputs.get(figures + 1).copied(),
+        accumulate,
+    });
+    let made = wanted.map_or(Made::Loss, |(weight, _)| Made::of(weight));
+    let figures = &outputs[..figures];
+    let pass = Pass { op: loss, teacher, inputs, figures, made, gradients };
     // SAFETY: passed on.
     unsafe { by_storage!(inputs[0].ty().dtype, false, chunked(&pass, scratch)) }
 }
@@ -204,14 +221,17 @@ pub unsafe fn loss_grad(
 /// As [`super::run`].
 unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
     let (x, w) = (pass.inputs[0], pass.inputs[1]);
-    let Some(chunks) = Chunks::new(pass.op, x.ty(), w.ty()) else { return false };
-    let Chunks { rows, columns, padded, chunk, element } = chunks;
-    let [logits, dlogits, losses, _] = chunks.parts(pass.made, scratch.threads);
+    let types: Vec<&Type> = pass.inputs.iter().map(View::ty).collect();
+    let Some(chunks) = Chunks::new(pass.op, &types, pass.teacher.is_some()) else { return false };
+    let Chunks { rows, columns, padded, chunk, element, capped, teacher } = chunks;
+    let [logits, taught, dlogits, losses, _] = chunks.parts(pass.made, scratch.threads);
     let (logits, rest) = scratch.bytes.split_at_mut(logits);
+    let (taught, rest) = rest.split_at_mut(taught);
     let (dlogits, rest) = rest.split_at_mut(dlogits);
     let (losses, matmuls) = rest.split_at_mut(losses);
     let logits: &mut [f32] = bytemuck::cast_slice_mut(logits);
-    let losses: &mut [f32] = &mut bytemuck::cast_slice_mut(losses)[..rows];
+    let taught: &mut [f32] = bytemuck::cast_slice_mut(taught);
+    let (losses, softs) = bytemuck::cast_slice_mut::<_, f32>(losses).split_at_mut(rows);
     // SAFETY: inputs aren't written by this op.
     let targets = unsafe { pass.inputs[2].slice::<i32>() };
     let counted = targets.iter().filter(|&&target| target >= 0).count().max(1) as f32;
@@ -225,8 +245,10 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
     for start in (0..rows).step_by(chunk.max(1)) {
         let count = chunk.min(rows - start);
         let targets = &targets[start..start + count];
-        let row = |view: View<'_>| view.ptr().wrapping_add(start * columns * element.size());
-        let x_rows = Mat::rows(row(x), element, columns);
+        let row = |view: View<'_>, columns: usize| {
+            view.ptr().wrapping_add(start * columns * element.size())
+        };
+        let x_rows = Mat::rows(row(x, columns), element, columns);
         let head = Mat::rows(w.ptr(), element, columns);
         let logits = &mut logits[..count * padded];
         let matmul = |m, n, k, lhs, rhs, out, accumulate| Gemm {
@@ -242,20 +264,46 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
         };
         let out = MatMut::rows(logits.as_mut_ptr().cast(), Element::F32, padded);
         multiply(matmul(count, padded, columns, x_rows, head.transposed(), out, false));
+        let cap = pass.op.cap.map(|cap| cap as f32);
+        if let Some(cap) = cap {
+            rows::cap_logits(logits, padded, cap);
+        }
         let losses = &mut losses[start..start + count];
         let vocab = pass.op.vocab;
-        let Some((gradients, scale)) = pass.gradients.as_ref().zip(scale) else {
+        let slope = scale.map(|scale| rows::Slope { scale, cap });
+        if let Some((op, [columns, padded])) = pass.teacher.zip(teacher) {
+            let taught = &mut taught[..count * padded];
+            let [x, w] = [row(pass.inputs[3], columns), pass.inputs[4].ptr()]
+                .map(|from| Mat::rows(from, element, columns));
+            let out = MatMut::rows(taught.as_mut_ptr().cast(), Element::F32, padded);
+            multiply(matmul(count, padded, columns, x, w.transposed(), out, false));
+            if let Some(cap) = op.teacher_cap {
+                rows::cap_logits(taught, padded, cap as f32);
+            }
+            let [temperature, share] = [op.temperature, op.share].map(|number| number as f32);
+            let soft = rows::Soft { vocab, taught: op.taught, temperature, share };
+            let both = [losses, &mut softs[start..start + count]];
+            rows::distil(logits, taught, targets, soft, slope, both).expect("ids were checked");
+        } else if slope.is_none() {
             rows::cross_entropy(logits, targets, vocab, losses, None).expect("ids were checked");
-            continue;
-        };
-        let slopes = if element == Element::F32 {
-            rows::cross_entropy_in_place(logits, targets, vocab, scale, losses, None)
-                .expect("ids were checked");
+        } else if let Some(slope) = slope {
+            if element == Element::F32 && !capped {
+                rows::cross_entropy_in_place(logits, targets, vocab, slope.scale, losses, None)
+                    .expect("ids were checked");
+            } else {
+                let dlogits: &mut [T] = &mut bytemuck::cast_slice_mut(dlogits)[..count * padded];
+                rows::cross_entropy_grad(logits, targets, vocab, slope, losses, None, dlogits)
+                    .expect("ids were checked");
+            }
+        }
+        let Some(gradients) = &pass.gradients else { continue };
+        let slopes = if dlogits.is_empty() {
             logits.as_ptr().cast()
         } else {
             let dlogits: &mut [T] = &mut bytemuck::cast_slice_mut(dlogits)[..count * padded];
-            rows::cross_entropy_grad(logits, targets, vocab, scale, losses, None, dlogits)
-                .expect("ids were checked");
+            if teacher.is_some() {
+                store_slice(logits, dlogits);
+            }
             dlogits.as_ptr().cast()
         };
         let slopes = Mat::rows(slopes, element, padded);
@@ -265,12 +313,23 @@ unsafe fn chunked<T: Storage>(pass: &Pass<'_>, scratch: Scratch<'_>) -> bool {
             multiply(matmul(padded, columns, count, slopes.transposed(), x_rows, dw, add));
         }
         // Last, since dx may have taken over the rows of x.
-        let dx = MatMut::rows(row(gradients.dx), element, columns);
+        let dx = MatMut::rows(row(gradients.dx, columns), element, columns);
         multiply(matmul(count, columns, padded, slopes, head, dx, false));
     }
     // Rows are summed apart from chunks, so that the loss doesn't depend on them.
-    let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
-    // SAFETY: this op alone writes its output.
-    unsafe { pass.loss.slice_mut::<f32>()[0] = (total / f64::from(counted)) as f32 };
+    let mean = |losses: &[f32]| -> f64 {
+        losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / f64::from(counted)
+    };
+    let hard = mean(losses);
+    // SAFETY: this op alone writes its outputs.
+    unsafe {
+        let Some(op) = pass.teacher else {
+            pass.figures[0].slice_mut::<f32>()[0] = hard as f32;
+            return true;
+        };
+        let soft = mean(&softs[..rows]);
+        pass.figures[0].slice_mut::<f32>()[0] = op.of([hard, soft]) as f32;
+        pass.figures[1].slice_mut::<f32>().copy_from_slice(&[hard as f32, soft as f32]);
+    }
     true
 }

@@ -1,14 +1,16 @@
 //! Ops on the rows of a matrix, or on its blocks: norms, softmax, sums, embeddings, 8-bit storage.
 
 use half::{bf16, f16};
-use tightrope_core::ops::{Axes, Dequantize, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm};
+use tightrope_core::ops::{
+    Axes, Dequantize, DequantizeNf4, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm,
+};
 use tightrope_core::{DType, Type};
 
 use super::Scratch;
 use crate::arena::View;
 use crate::fast::norm::{self, ParameterGrads};
 use crate::fast::vmath::{Storage, store_slice};
-use crate::fast::{quant, rows};
+use crate::fast::{nf4, quant, rows};
 
 /// # Safety
 /// As [`super::run`].
@@ -170,7 +172,15 @@ pub unsafe fn cross_entropy_grad<T: Storage>(
     let scale = (f64::from(dloss) / rows::counted(labels)) as f32;
     // SAFETY: as above.
     let done = match unsafe { apart::<T>(inputs[0], outputs[0]) } {
-        Some(x) => rows::cross_entropy_grad(x, labels, classes, scale, losses, None, dlogits),
+        Some(x) => rows::cross_entropy_grad(
+            x,
+            labels,
+            classes,
+            rows::Slope { scale, cap: None },
+            losses,
+            None,
+            dlogits,
+        ),
         None => rows::cross_entropy_in_place(dlogits, labels, classes, scale, losses, None),
     };
     done.expect("labels were checked");
@@ -256,16 +266,50 @@ pub unsafe fn scatter<T: Storage>(
     op: &EmbeddingGrad,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
+    scratch: Scratch<'_>,
 ) -> bool {
     // SAFETY: passed on; the sums are read and written through the output alone.
-    let (ids, dy, table) = unsafe {
-        (inputs[0].slice::<i32>(), inputs[1].slice::<T>(), outputs[0].slice_mut::<f32>())
-    };
-    if !op.accumulate {
-        table.fill(0.0);
+    unsafe {
+        match op.dtype {
+            DType::F32 => {
+                let (ids, dy) = (inputs[0].slice::<i32>(), inputs[1].slice::<T>());
+                let table = outputs[0].slice_mut::<f32>();
+                if !op.accumulate {
+                    table.fill(0.0);
+                }
+                rows::scatter_add(dy, ids, inputs[1].ty().last(), table).expect("ids were checked");
+                true
+            }
+            DType::BF16 => scatter_rounded::<T, bf16>(op, inputs, outputs, scratch),
+            DType::F16 => scatter_rounded::<T, f16>(op, inputs, outputs, scratch),
+            _ => false,
+        }
     }
-    rows::scatter_add(dy, ids, inputs[1].ty().last(), table).expect("ids were checked");
+}
+
+/// # Safety
+/// As [`super::run`].
+unsafe fn scatter_rounded<T: Storage, Y: Storage>(
+    op: &EmbeddingGrad,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    // SAFETY: passed on; the sums are read and written through the output alone.
+    let (ids, dy, table) =
+        unsafe { (inputs[0].slice::<i32>(), inputs[1].slice::<T>(), outputs[0].slice_mut::<Y>()) };
+    if !op.accumulate {
+        table.fill(Y::from_f32(0.0));
+    }
+    let order = bytemuck::cast_slice_mut(&mut scratch.bytes[..scatter_scratch(op, inputs[0].ty())]);
+    rows::scatter_add_rounded(dy, ids, inputs[1].ty().last(), order, table)
+        .expect("ids were checked");
     true
+}
+
+/// Scratch of [`scatter`], bytes: the order of ids, of sums that are rounded.
+pub fn scatter_scratch(op: &EmbeddingGrad, ids: &Type) -> usize {
+    if op.dtype.size() == 2 { 4 * ids.elements() } else { 0 }
 }
 
 /// # Safety
@@ -282,6 +326,21 @@ pub unsafe fn quantize<T: Storage>(
         }
         let (quantized, scales) = (outputs[0].slice_mut::<u8>(), outputs[1].slice_mut::<f32>());
         quant::quantize(op.codebook, op.block, inputs[0].slice::<T>(), quantized, scales);
+    }
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn dequantize_nf4<T: Storage>(
+    op: &DequantizeNf4,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        let (bytes, scales) = (inputs[0].slice::<u8>(), inputs[1].slice::<f32>());
+        nf4::dequantize(op.block, bytes, scales, outputs[0].slice_mut::<T>());
     }
     true
 }

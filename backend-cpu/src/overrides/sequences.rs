@@ -5,8 +5,8 @@ use tightrope_core::ops::{Attention, Rope};
 
 use super::Scratch;
 use crate::arena::View;
-use crate::fast::attention::{self, Cache, Dims, Masked};
-use crate::fast::rows::{self, Rotary};
+use crate::fast::attention::{self, Cache, Dims, Masked, Place, Scores};
+use crate::fast::rows::{self, Places, Rotary};
 use crate::fast::vmath::Storage;
 
 /// Sizes of an attention over whole sequences.
@@ -18,6 +18,10 @@ pub fn dims(op: &Attention, qkv: &Type) -> Dims {
         kv_heads: op.kv_heads,
         head_dim: op.head_dim,
     }
+}
+
+fn scores(op: &Attention) -> Scores {
+    Scores { scale: op.scale as f32, cap: op.cap.map(|cap| cap as f32) }
 }
 
 /// The mask of `op` with what it reads, of which the first is input `own`.
@@ -55,7 +59,7 @@ pub unsafe fn attend<T: Storage>(
         unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<T>(), outputs[1].slice_mut()) };
     // SAFETY: passed on.
     let masked = unsafe { masked(op, 1, inputs) };
-    attention::forward(&dims, op.scale() as f32, &masked, qkv, out, lse, scratch.floats());
+    attention::forward(&dims, scores(op), &masked, qkv, out, lse, scratch.floats());
     true
 }
 
@@ -77,7 +81,7 @@ pub unsafe fn attend_back<T: Storage>(
     };
     // SAFETY: passed on.
     let masked = unsafe { masked(op, 4, inputs) };
-    attention::backward(&dims, op.scale() as f32, &masked, saved, dout, dqkv, scratch.floats());
+    attention::backward(&dims, scores(op), &masked, saved, dout, dqkv, scratch.floats());
     true
 }
 
@@ -125,7 +129,8 @@ pub unsafe fn attend_cached<T: Storage>(
         values[at..at + columns].copy_from_slice(&packed[channels + columns..]);
     }
     let cache = Cache { keys: &*keys, values: &*values };
-    attention::decode(&dims, op.scale() as f32, position, held, cache, out, scratch);
+    let place = Place { position, window: op.mask.window };
+    attention::decode(&dims, scores(op), place, held, cache, out, scratch);
     true
 }
 
@@ -142,15 +147,15 @@ pub unsafe fn rotate<T: Storage>(
         return false;
     }
     // SAFETY: passed on; in place there is only the output's slice.
-    let (start, y) = unsafe { (inputs[1].slice::<i32>()[0], outputs[0].slice_mut::<T>()) };
+    let (positions, y) = unsafe { (inputs[1].slice::<i32>(), outputs[0].slice_mut::<T>()) };
     let rotary = Rotary {
         positions: ty.shape[1],
         heads: ty.last() / op.head_dim,
-        rotated: op.rotated,
-        head_dim: op.head_dim,
-        start: start as usize,
-        theta: op.theta as f32,
-        inverse: op.inverse,
+        places: match inputs[1].ty().shape.len() {
+            2 => Places::Each(positions),
+            _ => Places::From(positions[0]),
+        },
+        op,
     };
     if inputs[0].same_place(&outputs[0]) {
         rows::rope_in_place(&rotary, y, scratch.floats());

@@ -2,6 +2,7 @@
 
 mod bench;
 mod completions;
+mod data;
 mod doctor;
 mod eval;
 mod export;
@@ -9,6 +10,7 @@ mod generate;
 mod man;
 mod plan;
 mod schema;
+mod tokenizer;
 mod train;
 mod verify;
 
@@ -21,6 +23,7 @@ use tightrope::generate::Loaded;
 use tightrope::recipe::Step;
 use tightrope::run::directory;
 use tightrope::settings::Device;
+use tightrope::view::brief;
 
 use crate::args::{Command, SettingArgs};
 use crate::failure::Failure;
@@ -28,7 +31,8 @@ use crate::failure::Failure;
 /// The model in `dir`, or of the newest run, and the device that it's asked to run on.
 fn load(dir: Option<&Path>, settings: &SettingArgs) -> Result<(Loaded, Box<dyn Backend>), Failure> {
     let path = dir.map_or_else(directory::newest, |dir| Ok(dir.to_owned()))?;
-    let loaded = Loaded::open(&path, &settings.said()?)?;
+    let loaded = Loaded::open(&path, &settings.said()?)?
+        .hearing(|plan| eprintln!("{}", brief::memory(plan)));
     let mut devices = Devices::default();
     let device = devices.open(loaded.device())?;
     loaded.notes().iter().for_each(|note| eprintln!("note: {note}"));
@@ -65,5 +69,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Data(args) => data::run(args),
+        Command::Tokenizer(args) => tokenizer::run(args),
     }
 }

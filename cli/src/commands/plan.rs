@@ -12,12 +12,13 @@ use tightrope::devices::Devices;
 use tightrope::error::Kind;
 use tightrope::nn::Planned;
 use tightrope::plan;
+use tightrope::plan::techniques::Techniques;
 use tightrope::profile::Profile;
 use tightrope::recipe::Step;
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
-use tightrope::view::{page, step, trace};
+use tightrope::view::{page, step, techniques, trace};
 
 use crate::args::Plan;
 use crate::failure::Failure;
@@ -48,6 +49,14 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
             output::print_json(&sweep.json())
         } else {
             output::print(&sweep.text())
+        };
+    }
+    if args.techniques {
+        let found = Techniques::new(scope, config, &*device)?;
+        return if args.json {
+            output::print_json(&techniques::json(&found))
+        } else {
+            output::print(&techniques::text(&found))
         };
     }
     let start = Instant::now();

@@ -102,7 +102,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         profiling.write(&dir, None)?;
     }
     let config = run.config().clone();
-    let unit = Unit::of(&config);
+    let (unit, scored) = (Unit::of(&config), Unit::scored(&config));
     let mut progress = progress(steps, run.done().steps);
     for note in &notes {
         progress.note(&format!("note: {note}"));
@@ -110,7 +110,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
     run.stop_when(stop);
     for stepped in &mut run {
-        show(&mut progress, &stepped?, unit);
+        show(&mut progress, &stepped?, [unit, scored]);
     }
     progress.finish();
     run.take_notes().iter().for_each(|note| progress.note(note));
@@ -152,7 +152,6 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         ));
     }
     if args.json {
-        let tokens = config.tokens() as f64;
         let mut object = json!({
             "steps": summary.done.steps,
             "tokens": summary.done.tokens,
@@ -160,7 +159,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "last_loss": summary.last_loss,
             "step_s": step_s,
             "predicted_step_s": predicted_step_s,
-            "tokens_per_s": step_s.map(|seconds| tokens / seconds),
+            "tokens_per_s": summary.speeds.median(),
             "heldout_loss": evaluation.as_ref().map(|evaluation| evaluation.loss),
             "heldout_tokens": evaluation.as_ref().map(|evaluation| evaluation.tokens),
             "predicted_peak_bytes": predicted,
@@ -183,7 +182,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         }
         print_to(out, &format!("{object}\n"))
     } else {
-        print_to(out, &ending(&dir, unit, evaluation.as_ref(), sample.as_deref(), run.data()))
+        print_to(out, &ending(&dir, scored, evaluation.as_ref(), sample.as_deref(), run.data()))
     }
 }
 
@@ -199,8 +198,8 @@ fn interrupted(args: &Train, out: &mut dyn Write, dir: &Path, steps: u64) -> Res
 /// The figure of models that tell classes apart.
 const ACCURACY: &str = "accuracy";
 
-/// Shows a step, and what came of it besides.
-fn show(progress: &mut Progress, stepped: &Stepped, unit: Unit) {
+/// Shows a step, and what came of it besides. It reads so many of one unit, and its loss is a mean over the other.
+fn show(progress: &mut Progress, stepped: &Stepped, [unit, scored]: [Unit; 2]) {
     for note in &stepped.notes {
         progress.note(note);
     }
@@ -219,7 +218,7 @@ fn show(progress: &mut Progress, stepped: &Stepped, unit: Unit) {
     });
     if let Some(evaluation) = &stepped.evaluation {
         let Evaluation { loss, tokens, metrics } = evaluation;
-        let (step, many) = (stepped.step, unit.many);
+        let (step, many) = (stepped.step, scored.many);
         let accuracy =
             metrics.get(ACCURACY).map(|share| format!(", accuracy {:.1}%", 100.0 * share));
         let accuracy = accuracy.unwrap_or_default();
@@ -272,9 +271,10 @@ fn ending(
         let _ = write!(text, "held-out loss {loss:.4} nats per {one} over {tokens} {many}");
         let _ = match data.tokenizer() {
             _ if unit != Unit::TOKEN => {
-                let share =
-                    |(name, share): (&String, &f64)| format!(", {name} {:.2}%", 100.0 * share);
-                writeln!(text, "{}", metrics.iter().map(share).collect::<String>())
+                let figure = |(name, value): (&String, &f64)| {
+                    format!(", {} {}", model::words(name), model::figure(name, *value))
+                };
+                writeln!(text, "{}", metrics.iter().map(figure).collect::<String>())
             }
             Some(Tokenizer::Byte) => {
                 writeln!(text, " ({:.3} bits per byte)", evaluation.bits())
@@ -282,7 +282,8 @@ fn ending(
             _ => writeln!(text, " (perplexity {:.2})", evaluation.perplexity()),
         };
     }
-    if unit != Unit::TOKEN {
+    // An encoder of text has no sample.
+    if unit != Unit::TOKEN || (sample.is_none() && data.tokenizer().is_some()) {
         let _ = writeln!(text, "score it again with: tightrope eval {}", dir.display());
         return text;
     }

@@ -51,7 +51,12 @@ fn a_run_is_exported_in_each_type_of_number() {
 
 #[test]
 fn merged_adapters_are_a_model_that_scores_as_they_did() {
-    for (family, quantized) in [("gpt2", ""), ("llama", ""), ("gpt2", "--set lora.base_bits=8")] {
+    for (family, quantized) in [
+        ("gpt2", ""),
+        ("llama", ""),
+        ("gpt2", "--set lora.base_bits=8"),
+        ("llama", "--set lora.base_bits=4"),
+    ] {
         let dir = folder();
         ok(dir.path(), &format!("train --family {family} {TINY} --data text.txt --out base"));
         let lora = format!("--lora-rank 4 {quantized} --lr 3e-2 --steps 20 --threads 1");
@@ -79,4 +84,15 @@ fn adapters_of_peft_are_merged_into_the_model_that_they_are_named_beside() {
     let adapted = loss(dir.path(), &format!("{base} {beside}"));
     let merged = loss(dir.path(), "merged");
     assert!((adapted - merged).abs() < 1e-4, "{adapted}, merged {merged}");
+}
+
+#[test]
+fn a_model_without_a_tokenizer_is_exported_and_computes_the_same() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/qwen3-case");
+    let dir = tempfile::tempdir().unwrap();
+    ok(dir.path(), &format!("export {} out", case.display()));
+    let out = dir.path().join("out");
+    assert!(!out.join("tokenizer_config.json").exists());
+    fs::copy(case.join("case.safetensors"), out.join("case.safetensors")).unwrap();
+    ok(dir.path(), "verify out --device cpu");
 }

@@ -26,7 +26,9 @@ fn adapters_are_saved_alone_and_continue_bit_for_bit() {
     let starts = ["--init m/checkpoints/step-12", TINY];
     for (index, (start, bits)) in starts
         .into_iter()
-        .flat_map(|start| [(start, ""), (start, "--set lora.base_bits=8")])
+        .flat_map(|start| {
+            [(start, ""), (start, "--set lora.base_bits=8"), (start, "--set lora.base_bits=4")]
+        })
         .enumerate()
     {
         let words = format!(
@@ -67,7 +69,7 @@ fn what_does_not_fit_the_adapters_is_refused() {
     let words = format!("train --data text.txt --init m/checkpoints/step-12 {TINY}");
     for (more, expected) in [
         ("--lora-rank 4 --set lora.targets=c_atn", "did you mean `c_attn`?"),
-        ("--lora-rank 4 --set lora.base_bits=4", "`lora.base_bits` must be 8, not 4"),
+        ("--lora-rank 4 --set lora.base_bits=5", "`lora.base_bits` must be 8 or 4, not 5"),
         ("--lora-rank 4 --lora-alpha 0", "`lora.alpha` must be a number above 0"),
         ("--lora-rank 1000", "`lora.rank`: 1000 must lie between 1 and 64"),
     ] {

@@ -1,17 +1,25 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
 mod archives;
+mod chats;
+mod distillation;
+mod encoders;
 mod exports;
 mod faults;
 mod images;
+mod lengths;
 mod lora;
 mod models;
+mod narrow;
+mod narrow_reading;
 mod offload;
 mod pipes;
 mod plan_files;
+mod preferences;
 mod profiles;
 mod refusals;
 mod runs;
+mod scores;
 
 use std::fs;
 use std::path::Path;

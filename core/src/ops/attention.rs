@@ -1,6 +1,7 @@
 //! Self-attention with grouped-query heads.   B sequences, T positions, H query heads, G key-value heads, D channels a head
 //!
-//!   score[i,j] = scale · query[i] · key[j],  for the j that i attends to
+//!   score[i,j] = scale · query[i] · key[j],  for the j that i attends to;
+//!                cap · tanh(that / cap) where scores are capped (Gemma Team 2024)
 //!   p[i,j]     = exp(score[i,j] − lse[i]),  lse[i] = log Σⱼ exp(score[i,j])
 //!   out[i]     = Σⱼ kept[i,j] · p[i,j] · value[j],  kept[i,j] = 0 where dropped, else 1/(1 − rate); 1 without dropout
 //!
@@ -39,6 +40,10 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Channels of a head, D.
     pub head_dim: usize,
+    /// Factor on the products of queries and keys.
+    pub scale: f64,
+    /// What scores stay below in size, where they are capped.
+    pub cap: Option<f64>,
     /// Which keys a query attends to.
     pub mask: Mask,
     /// Dropout of probabilities.
@@ -51,14 +56,21 @@ pub struct Attention {
 pub struct AttentionGrad(pub Attention);
 
 impl Attention {
-    /// Attention to all keys up to the query's own.
+    /// Attention to all keys up to the query's own, with scores scaled by 1/√D.
     pub fn causal(heads: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self { heads, kv_heads, head_dim, mask: Mask::CAUSAL, dropout: None }
+        let scale = 1.0 / (head_dim as f64).sqrt();
+        Self { heads, kv_heads, head_dim, scale, cap: None, mask: Mask::CAUSAL, dropout: None }
     }
 
-    /// Factor on the scores: 1/√D.
-    pub fn scale(&self) -> f64 {
-        1.0 / (self.head_dim as f64).sqrt()
+    /// The score of a product of a query and a key.
+    fn score(&self, product: f64) -> f64 {
+        let score = self.scale * product;
+        self.cap.map_or(score, |cap| cap * (score / cap).tanh())
+    }
+
+    /// What a score grows by with the product of its query and key.
+    fn slope(&self, score: f64) -> f64 {
+        self.scale * self.cap.map_or(1.0, |cap| 1.0 - (score / cap).powi(2))
     }
 
     /// Columns of the packed projections.
@@ -79,6 +91,10 @@ impl Attention {
             )
         })?;
         ensure(self.mask.window != Some(0), || "a window of 0 keys leaves nothing".into())?;
+        ensure(self.scale.is_finite(), || format!("the scale {} isn't finite", self.scale))?;
+        ensure(self.cap.is_none_or(|cap| cap.is_finite() && cap > 0.0), || {
+            format!("scores are capped above 0, not at {}", self.cap.unwrap_or_default())
+        })?;
         Ok((qkv.shape[0], qkv.shape[1]))
     }
 
@@ -109,7 +125,7 @@ impl Attention {
     fn sizes() -> Vec<(usize, usize, Self)> {
         let size =
             |b, t, heads, kv_heads, head_dim| (b, t, Self::causal(heads, kv_heads, head_dim));
-        let mut sizes = vec![
+        let mut sizes: Vec<(usize, usize, Self)> = vec![
             size(1, 1, 1, 1, 1),
             size(2, 5, 3, 3, 4),
             size(1, 37, 4, 2, 8),
@@ -132,14 +148,18 @@ impl Attention {
             masked(2, 70, (2, 2, 16), false, Some(20), true),
         ]);
         let dropout = Some(Dropout { p: 0.25, stream: 7 });
-        let dropped: Vec<_> = [1, 7, 9, 12]
-            .into_iter()
-            .map(|index| {
-                let (b, t, op): (usize, usize, Self) = sizes[index].clone();
-                (b, t, Self { dropout, ..op })
-            })
-            .collect();
+        let varied = |indices: [usize; 4], vary: &dyn Fn(Self) -> Self| {
+            let vary = |index: usize| {
+                let (b, t, op) = sizes[index].clone();
+                (b, t, vary(op))
+            };
+            indices.map(vary)
+        };
+        let dropped = varied([1, 7, 9, 12], &|op| Self { dropout, ..op });
+        // Low, so that scores of numbers below 1 reach it.
+        let capped = varied([2, 3, 5, 9], &|op| Self { scale: 0.7, cap: Some(0.9), ..op });
         sizes.extend(dropped);
+        sizes.extend(capped);
         sizes
     }
 
@@ -300,7 +320,7 @@ impl Rule for Attention {
                         keys.filter(|&j| extra.together(b, seq_len, i, j)).collect();
                     let scores: Vec<f64> = keys
                         .iter()
-                        .map(|&j| self.scale() * dot(&qkv, query, &qkv, at.key(b, j, head), dim))
+                        .map(|&j| self.score(dot(&qkv, query, &qkv, at.key(b, j, head), dim)))
                         .collect();
                     let normaliser = log_sum_exp(&scores);
                     lse.set(row, normaliser);
@@ -427,10 +447,10 @@ impl Rule for AttentionGrad {
                     for j in keys.filter(|&j| extra.together(b, seq_len, i, j)) {
                         let kept = op.kept(&extra, of_query, j, seq_len);
                         let (key, value) = (at.key(b, j, head), at.value(b, j, head));
-                        let score = op.scale() * dot(&qkv, query, &qkv, key, dim);
+                        let score = op.score(dot(&qkv, query, &qkv, key, dim));
                         let p = (score - normaliser).exp();
                         let dp = kept * dot(&dout, row, &qkv, value, dim);
-                        let dscore = op.scale() * p * (dp - delta);
+                        let dscore = op.slope(score) * p * (dp - delta);
                         for d in 0..dim {
                             dqkv[query + d] += dscore * qkv.get(key + d);
                             dqkv[key + d] += dscore * qkv.get(query + d);

@@ -2,6 +2,9 @@
 //!
 //!   out[r,:] = table[ids[r],:];   dtable[v,:] = Σ over r with ids[r] = v of dy[r,:], in the order of r
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use super::layout::bits;
 use super::reduce::{QUAD, THREADS};
 use super::windows::{part, row_windows, windows_with_vectors};
@@ -19,13 +22,15 @@ use crate::types::{DType, Type};
 pub struct Embedding;
 
 /// Scatter-add in fixed order. Inputs: ids, dy (ids…, C), and where `accumulate` the table to add to.
-/// Output: (rows, C) in f32.
+/// Output: (rows, C), each element rounded once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddingGrad {
     /// Rows of the table, V.
     pub rows: usize,
     /// The sums are added to the last input, in place.
     pub accumulate: bool,
+    /// Storage of the output.
+    pub dtype: DType,
 }
 
 fn ids(ty: &Type) -> std::result::Result<(), String> {
@@ -134,7 +139,8 @@ impl Rule for Embedding {
     ) -> Result<Vec<Option<Tensor>>> {
         let (Some(dy), true) = (outputs[0], wanted[0]) else { return Ok(vec![None; 2]) };
         let table = node.inputs[0];
-        let op = EmbeddingGrad { rows: graph.ty(table).shape[0], accumulate: false };
+        let dtype = graph.grad_dtype(table);
+        let op = EmbeddingGrad { rows: graph.ty(table).shape[0], accumulate: false, dtype };
         let name = format!("grad.{}", graph.info(table).name);
         Ok(vec![Some(graph.one(op, &[node.inputs[1], dy], &name)?), None])
     }
@@ -191,12 +197,14 @@ impl EmbeddingGrad {
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
         for (rows, c, n) in [(1, 1, 3), (11, 7, 40), (64, 33, 17), (5, 12, 401)] {
-            for dtype in [DType::F32, DType::BF16] {
+            use DType::{BF16, F32};
+            for (of_dy, dtype) in [(F32, F32), (BF16, F32), (BF16, BF16)] {
+                let op = Self { rows, accumulate: false, dtype };
                 let mut inputs =
-                    vec![whole(DType::I32, &[n], 0, rows as i64), unit(dtype, &[n, c])];
-                cases.push(Case::new(Self { rows, accumulate: false }, inputs.clone()));
-                inputs.push(unit(DType::F32, &[rows, c]));
-                cases.push(Case::new(Self { rows, accumulate: true }, inputs));
+                    vec![whole(DType::I32, &[n], 0, rows as i64), unit(of_dy, &[n, c])];
+                cases.push(Case::new(op.clone(), inputs.clone()));
+                inputs.push(unit(dtype, &[rows, c]));
+                cases.push(Case::new(Self { accumulate: true, ..op }, inputs));
             }
         }
         cases
@@ -217,11 +225,15 @@ impl Rule for EmbeddingGrad {
         ids(index)?;
         float("dy", dy)?;
         ensure(dy.rows() == index.elements(), || format!("dy needs one row an id, is {dy}"))?;
-        Ok(vec![Type::new(dy.dtype.statistics(), [self.rows, dy.last()])])
+        Ok(vec![Type::new(self.dtype, [self.rows, dy.last()])])
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
         if self.accumulate { vec![(0, 2)] } else { vec![] }
+    }
+
+    fn retype(&mut self, with: &dyn Fn(DType) -> DType) {
+        self.dtype = with(self.dtype);
     }
 
     fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
@@ -240,12 +252,48 @@ impl Rule for EmbeddingGrad {
             format!("ids and rows of a table are sorted by f32, which counts to {LARGEST_INDEX}")
         })?;
         let mut launches = Launches::new();
-        if !self.accumulate {
-            launches.list = Map::fill(0.0, outputs[0]).launch(limits, &[], outputs)?.list;
-        }
-        let rows = self.rows as u64;
         let windows =
             windows_with_vectors(limits, ids.elements, &[(dy.dtype, columns)], &[(ids.dtype, 1)]);
+        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+        let cut = table.dtype != DType::F32 && windows.len() > 1;
+        let by = if cut { 1 } else { columns };
+        launches.by_rows(limits, table, by, self.accumulate, |launches, table| {
+            if !self.accumulate {
+                Map::push_zeros(limits, launches, table);
+            }
+            let operands = (ids, dy, table);
+            self.push(limits, launches, operands, (&windows, columns));
+        });
+        Ok(launches)
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let (ids, dy, out) = (inputs[0], inputs[1], outputs[0]);
+        let columns = dy.ty().last();
+        let mut sums: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for r in 0..ids.len() {
+            let sum = sums.entry(ids.index(r) as usize).or_insert_with(|| vec![0.0; columns]);
+            sum.iter_mut().enumerate().for_each(|(c, sum)| *sum += dy.get(r * columns + c));
+        }
+        if !self.accumulate {
+            out.fill(0.0);
+        }
+        for (row, sum) in sums {
+            sum.into_iter().enumerate().for_each(|(c, sum)| out.add(row * columns + c, sum));
+        }
+    }
+}
+
+impl EmbeddingGrad {
+    /// Appends the launches that add to `table` the sums of the rows of `dy`, in `windows` of ids.
+    fn push(
+        &self,
+        limits: &Limits,
+        launches: &mut Launches,
+        (ids, dy, table): (Place, Place, Place),
+        (windows, columns): (&[Range<u64>], u64),
+    ) {
+        let rows = self.rows as u64;
         let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
         let pairs = [(); 2].map(|()| launches.scratch(DType::I32, 2 * longest));
         let heads = launches.scratch(DType::F32, longest.div_ceil(CHUNK) * columns);
@@ -283,20 +331,6 @@ impl Rule for EmbeddingGrad {
                 let table = table.window(held.start * columns..held.end * columns);
                 let bound = Bound { table, out: table, first_row: held.start, ..bound };
                 launches.push(bound.launch("sum_runs", threads, made, rows));
-            }
-        }
-        Ok(launches)
-    }
-
-    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (ids, dy, out) = (inputs[0], inputs[1], outputs[0]);
-        let columns = dy.ty().last();
-        if !self.accumulate {
-            out.fill(0.0);
-        }
-        for r in 0..ids.len() {
-            for c in 0..columns {
-                out.add(ids.index(r) as usize * columns + c, dy.get(r * columns + c));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Linear layer and cross-entropy in one op, so that full logits never exist.   R rows, C channels,
 //! V columns of the head of which the first `vocab` are real
 //!
-//!   logits[r,v] = Σ_c x[r,c]·w[v,c],  v < vocab
+//!   logits[r,v] = Σ_c x[r,c]·w[v,c],  v < vocab;  cap · tanh(that / cap) where logits are capped (Gemma Team 2024)
 //!   loss        = mean over rows with target ≥ 0 of  log Σᵥ exp(logits[r,v]) − logits[r,target[r]]
 //!
 //! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
@@ -28,6 +28,8 @@ pub struct LinearCrossEntropy {
     pub vocab: usize,
     /// Rows of logits held at a time.
     pub chunk: usize,
+    /// What logits stay below in size, where they are capped.
+    pub cap: Option<f64>,
 }
 
 /// Loss and its gradients in one pass over the logits. Inputs: x, w, targets, gradient of the loss (1), and
@@ -53,19 +55,29 @@ impl Op {
         match self {
             Self::LinearCrossEntropy(loss) => Some(loss),
             Self::LinearCrossEntropyGrad(op) => Some(&op.loss),
+            Self::LinearDistillation(op) => Some(&op.student),
+            Self::LinearDistillationGrad(op) => Some(&op.loss.student),
             _ => None,
         }
     }
 
     /// Bytes that chunks of logits after a step's first move once more, of a loss: the head for each matmul with it, and its
-    /// gradient.
+    /// gradient; and a teacher's head.
     pub fn again_bytes(&self, inputs: &[&Type], outputs: &[&Type]) -> u64 {
         let (Some(loss), [x, head, ..]) = (self.loss(), inputs) else { return 0 };
-        let adds = matches!(self, Self::LinearCrossEntropyGrad(op) if op.accumulate);
+        let (adds, figures) = match self {
+            Self::LinearCrossEntropyGrad(op) => (op.accumulate, 1),
+            Self::LinearDistillationGrad(op) => (op.accumulate, 2),
+            _ => (false, outputs.len()),
+        };
+        let teacher = match self {
+            Self::LinearDistillation(_) | Self::LinearDistillationGrad(_) => inputs[4].bytes(),
+            _ => 0,
+        };
         let chunks = x.rows().div_ceil(loss.chunk).saturating_sub(usize::from(!adds));
-        let matmuls = outputs.len().min(2);
-        let summed = outputs.get(2).map_or(0, |gradient| 2 * gradient.bytes());
-        (chunks * (matmuls * head.bytes() + summed)) as u64
+        let matmuls = if outputs.len() > figures { 2 } else { 1 };
+        let summed = outputs.get(figures + 1).map_or(0, |gradient| 2 * gradient.bytes());
+        (chunks * (matmuls * head.bytes() + summed + teacher)) as u64
     }
 
     /// As [`Op::loss`], to be changed.
@@ -73,6 +85,8 @@ impl Op {
         match self {
             Self::LinearCrossEntropy(loss) => Some(loss),
             Self::LinearCrossEntropyGrad(op) => Some(&mut op.loss),
+            Self::LinearDistillation(op) => Some(&mut op.student),
+            Self::LinearDistillationGrad(op) => Some(&mut op.loss.student),
             _ => None,
         }
     }
@@ -89,12 +103,20 @@ impl LinearCrossEntropy {
         fewer
     }
 
-    fn check(&self, x: &Type, w: &Type, targets: &Type) -> std::result::Result<(), String> {
+    pub(super) fn check(
+        &self,
+        x: &Type,
+        w: &Type,
+        targets: &Type,
+    ) -> std::result::Result<(), String> {
         float("x", x)?;
         float("the head", w)?;
         ensure(self.chunk > 0, || "a chunk needs at least one row".into())?;
         ensure(w.shape.len() == 2 && w.last() == x.last(), || {
             format!("the head must be (V, {}), is {w}", x.last())
+        })?;
+        ensure(self.cap.is_none_or(|cap| cap.is_finite() && cap > 0.0), || {
+            format!("logits are capped above 0, not at {}", self.cap.unwrap_or_default())
         })?;
         ensure(0 < self.vocab && self.vocab <= w.shape[0], || {
             format!("vocabulary {} doesn't fit the head's {} rows", self.vocab, w.shape[0])
@@ -105,14 +127,18 @@ impl LinearCrossEntropy {
     }
 
     fn samples(dtype: DType) -> Vec<(Self, Vec<super::Sample>)> {
-        [(1, 1, 1, 1, 1), (6, 5, 11, 16, 4), (33, 17, 101, 128, 16), (20, 8, 64, 64, 256)]
-            .into_iter()
-            .map(|(rows, columns, vocab, padded, chunk)| {
+        let sizes =
+            [(1, 1, 1, 1, 1), (6, 5, 11, 16, 4), (33, 17, 101, 128, 16), (20, 8, 64, 64, 256)];
+        let plain = sizes.into_iter().map(|size| (size, None));
+        let capped = [sizes[1], sizes[2]].map(|size| (size, Some(0.8)));
+        plain
+            .chain(capped)
+            .map(|((rows, columns, vocab, padded, chunk), cap)| {
                 let targets =
                     whole(DType::I32, &[rows], if rows > 4 { -1 } else { 0 }, vocab as i64);
                 let inputs =
                     vec![unit(dtype, &[rows, columns]), unit(dtype, &[padded, columns]), targets];
-                (Self { vocab, chunk }, inputs)
+                (Self { vocab, chunk, cap }, inputs)
             })
             .collect()
     }
@@ -131,16 +157,17 @@ impl LinearCrossEntropy {
             range(DType::F32, &[8, 4], -20.0, 20.0),
             targets,
         ];
-        cases.push(Case::new(Self { vocab: 7, chunk: 2 }, large));
+        cases.push(Case::new(Self { vocab: 7, chunk: 2, cap: None }, large));
         cases
     }
 
     /// Logits of one row, its normaliser, and its target.
-    fn row(&self, inputs: &[Array<'_>], r: usize) -> (Vec<f64>, f64, i64) {
+    pub(super) fn row(&self, inputs: &[Array<'_>], r: usize) -> (Vec<f64>, f64, i64) {
         let (x, w) = (inputs[0], inputs[1]);
         let columns = x.ty().last();
         let logits: Vec<f64> = (0..self.vocab)
             .map(|v| (0..columns).map(|c| x.get(r * columns + c) * w.get(v * columns + c)).sum())
+            .map(|logit: f64| self.cap.map_or(logit, |cap| cap * (logit / cap).tanh()))
             .collect();
         let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let normaliser = max + logits.iter().map(|l| (l - max).exp()).sum::<f64>().ln();
@@ -151,31 +178,44 @@ impl LinearCrossEntropy {
 /// Threads of a workgroup that goes over a row of logits, by the row's length, and of the one that counts and sums.
 const SHORT_ROW: u64 = 4096;
 const SHORT_ROW_THREADS: u32 = 64;
-const THREADS: u32 = 256;
+pub(super) const THREADS: u32 = 256;
 
 /// Rows of a chunk are a multiple of this, so that sums over rows group them in the same way whatever the chunk; and
 /// where tensor cores sum, which take as many at once.
 const CHUNK_GRANULE: u64 = 4;
 const TENSOR_GRANULE: u64 = 16;
 
+/// What launches of a loss share.
+pub(super) struct Scratch {
+    /// The number of rows that count, and the gradient of each one's loss.
+    pub scale: Place,
+    /// Each row's.
+    pub losses: Place,
+    /// A chunk of logits.
+    pub logits: Place,
+    /// The gradient of these.
+    pub gradient: Place,
+}
+
 /// Launches of a loss, with or without gradients.
-struct Chunks<'a> {
-    limits: &'a Limits,
+pub(super) struct Chunks<'a> {
+    pub(super) limits: &'a Limits,
     vocab: u64,
+    pub(super) cap: Option<f64>,
     x: Place,
     w: Place,
-    targets: Place,
-    loss: Place,
+    pub(super) targets: Place,
+    pub(super) loss: Place,
     /// Gradient of the loss, dx, dw where it's made, and whether dw is added to.
-    grad: Option<(Place, Place, Option<Place>, bool)>,
-    rows: u64,
+    pub(super) grad: Option<(Place, Place, Option<Place>, bool)>,
+    pub(super) rows: u64,
     columns: u64,
-    padded: u64,
-    chunk: u64,
+    pub(super) padded: u64,
+    pub(super) chunk: u64,
 }
 
 impl<'a> Chunks<'a> {
-    fn new(
+    pub(super) fn new(
         loss: &LinearCrossEntropy,
         limits: &'a Limits,
         inputs: &[&Type],
@@ -183,14 +223,10 @@ impl<'a> Chunks<'a> {
     ) -> Self {
         let (x, w) = (inputs[0], inputs[1]);
         let padded = w.shape[0] as u64;
-        let held = limits.binding_bytes / (padded * DType::F32.size() as u64);
-        let cuda = limits.dialect() == Dialect::Cuda;
-        let granule = if cuda { TENSOR_GRANULE } else { CHUNK_GRANULE };
-        let whole = held / granule * granule;
-        let most = if whole > 0 { whole } else { held.max(1) };
         Self {
             limits,
             vocab: loss.vocab as u64,
+            cap: loss.cap,
             x: Place::input(0, x),
             w: Place::input(1, w),
             targets: Place::input(2, inputs[2]),
@@ -199,59 +235,85 @@ impl<'a> Chunks<'a> {
             rows: x.rows() as u64,
             columns: x.last() as u64,
             padded,
-            chunk: (loss.chunk as u64).next_multiple_of(granule).min(most),
+            chunk: 0,
         }
+        .of_rows(loss.chunk as u64, padded)
     }
 
-    fn threads(&self) -> u32 {
+    /// With this many rows of logits at a time, or fewer, so that a binding holds those of `columns` columns.
+    pub(super) fn of_rows(self, rows: u64, columns: u64) -> Self {
+        let held = self.limits.binding_bytes / (columns * DType::F32.size() as u64);
+        let cuda = self.limits.dialect() == Dialect::Cuda;
+        let granule = if cuda { TENSOR_GRANULE } else { CHUNK_GRANULE };
+        let whole = held / granule * granule;
+        let most = if whole > 0 { whole } else { held.max(1) };
+        Self { chunk: rows.next_multiple_of(granule).min(most), ..self }
+    }
+
+    pub(super) fn threads(&self) -> u32 {
         let threads = if self.padded <= SHORT_ROW { SHORT_ROW_THREADS } else { THREADS };
         threads.min(self.limits.workgroup)
     }
 
     fn append(&self, launches: &mut Launches) {
         let threads = THREADS.min(self.limits.workgroup);
-        // The number of rows that count, and the gradient of each one's loss.
-        let scale = launches.scratch(DType::F32, 2);
-        let losses = launches.scratch(DType::F32, self.rows);
-        let chunk = self.chunk.min(self.rows);
-        let logits = launches.scratch(DType::F32, chunk * self.padded);
-        let gradient = self.gradient(logits);
-        // What an entry doesn't read is bound as something it does, which takes no further binding.
-        let dloss = self.grad.map_or(scale, |(dloss, ..)| dloss);
-        let bound = |entry, threads, groups, flops: u64| {
-            let launch = Launch::new("cross_entropy", entry, threads, groups)
-                .constant("GRADIENT", self.grad.is_some())
-                .constant("LANES", threads)
-                .constant("SUBGROUP", self.limits.webgpu().subgroup_threads())
-                .param("vocab", self.vocab)
-                .param("padded", self.padded)
-                .bind("targets", self.targets)
-                .bind("scale", scale)
-                .bind("losses", losses)
-                .bind_four("logits", logits, self.padded.is_multiple_of(4))
-                .bind("dloss", dloss)
-                .bind("loss", self.loss)
-                .costing(flops);
-            match self.limits.dialect() {
-                Dialect::Cuda => {
-                    launch.bind_four("gradient", gradient, self.padded.is_multiple_of(4))
-                }
-                Dialect::Wgsl => launch,
-            }
-        };
-        let count = bound("count", threads, 1, self.rows);
+        let scratch = self.scratch(launches, self.rows);
+        let count = self.bound(&scratch, "count", threads, 1, self.rows);
         launches.push(count.param("first", 0u32).param("rows", self.rows));
         let mut start = 0;
         while start < self.rows {
-            let rows = chunk.min(self.rows - start);
-            self.logits(start, rows, logits, launches);
-            let normalise = bound("normalise", self.threads(), rows, 10 * rows * self.padded);
+            let rows = self.chunk.min(self.rows - start);
+            self.logits(start, rows, scratch.logits, launches);
+            let flops = 10 * rows * self.padded;
+            let normalise = self.bound(&scratch, "normalise", self.threads(), rows, flops);
             launches.push(normalise.param("first", start).param("rows", rows));
-            self.gradients(start, rows, gradient, launches);
+            self.gradients(start, rows, scratch.gradient, launches);
             start += rows;
         }
-        let total = bound("total", threads, 1, self.rows);
+        let total = self.bound(&scratch, "total", threads, 1, self.rows);
         launches.push(total.param("first", 0u32).param("rows", self.rows));
+    }
+
+    /// Scratch for a chunk of logits, and for so many numbers of rows.
+    pub(super) fn scratch(&self, launches: &mut Launches, losses: u64) -> Scratch {
+        let scale = launches.scratch(DType::F32, 2);
+        let losses = launches.scratch(DType::F32, losses);
+        let logits = launches.scratch(DType::F32, self.chunk.min(self.rows) * self.padded);
+        Scratch { scale, losses, logits, gradient: self.gradient(logits) }
+    }
+
+    /// A launch of `entry`, but for which rows it's for.
+    pub(super) fn bound(
+        &self,
+        scratch: &Scratch,
+        entry: &'static str,
+        threads: u32,
+        groups: u64,
+        flops: u64,
+    ) -> Launch {
+        let &Scratch { scale, losses, logits, gradient } = scratch;
+        let aligned = self.padded.is_multiple_of(4);
+        // What an entry doesn't read is bound as something it does, which takes no further binding.
+        let dloss = self.grad.map_or(scale, |(dloss, ..)| dloss);
+        let launch = Launch::new("cross_entropy", entry, threads, groups)
+            .constant("GRADIENT", self.grad.is_some())
+            .constant("CAPPED", self.cap.is_some())
+            .constant("LANES", threads)
+            .constant("SUBGROUP", self.limits.webgpu().subgroup_threads())
+            .param("vocab", self.vocab)
+            .param("padded", self.padded)
+            .real("cap", self.cap.unwrap_or_default())
+            .bind("targets", self.targets)
+            .bind("scale", scale)
+            .bind("losses", losses)
+            .bind_four("logits", logits, aligned)
+            .bind("dloss", dloss)
+            .bind("loss", self.loss)
+            .costing(flops);
+        match self.limits.dialect() {
+            Dialect::Cuda => launch.bind_four("gradient", gradient, aligned),
+            Dialect::Wgsl => launch,
+        }
     }
 
     /// Where the gradient of logits takes their place. That of operands that tensor cores multiply is stored as they are,
@@ -274,16 +336,16 @@ impl<'a> Chunks<'a> {
     }
 
     /// Matrices with rows of `columns` elements, from row `start` on.
-    fn stored(place: Place, columns: u64, start: u64) -> Stored {
+    pub(super) fn stored(place: Place, columns: u64, start: u64) -> Stored {
         Stored::stack(place, 1, columns as usize).from(start * columns)
     }
 
-    fn extents(m: u64, n: u64, k: u64) -> Matrices {
+    pub(super) fn extents(m: u64, n: u64, k: u64) -> Matrices {
         Matrices { batch: 1, m: m as usize, n: n as usize, k: k as usize }
     }
 
     /// logits = x · wᵀ for some rows.
-    fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
+    pub(super) fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
         let matmul = Gemm::new(
             Self::stored(self.x, self.columns, start),
             Self::stored(self.w, self.columns, 0).transposed(true),
@@ -304,8 +366,21 @@ impl<'a> Chunks<'a> {
         Gemm { in_order: true, ..matmul }
     }
 
+    /// Elements of a row of `dx` that are stored together.
+    pub(super) fn columns_of(&self, dx: Place) -> u64 {
+        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+        let cut = dx.dtype != DType::F32 && self.w.bytes().1 > self.limits.binding_bytes;
+        if cut { 1 } else { self.columns }
+    }
+
     /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.
-    fn gradients(&self, start: u64, rows: u64, gradient: Place, launches: &mut Launches) {
+    pub(super) fn gradients(
+        &self,
+        start: u64,
+        rows: u64,
+        gradient: Place,
+        launches: &mut Launches,
+    ) {
         let Some((_, dx, dw, accumulate)) = self.grad else { return };
         self.dx(dx, start, rows, gradient).push(self.limits, launches);
         let Some(dw) = dw else { return };
@@ -321,7 +396,7 @@ impl<'a> Chunks<'a> {
 }
 
 /// Rows that count.
-fn counted(targets: &Array<'_>) -> f64 {
+pub(super) fn counted(targets: &Array<'_>) -> f64 {
     (0..targets.len()).filter(|&r| targets.index(r) >= 0).count().max(1) as f64
 }
 
@@ -439,9 +514,7 @@ impl Rule for LinearCrossEntropyGrad {
         let chunks = Chunks::new(&self.loss, limits, inputs, outputs);
         let (dloss, dx) = (Place::input(3, inputs[3]), Place::output(1, outputs[1]));
         let dw = outputs.get(2).map(|dw| Place::output(2, dw));
-        // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let cut = dx.dtype != DType::F32 && chunks.w.bytes().1 > limits.binding_bytes;
-        let columns = if cut { 1 } else { chunks.columns };
+        let columns = chunks.columns_of(dx);
         let mut launches = Launches::new();
         launches.by_rows(limits, dx, columns, false, |launches, dx| {
             let chunks = Chunks { grad: Some((dloss, dx, dw, self.accumulate)), ..chunks };
@@ -463,7 +536,9 @@ impl Rule for LinearCrossEntropyGrad {
                 total += normaliser - logits[target as usize];
                 for (v, logit) in logits.iter().enumerate() {
                     let hit = f64::from(u8::from(v as i64 == target));
-                    let dlogit = ((logit - normaliser).exp() - hit) * dloss / counted(&targets);
+                    let slope = self.loss.cap.map_or(1.0, |cap| 1.0 - (logit / cap).powi(2));
+                    let dlogit =
+                        slope * ((logit - normaliser).exp() - hit) * dloss / counted(&targets);
                     for c in 0..columns {
                         drow[c] += dlogit * w.get(v * columns + c);
                         sum[v * columns + c] += dlogit * x.get(r * columns + c);

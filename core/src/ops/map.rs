@@ -173,6 +173,13 @@ impl Map {
             Self::new(x.clone().binary(Binary::StochasticHalf, random(5)), BF16),
             vec![range(F32, &[1031], -3.0, 3.0), whole(U32, &[4], 0, 1 << 31)],
         ));
+        let exact = x.clone() + y.clone() + input(2);
+        let sum = exact.clone().unary(Unary::HighHalf);
+        let compensated = Self::several(vec![sum.clone(), exact - sum], vec![BF16; 2]);
+        cases.push(Case::new(
+            Self { in_place: vec![(0, 0), (1, 1)], ..compensated },
+            vec![unit(BF16, &[5, 61]), unit(BF16, &[5, 61]), unit(F32, &[5, 61])],
+        ));
         cases.push(Case::new(
             Self::new(x.binary(Binary::JoinHalves, y), F32),
             vec![unit(BF16, &[300]), whole(I16, &[300], -32768, 32768)],
@@ -431,6 +438,14 @@ impl Map {
 }
 
 impl Map {
+    /// Appends launches that fill `place` with zeros.
+    pub(super) fn push_zeros(limits: &Limits, launches: &mut Launches, place: Place) {
+        let map = &Self::new(constant(0.0), place.dtype);
+        let outputs = vec![place];
+        let frame = Frame { map, inputs: vec![], outputs, key: None, collected: None };
+        launches.push_concurrent(vec![frame.launches(limits)]);
+    }
+
     /// Appends launches of this map's one formula, of the elements of `first` and of those of `second` where it reads them,
     /// into `out`, which may be `first`.
     pub(super) fn push_elementwise(

@@ -9,6 +9,7 @@ use crate::types::{DType, Type};
 
 mod attention;
 mod cross_entropy;
+mod distillation;
 mod gather;
 mod layout;
 mod loss;
@@ -28,6 +29,7 @@ mod windows;
 pub use crate::cost::Cost;
 pub use attention::{Attention, AttentionGrad, CachedAttention, Dropout, Mask};
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
+pub use distillation::{LinearDistillation, LinearDistillationGrad};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Expand, Permute, Reshape, Slice, SliceGrad};
 pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
@@ -36,9 +38,12 @@ pub(crate) use map::convert;
 pub use matmul::{Epilogue, FusedMatMul, Gemm, MatMul, Matrices, Stored};
 pub use node::{Node, Tape};
 pub use norm::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
-pub use quant::{Codebook, DECADES, Dequantize, Quantize};
+pub use quant::{
+    Codebook, DECADES, Dequantize, DequantizeNf4, LEVELS, NF4_BLOCK, NF4_SCALES, Nf4, Nf4Scales,
+    Quantize, nf4_bytes,
+};
 pub use reduce::{Axes, Reduce, SquareSum};
-pub use rope::Rope;
+pub use rope::{Kept, Rope, Stretch};
 pub use softmax::{Softmax, SoftmaxGrad};
 pub use transfer::{Direction, Transfer};
 pub use unfold::{Channels, Extents as UnfoldExtents, Unfold, UnfoldGrad};
@@ -302,6 +307,8 @@ ops![
     RmsNormGrad,
     LinearCrossEntropy,
     LinearCrossEntropyGrad,
+    LinearDistillation,
+    LinearDistillationGrad,
     CrossEntropy,
     CrossEntropyGrad,
     Embedding,
@@ -321,6 +328,7 @@ ops![
     UnfoldGrad,
     Quantize,
     Dequantize,
+    DequantizeNf4,
 ];
 
 impl Rule for Op {

@@ -7,6 +7,7 @@
 //! as memory starts, mean zeros.
 
 mod codebook;
+mod nf4;
 
 use std::ops::Range;
 
@@ -17,6 +18,7 @@ use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::types::{DType, Type};
 
 pub use codebook::{Codebook, DECADES};
+pub use nf4::{DequantizeNf4, LEVELS, NF4_BLOCK, NF4_SCALES, Nf4, Nf4Scales, nf4_bytes};
 
 /// Quantizes. Inputs: x, and where it updates: the old quantized values, scales, whether to. Outputs: quantized values
 /// (like x), scales (one f32 a block).

@@ -314,6 +314,8 @@ impl Reduce {
             for dtype in [DType::F32, DType::BF16] {
                 let op = Self::to_suffix(suffix.clone(), DType::F32);
                 cases.push(Case::new(Self { scale: 0.5, ..op }, vec![unit(dtype, &shape)]));
+                let op = Self::to_suffix(suffix.clone(), dtype);
+                cases.push(Case::new(op, vec![unit(dtype, &shape)]));
                 cases.push(Case::new(Self::last(dtype), vec![unit(dtype, &shape)]));
             }
         }

@@ -21,6 +21,7 @@ fn manifest(step: u64) -> Manifest {
         settings: json!({"train": {"lr": 0.000_3, "weight_decay": 0.1 + 0.2}}),
         model: json!({"family": "gpt2", "layers": 2}),
         base: None,
+        teacher: None,
         checksums: BTreeMap::new(),
     }
 }

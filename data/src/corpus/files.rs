@@ -9,14 +9,14 @@ use crate::{Error, Result};
 const TEXTS: [&str; 8] = ["bin", "json", "jsonl", "md", "ndjson", "parquet", "text", "txt"];
 
 /// A file to read.
-pub(super) struct InputFile {
+pub(crate) struct InputFile {
     pub path: PathBuf,
     /// The name that it has in checkpoints: its own, or its path within the folder that was named.
     pub source: String,
 }
 
 /// All files, in the order in which they are read.
-pub(super) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
+pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
         let path = path.as_ref();
@@ -39,7 +39,7 @@ pub(super) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
 }
 
 /// What a file holds, by its name without what says that it's packed; in lower case.
-pub(super) fn extension(path: &Path) -> String {
+pub(crate) fn extension(path: &Path) -> String {
     let of =
         |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
     match of(path).as_str() {

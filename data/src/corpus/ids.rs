@@ -5,7 +5,7 @@ use crate::tokens::Ids;
 use crate::{Error, Result};
 
 /// Bytes before the ids of a shard: 256 little-endian i32.
-const SHARD_HEADER: usize = 1024;
+pub(super) const SHARD_HEADER: usize = 1024;
 /// First word of a shard of 16-bit ids, as llm.c's `dev/data/data_common.py` writes it.
 pub(super) const MAGIC_16: i32 = 20240520;
 /// First word of a shard of 32-bit ids, same source.

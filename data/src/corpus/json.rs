@@ -7,27 +7,26 @@ use serde::de::{
 };
 use serde_json::Deserializer;
 
-use super::encoder::Encoder;
-use crate::tokens::Ids;
-use crate::{Error, Tokenizer};
+use super::Each;
+use crate::{Error, Result};
 
-/// A file of documents, and what they are encoded into.
-pub(super) struct Json<'a> {
+/// A file of documents, and what takes them.
+pub(super) struct Json<'a, 'b> {
     name: &'a str,
     text: &'a str,
     key: &'a str,
-    encoder: Encoder<'a>,
+    each: Each<'b>,
 }
 
-impl<'a> Json<'a> {
+impl<'a, 'b> Json<'a, 'b> {
     /// The file `name`, whose objects have their text in the field `key`.
-    pub fn new(name: &'a str, text: &'a str, key: &'a str, tokenizer: &'a Tokenizer) -> Self {
+    pub fn new(name: &'a str, text: &'a str, key: &'a str, each: Each<'b>) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { name, text, key, encoder: Encoder::new(tokenizer) }
+        Self { name, text, key, each }
     }
 
     /// Reads an object on each line; lines of white space are passed over.
-    pub fn lines(mut self) -> crate::Result<Ids> {
+    pub fn lines(self) -> Result<()> {
         let key = self.key;
         for (index, line) in self.text.lines().enumerate() {
             if line.trim_ascii().is_empty() {
@@ -42,18 +41,18 @@ impl<'a> Json<'a> {
             let document = document.and_then(|document| line.end().map(|()| document));
             let document =
                 document.map_err(|error| refused(error.column(), &without_place(&error)))?;
-            self.encoder.document(&document)?;
+            (self.each)(&document)?;
         }
-        Ok(self.encoder.finish())
+        Ok(())
     }
 
     /// Reads an array of objects or strings, or objects one after the other.
-    pub fn values(mut self) -> crate::Result<Ids> {
+    pub fn values(self) -> Result<()> {
         let key = self.key;
         let mut failed = None;
         let mut input = Deserializer::from_str(self.text);
         let read = if self.text.trim_ascii_start().starts_with('[') {
-            let array = Array { key, encoder: &mut self.encoder, failed: &mut failed };
+            let array = Array { key, each: &mut *self.each, failed: &mut failed };
             input.deserialize_seq(array).and_then(|()| input.end())
         } else {
             loop {
@@ -62,14 +61,14 @@ impl<'a> Json<'a> {
                     break Ok(());
                 }
                 match (Document { key }).deserialize(&mut input) {
-                    Ok(document) => self.encoder.document(&document)?,
+                    Ok(document) => (self.each)(&document)?,
                     Err(error) => break Err(error),
                 }
             }
         };
         match (failed, read) {
             (Some(error), _) => Err(error),
-            (None, Ok(())) => Ok(self.encoder.finish()),
+            (None, Ok(())) => Ok(()),
             (None, Err(error)) => {
                 Err(self.refused([error.line(), error.column()], &without_place(&error)))
             }
@@ -83,7 +82,7 @@ impl<'a> Json<'a> {
 }
 
 /// What the parser found; where is said apart from it.
-fn without_place(error: &serde_json::Error) -> String {
+pub(crate) fn without_place(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message.split_once(" at line ").map_or(message.clone(), |(problem, _place)| problem.to_owned())
 }
@@ -96,7 +95,10 @@ struct Document<'a> {
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = String;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, input: D) -> Result<String, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        self,
+        input: D,
+    ) -> std::result::Result<String, D::Error> {
         input.deserialize_any(self)
     }
 }
@@ -108,11 +110,11 @@ impl<'de> Visitor<'de> for Document<'_> {
         write!(f, "an object with \"{}\"", self.key)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+    fn visit_str<E>(self, text: &str) -> std::result::Result<String, E> {
         Ok(text.to_owned())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<String, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> std::result::Result<String, A::Error> {
         let mut text = None;
         let mut others = Vec::new();
         while let Some(key) = object.next_key::<String>()? {
@@ -133,11 +135,11 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-/// Encodes the documents of an array as they come.
+/// Hands on the documents of an array as they come.
 struct Array<'a, 'b> {
     key: &'a str,
-    encoder: &'a mut Encoder<'b>,
-    /// What the encoder refused, which isn't the parser's error.
+    each: Each<'b>,
+    /// What whoever takes them refused, which isn't the parser's error.
     failed: &'a mut Option<Error>,
 }
 
@@ -148,11 +150,11 @@ impl<'de> Visitor<'de> for Array<'_, '_> {
         f.write_str("an array of documents")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> std::result::Result<(), A::Error> {
         while let Some(text) = array.next_element_seed(Document { key: self.key })? {
-            if let Err(error) = self.encoder.document(&text) {
+            if let Err(error) = (self.each)(&text) {
                 *self.failed = Some(error);
-                return Err(A::Error::custom("a document can't be encoded"));
+                return Err(A::Error::custom("a document is refused"));
             }
         }
         Ok(())

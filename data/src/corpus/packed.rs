@@ -4,7 +4,7 @@ use crate::bytes::Bytes;
 use crate::{Error, Result};
 
 /// What a file holds: unpacked, if its first bytes say that it's packed.
-pub(super) fn unpacked(name: &str, bytes: Bytes) -> Result<Bytes> {
+pub(crate) fn unpacked(name: &str, bytes: Bytes) -> Result<Bytes> {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const ZSTANDARD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let unpacked = if bytes.starts_with(GZIP) {

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 const MAGIC: &[u8] = b"PAR1";
 
 /// Whether a file is a Parquet file, by its first bytes.
-pub(super) fn is(bytes: &Bytes) -> bool {
+pub(crate) fn is(bytes: &Bytes) -> bool {
     bytes.starts_with(MAGIC)
 }
 
@@ -23,24 +23,23 @@ mod reader {
     use parquet::schema::types::SchemaDescriptor;
 
     use crate::bytes::Bytes;
-    use crate::corpus::encoder::Encoder;
-    use crate::tokens::Ids;
-    use crate::{Error, Result, Tokenizer};
+    use crate::corpus::Each;
+    use crate::{Error, Result};
 
     /// Documents that are decoded at a time.
     const DOCUMENTS: usize = 1024;
 
     /// The texts of the column `key`, a row group at a time; rows without one are passed over.
-    pub fn column(name: &str, bytes: Bytes, key: &str, tokenizer: &Tokenizer) -> Result<Ids> {
+    pub fn column(name: &str, bytes: Bytes, key: &str, each: Each<'_>) -> Result<()> {
         // `parquet` asserts what a damaged page breaks, and nothing of what it made is kept here.
-        let read = AssertUnwindSafe(|| documents(name, bytes, key, tokenizer));
+        let read = AssertUnwindSafe(|| documents(name, bytes, key, each));
         panic::catch_unwind(read).unwrap_or_else(|_| {
             let problem = "its pages are damaged".to_owned();
             Err(Error::Parquet { name: name.to_owned(), problem })
         })
     }
 
-    fn documents(name: &str, bytes: Bytes, key: &str, tokenizer: &Tokenizer) -> Result<Ids> {
+    fn documents(name: &str, bytes: Bytes, key: &str, each: Each<'_>) -> Result<()> {
         let not_text = |problem| Error::Column { name: name.to_owned(), problem };
         let broken = |error: ParquetError| Error::Parquet {
             name: name.to_owned(),
@@ -49,7 +48,6 @@ mod reader {
         let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
         let schema = file.metadata().file_metadata().schema_descr();
         let index = text_column(schema, key).map_err(not_text)?;
-        let mut encoder = Encoder::new(tokenizer);
         let mut row = 0;
         for group in 0..file.num_row_groups() {
             let group = file.get_row_group(group).map_err(broken)?;
@@ -70,12 +68,12 @@ mod reader {
                     let text = std::str::from_utf8(text.data()).map_err(|_| {
                         not_text(format!("a text of `{key}` past row {row} isn't UTF-8"))
                     })?;
-                    encoder.document(text)?;
+                    each(text)?;
                 }
                 row += rows;
             }
         }
-        Ok(encoder.finish())
+        Ok(())
     }
 
     /// The place of the column `key` among the file's columns, if each of its rows is one text.
@@ -95,11 +93,11 @@ mod reader {
 #[cfg(target_family = "wasm")]
 mod reader {
     use crate::bytes::Bytes;
-    use crate::tokens::Ids;
-    use crate::{Error, Result, Tokenizer};
+    use crate::corpus::Each;
+    use crate::{Error, Result};
 
     /// A reader of Parquet would be most of the page's download.
-    pub fn column(name: &str, _: Bytes, _: &str, _: &Tokenizer) -> Result<Ids> {
+    pub fn column(name: &str, _: Bytes, _: &str, _: Each<'_>) -> Result<()> {
         Err(Error::Format { name: name.to_owned(), kind: "a Parquet file" })
     }
 }

@@ -231,3 +231,20 @@ fn mutated_inputs_never_panic() {
         }
     }
 }
+
+#[test]
+fn shards_hold_what_was_encoded() {
+    let folder = tempdir().unwrap();
+    let path = file(&folder, "a.txt", "hello shards".repeat(40));
+    let corpus = open(&[path]).unwrap();
+    for (vocab, width) in [(256, 2), (1 << 17, 4)] {
+        let out = folder.path().join(format!("{width}"));
+        let files = corpus.tokens().write_shards(vocab, &out, 100).unwrap();
+        assert_eq!(files.len(), 5);
+        assert_eq!(fs::metadata(&files[0]).unwrap().len(), 1024 + 100 * width);
+        assert_eq!(ids(&open(std::slice::from_ref(&out)).unwrap().tokens()), ids(&corpus.tokens()));
+        let refusal = corpus.tokens().write_shards(vocab, &out, 100).unwrap_err().to_string();
+        assert!(refusal.contains("isn't empty"), "{refusal}");
+    }
+    assert!(corpus.tokens().write_shards(100, &folder.path().join("x"), 100).is_err());
+}

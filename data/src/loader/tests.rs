@@ -1,5 +1,5 @@
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{Corpus, Tokenizer};
@@ -128,6 +128,8 @@ fn a_file_that_shrinks_is_an_error_and_stops_the_loader() {
     let corpus = Corpus::open(&[&path], Corpus::TEXT_KEY, &Tokenizer::Byte).unwrap();
     let mut loader = Loader::new(corpus.tokens(), config(4, 64), 0).unwrap();
     loader.next().unwrap();
+    // A page of a file that's gone while it's read ends the process, whoever maps it. Once the thread is ahead, it waits.
+    thread::sleep(Duration::from_millis(500));
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
     let error = (0..2 * AHEAD).find_map(|_| loader.next().err()).unwrap();
     assert!(matches!(&error, Error::Shrank { expected: 100_000, found: 10, .. }), "{error}");

@@ -1,4 +1,4 @@
-//! A model's weights in one file, or in shards listed by `model.safetensors.index.json`.
+//! A model's weights in one file, or in shards listed by `model.safetensors.index.json`; and in the files of `torch.save`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,12 @@ use serde::Deserialize;
 
 use super::{SafeTensors, TensorView, missing};
 use crate::bytes::Bytes;
-use crate::{Error, Result};
+use crate::{Error, Result, torch};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+const TORCH_SINGLE: &str = "pytorch_model.bin";
+const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
 /// Tensors by name, whichever file each is in.
 #[derive(Debug)]
@@ -26,8 +28,8 @@ struct Index {
 }
 
 impl Weights {
-    /// Opens a safetensors file, an index (`.json`), or a folder with `model.safetensors` or
-    /// `model.safetensors.index.json` in it.
+    /// Opens a safetensors file, a file of `torch.save` (`.bin`), an index of either (`.json`), or a folder with
+    /// `model.safetensors`, `pytorch_model.bin` or the index of one in it. Safetensors come first.
     ///
     /// # Errors
     /// A folder with neither, a broken index, a shard outside the index' folder, a shard that is
@@ -35,12 +37,14 @@ impl Weights {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path.is_dir() {
-            let (single, index) = (path.join(SINGLE), path.join(INDEX));
-            if !single.exists() && index.exists() {
-                return Self::open_index(&index);
-            }
-            return Self::open_single(&single);
+            let files = [SINGLE, INDEX, TORCH_SINGLE, TORCH_INDEX].map(|name| path.join(name));
+            let found = files.iter().find(|file| file.exists());
+            return Self::open_at(found.unwrap_or(&files[0]));
         }
+        Self::open_at(path)
+    }
+
+    fn open_at(path: &Path) -> Result<Self> {
         match path.extension() {
             Some(extension) if extension == "json" => Self::open_index(path),
             _ => Self::open_single(path),
@@ -48,7 +52,7 @@ impl Weights {
     }
 
     fn open_single(path: &Path) -> Result<Self> {
-        let file = SafeTensors::open(path)?;
+        let file = open_file(path)?;
         let places = file.names().map(|name| (name.to_owned(), 0)).collect();
         Ok(Self { files: vec![file], places })
     }
@@ -72,7 +76,7 @@ impl Weights {
                             "it names the shard \"{shard}\", not a plain file name"
                         )));
                     }
-                    files.push(SafeTensors::open(path.with_file_name(&shard))?);
+                    files.push(open_file(&path.with_file_name(&shard))?);
                     opened.insert(shard, files.len() - 1);
                     files.len() - 1
                 }
@@ -108,6 +112,20 @@ impl Weights {
     /// The files, in the order they were opened.
     pub fn files(&self) -> &[SafeTensors] {
         &self.files
+    }
+}
+
+/// A file of either format.
+fn open_file(path: &Path) -> Result<SafeTensors> {
+    match path.extension() {
+        Some(extension) if extension == "bin" => {
+            let bytes = Bytes::open(path)?;
+            let entries = torch::entries(&bytes);
+            let entries =
+                entries.map_err(|problem| Error::Torch { path: path.to_owned(), problem })?;
+            Ok(SafeTensors::of_ranges(path.to_owned(), bytes, entries))
+        }
+        _ => SafeTensors::open(path),
     }
 }
 

@@ -6,16 +6,17 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde::Deserialize;
+use tokenizers::TruncationParams;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::masking::Specials;
 use crate::{Error, Result};
 
-const FILE: &str = "tokenizer.json";
+pub(super) const FILE: &str = "tokenizer.json";
 /// Beside it, in published models: names the end-of-text token.
 pub(super) const CONFIG: &str = "tokenizer_config.json";
 /// Names the end-of-text token goes by, most specific first.
-const EOS: [&str; 7] = [
+const EOS: [&str; 8] = [
     "<|endoftext|>",
     "<|end_of_text|>",
     "<｜end▁of▁sentence｜>",
@@ -23,6 +24,16 @@ const EOS: [&str; 7] = [
     "<eos>",
     "<|eos|>",
     "[EOS]",
+    SEPARATOR,
+];
+/// What BERT calls the token that ends a text.
+const SEPARATOR: &str = "[SEP]";
+/// Keys of a `tokenizer_config.json`, and the names of those tokens where it has none of them.
+const SPECIALS: [(&str, &str); 4] = [
+    ("cls_token", "[CLS]"),
+    ("sep_token", SEPARATOR),
+    ("mask_token", "[MASK]"),
+    ("pad_token", "[PAD]"),
 ];
 /// A document is encoded in pieces of about this many bytes: an encoding in the library's form
 /// takes some hundred bytes per token.
@@ -42,6 +53,7 @@ pub struct HuggingFace {
     name: String,
     vocab_size: usize,
     eos: Option<u32>,
+    bos: Option<u32>,
 }
 
 impl HuggingFace {
@@ -55,11 +67,15 @@ impl HuggingFace {
         let inner = guarded(|| tokenizers::Tokenizer::from_bytes(json))
             .and_then(|loaded| loaded.map_err(|e| e.to_string()))
             .map_err(|e| broken(format!("not a usable tokenizer.json ({e}); fetch it again")))?;
-        let (largest, eos) = guarded(|| {
+        let (largest, eos, bos) = guarded(|| {
             let largest = inner.get_vocab(true).into_values().max();
-            let named = config.and_then(configured_eos).and_then(|token| inner.token_to_id(&token));
-            let eos = named.or_else(|| EOS.iter().find_map(|token| inner.token_to_id(token)));
-            (largest, eos)
+            let [eos, bos] = ["eos_token", "bos_token"].map(|key| {
+                config
+                    .and_then(|config| configured(config, key))
+                    .and_then(|token| inner.token_to_id(&token))
+            });
+            let eos = eos.or_else(|| EOS.iter().find_map(|token| inner.token_to_id(token)));
+            (largest, eos, bos)
         })
         .map_err(broken)?;
         let largest = largest
@@ -76,6 +92,7 @@ impl HuggingFace {
             name: format!("huggingface-{:016x}", hash.digest()),
             vocab_size: largest as usize + 1,
             eos,
+            bos,
         })
     }
 
@@ -94,6 +111,10 @@ impl HuggingFace {
 
     pub(super) fn eos(&self) -> Option<u32> {
         self.eos
+    }
+
+    pub(super) fn bos(&self) -> Option<u32> {
+        self.bos
     }
 
     pub(super) fn decode(&self, ids: &[u32]) -> Result<String> {
@@ -132,6 +153,67 @@ impl HuggingFace {
             ids.extend(piece?);
         }
         Ok(ids)
+    }
+
+    /// Ids with the bytes of `text` that each stands for. Those that are added at either end with `specials` stand for none.
+    pub(super) fn encode_spans(
+        &self,
+        text: &str,
+        specials: bool,
+    ) -> Result<Vec<(u32, std::ops::Range<usize>)>> {
+        let encoded = guarded(|| {
+            let encoded = self.inner.encode(text, specials)?;
+            let places = encoded.get_offsets().iter().map(|&(start, end)| start..end);
+            Ok::<_, tokenizers::Error>(encoded.get_ids().iter().copied().zip(places).collect())
+        });
+        encoded
+            .and_then(|ids| ids.map_err(|e| e.to_string()))
+            .map_err(|e| self.error(format!("cannot encode the text ({e}); use another tokenizer")))
+    }
+
+    /// The ids that are added before a text and after it.
+    pub(super) fn added(&self) -> Result<[Vec<u32>; 2]> {
+        let encoded =
+            guarded(|| self.inner.encode("a", true)).and_then(|it| it.map_err(|e| e.to_string()));
+        let encoded = encoded.map_err(|e| {
+            self.error(format!("cannot encode a text ({e}); use another tokenizer"))
+        })?;
+        let mut added = encoded.get_ids().iter().copied().zip(encoded.get_special_tokens_mask());
+        let before =
+            added.by_ref().map_while(|(id, &special)| (special != 0).then_some(id)).collect();
+        let after = added.filter(|(_, special)| **special != 0).map(|(id, _)| id).collect();
+        Ok([before, after])
+    }
+
+    /// The tokens that a sequence of an encoder has besides its text's.
+    pub(super) fn specials(&self) -> Result<Specials> {
+        let id = |(key, usual): (&str, &str)| {
+            let named = self.config.as_deref().and_then(|config| configured(config, key));
+            let name = named.as_deref().unwrap_or(usual);
+            let id = guarded(|| self.inner.token_to_id(name)).ok().flatten();
+            // Ids were seen to lie below 2³¹.
+            id.map(u32::cast_signed).ok_or_else(|| {
+                self.error(format!(
+                    "it has no token `{name}`, which an encoder reads; name the tokenizer of a BERT"
+                ))
+            })
+        };
+        let [begin, end, mask, padding] = SPECIALS.map(id);
+        Ok(Specials { begin: begin?, end: end?, mask: mask?, padding: padding? })
+    }
+
+    /// Encodes texts and pairs of texts for sequences of at most `most` tokens.
+    pub(super) fn pairs(&self, most: usize) -> Result<Pairs> {
+        let mut inner = self.inner.clone();
+        let cut = TruncationParams { max_length: most, ..TruncationParams::default() };
+        guarded(|| inner.with_padding(None).with_truncation(Some(cut)).map(drop))
+            .and_then(|cut| cut.map_err(|e| e.to_string()))
+            .map_err(|e| self.error(format!("it can't cut texts to {most} tokens ({e})")))?;
+        Ok(Pairs { inner })
+    }
+
+    pub(super) fn config(&self) -> Option<(&str, &[u8])> {
+        Some((CONFIG, self.config.as_deref()?))
     }
 
     fn encode_piece(&self, text: &str) -> Result<Vec<u32>> {
@@ -187,27 +269,48 @@ impl HuggingFace {
     }
 }
 
-/// The "eos_token" of a `tokenizer_config.json`: a string, or an object with "content".
-fn configured_eos(config: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Token {
-        Plain(String),
-        Added { content: String },
+/// Encodes texts and pairs of texts, with the tokens that begin and end them. The longer text is cut where they are too long.
+pub struct Pairs {
+    inner: tokenizers::Tokenizer,
+}
+
+impl Pairs {
+    /// Ids, each with whether it belongs to the second text, and whether something was cut.
+    ///
+    /// # Errors
+    /// What the library refuses or panics on, in words.
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        second: Option<&str>,
+    ) -> std::result::Result<(Vec<(u32, bool)>, bool), String> {
+        let encoded = guarded(|| match second {
+            None => self.inner.encode(text, true),
+            Some(second) => self.inner.encode((text, second), true),
+        });
+        let encoded = encoded.and_then(|encoded| encoded.map_err(|e| e.to_string()))?;
+        let cut = !encoded.get_overflowing().is_empty();
+        let types = encoded.get_type_ids().iter().map(|&id| id != 0);
+        Ok((encoded.get_ids().iter().copied().zip(types).collect(), cut))
     }
-    #[derive(Deserialize)]
-    struct Config {
-        eos_token: Option<Token>,
-    }
-    let config: Config = serde_json::from_slice(config).ok()?;
-    config.eos_token.map(|token| match token {
-        Token::Plain(content) | Token::Added { content } => content,
-    })
+}
+
+/// The token that a `tokenizer_config.json` names under `key`: a string, or an object with "content".
+fn configured(config: &[u8], key: &str) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_slice(config).ok()?;
+    let token = config.get(key)?;
+    token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned)
+}
+
+/// Whether a `tokenizer_config.json` of a BERT says that it tells cases apart.
+pub(super) fn is_cased(config: &[u8]) -> bool {
+    let config: Option<serde_json::Value> = serde_json::from_slice(config).ok();
+    config.is_some_and(|config| config["do_lower_case"] == false)
 }
 
 /// Runs `f`; a panic in it becomes its message, and prints nothing. Other threads' panics print
 /// as before.
-fn guarded<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
+pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
     thread_local! {
         static QUIET: Cell<bool> = const { Cell::new(false) };
     }

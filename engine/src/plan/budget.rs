@@ -5,6 +5,7 @@ use tightrope_nn::{Planned, TrainerConfig};
 
 use super::fit::{allowed, fit, offloads};
 use super::scope::Scope;
+use super::shorter::with_shorter;
 use super::{file, refusal};
 use crate::error::Result;
 use crate::machine::free_memory;
@@ -33,7 +34,7 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
     for config in allowed(scope, &config, target) {
         let (found, least) = fit(scope, &config, budget, target)?;
         if let Some(planned) = found {
-            return Ok(planned);
+            return with_shorter(planned, (scope, &config), budget, target);
         }
         smallest = smallest.min(least);
     }

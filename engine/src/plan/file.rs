@@ -8,9 +8,10 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tightrope_core::{Backend, DeviceKind, plan};
+use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    self as nn, Architecture, BuildOptions, Lora, Offload, Planned, Precision, StateBits,
-    TrainerConfig,
+    self as nn, Architecture, Gradients, Lora, Master, Offload, Planned, Precision, StateBits,
+    TableBits, TrainerConfig,
 };
 
 use super::fit::{all_but, allowed};
@@ -32,8 +33,16 @@ pub struct Choices {
     /// Activations that are recomputed, where they were chosen one by one.
     recompute: Option<Vec<String>>,
     loss_chunk: usize,
+    #[serde(default)]
+    attention: AttentionKind,
     precision: Precision,
+    #[serde(default)]
+    gradients: Gradients,
+    #[serde(default)]
+    master: Master,
     optimizer_bits: StateBits,
+    #[serde(default)]
+    table_bits: TableBits,
     #[serde(default)]
     offload: Offload,
     /// Whether transfers overlap with other ops.
@@ -62,8 +71,12 @@ impl Choices {
                 _ => None,
             },
             loss_chunk: config.build.loss_chunk,
+            attention: config.build.attention,
             precision: config.precision,
+            gradients: config.gradients,
+            master: config.master,
             optimizer_bits: config.optimizer_bits,
+            table_bits: config.table_bits,
             offload: config.offload,
             overlap: config.offload.transfers() && config.options.overlap,
             consume_gradients: config.consume_gradients,
@@ -99,7 +112,7 @@ impl MadeFor {
             version: VERSION.to_owned(),
             device: device.name().to_owned(),
             model: sizes(config),
-            context: config.model.tokens(),
+            context: config.model.seq_len(),
             optimizer: config.optimizer.name().to_owned(),
         }
     }
@@ -211,6 +224,11 @@ impl PlanFile {
         count("train.micro_batch", micro_batch, config.micro_batch, fixed);
         let fixed = !scope.loss_chunk;
         count("memory.loss_chunk", loss_chunk, config.build.loss_chunk, fixed);
+        let [there, here] = [self.choices.attention, config.build.attention];
+        if there != here {
+            let [there, here] = [there, here].map(AttentionKind::name);
+            found.push(format!("`memory.attention` is {there} there and {here} here"));
+        }
         for (name, there, here) in
             lora_differences(self.choices.lora.as_ref(), config.lora.as_ref())
         {
@@ -229,7 +247,7 @@ impl PlanFile {
             let (there, here) = (offload, config.offload);
             found.push(format!("`memory.offload` names {there} there and {here} here"));
         }
-        let Choices { precision, optimizer_bits, .. } = self.choices;
+        let Choices { precision, gradients, master, optimizer_bits, table_bits, .. } = self.choices;
         if !allowed(scope, config, target).iter().any(|allowed| allowed.precision == precision) {
             let (there, here) = (precision.dtype(), config.precision.dtype());
             found.push(format!("`run.precision` is {there} there and {here} here"));
@@ -237,6 +255,18 @@ impl PlanFile {
         if !allowed(scope, config, target).iter().any(|it| it.optimizer_bits == optimizer_bits) {
             let (there, here) = (u32::from(optimizer_bits), u32::from(config.optimizer_bits));
             found.push(format!("`memory.optimizer_bits` is {there} there and {here} here"));
+        }
+        if !allowed(scope, config, target).iter().any(|it| it.table_bits == table_bits) {
+            let (there, here) = (u32::from(table_bits), u32::from(config.table_bits));
+            found.push(format!("`memory.table_bits` is {there} there and {here} here"));
+        }
+        if !allowed(scope, config, target).iter().any(|it| it.gradients == gradients) {
+            let (there, here) = (gradients.name(), config.gradients.name());
+            found.push(format!("`memory.gradients` is {there} there and {here} here"));
+        }
+        if !allowed(scope, config, target).iter().any(|it| it.master == master) {
+            let (there, here) = (master.name(), config.master.name());
+            found.push(format!("`memory.master` is {there} there and {here} here"));
         }
         let checkpoint =
             self.choices.checkpoint().map_err(|error| Error::from(nn::Error::from(error)))?;
@@ -255,9 +285,12 @@ impl PlanFile {
             return Ok(Err(found));
         }
         config.micro_batch = micro_batch;
-        config.build = BuildOptions { loss_chunk };
+        config.build.loss_chunk = loss_chunk;
         config.precision = precision;
+        config.gradients = gradients;
+        config.master = master;
         config.optimizer_bits = optimizer_bits;
+        config.table_bits = table_bits;
         config.offload = offload;
         config.options.checkpoint = checkpoint;
         config.options.overlap = self.choices.overlap;

@@ -2,7 +2,9 @@
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
-use tightrope_nn::{Planned, Planner, Precision, StateBits, TrainerConfig};
+use tightrope_nn::{
+    Gradients, Master, Planned, Planner, Precision, StateBits, TableBits, TrainerConfig,
+};
 
 use super::scope::Scope;
 use crate::error::{Error, Help as _, Result};
@@ -33,9 +35,18 @@ pub(super) fn allowed(
     precisions.extend(
         (allow(Allow::Precision) && config.precision == Precision::F32).then_some(Precision::BF16),
     );
-    let mut bits = vec![config.optimizer_bits];
-    bits.extend([StateBits::B16, StateBits::B8].into_iter().filter(|&fewer| {
-        allow(Allow::OptimizerBits) && u32::from(fewer) < u32::from(config.optimizer_bits)
+    let mut states = vec![(config.optimizer_bits, config.table_bits)];
+    states.extend([StateBits::B16, StateBits::B8].into_iter().filter_map(|fewer| {
+        let allowed = allow(Allow::OptimizerBits)
+            && config.optimizer.takes_fewer_bits()
+            && u32::from(fewer) < u32::from(config.optimizer_bits)
+            && (config.table_bits == TableBits::B32 || fewer == StateBits::B8);
+        allowed.then_some((fewer, config.table_bits))
+    }));
+    let narrowest = states.last().copied();
+    states.extend(narrowest.and_then(|(bits, tables)| {
+        let allowed = allow(Allow::TableBits) && bits == StateBits::B8 && tables == TableBits::B32;
+        allowed.then_some((bits, TableBits::B8))
     }));
     let mut offloads = vec![config.offload];
     if allow(Allow::Offload) && target.kind().can_be_lost() {
@@ -43,15 +54,39 @@ pub(super) fn allowed(
     }
     let mut found = vec![];
     for &precision in &precisions {
-        for &optimizer_bits in &bits {
-            // What the host keeps changes no number, so it comes before what does.
-            found.extend(offloads.iter().map(|&offload| TrainerConfig {
-                precision,
-                optimizer_bits,
-                offload,
-                ..config.clone()
-            }));
+        for &(optimizer_bits, table_bits) in &states {
+            for (gradients, master) in narrower(scope, config, precision) {
+                // What the host keeps changes no number, so it comes before what does.
+                found.extend(offloads.iter().map(|&offload| TrainerConfig {
+                    precision,
+                    gradients,
+                    master,
+                    optimizer_bits,
+                    table_bits,
+                    offload,
+                    ..config.clone()
+                }));
+            }
         }
+    }
+    found
+}
+
+/// Gradients and masters as they are asked for, then without what `memory.allow` lets the planner leave out, gradients first:
+/// their rounding is of one step, that of weights of all.
+fn narrower(
+    scope: &Scope,
+    config: &TrainerConfig,
+    precision: Precision,
+) -> Vec<(Gradients, Master)> {
+    let allow = |what| scope.allow.contains(&what);
+    let mut found = vec![(config.gradients, config.master)];
+    if allow(Allow::Gradients) && config.gradients == Gradients::F32 {
+        found.push((Gradients::BF16, config.master));
+    }
+    if allow(Allow::Master) && config.master == Master::F32 && precision == Precision::BF16 {
+        let gradients = found.last().map_or(config.gradients, |&(gradients, _)| gradients);
+        found.push((gradients, Master::None));
     }
     found
 }
@@ -161,7 +196,7 @@ fn fit_as_asked(
         if !free_micro_batch && micro_batch != config.micro_batch {
             continue;
         }
-        let mut config = TrainerConfig { micro_batch, ..config.clone() };
+        let mut config = TrainerConfig { micro_batch, shorter: vec![], ..config.clone() };
         if let Recompute::AllBut(names) = &scope.recompute {
             config.options.checkpoint = all_but(names, &config, target)?;
         }
@@ -182,7 +217,8 @@ pub(super) fn all_but(
     config: &TrainerConfig,
     target: &dyn Backend,
 ) -> Result<plan::Checkpoint> {
-    let graph = Planned::new(config, target).map_err(Error::from)?.plan.graph;
+    let whole = TrainerConfig { shorter: vec![], ..config.clone() };
+    let graph = Planned::new(&whole, target).map_err(Error::from)?.plan.graph;
     for name in names {
         graph.find(name).help("name activations as `tightrope plan` lists them")?;
     }

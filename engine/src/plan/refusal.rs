@@ -6,13 +6,14 @@ use anyhow::anyhow;
 use serde_json::json;
 use tightrope_core::Backend;
 use tightrope_nn::{
-    Model, Planned, Precision, StateBits, TrainerConfig, VitConfig, presets, vit_presets,
+    BertConfig, Gradients, LanguageModel, Master, Model, ModelConfig, Planned, Precision,
+    StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
 };
 
 use super::fit::{fit, fitting};
 use super::scope::Scope;
 use crate::error::{Error, Result};
-use crate::model::{language, parameters, vision};
+use crate::model::{encoder, language, parameters, vision};
 use crate::settings::{Bytes, Recompute};
 use crate::units::{exact_bytes, human_bytes};
 
@@ -86,10 +87,11 @@ pub fn does_not_fit(
         help += &format!("; {with}so does {each}{}", smaller.join(", "));
     }
     if cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
-        help += match (language(config), vision(config)) {
-            (Some(_), _) => "; no smaller batch, no shorter context and no smaller preset does",
-            (None, Some(_)) => "; no smaller batch and no smaller preset does",
-            (None, None) => "; no smaller batch does",
+        let reads_text = language(config).is_some() || encoder(config).is_some();
+        help += match (reads_text, vision(config)) {
+            (true, _) => "; no smaller batch, no shorter context and no smaller preset does",
+            (false, Some(_)) => "; no smaller batch and no smaller preset does",
+            (false, None) => "; no smaller batch does",
         };
     }
     let message = format!(
@@ -135,10 +137,13 @@ fn cheapest(
 }
 
 /// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; what the host may
-/// keep for a device; one that changes numbers; two.
-pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 4] {
+/// keep for a device; one that changes numbers; two; all of them.
+pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 5] {
     let fewer = [StateBits::B16, StateBits::B8].into_iter();
+    let fewer = fewer.filter(|_| config.optimizer.takes_fewer_bits());
     let fewer = fewer.filter(|&bits| u32::from(bits) < u32::from(config.optimizer_bits));
+    // 16 bits are of all state.
+    let fewer = fewer.filter(|&bits| config.table_bits == TableBits::B32 || bits == StateBits::B8);
     let with_bits = |bits: StateBits, words: &str, config: &TrainerConfig| Change {
         words: format!("{words} --set memory.optimizer_bits={}", u32::from(bits)).trim().to_owned(),
         config: TrainerConfig { optimizer_bits: bits, ..config.clone() },
@@ -151,13 +156,48 @@ pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 4] {
         two.extend(fewer.map(|bits| with_bits(bits, WORDS, &narrow)));
         one.push(Change { words: WORDS.to_owned(), config: narrow });
     }
+    if config.gradients == Gradients::F32 {
+        let config = TrainerConfig { gradients: Gradients::BF16, ..config.clone() };
+        one.push(Change { words: "--gradients bf16".to_owned(), config });
+    }
+    if config.precision == Precision::BF16 && config.master == Master::F32 {
+        let config = TrainerConfig { master: Master::None, ..config.clone() };
+        one.push(Change { words: "--master none".to_owned(), config });
+    }
+    let all = (config.precision != Precision::F16).then(|| narrowest(config));
     let further = if target.kind().can_be_lost() { config.offload.further() } else { vec![] };
     let offloaded = further.into_iter().map(|offload| Change {
         words: format!("--offload {}", Vec::from(offload).join(",")),
         config: TrainerConfig { offload, ..config.clone() },
     });
     let as_asked = Change { words: String::new(), config: config.clone() };
-    [vec![as_asked], offloaded.collect(), one, two]
+    [vec![as_asked], offloaded.collect(), one, two, all.into_iter().collect()]
+}
+
+/// Every choice of fewer bits at once.
+fn narrowest(config: &TrainerConfig) -> Change {
+    let (optimizer_bits, table_bits) = match config.optimizer.takes_fewer_bits() {
+        true => (StateBits::B8, TableBits::B8),
+        false => (config.optimizer_bits, config.table_bits),
+    };
+    let narrow = TrainerConfig {
+        precision: Precision::BF16,
+        gradients: Gradients::BF16,
+        master: Master::None,
+        optimizer_bits,
+        table_bits,
+        ..config.clone()
+    };
+    let words = [
+        (config.precision != narrow.precision, "--precision bf16"),
+        (config.gradients != narrow.gradients, "--gradients bf16"),
+        (config.master != narrow.master, "--master none"),
+        (config.optimizer_bits != narrow.optimizer_bits, "--set memory.optimizer_bits=8"),
+        (config.table_bits != narrow.table_bits, "--set memory.table_bits=8"),
+    ];
+    let words: Vec<&str> =
+        words.into_iter().filter_map(|(new, word)| new.then_some(word)).collect();
+    Change { words: words.join(" "), config: narrow }
 }
 
 /// The largest batch below that of `config` that fits.
@@ -191,23 +231,36 @@ fn longest_context(
     new: bool,
     fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
 ) -> Result<Option<usize>> {
-    if language(config).is_none() {
+    if language(config).is_none() && encoder(config).is_none() {
         return Ok(None);
     }
-    most_below(config.model.tokens(), &|seq_len| fits(&with_seq_len(config, seq_len, new)?))
+    most_below(config.model.seq_len(), &|seq_len| fits(&with_seq_len(config, seq_len, new)?))
 }
 
-/// The same step on sequences of `seq_len` tokens, where its model is one of language. A `new` model has as many
-/// positions.
+/// The same step on sequences of `seq_len` tokens, where its model reads text. A `new` model has as many positions.
 ///
 /// # Errors
 /// A sequence longer than the model's context.
 pub fn with_seq_len(config: &TrainerConfig, seq_len: usize, new: bool) -> Result<TrainerConfig> {
+    if let Some(mut model) = encoder(config).cloned() {
+        if new {
+            model.context = seq_len;
+        }
+        return Ok(TrainerConfig { model: model.build(seq_len)?, ..config.clone() });
+    }
     let Some(mut model) = language(config).cloned() else { return Ok(config.clone()) };
     if new {
         model.context = seq_len;
     }
-    Ok(TrainerConfig { model: model.build(seq_len)?, decode: seq_len, ..config.clone() })
+    Ok(TrainerConfig { model: alike(config, &model, seq_len)?, decode: seq_len, ..config.clone() })
+}
+
+/// A model of these settings, with samples as those of `config`.
+fn alike(config: &TrainerConfig, model: &ModelConfig, seq_len: usize) -> Result<Arc<dyn Model>> {
+    Ok(match LanguageModel::of(&*config.model) {
+        Some(own) => Arc::new(own.with_settings(model, seq_len)?),
+        None => model.build(seq_len)?,
+    })
 }
 
 /// The preset with the most parameters of those with fewer than `below` that fit.
@@ -221,11 +274,13 @@ pub fn largest_preset(
 ) -> Result<Option<&'static str>> {
     let mut smaller: Vec<(u64, &'static str, Arc<dyn Model>)> = vec![];
     if language(config).is_some() {
-        let seq_len = config.model.tokens();
+        let seq_len = config.model.seq_len();
         for preset in presets() {
             let model = preset.config();
-            if model.parameters() < below && model.context >= seq_len {
-                smaller.push((model.parameters(), preset.name, model.build(seq_len)?));
+            // An address space of 32 bits doesn't hold them all.
+            let exists = model.check().is_ok();
+            if exists && model.parameters() < below && model.context >= seq_len {
+                smaller.push((model.parameters(), preset.name, alike(config, &model, seq_len)?));
             }
         }
     } else if let Some(own) = vision(config) {
@@ -235,6 +290,16 @@ pub fn largest_preset(
             let model = VitConfig { classes: own.classes, labels, ..model };
             if reads && model.parameters() < below {
                 smaller.push((model.parameters(), name, model.build()?));
+            }
+        }
+    }
+    if let Some(own) = encoder(config) {
+        let seq_len = config.model.tokens();
+        for (name, model) in bert_presets() {
+            let (classes, labels) = (own.classes, own.labels.clone());
+            let model = BertConfig { vocab: own.vocab, classes, labels, ..model };
+            if model.parameters() < below && model.context >= seq_len {
+                smaller.push((model.parameters(), name, model.build(seq_len)?));
             }
         }
     }

@@ -7,12 +7,12 @@ use tightrope_data::Checkpoint;
 
 use crate::error::{Error, Result};
 use crate::run::{Batches, changed, check_continues};
-use crate::settings::{LIST, Origin, Setting, Settings};
+use crate::settings::{LIST, Origin, RowFormat, Setting, Settings};
 
 /// Whether a checkpoint continues in these settings and this data.
 ///
 /// # Errors
-/// A changed seed, number of bits of optimizer state, adapter, corpus, tokenizer or split.
+/// A changed seed, storage of the master or of optimizer state, adapter, corpus, tokenizer or split.
 pub(crate) fn check(
     checkpoint: &Checkpoint,
     settings: &Settings,
@@ -22,9 +22,19 @@ pub(crate) fn check(
     // Checkpoints of earlier versions say nothing of adapters, and have none.
     let before = trained_with(checkpoint)?;
     let adapted = settings.lora.rank > 0;
+    let texts = |settings: &Settings| {
+        matches!(settings.data.format, None | Some(RowFormat::Auto | RowFormat::Text))
+    };
+    let chats = !texts(settings) || !texts(&before);
     for (key, matters) in [
+        ("memory.master", true),
         ("memory.optimizer_bits", true),
+        ("memory.table_bits", true),
         ("train.freeze", true),
+        ("data.format", chats),
+        ("data.train_on", chats),
+        ("data.packing", chats),
+        ("data.buckets", chats),
         ("lora.rank", true),
         ("lora.alpha", adapted),
         ("lora.targets", adapted),
@@ -48,8 +58,14 @@ fn trained_with(checkpoint: &Checkpoint) -> Result<Settings> {
 
 /// Whether runs that differ in it train to other weights.
 fn decides_numbers(setting: &Setting) -> bool {
-    let exact_memory = setting.key.starts_with("memory.")
-        && !matches!(setting.key, "memory.optimizer_bits" | "memory.consume_gradients");
+    const CHANGES: [&str; 5] = [
+        "memory.gradients",
+        "memory.master",
+        "memory.optimizer_bits",
+        "memory.table_bits",
+        "memory.consume_gradients",
+    ];
+    let exact_memory = setting.key.starts_with("memory.") && !CHANGES.contains(&setting.key);
     !setting.passing && !exact_memory
 }
 

@@ -2,7 +2,9 @@
 
 use anyhow::anyhow;
 use tightrope_data::checkpoint::text_file;
-use tightrope_data::{Corpus, DataState, Loader, LoaderConfig, Source, Tokenizer, Tokens, Windows};
+use tightrope_data::{
+    Batch, Corpus, DataState, Loader, LoaderConfig, Masking, Source, Tokenizer, Tokens, Windows,
+};
 use tightrope_nn::{Done, TrainerConfig};
 
 #[cfg(not(target_family = "wasm"))]
@@ -27,6 +29,8 @@ pub struct Text {
     loader: Option<Loader>,
     /// Texts that are nowhere else: checkpoints bring them along.
     own: Vec<(String, Vec<u8>)>,
+    /// Of an encoder.
+    masking: Option<Masking>,
 }
 
 impl Text {
@@ -77,6 +81,7 @@ impl Text {
             holdout,
             loader: None,
             own: Vec::new(),
+            masking: None,
         })
     }
 
@@ -98,19 +103,64 @@ impl Text {
         Ok(Self { own, origin: name.to_owned(), ..opened })
     }
 
+    /// With masked tokens to predict, for an encoder. `seed` chooses those of training.
+    ///
+    /// # Errors
+    /// A tokenizer without the tokens that an encoder reads.
+    pub fn masked(self, seed: u64) -> Result<Self> {
+        let specials = self.tokenizer.specials().help(ENCODERS)?;
+        let masking = Masking::new(specials, self.tokenizer.vocab_size(), seed);
+        Ok(Self { masking: Some(masking), ..self })
+    }
+
     /// What is held out where something is, else everything.
     pub fn scored(&self) -> &Tokens {
         if self.holdout > 0.0 { &self.held_out } else { &self.train }
     }
 
+    /// Batches that score `tokens` in order, or the first windows that hold `most` of them; none where there is nothing to predict.
+    ///
+    /// # Errors
+    /// A broken file, and sequences without room for what is predicted.
+    pub fn windows(
+        &self,
+        tokens: &Tokens,
+        config: &TrainerConfig,
+        most: Option<usize>,
+    ) -> Result<HeldOut> {
+        let Some(masking) = self.masking.map(Masking::held_out) else {
+            return windows(tokens, config, most);
+        };
+        let context = self.context(config)?;
+        Ok(Box::new(
+            batches(tokens, config, context, most)?.map(move |batch| {
+                Ok(masking.apply(&batch.help("restore the data")?, context).into())
+            }),
+        ))
+    }
+
+    /// Tokens of a window.
+    fn context(&self, config: &TrainerConfig) -> Result<usize> {
+        let seq_len = config.model.tokens();
+        if self.masking.is_none() {
+            return Ok(seq_len);
+        }
+        seq_len.checked_sub(Masking::AROUND).filter(|&context| context > 0).ok_or_else(|| {
+            Error::usage(
+                anyhow!("`model.context` is {seq_len}, without room for a token between those that begin and end a text"),
+                "give --context 3 or more",
+            )
+        })
+    }
+
     /// Bytes of text that all tokens of [`Text::scored`] but the first stand for; `None` where they are ids of a tokenizer that
-    /// isn't known.
+    /// isn't known, and where only masked tokens are predicted.
     ///
     /// # Errors
     /// A broken file.
     pub fn predicted_bytes(&self) -> Result<Option<u64>> {
         const PIECE: usize = 1 << 16;
-        if !self.is_text {
+        if !self.is_text || self.masking.is_some() {
             return Ok(None);
         }
         let (tokens, mut bytes) = (self.scored(), 0);
@@ -134,7 +184,7 @@ impl Batches for Text {
     fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
         if self.loader.as_ref().is_none_or(|loader| loader.position() != at.samples) {
             let TrainerConfig { batch, seed, .. } = *config;
-            let order = LoaderConfig { batch, context: config.model.tokens(), seed };
+            let order = LoaderConfig { batch, context: self.context(config)?, seed };
             // The one before has a thread of its own, which ends first.
             self.loader = None;
             let loader = Loader::new(self.train.clone(), order, at.samples)
@@ -146,12 +196,17 @@ impl Batches for Text {
 
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
         self.seek(config, at)?;
+        let context = self.context(config)?;
         let loader = self.loader.as_mut().expect("`seek` leaves one");
-        Ok(loader.next().help("restore the data, then resume the run")?.into())
+        let batch = loader.next().help("restore the data, then resume the run")?;
+        Ok(match &self.masking {
+            Some(masking) => masking.apply(&batch, context).into(),
+            None => batch.into(),
+        })
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-        windows(&self.held_out, config, most)
+        self.windows(&self.held_out, config, most)
     }
 
     fn state(&self, samples: u64) -> DataState {
@@ -185,13 +240,43 @@ impl Batches for Text {
 /// # Errors
 /// A broken file.
 pub fn windows(tokens: &Tokens, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-    if tokens.len() < 2 {
-        return Ok(Box::new(std::iter::empty()));
-    }
-    let (batch, time) = (config.micro_batch, config.model.tokens());
-    let batches = most.map(|most| (most / (batch * time)).max(1));
-    let windows = Windows::new(tokens.clone(), batch, time, batches).help("check data.holdout")?;
-    Ok(Box::new(windows.map(|batch| Ok(batch.help("restore the data")?.into()))))
+    let batches = batches(tokens, config, config.model.tokens(), most)?;
+    Ok(Box::new(batches.map(|batch| Ok(batch.help("restore the data")?.into()))))
+}
+
+/// The windows of `context` tokens of [`windows`].
+fn batches(
+    tokens: &Tokens,
+    config: &TrainerConfig,
+    context: usize,
+    most: Option<usize>,
+) -> Result<impl Iterator<Item = tightrope_data::Result<Batch>> + 'static> {
+    let batch = config.micro_batch;
+    let batches = most.map(|most| (most / (batch * context)).max(1));
+    let made = || Windows::new(tokens.clone(), batch, context, batches).help("check data.holdout");
+    let windows = (tokens.len() >= 2).then(made).transpose()?;
+    Ok(windows.into_iter().flatten())
+}
+
+/// What tokenizers encoders read.
+const ENCODERS: &str = "name the tokenizer.json or the vocab.txt of a BERT with --tokenizer";
+
+/// The tokenizer of a new run of an encoder: the settings', else that of the model it starts from.
+///
+/// # Errors
+/// As [`tokenizer`], where none is named, and one without the tokens that an encoder reads.
+pub(super) fn encoder_tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> {
+    let tokenizer = match (&settings.data.tokenizer, &settings.model.init) {
+        (Some(name), _) => tokenizers::named(name)?,
+        // Token ids too are between the tokens that begin and end a text.
+        (None, Some(init)) => Weights::open(init)?.tokenizer(None)?,
+        (None, None) => {
+            return Err(Error::usage(anyhow!("no tokenizer is named for the text"), ENCODERS));
+        }
+    };
+    fits(&tokenizer, vocab)?;
+    tokenizer.specials().help(ENCODERS)?;
+    Ok(tokenizer)
 }
 
 /// The tokenizer of a new run: the settings', else that of the model it starts from, else bytes.

@@ -222,7 +222,7 @@ mod tests {
     fn model() -> VitConfig {
         match Architecture::preset("vit-tiny").unwrap() {
             Architecture::Vit(model) => model,
-            Architecture::Language(_) => panic!("it reads images"),
+            other => panic!("{other:?} reads no images"),
         }
     }
 

@@ -1,30 +1,33 @@
 //! The model that settings describe.
 
+use std::mem::discriminant;
 use std::path::Path;
 
 use anyhow::anyhow;
-use tightrope_data::{ImageDataset, ImageShape};
+use tightrope_data::{ImageDataset, ImageShape, RowFormat};
 use tightrope_nn::defaults::{self, Sizes};
-use tightrope_nn::{Architecture, ModelConfig, VitConfig};
+use tightrope_nn::{Architecture, BertConfig, ModelConfig, VitConfig};
 
-use super::images;
+use super::{LabelledTexts, images};
 use crate::error::{Error, Result};
 use crate::settings::{self, Extents, Family, LIST, ModelFamily, Reads, Setting, Settings};
 use crate::weights::source::config_of;
 use crate::weights::tokenizer;
 
-/// A model, with the images that were opened to learn its classes.
+/// A model, with the data that was opened to learn its classes.
 pub struct Described {
     /// The model.
     pub model: Architecture,
     /// The images that the settings name, where it reads some.
     pub images: Option<ImageDataset>,
+    /// The labelled texts that the settings name, where it classifies them.
+    pub texts: Option<LabelledTexts>,
 }
 
 impl Described {
     /// A model that is known already.
     pub fn known(model: Architecture) -> Self {
-        Self { model, images: None }
+        Self { model, images: None, texts: None }
     }
 }
 
@@ -38,13 +41,12 @@ pub fn described(settings: &Settings) -> Result<Described> {
     let base = match (&own.init, &own.preset, own.family) {
         (Some(init), ..) => config_of(init)?,
         (None, Some(name), _) => Architecture::preset(name)?,
-        (None, None, Some(ModelFamily::Language(Family::Llama))) => {
-            Architecture::preset(defaults::LLAMA)?
-        }
-        (None, None, Some(ModelFamily::Vit)) => Architecture::preset(defaults::VIT)?,
         (None, None, Some(ModelFamily::Language(Family::Gpt2)) | None) => {
             Architecture::Language(defaults::MODEL)
         }
+        (None, None, Some(ModelFamily::Language(_))) => Architecture::preset(defaults::LLAMA)?,
+        (None, None, Some(ModelFamily::Vit)) => Architecture::preset(defaults::VIT)?,
+        (None, None, Some(ModelFamily::Bert)) => Architecture::preset(defaults::BERT)?,
     };
     check_keys(settings, &base)?;
     let agree = || own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init));
@@ -62,23 +64,77 @@ pub fn described(settings: &Settings) -> Result<Described> {
             described.model.check()?;
             Ok(described)
         }
+        Architecture::Bert(sizes) => {
+            agree()?;
+            let described = encoder(settings, sizes)?;
+            described.model.check()?;
+            Ok(described)
+        }
     }
 }
 
 /// A language model, with the sizes of `base` where none are set. Unchecked.
 fn language(settings: &Settings, base: &ModelConfig) -> Result<Architecture> {
     let own = &settings.model;
-    let vocab = match (own.vocab, &settings.data.tokenizer, &own.init) {
+    let sizes = Sizes { context: positions(own), vocab: vocab(settings)?, ..own.sizes() };
+    Ok(Architecture::Language(sizes.over(base)))
+}
+
+/// Tokens that a model is to know, where the settings or their tokenizer say how many.
+fn vocab(settings: &Settings) -> Result<Option<usize>> {
+    let own = &settings.model;
+    Ok(match (own.vocab, &settings.data.tokenizer, &own.init) {
         (None, Some(name), None) => Some(tokenizer::vocab_size(name)?),
         (vocab, _, _) => vocab,
+    })
+}
+
+/// Positions that a new model is to have. One on disk keeps its own, of which a run may use fewer.
+fn positions(own: &settings::Model) -> Option<usize> {
+    own.context.filter(|_| own.init.is_none())
+}
+
+/// An encoder of text, with the sizes of `base` where none are set. It classifies where its data is labelled, or where settings or
+/// `base` say so. Unchecked.
+fn encoder(settings: &Settings, base: &BertConfig) -> Result<Described> {
+    let own = &settings.model;
+    let channels = own.channels.unwrap_or(base.channels);
+    let hidden = base.hidden.saturating_mul(channels) / base.channels.max(1);
+    let mut model = BertConfig {
+        layers: own.layers.unwrap_or(base.layers),
+        channels,
+        heads: own.heads.unwrap_or(base.heads),
+        hidden: own.hidden.unwrap_or(hidden.max(1)),
+        context: positions(own).unwrap_or(base.context),
+        vocab: vocab(settings)?.unwrap_or(base.vocab),
+        dropout: own.dropout.unwrap_or(base.dropout),
+        attention_dropout: own.dropout.unwrap_or(base.attention_dropout),
+        ..base.clone()
     };
-    let sizes = Sizes {
-        // A model on disk keeps its positions, of which a run may use fewer.
-        context: own.context.filter(|_| own.init.is_none()),
-        vocab,
-        ..own.sizes()
-    };
-    Ok(Architecture::Language(sizes.over(base)))
+    if settings.data.format == Some(RowFormat::Text) {
+        (model.classes, model.labels) = (None, vec![]);
+    }
+    #[cfg(target_family = "wasm")]
+    let texts: Option<LabelledTexts> = None;
+    #[cfg(not(target_family = "wasm"))]
+    let texts = super::labelled::named(settings, &model)?;
+    #[cfg(not(target_family = "wasm"))]
+    if let Some(texts) = &texts {
+        let found = texts.classes();
+        (model.classes, model.labels) = (Some(found.count), found.names.clone());
+    }
+    if let Some(classes) = own.classes {
+        let found = model.classes.unwrap_or(0);
+        if found > classes {
+            let message = format!("`model.classes` is {classes}, and the labels make {found}");
+            let help = "leave `model.classes` out, or correct the labels";
+            return Err(settings.error(&["model.classes"], message, help).into());
+        }
+        if found < classes {
+            (model.classes, model.labels) = (Some(classes), vec![]);
+        }
+    }
+    Ok(Described { texts, ..Described::known(Architecture::Bert(model)) })
 }
 
 /// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither
@@ -117,7 +173,7 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
             model.labels = images.classes().to_vec();
         }
     }
-    Ok(Described { model: Architecture::Vit(model), images })
+    Ok(Described { images, ..Described::known(Architecture::Vit(model)) })
 }
 
 /// Whether the settings name another family than the model's, or a size that its family doesn't have.
@@ -125,21 +181,24 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
 /// # Errors
 /// The first one that is.
 pub fn check_keys(settings: &Settings, model: &Architecture) -> Result<()> {
-    let (is, others) = match model {
-        Architecture::Language(_) => ("a language model", "a vision transformer"),
-        Architecture::Vit(_) => ("a vision transformer", "a language model"),
+    let is = match model {
+        Architecture::Language(_) => "a language model",
+        Architecture::Vit(_) => "a vision transformer",
+        Architecture::Bert(_) => "an encoder",
     };
-    let reads = Reads::of(model.family());
-    let family = settings.model.family;
-    if let Some(family) = family.filter(|family| Reads::of(*family) != reads) {
+    let own = model.family();
+    let other = |family: &ModelFamily| discriminant(family) != discriminant(&own);
+    if let Some(family) = settings.model.family.filter(other) {
         let message = format!("`model.family` is {}, and the model is {is}", family.name());
         const HELP: &str =
             "leave `model.family` out, or name a preset or a directory of that family";
         return Err(settings.error(&["model.family"], message, HELP).into());
     }
-    let mut foreign = LIST.iter().filter(|it| it.reads.is_some_and(|own| own != reads));
-    match foreign.find(|setting| settings.is_said(setting.key)) {
-        Some(Setting { key, .. }) => {
+    let mut foreign = LIST.iter().filter(|it| it.reads.is_some_and(|reads| !reads.is_of(own)));
+    // A run's own file says every default.
+    match foreign.find(|setting| settings.is_changed(setting.key)) {
+        Some(Setting { key, reads, .. }) => {
+            let others = reads.map_or("another model", Reads::model);
             let message = format!("`{key}` is of {others}, and the model is {is}");
             Err(settings.error(&[key], message, &format!("leave `{key}` out")).into())
         }
@@ -187,6 +246,19 @@ pub fn agrees(settings: &Settings, model: &Architecture, dir: &Path) -> Result<(
             ("patch_size", area(own.patch_size, model.patch)),
             ("image_channels", number(own.image_channels, model.colors)),
             ("classes", number(own.classes, model.classes)),
+        ],
+        Architecture::Bert(model) => vec![
+            ("layers", number(own.layers, model.layers)),
+            ("channels", number(own.channels, model.channels)),
+            ("heads", number(own.heads, model.heads)),
+            ("hidden", number(own.hidden, model.hidden)),
+            ("vocab", number(own.vocab, model.vocab)),
+            (
+                "classes",
+                own.classes
+                    .zip(model.classes)
+                    .and_then(|(asked, found)| number(Some(asked), found)),
+            ),
         ],
     };
     for (key, difference) in differences {

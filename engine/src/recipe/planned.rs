@@ -167,9 +167,12 @@ impl<'a> Started<'a> {
 fn chosen(settings: &mut Settings, config: &TrainerConfig) {
     // The run's own plan.json says the same.
     settings.memory.plan = None;
-    let TrainerConfig { micro_batch, precision, optimizer_bits, options, .. } = config;
+    let TrainerConfig { micro_batch, precision, options, .. } = config;
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
-    settings.memory.optimizer_bits = *optimizer_bits;
+    settings.memory.gradients = config.gradients;
+    settings.memory.master = config.master;
+    settings.memory.optimizer_bits = config.optimizer_bits;
+    settings.memory.table_bits = config.table_bits;
     settings.run.precision = settings.run.precision.stored_in(*precision);
     if let Some(recompute) = Recompute::of(&options.checkpoint) {
         settings.memory.recompute = recompute;

@@ -6,16 +6,18 @@ use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Options;
 use tightrope_nn::{
-    Architecture, BuildOptions, LearningRate, Model, ModelConfig, Planned, TrainerConfig, Vit,
-    defaults,
+    Architecture, Bert, BuildOptions, LanguageModel, LearningRate, Model, Offload, Planned,
+    Programs, TrainerConfig, Vit, defaults,
 };
 
 use super::model;
 use crate::devices::Spec;
 use crate::error::{Error, Result};
-use crate::plan::{Scope, planned};
-use crate::settings::{self, Chunk, Device, LARGEST, LIST, MicroBatch, Schedule, Settings};
-use crate::weights::adapters;
+use crate::plan::{Scope, inference, planned};
+use crate::settings::{
+    self, Chunk, Device, LARGEST, LIST, MicroBatch, RowFormat, Schedule, Settings,
+};
+use crate::weights::{adapters, teacher};
 
 /// What is trained and how, what a planner may choose of it, and where it runs.
 #[derive(Clone, Debug)]
@@ -28,6 +30,14 @@ pub struct Step {
     pub device: Spec,
     /// The learning rate of every step, and how many there are.
     pub rate: LearningRate,
+}
+
+/// What a model that predicts tokens chooses from, and how many positions it continues text over.
+#[derive(Clone, Copy)]
+struct Predicted {
+    vocab: usize,
+    /// 0 of an encoder.
+    decode: usize,
 }
 
 impl Step {
@@ -53,9 +63,26 @@ impl Step {
         match &model {
             Architecture::Language(sizes) => {
                 let context = settings.model.context.unwrap_or(sizes.context);
-                Self::with_model(settings, model.build(context)?, Some((sizes, context)))
+                let text = Predicted { vocab: sizes.vocab, decode: context };
+                let model = LanguageModel::new(sizes, context)?;
+                let model = match settings.data.format {
+                    Some(RowFormat::Preference) => model.of_pairs(settings.train.dpo_beta)?,
+                    _ if settings.data.packing => model.packed(),
+                    _ => model,
+                };
+                let model = match teacher::described(settings)? {
+                    Some((teacher, how)) => model.taught_by(&teacher, how)?,
+                    None => model,
+                };
+                Self::with_model(settings, Arc::new(model), Some(text))
             }
             Architecture::Vit(_) => Self::with_model(settings, model.build(1)?, None),
+            Architecture::Bert(sizes) => {
+                let context = settings.model.context.unwrap_or(sizes.context);
+                let masked = Predicted { vocab: sizes.vocab, decode: 0 };
+                let text = sizes.classes.is_none().then_some(masked);
+                Self::with_model(settings, model.build(context)?, text)
+            }
         }
     }
 
@@ -71,11 +98,11 @@ impl Step {
         Self::with_model(settings, model, None)
     }
 
-    /// By settings that are filled in. `text` is the sizes of a language model and the length of its sequences.
+    /// By settings that are filled in. `text` is of a model that predicts tokens.
     fn with_model(
         settings: &Settings,
         model: Arc<dyn Model>,
-        text: Option<(&ModelConfig, usize)>,
+        text: Option<Predicted>,
     ) -> Result<Self> {
         let mut scope = Scope::of(settings);
         // Scores of classes are too few to be made in parts.
@@ -88,12 +115,23 @@ impl Step {
         })
     }
 
+    /// The step's model alone, as it's read: with the loss where `loss`, with what the configuration asks for, and with nothing to
+    /// train it. Weights of linear layers are in `weight_bits` where those are given.
+    pub fn inference(mut self, loss: bool, weight_bits: Option<u32>) -> Self {
+        self.config.programs = Programs::Inference { loss, weight_bits: weight_bits.into() };
+        self.config.offload = Offload::NONE;
+        self
+    }
+
     /// The fastest plan of the step that fits its budget on `device`.
     ///
     /// # Errors
     /// [`Kind::DoesNotFit`](crate::error::Kind) with what would fit, and settings that no graph can be built from.
     pub fn plan(&self, device: &dyn Backend) -> Result<Planned> {
-        planned(&self.scope, self.config.clone(), device)
+        match self.config.programs {
+            Programs::Training => planned(&self.scope, self.config.clone(), device),
+            Programs::Inference { .. } => inference(&self.scope, &self.config, device),
+        }
     }
 }
 
@@ -107,16 +145,7 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     let mut settings = settings.clone();
     match model {
         Architecture::Language(model) => {
-            let context = settings.model.context.unwrap_or(model.context);
-            if context > model.context {
-                return Err(Error::usage(
-                    anyhow!(
-                        "`model.context` is {context}, and the model has {} positions",
-                        model.context
-                    ),
-                    format!("give --context {} or less", model.context),
-                ));
-            }
+            let context = context_within(&settings, model.context)?;
             settings.model.fill(model);
             settings.model.context = Some(context);
             settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
@@ -124,6 +153,14 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
         Architecture::Vit(model) => {
             settings.model.fill_vit(model);
             settings.train.fill(defaults::IMAGES, defaults::STEPS, defaults::vit_lr(model));
+        }
+        Architecture::Bert(model) => {
+            let context = context_within(&settings, model.context)?;
+            settings.model.fill_bert(model);
+            settings.model.context = Some(context);
+            let tuned = settings.model.init.is_some();
+            let lr = if tuned { defaults::TUNED_BERT_LR } else { defaults::bert_lr(model) };
+            settings.train.fill(defaults::TEXTS, defaults::STEPS, lr);
         }
     }
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
@@ -139,6 +176,18 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     filled_adapters(&mut settings, &*model.build(1)?)?;
     settings.check()?;
     Ok(settings)
+}
+
+/// The length of sequences, which a model has `positions` for.
+fn context_within(settings: &Settings, positions: usize) -> Result<usize> {
+    let context = settings.model.context.unwrap_or(positions);
+    if context > positions {
+        return Err(Error::usage(
+            anyhow!("`model.context` is {context}, and the model has {positions} positions"),
+            format!("give --context {positions} or less"),
+        ));
+    }
+    Ok(context)
 }
 
 /// The settings of a run of the program's own model, with every count and rate filled in.
@@ -185,12 +234,12 @@ pub fn complete(settings: &Settings) -> Result<Settings> {
     filled(settings, &model::described(settings)?.model)
 }
 
-/// What the trainer is to do, before the planner's choices, by settings that are filled in. `text` is the sizes of a language
-/// model and the length of its sequences.
+/// What the trainer is to do, before the planner's choices, by settings that are filled in. `text` is of a model that predicts
+/// tokens.
 fn trainer_config(
     settings: &Settings,
     model: Arc<dyn Model>,
-    text: Option<(&ModelConfig, usize)>,
+    text: Option<Predicted>,
 ) -> Result<TrainerConfig> {
     let Settings { train, memory, .. } = settings;
     let optimizer = train.rule();
@@ -203,7 +252,7 @@ fn trainer_config(
         (Chunk::Auto, _) if matches!(settings.run.device, Device::Cuda(_)) => {
             defaults::CUDA_LOSS_ROWS
         }
-        (Chunk::Auto, Some((sizes, _))) => defaults::loss_chunk(sizes),
+        (Chunk::Auto, Some(text)) => defaults::loss_rows(text.vocab),
     };
     let config = TrainerConfig {
         precision: settings.run.precision.storage,
@@ -212,9 +261,12 @@ fn trainer_config(
             MicroBatch::Auto => batch,
             MicroBatch::Size(size) => size,
         },
-        build: BuildOptions { loss_chunk },
+        build: BuildOptions { loss_chunk, attention: memory.attention },
         optimizer,
+        gradients: memory.gradients,
+        master: memory.master,
         optimizer_bits: memory.optimizer_bits,
+        table_bits: memory.table_bits,
         weight_decay: train.weight_decay,
         clip: (train.clip > 0.0).then_some(train.clip),
         options: Options {
@@ -223,14 +275,19 @@ fn trainer_config(
         },
         seed: train.seed,
         // As many positions in a decoder's cache as a sequence has.
-        decode: text.map_or(0, |(_, context)| context),
+        decode: text.map_or(0, |text| text.decode),
         offload: memory.offload,
         consume_gradients: memory.consume_gradients,
         frozen: train.freeze.clone(),
         lora: settings.lora.adapters(),
         watch: vec![],
-        // Scores of classes are what an image is classified by.
-        logits: text.is_none() && Vit::of(&*model).is_some(),
+        // Scores of classes are what an image or a text is classified by.
+        logits: text.is_none() && (Vit::of(&*model).is_some() || Bert::of(&*model).is_some()),
+        // Of the reference.
+        losses: LanguageModel::of(&*model).is_some_and(LanguageModel::is_of_pairs),
+        programs: Programs::Training,
+        // The data says which are worthwhile.
+        shorter: vec![],
         model,
     };
     // A pattern that no parameter matches is refused here, before anything is planned.

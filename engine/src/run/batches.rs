@@ -1,9 +1,10 @@
 //! What a run is trained on.
 
 use tightrope_data::{
-    self as data, DataState, IGNORED, ImageBatch, ImageFormat, Tokenizer, ToyTask,
+    self as data, DataState, IGNORED, ImageBatch, ImageFormat, MaskedBatch, RowBatch, Tokenizer,
+    ToyTask,
 };
-use tightrope_nn::inputs::{TARGETS, TOKENS};
+use tightrope_nn::inputs::{DOCUMENTS, POSITIONS, REFERENCE, TARGETS, TOKENS, TYPES};
 use tightrope_nn::{Batch, Done, IMAGES, LABELS, TrainerConfig, Values};
 
 use crate::error::Result;
@@ -39,7 +40,7 @@ impl From<Vec<i32>> for Numbers {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
-    /// What counts in the loss: samples, or tokens that are predicted.
+    /// What counts in the loss: samples, pairs of sequences, or tokens that are predicted.
     pub counted: usize,
     numbers: Vec<(String, Numbers)>,
 }
@@ -54,6 +55,23 @@ impl Samples {
     pub fn with(mut self, name: &str, numbers: impl Into<Numbers>) -> Self {
         self.numbers.push((name.to_owned(), numbers.into()));
         self
+    }
+
+    /// Sequences of rows. A model of `packed` ones reads the row and the position of each token. Sequences with numbers are pairs, and
+    /// the numbers their log-likelihoods under the reference.
+    pub fn of_rows(batch: RowBatch, packed: bool) -> Self {
+        let RowBatch { tokens, targets, documents, positions, numbers } = batch;
+        if !numbers.is_empty() {
+            let pairs = targets.chunks((2 * targets.len() / numbers.len()).max(1));
+            let pairs = pairs.filter(|pair| counted(pair) > 0).count();
+            let samples = Self::new(pairs).with(TOKENS, tokens).with(TARGETS, targets);
+            return samples.with(REFERENCE, numbers);
+        }
+        let samples = Self::new(counted(&targets)).with(TOKENS, tokens).with(TARGETS, targets);
+        match packed {
+            true => samples.with(DOCUMENTS, documents).with(POSITIONS, positions),
+            false => samples,
+        }
     }
 
     /// The numbers of each input, by its name.
@@ -78,17 +96,40 @@ impl Samples {
 impl From<data::Batch> for Samples {
     /// The windows of a text.
     fn from(batch: data::Batch) -> Self {
-        let counted = batch.targets.iter().filter(|&&target| target != IGNORED).count();
-        Self::new(counted).with(TOKENS, batch.inputs).with(TARGETS, batch.targets)
+        Self::new(counted(&batch.targets)).with(TOKENS, batch.inputs).with(TARGETS, batch.targets)
     }
 }
 
 impl From<ImageBatch> for Samples {
     /// Labelled images.
     fn from(batch: ImageBatch) -> Self {
-        let counted = batch.labels.iter().filter(|&&label| label != IGNORED).count();
-        Self::new(counted).with(IMAGES, batch.images).with(LABELS, batch.labels)
+        Self::new(counted(&batch.labels)).with(IMAGES, batch.images).with(LABELS, batch.labels)
     }
+}
+
+impl From<MaskedBatch> for Samples {
+    /// Sequences with masked tokens, each of one text.
+    fn from(batch: MaskedBatch) -> Self {
+        let MaskedBatch { tokens, documents, targets } = batch;
+        let types = vec![0; tokens.len()];
+        let samples = Self::new(counted(&targets)).with(TOKENS, tokens).with(TYPES, types);
+        samples.with(DOCUMENTS, documents).with(TARGETS, targets)
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl From<data::TextBatch> for Samples {
+    /// Labelled texts.
+    fn from(batch: data::TextBatch) -> Self {
+        let data::TextBatch { tokens, types, documents, labels } = batch;
+        let samples = Self::new(counted(&labels)).with(TOKENS, tokens).with(TYPES, types);
+        samples.with(DOCUMENTS, documents).with(LABELS, labels)
+    }
+}
+
+/// How many of `targets` have a loss.
+fn counted(targets: &[i32]) -> usize {
+    targets.iter().filter(|&&target| target != IGNORED).count()
 }
 
 /// Held-out batches, each of a micro-batch.
@@ -132,6 +173,30 @@ pub trait Batches {
     /// Data that can't be read any more.
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples>;
 
+    /// Lengths of sequences below the model's that its batches may have, where the plan has passes of these.
+    fn shorter(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Batches of a micro-batch of which it has to know the log-likelihood of each sequence, under the model before its first step;
+    /// `None` where it knows them, or needs none.
+    ///
+    /// # Errors
+    /// Sequences of no tokens.
+    fn unreferenced(&self, config: &TrainerConfig) -> Result<Option<HeldOut>> {
+        let _ = config;
+        Ok(None)
+    }
+
+    /// Takes the log-likelihoods of what [`Batches::unreferenced`] gave, in order.
+    ///
+    /// # Errors
+    /// Log-likelihoods that aren't finite.
+    fn refer_to(&mut self, log_likelihoods: Vec<f32>) -> Result<()> {
+        let _ = log_likelihoods;
+        Ok(())
+    }
+
     /// What is held out, or the first of it that holds `most` tokens or images.
     ///
     /// # Errors
@@ -151,6 +216,12 @@ pub trait Batches {
 
     /// How its tokens are read as text, where they are text.
     fn tokenizer(&self) -> Option<&Tokenizer> {
+        None
+    }
+
+    /// The classes of its texts, where it is texts with labels.
+    #[cfg(not(target_family = "wasm"))]
+    fn classes(&self) -> Option<&data::Classes> {
         None
     }
 

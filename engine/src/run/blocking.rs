@@ -21,6 +21,14 @@ impl<'a> Run<'a> {
         block_on(self.evaluate_async(most))
     }
 
+    /// [`Run::classify_texts_async`], which blocks.
+    ///
+    /// # Errors
+    /// As [`Run::classify_texts_async`].
+    pub fn classify_texts(&mut self, texts: &[(&str, Option<&str>)]) -> Result<Vec<Vec<f32>>> {
+        block_on(self.classify_texts_async(texts))
+    }
+
     /// [`Run::classify_async`], which blocks.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
-//! What a model takes images for.
+//! What a model takes images and texts for.
 
 use anyhow::anyhow;
 use serde::Serialize;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::TextBatch;
 use tightrope_data::{IGNORED, drawn_digit};
 use tightrope_nn::TrainerConfig;
 
@@ -27,18 +29,57 @@ impl Run<'_> {
         let read = images.iter().map(read).collect::<Result<Vec<_>>>()?;
         let classes = format.classes.len();
         let mut found = Vec::with_capacity(read.len());
-        let each = self.config().micro_batch;
-        for part in read.chunks(each) {
+        for part in read.chunks(self.config().micro_batch) {
             let samples = samples(part, self.config());
-            let work = async |trainer: &mut tightrope_nn::Trainer| {
-                Ok(trainer.logits(&samples.batch()).await?)
-            };
-            let (scores, shape) = self.with_trainer(work).await?;
-            let row = shape.last().copied().unwrap_or(0).max(1);
-            let rows = scores.chunks_exact(row).take(part.len());
-            found.extend(rows.map(|scores| softmax(&scores[..classes.min(row)])));
+            found.extend(self.probabilities(&samples, part.len(), classes).await?);
         }
         Ok(found)
+    }
+
+    /// Probability of each class for each text, or pair of texts, the classes in the order of [`Classes::names`]. Texts are cut to the
+    /// run's context.
+    ///
+    /// [`Classes::names`]: tightrope_data::Classes::names
+    ///
+    /// # Errors
+    /// A run whose data isn't labelled texts, a text that can't be encoded, and a device that is lost again and again.
+    #[cfg(not(target_family = "wasm"))]
+    pub async fn classify_texts_async(
+        &mut self,
+        texts: &[(&str, Option<&str>)],
+    ) -> Result<Vec<Vec<f32>>> {
+        let mut found = Vec::with_capacity(texts.len());
+        for part in texts.chunks(self.config().micro_batch) {
+            let (Some(classes), Some(tokenizer)) = (self.data().classes(), self.data().tokenizer())
+            else {
+                return Err(Error::usage(
+                    anyhow!("the run's data isn't texts with labels"),
+                    "train an encoder, on rows with a text and a label",
+                ));
+            };
+            let (config, classes) = (self.config(), classes.count);
+            let (context, batch) = (config.model.tokens(), config.micro_batch);
+            let batch = TextBatch::of(part, tokenizer, context, batch);
+            let samples = batch.help("give other texts")?.into();
+            found.extend(self.probabilities(&samples, part.len(), classes).await?);
+        }
+        Ok(found)
+    }
+
+    /// Probability of each of so many `classes` for the first `count` samples of a pass.
+    async fn probabilities(
+        &mut self,
+        samples: &Samples,
+        count: usize,
+        classes: usize,
+    ) -> Result<Vec<Vec<f32>>> {
+        let work = async |trainer: &mut tightrope_nn::Trainer| {
+            Ok(trainer.logits(&samples.batch()).await?)
+        };
+        let (scores, shape) = self.with_trainer(work).await?;
+        let row = shape.last().copied().unwrap_or(0).max(1);
+        let rows = scores.chunks_exact(row).take(count);
+        Ok(rows.map(|scores| softmax(&scores[..classes.min(row)])).collect())
     }
 
     /// What the model takes a drawn digit for: rows of `width` places, 0 where nothing is drawn. The drawing becomes an image as
@@ -75,7 +116,8 @@ fn samples(images: &[Vec<f32>], config: &TrainerConfig) -> Samples {
     Samples::new(images.len()).with(tightrope_nn::IMAGES, pixels).with(tightrope_nn::LABELS, labels)
 }
 
-fn softmax(scores: &[f32]) -> Vec<f32> {
+/// Probabilities of scores.
+pub(crate) fn softmax(scores: &[f32]) -> Vec<f32> {
     let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
     let sum: f32 = powers.iter().sum();

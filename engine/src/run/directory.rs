@@ -43,10 +43,21 @@ pub fn create(out: Option<&Path>) -> Result<PathBuf> {
         .help(NEXT)
 }
 
+/// The folder in which the runs beside a new one are, of which `out` is the directory.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn beside(out: Option<&Path>) -> PathBuf {
+    match out.map(|out| out.parent().unwrap_or(out)) {
+        None => PathBuf::from(RUNS),
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+    }
+}
+
 /// Makes a directory of this name in `parent`, with a number behind it where it's taken.
 ///
 /// # Errors
 /// What the system refuses.
+#[cfg(not(target_family = "wasm"))]
 pub(super) fn create_free(parent: &Path, name: &str) -> io::Result<PathBuf> {
     free(parent, |number| match number {
         1 => name.to_owned(),

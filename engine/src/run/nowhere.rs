@@ -12,10 +12,6 @@ impl Home {
         match *self {}
     }
 
-    pub(super) fn is_there(&self) -> bool {
-        match *self {}
-    }
-
     pub(super) fn log(&mut self, _: &Stepped) {
         match *self {}
     }

@@ -52,6 +52,12 @@ impl Run<'_> {
                     "train on text, or name the tokenizer that its ids are of",
                 ));
             };
+            if !continues(trainer) {
+                return Err(Error::usage(
+                    anyhow!("the model is an encoder, which continues no text"),
+                    "train a language model",
+                ));
+            }
             let prompt = tokenizer.encode(prompt).help("give another prompt")?;
             // On a device that took the place of a lost one it begins again, with pieces that were shown.
             let mut made = 0;
@@ -66,6 +72,11 @@ impl Run<'_> {
         });
         attempt.await
     }
+}
+
+/// Whether a model of text continues it: an encoder doesn't.
+pub(super) fn continues(trainer: &Trainer) -> bool {
+    trainer.config().model.decoder().is_some()
 }
 
 /// A sample of the model after `step`: a new line, or a new document, continued.

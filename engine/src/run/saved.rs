@@ -50,6 +50,17 @@ pub(super) fn unwritten(error: CheckpointError, dir: &Path, step: u64) -> Error 
         _ => format!("free some space, then `tightrope train --resume {}`", dir.display()),
     };
     let error = anyhow::Error::new(error);
+    let lacks_memory = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::OutOfMemory)
+    };
+    if error.chain().any(lacks_memory) {
+        let what = format!("no memory to write the checkpoint of step {step}");
+        return Error::does_not_fit(
+            error.context(what),
+            format!("free some, then `tightrope train --resume {}`", dir.display()),
+        );
+    }
     Error::failed(error.context(format!("can't write the checkpoint of step {step}")), help)
 }
 
@@ -63,6 +74,8 @@ pub(super) struct Saved {
     pub(super) rate: LearningRate,
     /// Where the frozen weights are, of a run that trains adapters.
     pub(super) base: Option<Base>,
+    /// The model that it learns of.
+    pub(super) teacher: Option<Base>,
     pub(super) described: Described,
 }
 
@@ -157,6 +170,7 @@ impl Saved {
             settings: self.described.settings.clone(),
             model: self.described.model.clone(),
             base: self.base.clone(),
+            teacher: self.teacher.clone(),
             ..manifest(trainer, &self.rate, done, data).await?
         })
     }

@@ -92,6 +92,8 @@ pub struct Summary {
     pub last_metrics: BTreeMap<String, f64>,
     /// Times of the steps of this session.
     pub times: StepTimes,
+    /// Tokens of each step, padding included, by its seconds.
+    pub speeds: StepTimes,
     /// f16 steps without an update.
     pub skipped: u64,
 }

@@ -38,9 +38,9 @@ impl Settings {
                 return Err(self.indivisible("model.channels", channels, "model.heads", heads));
             }
             let width = channels / heads;
-            if model.family == Some(ModelFamily::Language(Family::Llama))
-                && !width.is_multiple_of(2)
-            {
+            let rotates =
+                |family| matches!(family, ModelFamily::Language(family) if family != Family::Gpt2);
+            if model.family.is_some_and(rotates) && !width.is_multiple_of(2) {
                 return Err(self.error(
                     &["model.heads", "model.channels"],
                     format!(

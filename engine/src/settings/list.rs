@@ -5,8 +5,12 @@
 
 use std::path::PathBuf;
 
+use tightrope_data::{BucketCount, RowFormat, TrainOn};
+use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::lora::ALL_LINEAR;
-use tightrope_nn::{ModelFamily, Offload, Schedule, StateBits, UpdateRule, defaults};
+use tightrope_nn::{
+    Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule, defaults,
+};
 
 use super::kind::Range::{Fraction, Positive, Share};
 use super::setting::{Command, Reads};
@@ -20,9 +24,20 @@ const OF_MODEL: &str = "the preset's or that of init";
 const STEPS: &[Command] = Command::STEPS;
 const DATA: &[Command] = Command::DATA;
 const RUN: &[Command] = Command::RUN;
+const INFERENCE: &[Command] = Command::INFERENCE;
 const READ: &[Command] = Command::READ;
+const ROWS: &[Command] = Command::ROWS;
+const CHAT: &[Command] = Command::CHAT;
+const ENCODE: &[Command] = Command::ENCODE;
 const TEXT: Reads = Reads::Text;
+const CAUSAL: Reads = Reads::Causal;
+const CLASSES: Reads = Reads::Classes;
 const IMAGES: Reads = Reads::Images;
+/// The page has no tokenizer that an encoder reads.
+const PAGE_FAMILIES: &[&str] = &[
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "olmo2",
+    "vit",
+];
 
 settings! {
     /// All settings of a run: what was said, and [by whom](Settings::origin).
@@ -33,21 +48,21 @@ settings! {
     /// The network. A size that isn't set is the preset's, or the one found in `init`.
     model "Model" => Model {
         preset: Option<String>, "Known model that gives every size left unset", [unset("a small GPT"), flag("preset", "NAME"), only(STEPS)];
-        family: Option<ModelFamily>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family")];
+        family: Option<ModelFamily>, "Architecture", [unset(OF_MODEL), flag("family", "FAMILY"), only(STEPS), page("Family"), page_words(PAGE_FAMILIES)];
         layers: Option<usize>, "Transformer blocks", [unset(OF_MODEL), flag("layers", "N"), only(STEPS), elsewhere(&["n_layer", "num_layers", "num_hidden_layers"]), page("Layers")];
         channels: Option<usize>, "Width of the residual stream", [unset(OF_MODEL), flag("channels", "N"), only(STEPS), elsewhere(&["n_embd", "d_model", "hidden_size"]), page("Channels")];
         heads: Option<usize>, "Attention heads; divides channels", [unset(OF_MODEL), flag("heads", "N"), only(STEPS), elsewhere(&["n_head", "num_attention_heads"]), page("Heads")];
-        kv_heads: Option<usize>, "Key and value heads; divides heads", [reads(TEXT), unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads"), page_empty("as heads")];
+        kv_heads: Option<usize>, "Key and value heads; divides heads", [reads(CAUSAL), unset("as many as heads"), flag("kv-heads", "N"), only(STEPS), elsewhere(&["num_key_value_heads"]), page_more("Key–value heads"), page_empty("as heads")];
         hidden: Option<usize>, "Inner width of the feed-forward layer", [unset(OF_MODEL), flag("hidden", "N"), only(STEPS), elsewhere(&["intermediate_size"]), page_more("Hidden width"), page_empty("by family")];
-        context: Option<usize>, "Longest sequence", [reads(TEXT), unset(OF_MODEL), flag("context", "TOKENS"), elsewhere(&["block_size", "seq_len"]), page("Context")];
+        context: Option<usize>, "Longest sequence", [reads(TEXT), unset(OF_MODEL), flag("context", "TOKENS"), only(Command::SEQUENCES), elsewhere(&["block_size", "seq_len"]), page("Context")];
         vocab: Option<usize>, "Vocabulary", [reads(TEXT), unset("the tokenizer's"), flag("vocab", "TOKENS"), only(STEPS), elsewhere(&["vocab_size"]), page_more("Vocabulary"), page_empty("the tokenizer’s")];
-        tied: Option<bool>, "Use the embedding as the output layer", [reads(TEXT), unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
+        tied: Option<bool>, "Use the embedding as the output layer", [reads(CAUSAL), unset(OF_MODEL), only(STEPS), elsewhere(&["tie_word_embeddings"]), page_more("Output tied to embedding")];
         dropout: Option<f64>, "Probability of dropping an activation", [within(Fraction), unset(PRESET), only(STEPS), page_more("Dropout")];
         image_size: Option<Extents>, "Pixels of an image along each side, or HEIGHTxWIDTH", [reads(IMAGES), unset("the preset's, that of init, or the data's"), flag("image-size", "N|HxW"), only(STEPS)];
         patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [reads(IMAGES), unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS), page("Patch, pixels"), page_empty("by preset")];
         image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [reads(IMAGES), one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
-        classes: Option<usize>, "Classes of images", [reads(IMAGES), unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
-        init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(READ), passing()];
+        classes: Option<usize>, "Classes of images or texts", [reads(CLASSES), unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
+        init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(ENCODE), passing()];
     }
 
     /// The optimization.
@@ -65,6 +80,10 @@ settings! {
         beta2: f64 = defaults::BETA2, "Decay of the second moment", [within(Fraction), only(STEPS), page_more("Beta 2")];
         eps: f64 = defaults::EPS, "Term in the denominator of Adam", [within(Positive), only(STEPS), page_more("Epsilon")];
         clip: f64 = defaults::CLIP, "Largest gradient norm; 0 is no clipping", [flag("clip", "NORM"), only(STEPS), elsewhere(&["grad_clip", "max_grad_norm"]), page_more("Clip norm at")];
+        dpo_beta: f64 = defaults::DPO_BETA, "How far direct preference optimization holds the model to its reference, where rows are preferences: a smaller one lets it move farther", [reads(CAUSAL), within(Positive), flag("dpo-beta", "X"), only(STEPS)];
+        teacher: Option<PathBuf>, "Hugging Face directory or checkpoint of a language model with the same tokenizer that the model learns of, by distillation", [reads(CAUSAL), unset("no teacher"), flag("teacher", "DIR"), only(STEPS), passing(), elsewhere(&["teacher_model", "teacher_model_name_or_path"])];
+        teacher_temperature: f64 = defaults::TEMPERATURE, "What the logits of model and teacher are divided by", [reads(CAUSAL), within(Positive), flag("teacher-temperature", "T"), only(STEPS)];
+        soft_share: f64 = defaults::SOFT_SHARE, "Share of the teacher's soft targets in the loss: 1 is without the data's own", [reads(CAUSAL), within(Share), flag("soft-share", "A"), only(STEPS)];
         freeze: Vec<String>, "Parameters that training leaves as they are, by name, where * stands for any characters: h.0.*, *.bias", [only(STEPS), elsewhere(&["frozen", "freeze_layers"])];
         seed: u64 = defaults::SEED, "Seed of weights, dropout, data order and samples", [at_least(0), at_most(i64::MAX), flag("seed", "N"), page_more("Seed")];
     }
@@ -75,27 +94,38 @@ settings! {
         alpha: Option<f64>, "Adapters are scaled by alpha/rank", [within(Positive), unset("twice the rank"), flag("lora-alpha", "X"), only(STEPS), elsewhere(&["lora_alpha"])];
         targets: Vec<String> = vec![ALL_LINEAR.to_owned()], "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", [only(STEPS), elsewhere(&["target_modules"])];
         dropout: f64 = 0.0, "Probability of dropping an element of an adapter's input", [within(Fraction), only(STEPS), elsewhere(&["lora_dropout"])];
-        base_bits: Option<u32>, "Bits per weight of frozen layers: 8", [one_of(&[8]), unset("those of the precision"), only(STEPS), elsewhere(&["load_in_8bit"])];
+        base_bits: Option<u32>, "Bits per weight of frozen linear layers: 8, or 4 as NF4 (QLoRA)", [one_of(&[8, 4]), unset("those of the precision"), only(STEPS), elsewhere(&["load_in_8bit", "load_in_4bit"])];
         init: Option<PathBuf>, "PEFT directory of adapters to start from, with their rank, alpha and targets", [unset("new adapters"), flag("lora-init", "DIR"), only(READ), passing()];
     }
 
     /// What the planner may spend and do.
     memory "Memory" => Memory {
-        budget: Option<Bytes>, "Memory that the plan may use, such as 2GiB", [unset("what the device has free"), flag("memory", "BYTES"), only(DATA), page_control()];
+        budget: Option<Bytes>, "Memory that the plan may use, such as 2GiB", [unset("what the device has free"), flag("memory", "BYTES"), page_control()];
+        weight_bits: Option<u32>, "Bits per weight of linear layers, which are quantized as they are loaded: 8, or 4 as NF4", [one_of(&[8, 4]), unset("those of the precision, or of lora.base_bits"), flag("weight-bits", "BITS"), only(INFERENCE), passing()];
         plan: Option<PathBuf>, "Plan to use as it is, such as a run's plan.json", [unset("the fastest that fits"), flag("plan", "FILE"), only(STEPS), passing()];
         recompute: Recompute, "Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors", [flag("recompute", "WHAT"), old_flags(&["checkpoint"]), old_keys(&["memory.checkpoint"]), only(STEPS), elsewhere(&["gradient_checkpointing", "activation_checkpointing"]), page("Recompute")];
         loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows"), page_empty("auto")];
+        attention: AttentionKind, "How attention is computed: fused, which stores no scores; or eager, which stores all of them, to see what that takes", [flag("attention", "KIND"), only(STEPS), elsewhere(&["attn_implementation"]), page_more("Attention")];
+        gradients: Gradients, "Storage of gradients of matrices: f32, bf16, or bf16-kahan, which keeps the rounding error of their sums over several passes beside them", [flag("gradients", "TYPE"), only(STEPS), page_more("Gradients")];
+        master: Master, "Master of bf16 weights: f32, in 16 bits more; or none, and updates round weights stochastically", [flag("master", "TYPE"), only(STEPS), page_more("Master weights")];
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
+        table_bits: TableBits, "The same for tables of embeddings where optimizer_bits is 8: 32, or 8 with a scale for each row", [only(STEPS), page_more("State of tables")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS), page_more("Offload")];
         consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS), page_more("Consume gradients")];
-        allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, precision (which change numbers), offload", [only(STEPS)];
+        allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, table_bits, gradients, master, precision (which change numbers), offload", [only(STEPS)];
     }
 
     /// The text or the images.
     data "Data" => Data {
         files: Vec<PathBuf>, "Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; - is standard input; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
-        tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), only(READ), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
-        text_key: Option<String>, "Field or column that holds the text in .jsonl, .json and .parquet files", [reads(TEXT), unset("text"), flag("text-key", "NAME"), only(DATA), elsewhere(&["text_column", "dataset_text_field"])];
+        tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), only(ENCODE), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
+        text_key: Option<String>, "Field or column that holds the text in .jsonl, .json and .parquet files", [reads(TEXT), unset("text"), flag("text-key", "NAME"), only(Command::DOCUMENTS), elsewhere(&["text_column", "dataset_text_field"])];
+        format: Option<RowFormat>, "What a row of .jsonl, .json and .parquet files holds", [reads(TEXT), unset("auto: told from the columns"), flag("format", "FORMAT"), only(ROWS), elsewhere(&["dataset_format"])];
+        chat_template: Option<String>, "Chat template that writes conversations: chatml, llama-2, llama-3, gemma, phi-3, mistral, alpaca, zephyr, one of the model's by name, or a file", [reads(CAUSAL), unset("the model's own"), flag("chat-template", "NAME|FILE"), only(CHAT)];
+        train_on: Option<TrainOn>, "Tokens of a conversation that are trained on: assistant (its turns), last (its last turn) or all", [reads(CAUSAL), unset("assistant"), flag("train-on", "WHICH"), only(ROWS), elsewhere(&["assistant_only_loss", "completion_only_loss", "train_on_inputs"])];
+        packing: bool, "Put several conversations into a sequence, each of which attends to itself alone", [reads(CAUSAL), flag("packing", "BOOL"), only(ROWS)];
+        buckets: BucketCount, "Put rows of like length into a batch, and pad it to one of so many lengths: a number, or auto, which chooses them by the rows", [reads(CAUSAL), flag("buckets", "N|auto"), only(ROWS), elsewhere(&["group_by_length"])];
+        date: Option<String>, "Date that a chat template takes for today, such as 2026-11-25", [reads(CAUSAL), unset("the day that the run begins"), only(CHAT)];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share")];
     }
 

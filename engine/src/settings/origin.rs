@@ -45,8 +45,13 @@ impl Settings {
     /// Whether somebody says the setting of this key: here or in code, which has assigned another value than the
     /// default.
     pub fn is_said(&self, key: &str) -> bool {
-        let default = || find(key).and_then(|setting| setting.default());
-        self.origins.contains_key(key) || self.value(key).map_or(true, |value| value != default())
+        self.origins.contains_key(key) || self.is_changed(key)
+    }
+
+    /// Whether a setting has another value than its default.
+    pub fn is_changed(&self, key: &str) -> bool {
+        let default = find(key).and_then(|setting| setting.default());
+        self.value(key).map_or(true, |value| value != default)
     }
 
     /// These settings, such as a checkpoint's, with what `said` says over them.

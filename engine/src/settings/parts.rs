@@ -3,7 +3,7 @@
 use tightrope_core::plan;
 use tightrope_nn as nn;
 use tightrope_nn::defaults::{self, Sizes};
-use tightrope_nn::{LearningRate, ModelConfig, ModelFamily, VitConfig};
+use tightrope_nn::{BertConfig, LearningRate, ModelConfig, ModelFamily, VitConfig};
 
 use super::{Extents, Lora, Model, Recompute, Train};
 
@@ -13,7 +13,7 @@ impl Model {
         Sizes {
             family: match self.family {
                 Some(ModelFamily::Language(family)) => Some(family),
-                Some(ModelFamily::Vit) | None => None,
+                Some(ModelFamily::Vit | ModelFamily::Bert) | None => None,
             },
             layers: self.layers,
             channels: self.channels,
@@ -39,6 +39,19 @@ impl Model {
         self.vocab = Some(model.vocab);
         self.tied = Some(model.tied);
         self.dropout = Some(model.dropout);
+    }
+
+    /// Sets every size to that of an encoder of text.
+    pub fn fill_bert(&mut self, model: &BertConfig) {
+        self.family = Some(ModelFamily::Bert);
+        self.layers = Some(model.layers);
+        self.channels = Some(model.channels);
+        self.heads = Some(model.heads);
+        self.hidden = Some(model.hidden);
+        self.context = Some(model.context);
+        self.vocab = Some(model.vocab);
+        self.dropout = Some(model.dropout);
+        self.classes = model.classes;
     }
 
     /// Sets every size to that of a vision transformer.
@@ -93,7 +106,7 @@ impl Lora {
             alpha: alpha.unwrap_or(2.0 * *rank as f64),
             targets: targets.clone(),
             dropout: *dropout,
-            quantized: base_bits.is_some(),
+            base_bits: (*base_bits).into(),
         })
     }
 }

@@ -50,24 +50,48 @@ pub struct Flag {
 pub enum Reads {
     /// Tokens.
     Text,
+    /// Tokens, of which it predicts the next.
+    Causal,
     /// Pixels.
     Images,
+    /// Anything that it classifies.
+    Classes,
 }
 
 impl Reads {
     /// What a family reads.
     pub const fn of(family: ModelFamily) -> Self {
         match family {
-            ModelFamily::Language(_) => Self::Text,
+            ModelFamily::Language(_) | ModelFamily::Bert => Self::Text,
             ModelFamily::Vit => Self::Images,
+        }
+    }
+
+    /// Whether a setting of models that read this is one of a family.
+    pub const fn is_of(self, family: ModelFamily) -> bool {
+        match self {
+            Self::Text => matches!(family, ModelFamily::Language(_) | ModelFamily::Bert),
+            Self::Causal => matches!(family, ModelFamily::Language(_)),
+            Self::Images => matches!(family, ModelFamily::Vit),
+            Self::Classes => matches!(family, ModelFamily::Vit | ModelFamily::Bert),
+        }
+    }
+
+    /// Such a model, with its article.
+    pub const fn model(self) -> &'static str {
+        match self {
+            Self::Text | Self::Causal => "a language model",
+            Self::Images => "a vision transformer",
+            Self::Classes => "a model that classifies",
         }
     }
 
     /// In a word.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Text => "text",
+            Self::Text | Self::Causal => "text",
             Self::Images => "images",
+            Self::Classes => "classes",
         }
     }
 }
@@ -100,6 +124,10 @@ pub enum Command {
     Bench,
     /// Writes a model for others.
     Export,
+    /// Shows rows of data (`data show`).
+    Show,
+    /// Writes data as token ids (`data tokenize`).
+    Tokenize,
 }
 
 impl Command {
@@ -113,6 +141,31 @@ impl Command {
     pub const STEPS: &'static [Self] = &[Self::Train, Self::Plan, Self::Bench];
     /// Those that read data.
     pub const DATA: &'static [Self] = &[Self::Train, Self::Plan, Self::Eval, Self::Bench];
+    /// Those that read a model and change nothing.
+    pub const INFERENCE: &'static [Self] = &[Self::Generate, Self::Eval];
+    /// Those that read rows of conversations.
+    pub const ROWS: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Show];
+    /// Those that write a conversation as text.
+    pub const CHAT: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Show, Self::Generate];
+    /// Those that read texts from documents.
+    pub const DOCUMENTS: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Tokenize];
+    /// Those that encode text.
+    pub const ENCODE: &'static [Self] = &[
+        Self::Train,
+        Self::Plan,
+        Self::Generate,
+        Self::Eval,
+        Self::Bench,
+        Self::Export,
+        Self::Show,
+        Self::Tokenize,
+    ];
+    /// Those that have a sequence length.
+    pub const SEQUENCES: &'static [Self] =
+        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench, Self::Show];
     /// The one that writes a run.
     pub const RUN: &'static [Self] = &[Self::Train];
 
@@ -125,6 +178,8 @@ impl Command {
             Self::Eval => "eval",
             Self::Bench => "bench",
             Self::Export => "export",
+            Self::Show => "show",
+            Self::Tokenize => "tokenize",
         }
     }
 }

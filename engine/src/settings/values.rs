@@ -3,7 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tightrope_nn::{self as nn, ModelFamily, Offload, Schedule, StateBits, UpdateRule};
+use tightrope_data::{RowFormat, TrainOn};
+use tightrope_nn::layers::AttentionKind;
+use tightrope_nn::{
+    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule,
+};
 use toml::Value;
 
 use super::kind::{Form, Kind, LARGEST, SettingValue, Unwritable};
@@ -86,29 +90,24 @@ macro_rules! read_from_text {
     )*};
 }
 
-impl Word for ModelFamily {
-    const ALL: &'static [Self] = Self::ALL;
+/// Types of other crates that say their own words.
+macro_rules! named {
+    ($($name:ident),*) => {
+        $(
+            impl Word for $name {
+                const ALL: &'static [Self] = Self::ALL;
 
-    fn word(self) -> &'static str {
-        self.name()
-    }
+                fn word(self) -> &'static str {
+                    self.name()
+                }
+            }
+        )*
+
+        read_as_words!($($name),*);
+    };
 }
 
-impl Word for Schedule {
-    const ALL: &'static [Self] = Self::ALL;
-
-    fn word(self) -> &'static str {
-        self.name()
-    }
-}
-
-impl Word for UpdateRule {
-    const ALL: &'static [Self] = Self::ALL;
-
-    fn word(self) -> &'static str {
-        self.name()
-    }
-}
+named!(AttentionKind, Gradients, Master, ModelFamily, RowFormat, Schedule, TrainOn, UpdateRule);
 
 /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +153,7 @@ impl Word for Precision {
     }
 }
 
-read_as_words!(ModelFamily, Precision, Schedule, UpdateRule);
+read_as_words!(Precision);
 read_from_text!(Bytes, Device);
 
 words! {
@@ -172,6 +171,12 @@ words! {
     pub enum Allow {
         /// Fewer bits than `memory.optimizer_bits`.
         OptimizerBits = "optimizer_bits",
+        /// 8 bits for `memory.table_bits`, where optimizer state is in 8.
+        TableBits = "table_bits",
+        /// `memory.gradients` in bf16.
+        Gradients = "gradients",
+        /// No `memory.master` of bf16 weights.
+        Master = "master",
         /// A 16-bit `run.precision`.
         Precision = "precision",
         /// More than `memory.offload` names, where the device has memory of its own. It changes no number.
@@ -484,19 +489,27 @@ impl SettingValue for Offload {
     }
 }
 
-impl SettingValue for StateBits {
-    const KIND: Kind = Kind::OneOf(&[32, 16, 8]);
+/// Types that are a number of bits.
+macro_rules! read_as_bits {
+    ($($name:ident: $values:expr),*) => {$(
+        impl SettingValue for $name {
+            const KIND: Kind = Kind::OneOf($values);
 
-    fn read(value: &Value) -> Option<Self> {
-        u32::try_from(value.as_integer()?).ok()?.try_into().ok()
-    }
+            fn read(value: &Value) -> Option<Self> {
+                u32::try_from(value.as_integer()?).ok()?.try_into().ok()
+            }
 
-    fn write(&self) -> Result<Option<Value>, Unwritable> {
-        Ok(Some(i64::from(u32::from(*self)).into()))
-    }
+            fn write(&self) -> Result<Option<Value>, Unwritable> {
+                Ok(Some(i64::from(u32::from(*self)).into()))
+            }
+        }
+    )*};
 }
 
-fn count(value: &Value) -> Option<usize> {
+read_as_bits!(StateBits: &[32, 16, 8], TableBits: &[32, 8]);
+
+/// A whole number above 0.
+pub(super) fn count(value: &Value) -> Option<usize> {
     usize::try_from(value.as_integer()?).ok().filter(|count| *count > 0)
 }
 
@@ -549,6 +562,8 @@ mod tests {
         for wrong in ["", "x", "8x", "0x8", "8x-1", "8x8x8", "8x2000000000"] {
             assert_eq!(Extents::read(&wrong.into()), None, "{wrong}");
         }
-        assert_eq!(Vec::<Allow>::KIND.words().unwrap(), ["optimizer_bits", "precision", "offload"]);
+        let allowed =
+            ["optimizer_bits", "table_bits", "gradients", "master", "precision", "offload"];
+        assert_eq!(Vec::<Allow>::KIND.words().unwrap(), allowed);
     }
 }

@@ -144,6 +144,9 @@ beta1 = 0.9
 beta2 = 0.99
 eps = 1e-8
 clip = 1.0
+dpo_beta = 0.1
+teacher_temperature = 2.0
+soft_share = 0.5
 freeze = []
 seed = 1337
 
@@ -156,13 +159,19 @@ dropout = 0.0
 budget = "2GiB"
 recompute = "every:2"
 loss_chunk = "auto"
+attention = "fused"
+gradients = "f32"
+master = "f32"
 optimizer_bits = 32
+table_bits = 32
 offload = []
 consume_gradients = false
 allow = []
 
 [data]
 files = ["a.txt"]
+packing = false
+buckets = 1
 holdout = 0.1
 
 [run]

@@ -3,6 +3,8 @@
 //! | tensor | holds |
 //! |---|---|
 //! | `tokens` | of a language model: ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
+//! | `tokens`, `types`, `documents` | of an encoder: ids, which of two texts each belongs to, and 1 for a token and 0 for padding, (S·A + 1, B, T) |
+//! | `targets` or `labels` | what it predicts: masked tokens, (S·A + 1, B, T), or classes, (S·A + 1, B) |
 //! | `images`, `labels` | of a vision transformer: (S·A + 1, B, channels, height, width) and (S·A + 1, B) |
 //! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
 //! | `train.losses`, `train.grad_norms`, `after.*` | the AdamW run over the rest |
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights};
-use tightrope_nn::inputs::{TARGETS, TOKENS};
+use tightrope_nn::inputs::{DOCUMENTS, TARGETS, TOKENS, TYPES};
 use tightrope_nn::{
     self as nn, AdjustLr, Architecture, IMAGES, Import, LABELS, Lora, Model, Optimizer, Trainer,
 };
@@ -59,6 +61,8 @@ pub struct Case {
 enum Recorded {
     /// Ids, T + 1 of each of B sequences.
     Tokens { time: usize, ids: Vec<i32> },
+    /// Ids, types and documents of B sequences, and what is to be predicted of them: masked tokens, or their classes.
+    Encoded { ids: [Vec<i32>; 3], expected: Vec<i32> },
     /// Pixels of B images, and the class of each.
     Images { pixels: Vec<f32>, labels: Vec<i32> },
 }
@@ -73,9 +77,15 @@ impl Case {
         let config = read_config(&dir.join("config.json"))?;
         let weights = Weights::open(dir)?;
         let adapters = dir.join(ADAPTERS);
-        let adapters = adapters.exists().then(|| Adapters::open(&adapters)).transpose()?;
+        let mut adapters = adapters.exists().then(|| Adapters::open(&adapters)).transpose()?;
         let record = SafeTensors::open(dir.join(RECORD))?;
         let settings = Metadata(&record);
+        if let Some(adapters) = &mut adapters {
+            // Cases of before say nothing of bits.
+            let named = record.metadata().contains_key("base_bits");
+            let bits = named.then(|| settings.get::<u32>("base_bits", "a number of bits"));
+            adapters.lora.base_bits = bits.transpose()?.into();
+        }
         let batch = settings.size("batch")?;
         let (steps, accumulation) = (settings.size("steps")?, settings.size("accumulate")?);
         let optimizer = settings.optimizer()?;
@@ -108,6 +118,20 @@ impl Case {
                 );
                 let inputs = Recorded::Tokens { time, ids: tokens.to_i32()? };
                 (time, vec![batch, time, config.vocab], inputs)
+            }
+            Architecture::Bert(config) => {
+                let time = settings.size("seq")?;
+                let ids = |name| anyhow::Ok(shaped(name, &[batches, batch, time])?.to_i32()?);
+                let [tokens, types, documents] = ["tokens", "types", "documents"].map(ids);
+                let (expected, logits) = match config.classes {
+                    Some(classes) => (shaped("labels", &[batches, batch])?, vec![batch, classes]),
+                    None => {
+                        let targets = shaped("targets", &[batches, batch, time])?;
+                        (targets, vec![batch, time, config.vocab])
+                    }
+                };
+                let expected = expected.to_i32()?;
+                (time, logits, Recorded::Encoded { ids: [tokens?, types?, documents?], expected })
             }
             Architecture::Vit(config) => {
                 let [height, width] = config.image;
@@ -147,6 +171,17 @@ impl Case {
                     rows.clone().flat_map(|row| &row[..*time]).copied().collect();
                 let targets: Vec<i32> = rows.flat_map(|row| &row[1..]).copied().collect();
                 Samples::new(targets.len()).with(TOKENS, tokens).with(TARGETS, targets)
+            }
+            Recorded::Encoded { ids, expected } => {
+                let all = ids[0].len() / self.model.tokens();
+                let part = |numbers: &[i32]| {
+                    let each = numbers.len() / all;
+                    numbers[first * each..][..count * each].to_vec()
+                };
+                let name = self.model.counted().unwrap_or(TARGETS);
+                let samples = Samples::new(count).with(name, part(expected));
+                let names = [TOKENS, TYPES, DOCUMENTS].into_iter().zip(ids);
+                names.fold(samples, |samples, (name, ids)| samples.with(name, part(ids)))
             }
             Recorded::Images { pixels, labels } => {
                 let size = pixels.len() / labels.len();
@@ -282,7 +317,8 @@ pub fn recorded() -> Vec<std::path::PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
     let entries = std::fs::read_dir(&root).expect("the folder of recorded cases");
     let folders = entries.map(|entry| entry.unwrap().path());
-    let mut cases: Vec<_> = folders.filter(|path| path.join(RECORD).is_file()).collect();
+    let mut cases: Vec<_> =
+        folders.filter(|path| path.display().to_string().ends_with("-case")).collect();
     assert!(!cases.is_empty(), "{} holds no case", root.display());
     cases.sort();
     cases

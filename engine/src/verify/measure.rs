@@ -171,19 +171,20 @@ async fn one_pass(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Pass>
 }
 
 /// What a training run gives.
-struct Run {
-    losses: Vec<f32>,
+pub(super) struct Run {
+    pub(super) losses: Vec<f32>,
     grad_norms: Vec<f32>,
     /// Each with the rows on which the loss doesn't depend.
     weights: Vec<(Exported, Range<usize>)>,
 }
 
-async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Run> {
+/// Runs the steps of `case`.
+pub(super) async fn training_run(case: &Case, device: Box<dyn Backend>) -> anyhow::Result<Run> {
     let config = TrainerConfig {
         batch: case.batch * case.accumulation,
         micro_batch: case.batch,
         // The pass above takes the loss whole, so that both of its forms are held to the record.
-        build: BuildOptions { loss_chunk: 16 },
+        build: BuildOptions { loss_chunk: 16, ..BuildOptions::default() },
         optimizer: case.optimizer,
         weight_decay: case.weight_decay,
         clip: case.clip,

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::{Backend, DType, Type};
 use tightrope_data::SafeTensors;
 use tightrope_data::safetensors::{Tensor, write};
+use tightrope_nn::FrozenBits;
 
+use super::measure::training_run;
 use super::*;
 use crate::error::Kind;
 use crate::settings::{Device, Settings};
@@ -35,6 +38,24 @@ fn recorded_cases_pass() {
         assert!(verdict.errors.logits_max_abs_err > 0.0, "{}", verdict.text());
         assert!(verdict.errors.grad_rel_l2.values().all(|&error| error > 0.0));
         assert_eq!(verdict.errors.grad_rel_l2.len(), verdict.errors.after_rel_l2.len());
+    }
+}
+
+#[test]
+fn adapters_beside_4_bits_learn_as_those_of_peft_do() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    let case = Case::open(&root.join("llama-qlora-run")).unwrap();
+    assert_eq!(case.lora().unwrap().base_bits, FrozenBits::B4);
+    let recorded = case.recorded("train.losses", &[50]).unwrap();
+    assert!(recorded[49] < recorded[0] - 0.5, "{recorded:?}");
+    let cpu = Box::new(Cpu::new(1).unwrap());
+    let cuda = Box::new(Cuda::new(Box::new(Emulated::new(cache(), 1))));
+    for device in [cpu as Box<dyn Backend>, cuda] {
+        let kind = device.kind();
+        let losses = pollster::block_on(training_run(&case, device)).unwrap().losses;
+        let off = losses.iter().zip(&recorded).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{kind:?}: off by at most {off:.1e} in 50 steps");
+        assert!(0.0 < off && off < 1e-3, "{kind:?}: {off}: {losses:?}, and {recorded:?}");
     }
 }
 

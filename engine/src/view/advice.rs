@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
-use tightrope_nn::{ModelConfig, Planned, Rates, TrainerConfig};
+use tightrope_nn::{LanguageModel, Master, ModelConfig, Planned, Rates, TrainerConfig};
 
 use super::summary::words;
 use crate::error::Result;
@@ -188,8 +188,18 @@ impl Advice {
 impl Subject<'_> {
     /// What was asked for, with the numerics of the plan.
     fn config(&self) -> TrainerConfig {
-        let TrainerConfig { precision, optimizer_bits, offload, .. } = *self.planned.config();
-        TrainerConfig { precision, optimizer_bits, offload, ..self.config.clone() }
+        let TrainerConfig {
+            precision, gradients, master, optimizer_bits, table_bits, offload, ..
+        } = *self.planned.config();
+        TrainerConfig {
+            precision,
+            gradients,
+            master,
+            optimizer_bits,
+            table_bits,
+            offload,
+            ..self.config.clone()
+        }
     }
 
     fn ladder(&self) -> Result<Vec<Rung>> {
@@ -260,7 +270,7 @@ impl Subject<'_> {
         let peak = self.planned.plan.peak_bytes();
         let now = self.budget.map_or(peak, |budget| budget.max(peak));
         let step_s = self.planned.estimate(self.rates).step_s;
-        let [_, offloaded, one, _] = refusal::knobs(&config, self.device);
+        let [_, offloaded, one, ..] = refusal::knobs(&config, self.device);
         let mut allowed = vec![];
         for Change { words, config } in offloaded.into_iter().chain(one) {
             let fitting = plan::fitting(self.scope, &config, now, self.device)?;
@@ -280,8 +290,13 @@ impl Subject<'_> {
     /// Whether a plan of `config` fits `budget`. Of all micro-batches, one sequence takes the fewest bytes, or all of
     /// them, which need no sums of gradients between passes.
     fn fits(&self, config: &TrainerConfig, budget: u64) -> Result<bool> {
-        const WEIGHT: u64 = 4;
-        if parameters(config) * WEIGHT > budget {
+        // Half bytes that a weight takes at least.
+        let weight = match (&config.lora, config.master) {
+            (Some(_), _) => 1,
+            (None, Master::None) => 4,
+            (None, Master::F32) => 8,
+        };
+        if parameters(config) / 2 * weight > budget {
             return Ok(false);
         }
         let sizes = match self.scope.micro_batch {
@@ -316,7 +331,9 @@ impl Subject<'_> {
         let new = self.scope.new_model;
         let Some(model) = language(&config) else { return Ok(None) };
         let longest = if new { ModelConfig::LONGEST_CONTEXT } else { model.context };
-        let seq_len = config.model.tokens();
+        let taught = LanguageModel::of(&*config.model).and_then(LanguageModel::taught_context);
+        let longest = longest.min(taught.unwrap_or(usize::MAX));
+        let seq_len = config.model.seq_len();
         let most = longest.min(seq_len.saturating_mul(TIMES));
         let step = (seq_len / PARTS).max(1);
         largest(seq_len, step, most, &mut |seq_len| {

@@ -3,11 +3,29 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tightrope_core::Plan;
+use tightrope_core::plan::Report;
+use tightrope_nn::FrozenBits;
+
 use super::summary::copied_text;
 use crate::model::{self, Unit};
 use crate::rates::Known;
 use crate::recipe::Planned;
-use crate::units::{human_bytes, human_count, human_time, plural};
+use crate::units::{exact_bytes, human_bytes, human_count, human_time, plural};
+
+/// What is about to be allocated, in a line.
+pub fn memory(plan: &Plan) -> String {
+    let report = plan.report();
+    format!("memory     {} as planned: {}", exact_bytes(report.peak_bytes), by_class(&report))
+}
+
+/// Bytes of each class that has any.
+fn by_class(report: &Report) -> String {
+    let some = report.by_class.iter().filter(|(_, bytes)| **bytes > 0);
+    let classes: Vec<String> =
+        some.map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes))).collect();
+    classes.join(", ")
+}
 
 /// What is about to be trained, a line each: model, data, training, memory, device, time.
 pub fn brief(planned: &Planned, known: &Known) -> String {
@@ -33,7 +51,11 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
             "parameters",
             format!(
                 "{parameters}, frozen{}; {} trained, in adapters of rank {} on {}",
-                if lora.quantized { ", in 8 bits" } else { "" },
+                match lora.base_bits {
+                    FrozenBits::Precision => "",
+                    FrozenBits::B8 => ", in 8 bits",
+                    FrozenBits::B4 => ", in 4 bits",
+                },
                 human_count(model::trained(config) as f64),
                 lora.rank,
                 lora.targets.join(", ")
@@ -45,7 +67,10 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     let tokens = config.tokens();
     let unit = Unit::of(config);
     let sequences = match unit {
-        Unit::TOKEN => plural(config.batch, "sequence", "sequences") + " ",
+        Unit::TOKEN => {
+            let [one, many] = model::sample(config);
+            plural(config.batch, one, many) + " "
+        }
         _ => String::new(),
     };
     line(
@@ -59,16 +84,8 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
             config.optimizer.name(),
         ),
     );
-    let classes: Vec<String> = report
-        .by_class
-        .iter()
-        .filter(|(_, bytes)| **bytes > 0)
-        .map(|(class, bytes)| format!("{class} {}", human_bytes(*bytes)))
-        .collect();
-    line(
-        "memory",
-        format!("peak {} as planned: {}", human_bytes(report.peak_bytes), classes.join(", ")),
-    );
+    let (peak, classes) = (human_bytes(report.peak_bytes), by_class(&report));
+    line("memory", format!("peak {peak} as planned: {classes}"));
     line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
     if device.kind().can_be_lost() {
         line("host", copied_text(planned.snapshot_bytes()));

@@ -97,7 +97,7 @@ fn filled(template: &str, value: &dyn Fn(&str) -> String) -> String {
 }
 
 /// Text as HTML.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut html = String::new();
     for c in text.chars() {
         match c {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tightrope_core::plan::{Allocation, Report};
 use tightrope_core::{Backend, Class, DeviceKind, Life, Phase};
-use tightrope_nn::{Estimate, Planned, TrainerConfig};
+use tightrope_nn::layers::AttentionKind;
+use tightrope_nn::{Estimate, Gradients, Master, Planned, TableBits, TrainerConfig};
 
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
@@ -130,12 +131,15 @@ impl<'a> Summary<'a> {
             (
                 "step",
                 match Unit::of(config) {
-                    Unit::TOKEN => format!(
-                        "{} tokens: {} of {}",
-                        human_count(self.tokens() as f64),
-                        plural(config.batch, "sequence", "sequences"),
-                        config.model.tokens()
-                    ),
+                    Unit::TOKEN => {
+                        let [one, many] = model::sample(config);
+                        format!(
+                            "{} tokens: {} of {}",
+                            human_count(self.tokens() as f64),
+                            plural(config.batch, one, many),
+                            config.model.tokens()
+                        )
+                    }
                     unit => plural(config.batch, unit.one, unit.many),
                 },
             ),
@@ -344,23 +348,41 @@ pub fn words(config: &TrainerConfig, before: &TrainerConfig) -> String {
 
 /// A chunk of so many rows; what it is called where it's `zero`.
 fn rows(config: &TrainerConfig, chunk: usize, zero: &str) -> String {
+    // Each sequence of a pair has logits of its own.
+    let most = match model::of_pairs(config) {
+        false => config.micro_batch * config.model.tokens(),
+        true => config.model.seq_len(),
+    };
     match chunk {
         0 => zero.to_owned(),
         // A chunk of all rows is no chunk.
-        rows if rows >= config.micro_batch * config.model.tokens() => "none".to_owned(),
+        rows if rows >= most => "none".to_owned(),
         rows => format!("{rows} rows"),
     }
 }
 
 fn choices_text(config: &TrainerConfig) -> String {
-    format!(
+    let mut text = format!(
         "micro-batch {} × {}, recompute {}, loss chunk {}, optimizer state in {} bits",
         config.micro_batch,
         config.accumulation(),
         config.options.checkpoint,
         rows(config, config.build.loss_chunk, "none"),
         u32::from(config.optimizer_bits),
-    )
+    );
+    if config.table_bits == TableBits::B8 {
+        text += ", that of tables too";
+    }
+    if config.build.attention == AttentionKind::Eager {
+        text += ", eager attention";
+    }
+    if config.gradients != Gradients::F32 {
+        text += &format!(", gradients in {}", config.gradients.name());
+    }
+    if config.master == Master::None {
+        text += ", no master weights";
+    }
+    text
 }
 
 /// What the host keeps of a device that can go away.

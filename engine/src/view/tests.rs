@@ -19,7 +19,7 @@ fn config() -> TrainerConfig {
     TrainerConfig {
         batch: 8,
         micro_batch: 8,
-        build: BuildOptions { loss_chunk: 256 },
+        build: BuildOptions { loss_chunk: 256, ..BuildOptions::default() },
         seed: 1,
         decode: 64,
         ..TrainerConfig::new(preset("tiny").unwrap().build(64).unwrap())
@@ -37,7 +37,7 @@ fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -
 #[test]
 fn every_choice_that_differs_is_named() {
     let before = config();
-    let chunk = BuildOptions { loss_chunk: 64 };
+    let chunk = BuildOptions { loss_chunk: 64, ..BuildOptions::default() };
     let mut options = before.options.clone();
     (options.checkpoint, options.overlap) = (Checkpoint::Block, !options.overlap);
     for (changed, expected) in [

@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::ChatTemplate;
 use tightrope_data::{
     Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, weights_fingerprint,
 };
-use tightrope_nn::{Architecture, Trainer};
+use tightrope_nn::{Architecture, Import, Trainer, TrainerConfig};
 
 use super::{adapters, preprocessor, tokenizer};
 use crate::error::{Error, FILES, Help as _, Result, no_files};
@@ -24,7 +26,7 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub const RUN_SETTINGS: &str = "run.toml";
 
 const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), an archive of one (.tar), \
-                     or a Hugging Face directory with config.json and model.safetensors";
+                     or a Hugging Face directory with config.json and model.safetensors or pytorch_model.bin";
 
 /// Where weights lie that a checkpoint doesn't hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +35,19 @@ pub struct Places {
     pub model: Option<PathBuf>,
     /// Adapters to start from.
     pub adapters: Option<PathBuf>,
+    /// The model that this one learns of.
+    pub teacher: Option<PathBuf>,
 }
 
 impl Places {
     /// Those that the settings name.
     pub fn of(settings: &Settings) -> Self {
-        Self { model: settings.model.init.clone(), adapters: settings.lora.init.clone() }
+        let Settings { model, lora, train, .. } = settings;
+        Self {
+            model: model.init.clone(),
+            adapters: lora.init.clone(),
+            teacher: train.teacher.clone(),
+        }
     }
 }
 
@@ -105,9 +114,56 @@ impl Source {
     /// # Errors
     /// Weights that are missing, of another shape or dtype, not finite, or in a broken file.
     pub fn load(&self, trainer: &mut Trainer, places: &Places) -> Result<()> {
+        self.fill(trainer, places, false)
+    }
+
+    /// As [`Source::load`], for a run that starts from this model: what its model [makes anew](tightrope_nn::Model::made_anew) begins as its
+    /// seed has it.
+    ///
+    /// # Errors
+    /// As [`Source::load`].
+    pub fn start(&self, trainer: &mut Trainer, places: &Places) -> Result<()> {
+        self.fill(trainer, places, true)
+    }
+
+    /// What there is to tell of a run of `config` that starts from this model: the tensors that its head needs and the model lacks.
+    ///
+    /// # Errors
+    /// Weights that are missing or of another model, and adapters beside a head that isn't trained.
+    pub fn made_anew(&self, config: &TrainerConfig) -> Result<Option<String>> {
+        const HELP: &str = "fetch or copy the model again, or name another one";
+        let model = &*config.model;
+        let import = match &self.checkpoint {
+            Some(checkpoint) => Import::starting(model, checkpoint.model.names()),
+            None => Import::starting(model, Weights::open(&self.dir).help(HELP)?.names()),
+        };
+        let place = || format!("can't load the weights in `{}`", self.dir.display());
+        let import = import.with_context(place).help(HELP)?;
+        let list = model.parameters();
+        let lacking = list.iter().filter(|parameter| !import.has(parameter));
+        let names: Vec<&str> =
+            lacking.flat_map(|it| it.parts.iter().map(|part| part.name.as_str())).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let (shown, names) = (self.dir.display(), names.join(", "));
+        if config.lora.is_some() {
+            return Err(Error::usage(
+                anyhow!(
+                    "`{shown}` has no {names}, which adapters would leave as random as they begin"
+                ),
+                "train all weights, or name a model with this head",
+            ));
+        }
+        Ok(Some(format!(
+            "`{shown}` has no {names}: they begin anew, and training is to learn them"
+        )))
+    }
+
+    fn fill(&self, trainer: &mut Trainer, places: &Places, starting: bool) -> Result<()> {
         match self.base() {
             None => {
-                self.load_weights(trainer)?;
+                self.load_weights(trainer, starting)?;
                 return match &places.adapters {
                     Some(dir) => adapters::start_from(dir, trainer),
                     None => Ok(()),
@@ -117,10 +173,10 @@ impl Source {
             Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
             Some(Base::Model { path, fingerprint }) => {
                 let init = places.model.as_deref();
-                self.find_base(path, fingerprint, init)?.load_weights(trainer)?;
+                self.find_base(path, fingerprint, init)?.load_weights(trainer, false)?;
             }
         }
-        self.load_weights(trainer)
+        self.load_weights(trainer, false)
     }
 
     /// Refuses adapters that nothing would read, as the checkpoint has its own.
@@ -193,32 +249,50 @@ impl Source {
         Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
-    fn load_weights(&self, trainer: &mut Trainer) -> Result<()> {
-        self.read_weights(trainer)
+    fn load_weights(&self, trainer: &mut Trainer, starting: bool) -> Result<()> {
+        self.read_weights(trainer, starting)
             .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
             .help("fetch or copy the model again, or name another one")
     }
 
-    fn read_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+    fn read_weights(&self, trainer: &mut Trainer, starting: bool) -> anyhow::Result<()> {
         if let Some(checkpoint) = &self.checkpoint {
             let weights = &checkpoint.model;
             let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
             if self.base().is_some() {
                 return Ok(trainer.load_adapters(weights.names(), &mut get)?);
             }
-            return Ok(trainer.load_weights(weights.names(), &mut get)?);
+            match starting {
+                true => trainer.start_from(weights.names(), &mut get)?,
+                false => trainer.load_weights(weights.names(), &mut get)?,
+            }
+            return Ok(());
         }
         let weights = Weights::open(&self.dir)?;
         let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
-        Ok(trainer.load_weights(weights.names(), &mut get)?)
+        match starting {
+            true => trainer.start_from(weights.names(), &mut get)?,
+            false => trainer.load_weights(weights.names(), &mut get)?,
+        }
+        Ok(())
     }
 
-    /// The tokenizer: the one `asked` for, else the one beside the weights, `tokenizer.json` or GPT-2's `merges.txt`, else
+    /// The tokenizer: the one `asked` for, else the one beside the weights, `tokenizer.json`, BERT's `vocab.txt` or GPT-2's `merges.txt`, else
     /// bytes where the vocabulary is theirs.
     ///
     /// # Errors
     /// A broken file, and no tokenizer to be found.
     pub fn tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
+        self.any_tokenizer(asked)?.ok_or_else(|| {
+            Error::usage(
+                anyhow!("`{}` has no {TOKENIZER}", self.dir.display()),
+                "give --tokenizer FILE, or --tokenizer byte for a model of bytes",
+            )
+        })
+    }
+
+    /// As [`Source::tokenizer`]; `None` where there is none to be found.
+    fn any_tokenizer(&self, asked: Option<&str>) -> Result<Option<Tokenizer>> {
         let tokenizer = match asked {
             Some(name) => tokenizer::named(name)?,
             None if self.has_tokenizer() => {
@@ -229,12 +303,7 @@ impl Source {
                 Tokenizer::Gpt2(Box::new(Gpt2::read(&list)?))
             }
             None if self.reads_bytes() => Tokenizer::Byte,
-            None => {
-                return Err(Error::usage(
-                    anyhow!("`{}` has no {TOKENIZER}", self.dir.display()),
-                    "give --tokenizer FILE, or --tokenizer byte for a model of bytes",
-                ));
-            }
+            None => return Ok(None),
         };
         let (size, vocab) = (tokenizer.vocab_size(), self.vocab()?);
         if size > vocab {
@@ -243,7 +312,7 @@ impl Source {
                 "give the tokenizer that the model was trained with",
             ));
         }
-        Ok(tokenizer)
+        Ok(Some(tokenizer))
     }
 
     /// The tokenizer that a checkpoint was written with: its own copy, so that the file the run began with
@@ -252,13 +321,28 @@ impl Source {
     /// # Errors
     /// As [`Source::tokenizer`].
     pub fn own_tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
-        self.tokenizer(asked.filter(|_| !self.has_tokenizer() && !self.reads_bytes()))
+        self.tokenizer(self.lacking(asked))
+    }
+
+    /// The tokenizer that goes with the weights, where there is one: weights are a model without it, of token ids.
+    ///
+    /// # Errors
+    /// A broken file, and more tokens than the model knows.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn tokenizer_beside(&self, asked: Option<&str>) -> Result<Option<Tokenizer>> {
+        self.any_tokenizer(self.lacking(asked))
+    }
+
+    /// The tokenizer that was asked for, where a checkpoint has none of its own.
+    fn lacking<'a>(&self, asked: Option<&'a str>) -> Option<&'a str> {
+        asked.filter(|_| !self.has_tokenizer() && !self.reads_bytes())
     }
 
     /// Tokens that the model knows.
-    fn vocab(&self) -> Result<usize> {
+    pub(super) fn vocab(&self) -> Result<usize> {
         match &self.config {
             Architecture::Language(config) => Ok(config.vocab),
+            Architecture::Bert(config) => Ok(config.vocab),
             Architecture::Vit(_) => Err(Error::usage(
                 anyhow!("`{}` holds a vision transformer, which reads no text", self.dir.display()),
                 "name a language model, or score this one on images with `tightrope eval`",
@@ -291,10 +375,32 @@ impl Source {
             .help("fetch or copy the model again, or name another one")
     }
 
+    /// The text of the [`ChatTemplate::FILE`] beside the weights, where there is one: of a run on conversations, the template
+    /// that it was trained by.
+    ///
+    /// # Errors
+    /// A file that can't be read, or that isn't UTF-8.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn chat_template(&self) -> Result<Option<String>> {
+        const HELP: &str = "fetch or copy the file again, or name another with --chat-template";
+        let file = self.dir.join(ChatTemplate::FILE);
+        let text = match &self.checkpoint {
+            Some(checkpoint) if checkpoint.has(ChatTemplate::FILE) => {
+                checkpoint.extra(ChatTemplate::FILE).help(HELP)?
+            }
+            None if file.is_file() => std::fs::read(&file)
+                .with_context(|| format!("can't read `{}`", file.display()))
+                .help(HELP)?,
+            _ => return Ok(None),
+        };
+        let text = String::from_utf8(text);
+        text.with_context(|| format!("`{}` isn't UTF-8", file.display())).help(HELP).map(Some)
+    }
+
     fn has_tokenizer(&self) -> bool {
         match &self.checkpoint {
             Some(checkpoint) if !checkpoint.is_folder() => checkpoint.has(TOKENIZER),
-            _ => self.dir.join(TOKENIZER).exists(),
+            _ => Tokenizer::file_in(&self.dir).exists(),
         }
     }
 
@@ -308,7 +414,7 @@ impl Source {
                 let name = self.dir.join(TOKENIZER).display().to_string();
                 Tokenizer::parse(&name, &json, config.as_deref())
             }
-            _ => Tokenizer::open(self.dir.join(TOKENIZER)),
+            _ => Tokenizer::open(Tokenizer::file_in(&self.dir)),
         }
     }
 
@@ -409,5 +515,5 @@ fn read_config(dir: &Path) -> Result<Architecture> {
         .help("fetch the file again")?;
     Architecture::from_hf(&value)
         .with_context(|| format!("the model in `{}` can't be used", dir.display()))
-        .help("name a gpt2, llama or vit model")
+        .help("name another model; docs/models.md lists those that are read")
 }

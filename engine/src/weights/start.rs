@@ -5,6 +5,7 @@ use tightrope_data::{Base, Checkpoint, Normalization};
 use tightrope_nn::{Done, Trainer};
 
 use super::source::{Places, Source};
+use super::teacher;
 use crate::checkpoint::{done, load_optimizer, load_weights};
 use crate::error::{Error, Help as _, Result};
 
@@ -50,9 +51,10 @@ impl Start {
         }
     }
 
-    /// Sets weights, and optimizer state where there is any. Returns how far the run has come, which `steps` must
+    /// Sets weights, a teacher's too, and optimizer state where there is any. Returns how far the run has come, which `steps` must
     /// allow.
     pub(crate) fn fill(&self, trainer: &mut Trainer, places: &Places, steps: u64) -> Result<Done> {
+        teacher::fill(trainer, places)?;
         match self {
             Self::Seed => {
                 if let Some(dir) = &places.adapters {
@@ -69,7 +71,7 @@ impl Start {
                 Ok(Done::default())
             }
             Self::Model(source) => {
-                source.load(trainer, places)?;
+                source.start(trainer, places)?;
                 Ok(Done::default())
             }
             Self::Checkpoint(source) => {
@@ -83,6 +85,15 @@ impl Start {
                 load_weights(trainer, checkpoint)?;
                 resumed(trainer, checkpoint, steps)
             }
+        }
+    }
+
+    /// The model on disk that the weights come from, where it is of a known family.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn source(&self) -> Option<&Source> {
+        match self {
+            Self::Model(source) | Self::Checkpoint(source) => Some(source),
+            Self::Seed | Self::Own(_) => None,
         }
     }
 

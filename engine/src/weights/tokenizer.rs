@@ -18,7 +18,7 @@ pub fn vocab_size(name: &str) -> Result<usize> {
     Ok(named(name)?.vocab_size())
 }
 
-/// The tokenizer called `name`: "byte" or "bytes", "gpt2", a `tokenizer.json`, or a directory with one.
+/// The tokenizer called `name`: "byte" or "bytes", "gpt2", a `tokenizer.json` or a `vocab.txt`, or a directory with one.
 ///
 /// # Errors
 /// A file that is missing or isn't a tokenizer.
@@ -26,11 +26,11 @@ pub fn named(name: &str) -> Result<Tokenizer> {
     if matches!(name, "byte" | "bytes") {
         return Ok(Tokenizer::Byte);
     }
-    const HELP: &str = "`data.tokenizer` takes \"byte\", \"gpt2\", the path of a Hugging Face tokenizer.json, or a directory with one";
+    const HELP: &str = "`data.tokenizer` takes \"byte\", \"gpt2\", the path of a Hugging Face tokenizer.json or of BERT's vocab.txt, or a directory with one";
     let path = Path::new(name);
     if name == Tokenizer::GPT2 && !path.exists() {
         return Tokenizer::gpt2().help(HELP);
     }
-    let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+    let path = if path.is_dir() { Tokenizer::file_in(path) } else { path.to_owned() };
     Tokenizer::open(path).help(HELP)
 }

@@ -1,7 +1,7 @@
 //! Losses: means over what counts, f32 (1).
 
 use tightrope_core::expr::input;
-use tightrope_core::ops::{CrossEntropy, LinearCrossEntropy, Map, Reduce};
+use tightrope_core::ops::{Concat, CrossEntropy, LinearCrossEntropy, Map, Reduce, Reshape};
 use tightrope_core::{DType, Tensor};
 
 use crate::error::Result;
@@ -22,14 +22,80 @@ pub fn linear_cross_entropy(
     targets: Tensor,
     vocab: usize,
 ) -> Result<Tensor> {
+    let head = pass.parameter(&head.name)?;
+    chunked(pass, x, head, targets, vocab, None)
+}
+
+/// Columns that matmuls take at a time.
+const TILE: usize = 32;
+
+/// As [`linear_cross_entropy`], under logits x·Wᵀ + b. `bias` (V).
+///
+/// # Errors
+/// As there.
+pub fn biased_linear_cross_entropy(
+    pass: &mut Pass<'_>,
+    x: Tensor,
+    [head, bias]: [&Parameter; 2],
+    targets: Tensor,
+    vocab: usize,
+) -> Result<Tensor> {
+    // The bias is a column of the weight that meets a 1 of x; columns of zeros behind it fill a tile.
+    let width = pass.ty(x).last();
+    let more = (width + 2).next_multiple_of(TILE) - width;
+    let filled = |pass: &mut Pass<'_>, like: Tensor, columns: usize, value: f64, name: &str| {
+        let mut ty = pass.ty(like).clone();
+        ty.shape.pop();
+        ty.shape.push(columns);
+        pass.one(Map::fill(value, &ty), &[], name)
+    };
+    let ones = filled(pass, x, more, 1.0, "loss.ones")?;
+    let axis = pass.shape(x).len() - 1;
+    let x = pass.one(Concat { axis }, &[x, ones], "loss.input")?;
+    let [weight, bias] = [pass.parameter(&head.name)?, pass.parameter(&bias.name)?];
+    let column = Reshape { shape: vec![pass.ty(bias).elements(), 1] };
+    let column = pass.one(column, &[bias], "loss.bias")?;
+    let zeros = filled(pass, weight, more - 1, 0.0, "loss.zeros")?;
+    let head = pass.one(Concat { axis: 1 }, &[weight, column, zeros], "loss.head")?;
+    chunked(pass, x, head, targets, vocab, None)
+}
+
+/// As [`linear_cross_entropy`], with logits l that become cap·tanh(l / cap).
+///
+/// # Errors
+/// As there.
+pub fn capped_linear_cross_entropy(
+    pass: &mut Pass<'_>,
+    x: Tensor,
+    head: &Parameter,
+    targets: Tensor,
+    vocab: usize,
+    cap: f64,
+) -> Result<Tensor> {
+    let head = pass.parameter(&head.name)?;
+    chunked(pass, x, head, targets, vocab, Some(cap))
+}
+
+fn chunked(
+    pass: &mut Pass<'_>,
+    x: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    vocab: usize,
+    cap: Option<f64>,
+) -> Result<Tensor> {
+    let op = LinearCrossEntropy { vocab, chunk: chunk_of(pass, x), cap };
+    pass.one(op, &[x, head, targets], "loss")
+}
+
+/// Rows of logits of `x` that are held at a time.
+pub(super) fn chunk_of(pass: &Pass<'_>, x: Tensor) -> usize {
     let rows = pass.ty(x).rows();
     let chunk = match pass.options().loss_chunk {
         0 => rows,
         chunk => chunk.min(rows),
     };
-    let head = pass.parameter(&head.name)?;
-    let op = LinearCrossEntropy { vocab, chunk: chunk.max(1) };
-    pass.one(op, &[x, head, targets], "loss")
+    chunk.max(1)
 }
 
 /// Mean cross-entropy of `labels` under the softmax of `scores`, in nats, with the metric `accuracy`: the share of rows

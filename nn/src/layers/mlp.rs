@@ -1,7 +1,7 @@
 //! The feed-forward layers of a block.
 
-use tightrope_core::Tensor;
 use tightrope_core::expr::input;
+use tightrope_core::{Tensor, ops};
 
 use super::{Activation, Layer, Linear};
 use crate::error::Result;
@@ -12,10 +12,21 @@ use crate::pass::Pass;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlp {
     name: String,
-    gate: Option<Linear>,
-    up: Linear,
+    up: Up,
     activation: Activation,
     down: Linear,
+}
+
+/// What leads to the hidden channels.
+#[derive(Clone, Debug, PartialEq)]
+enum Up {
+    Plain(Linear),
+    Gated {
+        gate: Box<Linear>,
+        up: Box<Linear>,
+    },
+    /// Both in one layer: the gate's channels, then the others.
+    Packed(Linear),
 }
 
 impl Mlp {
@@ -34,29 +45,55 @@ impl Mlp {
         activation: Activation,
         down: Linear,
     ) -> Self {
-        Self { name: name.into(), gate, up, activation, down }
+        let up = match gate {
+            None => Up::Plain(up),
+            Some(gate) => Up::Gated { gate: Box::new(gate), up: Box::new(up) },
+        };
+        Self { name: name.into(), up, activation, down }
+    }
+
+    /// With a gate, where `gate_up` makes the gate's channels and the others, packed in this order.
+    pub fn packed(
+        name: impl Into<String>,
+        gate_up: Linear,
+        activation: Activation,
+        down: Linear,
+    ) -> Self {
+        Self { name: name.into(), up: Up::Packed(gate_up), activation, down }
     }
 }
 
 impl Layer for Mlp {
     fn parameters(&self) -> Vec<Parameter> {
-        let layers = self.gate.iter().chain([&self.up, &self.down]);
-        super::parameters(layers.map(|layer| layer as &dyn Layer))
+        match &self.up {
+            Up::Plain(up) | Up::Packed(up) => super::parameters([up as &dyn Layer, &self.down]),
+            Up::Gated { gate, up } => super::parameters([&**gate as &dyn Layer, &**up, &self.down]),
+        }
     }
 
     fn apply(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
-        let Self { name, gate, up, activation, down } = self;
-        let active = match gate {
-            None => {
+        let Self { name, up, activation, down } = self;
+        let (gate, up) = match up {
+            Up::Plain(up) => {
                 let up = up.apply(pass, x)?;
-                activation.apply(pass, up, &format!("{name}.{}", activation.name()))?
+                let active =
+                    activation.apply(pass, up, &format!("{name}.{}", activation.name()))?;
+                return down.apply(pass, active);
             }
-            Some(gate) => {
-                let (gate, up) = (gate.apply(pass, x)?, up.apply(pass, x)?);
-                let formula = activation.of(input(0)) * input(1);
-                pass.map(formula, &[gate, up], &format!("{name}.{}", gated_name(*activation)))?
+            Up::Gated { gate, up } => (gate.apply(pass, x)?, up.apply(pass, x)?),
+            Up::Packed(gate_up) => {
+                let both = gate_up.apply(pass, x)?;
+                let len = pass.ty(both).last() / 2;
+                let axis = pass.shape(both).len() - 1;
+                let mut half = |start, part: &str| {
+                    pass.one(ops::Slice { axis, start, len }, &[both], &format!("{name}.{part}"))
+                };
+                (half(0, "gate")?, half(len, "up")?)
             }
         };
+        let formula = activation.of(input(0)) * input(1);
+        let active = format!("{name}.{}", gated_name(*activation));
+        let active = pass.map(formula, &[gate, up], &active)?;
         down.apply(pass, active)
     }
 }

@@ -8,10 +8,11 @@
 //! | [`LayerNorm`], [`RmsNorm`] | x brought to one scale |
 //! | [`Attention`] | projections and attention between positions, with a cache where a pass has one |
 //! | [`Mlp`] | up, an [`Activation`], down; gated where it has a gate |
-//! | [`Block`] | a pre-norm transformer block of these |
+//! | [`Block`] | a transformer block of these |
 //! | [`Dropout`] | x with some elements zeroed |
 //!
-//! Losses are functions: [`linear_cross_entropy`], [`cross_entropy`], [`mean_squared_error`]. So is [`mean`].
+//! Losses are functions: [`linear_cross_entropy`], [`biased_linear_cross_entropy`], [`capped_linear_cross_entropy`],
+//! [`cross_entropy`], [`mean_squared_error`], [`preference`], [`linear_distillation`]. So is [`mean`].
 //!
 //! A layer is named where it's made, and its parameters and outputs are named after it. Names have to differ within a
 //! model.
@@ -20,6 +21,7 @@ mod activation;
 mod attention;
 mod block;
 mod conv;
+mod distillation;
 mod dropout;
 mod embedding;
 mod linear;
@@ -27,6 +29,7 @@ mod losses;
 mod mlp;
 mod norm;
 mod pooling;
+mod preference;
 
 use std::fmt::Debug;
 
@@ -36,17 +39,23 @@ use crate::error::Result;
 use crate::params::Parameter;
 use crate::pass::Pass;
 
+pub use crate::pass::AttentionKind;
 pub use activation::Activation;
-pub use attention::Attention;
+pub use attention::{Attention, Normed};
 pub use block::Block;
 pub use conv::Conv2d;
+pub use distillation::{Distillation, Projected, linear_distillation};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use losses::{cross_entropy, linear_cross_entropy, mean_squared_error};
+pub use losses::{
+    biased_linear_cross_entropy, capped_linear_cross_entropy, cross_entropy, linear_cross_entropy,
+    mean_squared_error,
+};
 pub use mlp::Mlp;
 pub use norm::{LayerNorm, RmsNorm};
 pub use pooling::mean;
+pub use preference::preference;
 
 /// A part of a model with one input and one output.
 pub trait Layer: Debug + Send + Sync {

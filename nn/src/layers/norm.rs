@@ -1,6 +1,7 @@
 //! Norms over the last axis.
 
-use tightrope_core::{Tensor, ops};
+use tightrope_core::expr::{constant, input};
+use tightrope_core::{DType, Tensor, ops};
 
 use super::Layer;
 use crate::error::Result;
@@ -48,6 +49,7 @@ impl Layer for LayerNorm {
 pub struct RmsNorm {
     gain: Parameter,
     eps: f64,
+    offset: f64,
 }
 
 impl RmsNorm {
@@ -58,7 +60,12 @@ impl RmsNorm {
 
     /// Of this gain, (C), with `eps` added to the mean square.
     pub fn of(gain: Parameter, eps: f64) -> Self {
-        Self { gain: gain.of_kind(Kind::Gain), eps }
+        Self { gain: gain.of_kind(Kind::Gain), eps, offset: 0.0 }
+    }
+
+    /// With this number added to the gain, as Gemma's norms add 1.
+    pub fn with_offset(self, offset: f64) -> Self {
+        Self { offset, ..self }
     }
 }
 
@@ -68,7 +75,12 @@ impl Layer for RmsNorm {
     }
 
     fn apply(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
-        let gain = pass.parameter(&self.gain.name)?;
+        let mut gain = pass.parameter(&self.gain.name)?;
+        if self.offset != 0.0 {
+            // In f32, or a gain of 16 bits would lose digits next to the offset.
+            let sum = ops::Map::new(input(0) + constant(self.offset), DType::F32);
+            gain = pass.one(sum, &[gain], &format!("{}.gain", self.gain.layer()))?;
+        }
         let op = ops::RmsNorm { eps: self.eps };
         Ok(pass.push(op, &[x, gain], self.gain.layer())?[0])
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tightrope_core::graph::nearest;
 
+use super::bert::{Bert, BertConfig, bert_presets};
 use super::config::{Family, ModelConfig};
 use super::language::LanguageModel;
 use super::presets::{PRESETS, Preset, own_name};
@@ -21,18 +22,33 @@ pub enum ModelFamily {
     Language(Family),
     /// Vision transformers.
     Vit,
+    /// Encoders of text.
+    Bert,
 }
 
 impl ModelFamily {
     /// Every family.
-    pub const ALL: &'static [Self] =
-        &[Self::Language(Family::Gpt2), Self::Language(Family::Llama), Self::Vit];
+    pub const ALL: &'static [Self] = &[
+        Self::Language(Family::Gpt2),
+        Self::Language(Family::Llama),
+        Self::Language(Family::Mistral),
+        Self::Language(Family::Qwen2),
+        Self::Language(Family::Qwen3),
+        Self::Language(Family::Gemma2),
+        Self::Language(Family::Gemma3),
+        Self::Language(Family::Phi3),
+        Self::Language(Family::SmolLm3),
+        Self::Language(Family::Olmo2),
+        Self::Vit,
+        Self::Bert,
+    ];
 
     /// Lower-case name, as in settings and in Hugging Face's `model_type`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Language(family) => family.name(),
             Self::Vit => "vit",
+            Self::Bert => "bert",
         }
     }
 }
@@ -41,17 +57,21 @@ impl ModelFamily {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Architecture {
-    /// A GPT-2 or a Llama.
+    /// A language model.
     Language(ModelConfig),
     /// A vision transformer.
     Vit(VitConfig),
+    /// An encoder of text.
+    Bert(BertConfig),
 }
 
 impl Architecture {
     /// What `model` was built from, where it's of this crate.
     pub fn of(model: &dyn Model) -> Option<Self> {
         let language = LanguageModel::of(model).map(|model| Self::Language(model.config().clone()));
-        language.or_else(|| Vit::of(model).map(|model| Self::Vit(model.config().clone())))
+        language
+            .or_else(|| Vit::of(model).map(|model| Self::Vit(model.config().clone())))
+            .or_else(|| Bert::of(model).map(|model| Self::Bert(model.config().clone())))
     }
 
     /// Its family.
@@ -59,6 +79,7 @@ impl Architecture {
         match self {
             Self::Language(config) => ModelFamily::Language(config.family),
             Self::Vit(_) => ModelFamily::Vit,
+            Self::Bert(_) => ModelFamily::Bert,
         }
     }
 
@@ -75,6 +96,9 @@ impl Architecture {
         if let Some((_, config)) = vit_presets().find(|(known, _)| *known == own) {
             return Ok(Self::Vit(config));
         }
+        if let Some((_, config)) = bert_presets().find(|(known, _)| *known == own) {
+            return Ok(Self::Bert(config));
+        }
         let names: Vec<&str> = Self::preset_names().collect();
         Err(Error::UnknownPreset {
             name: name.into(),
@@ -86,24 +110,32 @@ impl Architecture {
     /// Names of all presets, the smaller first within each group.
     pub fn preset_names() -> impl Iterator<Item = &'static str> {
         let language = PRESETS.iter().map(|preset: &Preset| preset.name);
-        language.chain(vit_presets().map(|(name, _)| name))
+        let vit = vit_presets().map(|(name, _)| name);
+        language.chain(vit).chain(bert_presets().map(|(name, _)| name))
     }
 
     /// The model that a Hugging Face `config.json` describes.
     ///
     /// # Errors
-    /// As [`ModelConfig::from_hf`] and [`VitConfig::from_hf`].
+    /// As [`ModelConfig::from_hf`], [`VitConfig::from_hf`] and [`BertConfig::from_hf`].
     pub fn from_hf(value: &Value) -> Result<Self> {
         let keys = Keys::of("config.json", "model_type", value)?;
         let model_type = keys.text("model_type")?;
         if VitConfig::is_hf(model_type) {
             return Ok(Self::Vit(VitConfig::from_hf(value)?));
         }
-        let known = || ModelFamily::ALL.iter().map(|family| family.name());
+        if BertConfig::is_hf(model_type) {
+            return Ok(Self::Bert(BertConfig::from_hf(value)?));
+        }
         match model_type {
-            Some(name) if !known().any(|known| known == name) => {
-                let known: Vec<&str> = known().collect();
-                let problem = format!("is {name}; supported: {}", known.join(", "));
+            Some(name) if Family::of_model_type(name).is_none() => {
+                let mut known: Vec<&str> = Family::ALL.iter().map(|f| f.model_type()).collect();
+                known.extend([ModelFamily::Vit, ModelFamily::Bert].map(ModelFamily::name));
+                let longer = known.iter().find(|known| known.starts_with(name));
+                let near = longer.map(|known| (*known).to_owned());
+                let near = near.or_else(|| nearest(name, known.iter().copied()));
+                let near = near.map_or(String::new(), |near| format!(" (near to it: {near})"));
+                let problem = format!("is {name}{near}; supported: {}", known.join(", "));
                 Err(keys.wrong("model_type", problem))
             }
             _ => Ok(Self::Language(ModelConfig::from_hf(value)?)),
@@ -115,6 +147,7 @@ impl Architecture {
         match self {
             Self::Language(config) => config.to_hf(),
             Self::Vit(config) => config.to_hf(),
+            Self::Bert(config) => config.to_hf(),
         }
     }
 
@@ -123,28 +156,31 @@ impl Architecture {
         match self {
             Self::Language(config) => config.parameters(),
             Self::Vit(config) => config.parameters(),
+            Self::Bert(config) => config.parameters(),
         }
     }
 
     /// Whether the extents are in range and fit each other.
     ///
     /// # Errors
-    /// As [`ModelConfig::check`] and [`VitConfig::check`].
+    /// As [`ModelConfig::check`], [`VitConfig::check`] and [`BertConfig::check`].
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Language(config) => config.check(),
             Self::Vit(config) => config.check(),
+            Self::Bert(config) => config.check(),
         }
     }
 
     /// The model, where a sequence of text has `seq_len` tokens.
     ///
     /// # Errors
-    /// As [`ModelConfig::build`] and [`VitConfig::build`].
+    /// As [`ModelConfig::build`], [`VitConfig::build`] and [`BertConfig::build`].
     pub fn build(&self, seq_len: usize) -> Result<Arc<dyn Model>> {
         match self {
             Self::Language(config) => config.build(seq_len),
             Self::Vit(config) => config.build(),
+            Self::Bert(config) => config.build(seq_len),
         }
     }
 }
@@ -169,20 +205,30 @@ mod tests {
             let of_family = |name: &&str| Architecture::preset(name).unwrap().family() == *family;
             let name = Architecture::preset_names().find(of_family).unwrap();
             let file = Architecture::preset(name).unwrap().to_hf();
-            assert_eq!(file["model_type"], family.name(), "{name}");
+            let model_type = match family {
+                ModelFamily::Language(family) => family.model_type(),
+                ModelFamily::Vit | ModelFamily::Bert => family.name(),
+            };
+            assert_eq!(file["model_type"], model_type, "{name}");
         }
-        let model = Architecture::preset("vit-tiny").unwrap().build(1).unwrap();
-        assert_eq!(Architecture::of(&*model), Architecture::preset("vit-tiny").ok());
+        for name in ["vit-tiny", "bert-tiny"] {
+            let model = Architecture::preset(name).unwrap().build(1).unwrap();
+            assert_eq!(Architecture::of(&*model), Architecture::preset(name).ok());
+        }
     }
 
     #[test]
     fn a_model_of_no_family_is_refused() {
-        let file = serde_json::json!({ "model_type": "bloom" });
-        let message = Architecture::from_hf(&file).unwrap_err().to_string();
-        assert!(
-            message.contains("`model_type`: is bloom; supported: gpt2, llama, vit"),
-            "{message}"
-        );
+        for (name, words) in [
+            ("bloom", "`model_type`: is bloom; supported: gpt2, llama, mistral, qwen2, qwen3,"),
+            // Its directories hold a vision tower besides.
+            ("gemma3", "is gemma3 (near to it: gemma3_text)"),
+            ("qwen4", "near to it: qwen"),
+        ] {
+            let file = serde_json::json!({ "model_type": name });
+            let message = Architecture::from_hf(&file).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rope::RopeScaling;
 use crate::error::{Result, ensure};
 
 /// Architecture of the blocks.
@@ -12,17 +13,52 @@ pub enum Family {
     Gpt2,
     /// Rotary positions, RMS norm, no biases, SwiGLU, grouped key-value heads (Touvron et al. 2023).
     Llama,
+    /// A Llama whose queries see a window of keys (Jiang et al. 2023).
+    Mistral,
+    /// A Llama with biases of queries, keys and values (Qwen Team 2024).
+    Qwen2,
+    /// A Llama that norms queries and keys, head by head (Qwen Team 2025).
+    Qwen3,
+    /// Norms before and after each branch, capped scores, alternating windows, GEGLU (Gemma Team 2024).
+    Gemma2,
+    /// Gemma 2 with norms of queries and keys in place of caps, and rotary bases of its own within windows (Gemma Team 2025).
+    Gemma3,
+    /// A Llama with packed projections (Abdin et al. 2024).
+    Phi3,
+    /// A Llama of which some layers have no positions (Bakouch et al. 2025).
+    SmolLm3,
+    /// Norms after each branch, and of all queries and all keys (OLMo Team 2024).
+    Olmo2,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: &'static [Self] = &[Self::Gpt2, Self::Llama];
+    pub const ALL: &'static [Self] = &[
+        Self::Gpt2,
+        Self::Llama,
+        Self::Mistral,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Gemma2,
+        Self::Gemma3,
+        Self::Phi3,
+        Self::SmolLm3,
+        Self::Olmo2,
+    ];
 
     /// Lower-case name, as in settings and in Hugging Face's `model_type`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
+            Self::Mistral => "mistral",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+            Self::Gemma2 => "gemma2",
+            Self::Gemma3 => "gemma3",
+            Self::Phi3 => "phi3",
+            Self::SmolLm3 => "smollm3",
+            Self::Olmo2 => "olmo2",
         }
     }
 }
@@ -59,6 +95,81 @@ pub struct ModelConfig {
     /// Base of the rotary angles; not used by GPT-2.
     #[serde(default = "default_rope_theta")]
     pub rope_theta: f64,
+    /// What published models of a family differ in besides.
+    #[serde(default, skip_serializing_if = "Details::are_default")]
+    pub details: Details,
+}
+
+/// What models of one family differ in besides their extents. Without any, a model is as its family's first ones are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Details {
+    /// Channels of a head, where they aren't the channels over the heads.
+    pub head_dim: Option<usize>,
+    /// How rotary frequencies are lowered for long sequences.
+    pub rope_scaling: Option<RopeScaling>,
+    /// Base of the rotary angles in layers with a window, where it's another.
+    pub local_rope_theta: Option<f64>,
+    /// Keys that a query attends to in layers with a window.
+    pub window: Option<usize>,
+    /// Layers that have it.
+    pub windowed: Vec<usize>,
+    /// Layers without rotary positions.
+    pub unrotated: Vec<usize>,
+    /// What scores are divided by the root of, where it isn't the head's channels.
+    pub query_scale: Option<f64>,
+    /// What scores stay below in size.
+    pub attention_cap: Option<f64>,
+    /// What logits stay below in size.
+    pub logit_cap: Option<f64>,
+}
+
+impl Details {
+    /// None.
+    pub const NONE: Self = Self {
+        head_dim: None,
+        rope_scaling: None,
+        local_rope_theta: None,
+        window: None,
+        windowed: vec![],
+        unrotated: vec![],
+        query_scale: None,
+        attention_cap: None,
+        logit_cap: None,
+    };
+
+    fn are_default(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    fn check(&self, layers: usize) -> Result<()> {
+        if let Some(head_dim) = self.head_dim {
+            ensure((1..=1 << 16).contains(&head_dim), "head_dim", || {
+                format!("{head_dim} must lie between 1 and {}", 1 << 16)
+            })?;
+        }
+        ensure(self.window != Some(0), "window", || "a window of 0 keys leaves nothing".into())?;
+        ensure(self.window.is_some() || self.windowed.is_empty(), "windowed", || {
+            "layers have a window of which no size is said".into()
+        })?;
+        for (key, listed) in [("windowed", &self.windowed), ("unrotated", &self.unrotated)] {
+            let outside = listed.iter().find(|&&layer| layer >= layers);
+            ensure(outside.is_none(), key, || {
+                format!("there is no layer {} of {layers}", outside.copied().unwrap_or_default())
+            })?;
+        }
+        for (key, value) in [
+            ("local_rope_theta", self.local_rope_theta),
+            ("query_scale", self.query_scale),
+            ("attention_cap", self.attention_cap),
+            ("logit_cap", self.logit_cap),
+        ] {
+            ensure(value.is_none_or(|value| value.is_finite() && value > 0.0), key, || {
+                format!("{} must be above 0", value.unwrap_or_default())
+            })?;
+        }
+        self.rope_scaling.map_or(Ok(()), |scaling| scaling.check())
+    }
 }
 
 pub(crate) const fn default_norm_eps() -> f64 {
@@ -80,7 +191,12 @@ impl ModelConfig {
 
     /// Channels of a head, D.
     pub fn head_dim(&self) -> usize {
-        self.channels / self.heads.max(1)
+        self.details.head_dim.unwrap_or(self.channels / self.heads.max(1))
+    }
+
+    /// Channels of all query heads, H·D.
+    pub fn queries(&self) -> usize {
+        self.heads * self.head_dim()
     }
 
     /// Rows of the embedding in memory: the vocabulary rounded up to a multiple of 64, which keeps matrix
@@ -112,15 +228,17 @@ impl ModelConfig {
                 format!("{value} must lie between 1 and {limit}")
             })?;
         }
+        self.details.check(self.layers)?;
         // No tensor of a model may be larger than the address space, which in a browser is 4 GiB.
-        let widest = 3 * channels.max(self.hidden).max(self.context).max(self.vocab + 64);
-        let bytes = widest.checked_mul(channels).and_then(|elements| elements.checked_mul(4));
+        let packed = heads.saturating_add(2 * kv_heads).saturating_mul(self.head_dim());
+        let positions = if self.family == Family::Gpt2 { self.context } else { 0 };
+        let rows = packed.max(2 * self.hidden).max(positions).max(self.vocab + 64);
+        let bytes = rows.checked_mul(channels).and_then(|elements| elements.checked_mul(4));
         ensure(bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()), "channels", || {
             format!("{channels}, with the model's other extents, make tensors beyond all memory")
         })?;
-        ensure(channels.is_multiple_of(heads), "heads", || {
-            format!("{heads} heads don't divide {channels} channels")
-        })?;
+        let divides = self.details.head_dim.is_some() || channels.is_multiple_of(heads);
+        ensure(divides, "heads", || format!("{heads} heads don't divide {channels} channels"))?;
         ensure(heads.is_multiple_of(kv_heads), "kv_heads", || {
             format!("{kv_heads} key-value heads don't divide {heads} heads")
         })?;
@@ -128,11 +246,12 @@ impl ModelConfig {
             Family::Gpt2 => ensure(kv_heads == heads, "kv_heads", || {
                 format!("gpt2 has a key-value head for each of its {heads} heads, not {kv_heads}")
             })?,
-            Family::Llama => ensure(self.head_dim().is_multiple_of(2), "heads", || {
-                format!(
-                    "rotary positions need heads of even width, {channels} / {heads} is {}",
-                    self.head_dim()
-                )
+            _ => ensure(self.head_dim().is_multiple_of(2), "heads", || {
+                let of = match self.details.head_dim {
+                    Some(_) => "`head_dim`".into(),
+                    None => format!("{channels} / {heads}"),
+                };
+                format!("rotary positions need heads of even width, {of} is {}", self.head_dim())
             })?,
         }
         ensure((0.0..1.0).contains(&self.dropout), "dropout", || {

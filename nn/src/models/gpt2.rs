@@ -7,7 +7,7 @@
 
 use super::config::ModelConfig;
 use super::parts::{Parts, residual_init, vocab_rows};
-use crate::layers::{Activation, Attention, Block, Embedding, LayerNorm, Linear, Mlp};
+use crate::layers::{Activation, Attention, Block, Embedding, Layer, LayerNorm, Linear, Mlp};
 use crate::params::{Init, Parameter};
 
 /// What names in a file may lack.
@@ -22,6 +22,7 @@ pub(super) fn parts(config: &ModelConfig) -> Parts {
     Parts {
         wte: Embedding::of(vocab_rows("wte.weight", "transformer.wte.weight", config)),
         wpe: Some(Embedding::of(wpe.stored_as("transformer.wpe.weight"))),
+        scale: 1.0,
         blocks: (0..layers).map(|index| block(config, index)).collect(),
         norm_f: Box::new(norm(config, "norm_f", "transformer.ln_f")),
         head: (!tied).then(|| vocab_rows("lm_head.weight", "lm_head.weight", config)),
@@ -49,14 +50,11 @@ fn block(config: &ModelConfig, index: usize) -> Block {
     let up = of(linear("mlp.up", "mlp.c_fc", [hidden, channels], NORMAL));
     let down = of(linear("mlp.down", "mlp.c_proj", [channels, hidden], residual));
     let qkv = of((qkv, qkv_bias));
-    Block {
-        name: format!("h.{index}"),
-        norm_1: Box::new(normed("norm_1", "ln_1")),
-        attention: Attention::of(own("attn"), qkv, proj, [heads, kv_heads], config.head_dim()),
-        norm_2: Box::new(normed("norm_2", "ln_2")),
-        mlp: Mlp::of(own("mlp"), None, up, Activation::GeluTanh, down),
-        dropout,
-    }
+    let attention = Attention::of(own("attn"), qkv, proj, [heads, kv_heads], config.head_dim());
+    let mlp = Mlp::of(own("mlp"), None, up, Activation::GeluTanh, down);
+    let norms = [("norm_1", "ln_1"), ("norm_2", "ln_2")];
+    let norms = norms.map(|(own, theirs)| Box::new(normed(own, theirs)) as Box<dyn Layer>);
+    Block::new(format!("h.{index}"), norms, attention, mlp, dropout)
 }
 
 fn norm(config: &ModelConfig, own: &str, theirs: &str) -> LayerNorm {

@@ -2,92 +2,200 @@
 
 use serde_json::{Value, json};
 
-use super::config::{Family, ModelConfig, default_norm_eps, default_rope_theta};
+use super::config::{Details, Family, ModelConfig, default_norm_eps, default_rope_theta};
+use super::rope::RopeScaling;
+use super::{gemma, llama, mistral, olmo2, phi3, qwen, smollm3};
 use crate::error::Result;
 use crate::keys::Keys;
+
+impl Family {
+    /// Its name in Hugging Face's `model_type`.
+    pub const fn model_type(self) -> &'static str {
+        match self {
+            Self::Gemma3 => "gemma3_text",
+            other => other.name(),
+        }
+    }
+
+    /// Its class in transformers.
+    const fn architecture(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "GPT2LMHeadModel",
+            Self::Llama => "LlamaForCausalLM",
+            Self::Mistral => "MistralForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Gemma2 => "Gemma2ForCausalLM",
+            Self::Gemma3 => "Gemma3ForCausalLM",
+            Self::Phi3 => "Phi3ForCausalLM",
+            Self::SmolLm3 => "SmolLM3ForCausalLM",
+            Self::Olmo2 => "Olmo2ForCausalLM",
+        }
+    }
+
+    /// What a family's models of so many layers have besides their extents, where nothing else is said.
+    pub fn details(self, layers: usize) -> Details {
+        let which = |has: &dyn Fn(usize) -> bool| (0..layers).filter(|&layer| has(layer)).collect();
+        match self {
+            Self::Mistral => Details {
+                window: Some(mistral::WINDOW),
+                windowed: which(&|_| true),
+                ..Details::NONE
+            },
+            Self::Gemma2 => gemma::details_2(which(&gemma::is_local(gemma::PATTERN_2))),
+            Self::Gemma3 => gemma::details_3(which(&gemma::is_local(gemma::PATTERN_3))),
+            Self::SmolLm3 => Details {
+                unrotated: which(&smollm3::is_unrotated(smollm3::INTERVAL)),
+                ..Details::NONE
+            },
+            _ => Details::NONE,
+        }
+    }
+
+    /// Base of the rotary angles of a family's models, where nothing else is said.
+    pub fn rope_theta(self) -> f64 {
+        match self {
+            Self::SmolLm3 => smollm3::THETA,
+            Self::Gemma3 => gemma::GLOBAL_THETA,
+            _ => default_rope_theta(),
+        }
+    }
+
+    /// The family of a `model_type`.
+    pub(super) fn of_model_type(model_type: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|family| family.model_type() == model_type)
+    }
+}
 
 impl ModelConfig {
     /// The model that a Hugging Face `config.json` describes. Keys that don't change the network are passed
     /// over. GPT-2's `resid_pdrop` becomes the dropout; its `attn_pdrop` isn't applied.
     ///
     /// # Errors
-    /// [`crate::Error::HuggingFace`] for a key that is missing, malformed or asks for something unsupported, and as
-    /// [`ModelConfig::check`].
+    /// [`crate::Error::HuggingFace`] for a key that is missing, malformed or asks for something unsupported, for one that
+    /// nobody here knows and that may change the network, and as [`ModelConfig::check`].
     pub fn from_hf(value: &Value) -> Result<Self> {
         let keys = Keys::of("config.json", "model_type", value)?;
         keys.must_be("quantization_config", &[])?;
-        let config = match keys.text("model_type")? {
-            Some("gpt2") => gpt2(&keys)?,
-            Some("llama") => llama(&keys)?,
-            other => {
-                let found = other.unwrap_or("missing");
-                let problem = format!("is {found}; supported: gpt2, llama");
-                return Err(keys.wrong("model_type", problem));
-            }
+        let model_type = keys.text("model_type")?;
+        let Some(family) = model_type.and_then(Family::of_model_type) else {
+            let known: Vec<&str> = Family::ALL.iter().map(|family| family.model_type()).collect();
+            let found = model_type.unwrap_or("missing");
+            let problem = format!("is {found}; supported: {}", known.join(", "));
+            return Err(keys.wrong("model_type", problem));
         };
+        let config = match family {
+            Family::Gpt2 => gpt2(&keys)?,
+            _ => decoder(&keys, family)?,
+        };
+        keys.refuse_unknown(CHANGES)?;
         config.check()?;
         Ok(config)
     }
 
-    /// The `config.json` with which transformers loads this model. Llama has no dropout there, so that of a
-    /// Llama isn't in it.
+    /// The `config.json` with which transformers loads this model. All but GPT-2 and Phi-3 have no dropout there, so that theirs
+    /// isn't in it.
     pub fn to_hf(&self) -> Value {
-        match self.family {
-            Family::Gpt2 => {
-                // The token that ends a text in GPT-2's vocabulary; others' aren't known here.
-                let end = (self.vocab == 50_257).then_some(50_256);
-                json!({
-                    "architectures": ["GPT2LMHeadModel"],
-                    "model_type": "gpt2",
-                    "activation_function": "gelu_new",
-                    "attn_pdrop": 0.0,
-                    "bos_token_id": end,
-                    "embd_pdrop": self.dropout,
-                    "eos_token_id": end,
-                    "layer_norm_epsilon": self.norm_eps,
-                    "n_ctx": self.context,
-                    "n_embd": self.channels,
-                    "n_head": self.heads,
-                    "n_inner": self.hidden,
-                    "n_layer": self.layers,
-                    "n_positions": self.context,
-                    "resid_pdrop": self.dropout,
-                    "tie_word_embeddings": self.tied,
-                    "vocab_size": self.vocab,
-                })
-            }
-            Family::Llama => json!({
-                "architectures": ["LlamaForCausalLM"],
-                "model_type": "llama",
-                "attention_bias": false,
-                "attention_dropout": 0.0,
-                "bos_token_id": null,
-                "eos_token_id": null,
-                "head_dim": self.head_dim(),
-                "hidden_act": "silu",
-                "hidden_size": self.channels,
-                "intermediate_size": self.hidden,
-                "max_position_embeddings": self.context,
-                "mlp_bias": false,
-                "num_attention_heads": self.heads,
-                "num_hidden_layers": self.layers,
-                "num_key_value_heads": self.kv_heads,
-                "rms_norm_eps": self.norm_eps,
-                // Both spellings: transformers reads the first from version 5 on, the second before.
-                "rope_parameters": { "rope_theta": self.rope_theta, "rope_type": "default" },
-                "rope_theta": self.rope_theta,
-                "tie_word_embeddings": self.tied,
-                "vocab_size": self.vocab,
-            }),
+        if self.family == Family::Gpt2 {
+            return self.gpt2_to_hf();
         }
+        let rope = RopeScaling::to_hf(self.details.rope_scaling, self.rope_theta);
+        let mut file = json!({
+            "architectures": [self.family.architecture()],
+            "model_type": self.family.model_type(),
+            "attention_dropout": 0.0,
+            "bos_token_id": null,
+            "eos_token_id": null,
+            "head_dim": self.head_dim(),
+            "hidden_size": self.channels,
+            "intermediate_size": self.hidden,
+            "max_position_embeddings": self.context,
+            "num_attention_heads": self.heads,
+            "num_hidden_layers": self.layers,
+            "num_key_value_heads": self.kv_heads,
+            "rms_norm_eps": self.norm_eps,
+            // Both spellings: transformers reads the first from version 5 on, the others before.
+            "rope_parameters": rope,
+            "rope_theta": self.rope_theta,
+            "tie_word_embeddings": self.tied,
+            "vocab_size": self.vocab,
+        });
+        if let Some(scaling) = self.details.rope_scaling {
+            file["rope_scaling"] = json!(scaling);
+        }
+        let write = match self.family {
+            Family::Gpt2 | Family::Llama => llama::write,
+            Family::Mistral => mistral::write,
+            Family::Qwen2 | Family::Qwen3 => qwen::write,
+            Family::Gemma2 => gemma::write_2,
+            Family::Gemma3 => gemma::write_3,
+            Family::Phi3 => phi3::write,
+            Family::SmolLm3 => smollm3::write,
+            Family::Olmo2 => olmo2::write,
+        };
+        write(self, &mut file);
+        file
+    }
+
+    fn gpt2_to_hf(&self) -> Value {
+        // The token that ends a text in GPT-2's vocabulary; others' aren't known here.
+        let end = (self.vocab == 50_257).then_some(50_256);
+        json!({
+            "architectures": [self.family.architecture()],
+            "model_type": "gpt2",
+            "activation_function": "gelu_new",
+            "attn_pdrop": 0.0,
+            "bos_token_id": end,
+            "embd_pdrop": self.dropout,
+            "eos_token_id": end,
+            "layer_norm_epsilon": self.norm_eps,
+            "n_ctx": self.context,
+            "n_embd": self.channels,
+            "n_head": self.heads,
+            "n_inner": self.hidden,
+            "n_layer": self.layers,
+            "n_positions": self.context,
+            "resid_pdrop": self.dropout,
+            "tie_word_embeddings": self.tied,
+            "vocab_size": self.vocab,
+        })
     }
 }
+
+/// Parts of names of keys that may change the network. A file's other unknown keys are of tokens, of training or of generation.
+const CHANGES: &[&str] = &[
+    "act",
+    "alibi",
+    "attention",
+    "bias",
+    "cap",
+    "dropout",
+    "expert",
+    "layer",
+    "moe",
+    "multiplier",
+    "norm",
+    "pdrop",
+    "position",
+    "residual",
+    "rope",
+    "rotary",
+    "scal",
+    "window",
+];
 
 fn gpt2(keys: &Keys<'_>) -> Result<ModelConfig> {
     keys.must_be("activation_function", &[json!("gelu_new"), json!("gelu_pytorch_tanh")])?;
     keys.must_be("add_cross_attention", &[json!(false)])?;
     keys.must_be("scale_attn_by_inverse_layer_idx", &[json!(false)])?;
     keys.must_be("scale_attn_weights", &[json!(true)])?;
+    // What isn't applied, changes rounding alone, or is of other heads.
+    keys.pass_over(&[
+        "attn_pdrop",
+        "reorder_and_upcast_attn",
+        "summary_activation",
+        "summary_first_dropout",
+    ]);
     let channels = keys.size("n_embd")?;
     let heads = keys.size("n_head")?;
     let dropout = keys.number("resid_pdrop")?.unwrap_or(0.1);
@@ -110,47 +218,81 @@ fn gpt2(keys: &Keys<'_>) -> Result<ModelConfig> {
         dropout,
         norm_eps: keys.number("layer_norm_epsilon")?.unwrap_or(default_norm_eps()),
         rope_theta: default_rope_theta(),
+        details: Details::NONE,
     })
 }
 
-fn llama(keys: &Keys<'_>) -> Result<ModelConfig> {
-    keys.must_be("hidden_act", &[json!("silu")])?;
-    keys.must_be("attention_bias", &[json!(false)])?;
-    keys.must_be("mlp_bias", &[json!(false)])?;
+/// The decoder of a family.
+fn decoder(keys: &Keys<'_>, family: Family) -> Result<ModelConfig> {
     keys.must_be("attention_dropout", &[json!(0), json!(0.0)])?;
-    let mut rope_theta = keys.number("rope_theta")?;
-    // Version 5 of transformers nests the rotary settings; before, only scaled variants had a table.
-    for table in ["rope_parameters", "rope_scaling"] {
-        let Some(rope) = keys.table(table)? else { continue };
-        rope.must_be("rope_type", &[json!("default")])?;
-        rope.must_be("type", &[json!("default")])?;
-        rope.must_be("partial_rotary_factor", &[json!(1), json!(1.0)])?;
-        rope_theta = rope.number("rope_theta")?.or(rope_theta);
-    }
+    keys.must_be("partial_rotary_factor", &[json!(1), json!(1.0)])?;
+    // How transformers computes the same.
+    keys.pass_over(&[
+        "_attn_implementation",
+        "_attn_implementation_autoset",
+        "attn_implementation",
+    ]);
+    keys.must_be("rope_interleaved", &[json!(false)])?;
+    let gemma = matches!(family, Family::Gemma2 | Family::Gemma3);
     let channels = keys.size("hidden_size")?;
     let heads = keys.size("num_attention_heads")?;
-    if let Some(head_dim) = keys.optional_size("head_dim")?
-        && head_dim.checked_mul(heads) != Some(channels)
-    {
-        let problem = format!(
-            "is {head_dim}; supported: hidden_size / num_attention_heads = {channels} / {heads}"
-        );
-        return Err(keys.wrong("head_dim", problem));
-    }
-    Ok(ModelConfig {
-        family: Family::Llama,
+    let context = keys.size("max_position_embeddings")?;
+    let head_dim = keys.optional_size("head_dim")?.or(match family {
+        Family::Qwen3 => Some(128),
+        Family::Gemma2 | Family::Gemma3 => Some(gemma::HEAD_DIM),
+        _ => None,
+    });
+    let (rope_theta, rope_scaling) = rope(keys, family, context)?;
+    let tied = gemma || family == Family::SmolLm3;
+    let eps = if matches!(family, Family::Phi3 | Family::Olmo2) { 1e-5 } else { 1e-6 };
+    let details = Details {
+        head_dim: head_dim.filter(|head_dim| head_dim.checked_mul(heads) != Some(channels)),
+        rope_scaling,
+        ..Details::NONE
+    };
+    let mut config = ModelConfig {
+        family,
         layers: keys.size("num_hidden_layers")?,
         channels,
         heads,
         kv_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),
         hidden: keys.size("intermediate_size")?,
-        context: keys.size("max_position_embeddings")?,
+        context,
         vocab: keys.size("vocab_size")?,
-        tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
+        tied: keys.flag("tie_word_embeddings")?.unwrap_or(tied),
         dropout: 0.0,
-        norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
-        rope_theta: rope_theta.unwrap_or(default_rope_theta()),
-    })
+        norm_eps: keys.number("rms_norm_eps")?.unwrap_or(eps),
+        rope_theta,
+        details,
+    };
+    let read = match family {
+        Family::Gpt2 | Family::Llama => llama::read,
+        Family::Mistral => mistral::read,
+        Family::Qwen2 | Family::Qwen3 => qwen::read,
+        Family::Gemma2 => gemma::read_2,
+        Family::Gemma3 => gemma::read_3,
+        Family::Phi3 => phi3::read,
+        Family::SmolLm3 => smollm3::read,
+        Family::Olmo2 => olmo2::read,
+    };
+    read(keys, &mut config)?;
+    Ok(config)
+}
+
+/// The base of the rotary angles and what lowers them, in layers without a window.
+fn rope(keys: &Keys<'_>, family: Family, context: usize) -> Result<(f64, Option<RopeScaling>)> {
+    let mut theta = keys.number("rope_theta")?;
+    let mut scaling = None;
+    // Version 5 of transformers nests the rotary settings; before, only scaled variants had a table.
+    for name in ["rope_parameters", "rope_scaling"] {
+        let Some(mut table) = keys.table(name)? else { continue };
+        if let Some(of_layers) = table.table("full_attention")? {
+            table = of_layers;
+        }
+        scaling = RopeScaling::from_hf(&table, context)?.or(scaling);
+        theta = table.number("rope_theta")?.or(theta);
+    }
+    Ok((theta.unwrap_or(family.rope_theta()), scaling))
 }
 
 #[cfg(test)]
@@ -195,11 +337,30 @@ mod tests {
     }
 
     #[test]
+    fn the_published_llama_3_2_file() {
+        let file = json!({
+            "architectures": ["LlamaForCausalLM"], "attention_bias": false,
+            "attention_dropout": 0.0, "bos_token_id": 128_000, "eos_token_id": [128_001, 128_008, 128_009],
+            "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+            "intermediate_size": 8192, "max_position_embeddings": 131_072, "mlp_bias": false,
+            "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16,
+            "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-5,
+            "rope_scaling": { "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                "original_max_position_embeddings": 8192, "rope_type": "llama3" },
+            "rope_theta": 500_000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+            "transformers_version": "4.45.0.dev0", "use_cache": true, "vocab_size": 128_256
+        });
+        assert_eq!(ModelConfig::from_hf(&file).unwrap(), preset("llama-3.2-1b").unwrap());
+    }
+
+    #[test]
     fn refusals_name_the_key() {
         let (gpt2, llama) =
             (preset("gpt2").unwrap().to_hf(), preset("llama-tiny").unwrap().to_hf());
+        let [qwen, gemma, smol] =
+            ["qwen2.5-0.5b", "gemma-2-2b", "smollm3-3b"].map(|name| preset(name).unwrap().to_hf());
         for (file, key, value, words) in [
-            (&gpt2, "model_type", json!("bloom"), "is bloom; supported: gpt2, llama"),
+            (&gpt2, "model_type", json!("bloom"), "is bloom; supported: gpt2, llama, mistral"),
             (&gpt2, "model_type", Value::Null, "`model_type`: is missing"),
             (&gpt2, "scale_attn_by_inverse_layer_idx", json!(true), "is true; supported: false"),
             (&gpt2, "activation_function", json!("relu"), "supported: \"gelu_new\""),
@@ -209,14 +370,32 @@ mod tests {
             (&gpt2, "n_head", json!(5), "`heads`: 5 heads don't divide"),
             (&gpt2, "quantization_config", json!({}), "`quantization_config`: is {}"),
             (&llama, "attention_bias", json!(true), "`attention_bias`: is true"),
-            (&llama, "head_dim", json!(32), "`head_dim`: is 32"),
+            (&llama, "head_dim", json!(17), "even width, `head_dim` is 17"),
+            (&llama, "partial_rotary_factor", json!(0.5), "`partial_rotary_factor`: is 0.5"),
             (
                 &llama,
                 "rope_parameters",
-                json!({ "rope_type": "llama3" }),
-                "`rope_parameters.rope_type`: is \"llama3\"",
+                json!({ "rope_type": "longrope" }),
+                "`rope_parameters.rope_type`: is \"longrope\", a rope type that isn't supported yet",
             ),
-            (&llama, "rope_scaling", json!({ "type": "linear" }), "`rope_scaling.type`"),
+            (&llama, "rope_parameters", json!({ "rope_type": "linear" }), "factor`: is missing"),
+            (
+                &llama,
+                "rope_scaling",
+                json!({ "type": "linear", "factor": 0.5 }),
+                "`rope_scaling.factor`: must be at least 1, is 0.5",
+            ),
+            // What nobody here knows.
+            (
+                &llama,
+                "embedding_multiplier",
+                json!(12.0),
+                "`embedding_multiplier`: is 12.0; it isn't",
+            ),
+            (&llama, "num_local_experts", json!(8), "may change what the model computes"),
+            (&qwen, "layer_types", json!(["full_attention"]), "lists 1 layers, not 24"),
+            (&gemma, "hidden_activation", json!("gelu"), "supported: \"gelu_pytorch_tanh\""),
+            (&smol, "no_rope_layers", json!([1, 0]), "lists 2 layers, not 36"),
         ] {
             let mut file = file.clone();
             file[key] = value;

@@ -3,26 +3,41 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tightrope_core::expr::input;
-use tightrope_core::ops::{MatMul, Slice};
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::{Concat, Map, MatMul, Reduce, Reshape, Slice};
 use tightrope_core::{DType, Tensor};
 
 use super::config::{Family, ModelConfig};
+use super::decoder::{self, Style};
 use super::parts::Parts;
-use super::{gpt2, llama};
+use super::{gemma, gpt2, olmo2, phi3, qwen};
 use crate::error::{Result, ensure};
-use crate::inputs::{Input, POSITIONS, START, TARGETS, TOKENS};
-use crate::layers::{self, Layer};
+use crate::inputs::{DOCUMENTS, Input, POSITIONS, REFERENCE, START, TARGETS, TOKENS};
+use crate::layers::{self, Distillation, Layer, Projected};
 use crate::model::{Decoder, Model};
 use crate::params::Parameter;
 use crate::pass::Pass;
 
-/// A GPT-2 or a Llama, for sequences of one length.
+/// A language model of one of the families, for sequences of one length.
 #[derive(Debug)]
 pub struct LanguageModel {
     config: ModelConfig,
     seq_len: usize,
+    sample: Sample,
+    /// What it learns of, and how.
+    teacher: Option<(Arc<Self>, Distillation)>,
     parts: Parts,
+}
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sample {
+    /// A sequence of one document.
+    Document,
+    /// A sequence of several documents.
+    Packed,
+    /// A sequence with the chosen answer and one with the rejected answer, of which preferences are learned with this β.
+    Pair { beta: f64 },
 }
 
 impl LanguageModel {
@@ -34,7 +49,68 @@ impl LanguageModel {
         config.check()?;
         ensure(seq_len > 0, TOKENS, || "a sequence has at least one token".to_owned())?;
         fits_context(config, seq_len)?;
-        Ok(Self { config: config.clone(), seq_len, parts: parts(config) })
+        let parts = parts(config);
+        Ok(Self { config: config.clone(), seq_len, sample: Sample::Document, teacher: None, parts })
+    }
+
+    /// With sequences of several documents each, whose positions begin anew: it reads [`DOCUMENTS`], and [`POSITIONS`] of each token.
+    /// What's decoded is one document.
+    pub fn packed(self) -> Self {
+        Self { sample: Sample::Packed, ..self }
+    }
+
+    /// With pairs of sequences, (B, 2, T), of which the first is preferred: it's trained by [`layers::preference`] with this `beta`, and
+    /// reads [`REFERENCE`] (B, 2). Log-likelihoods are of the targets that count.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] where `beta` isn't above 0.
+    pub fn of_pairs(self, beta: f64) -> Result<Self> {
+        ensure(beta.is_finite() && beta > 0.0, "train.dpo_beta", || {
+            format!("{beta} must be above 0")
+        })?;
+        Ok(Self { sample: Sample::Pair { beta }, ..self })
+    }
+
+    /// Which learns of a model of the settings `teacher` while it's trained, by [`layers::linear_distillation`]. Evaluation is by
+    /// its own loss.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] where samples are pairs, sequences are longer than the teacher's context, or `how` is out of range.
+    pub fn taught_by(self, teacher: &ModelConfig, how: Distillation) -> Result<Self> {
+        how.check()?;
+        ensure(!self.is_of_pairs(), "train.teacher", || {
+            "a model learns of preferences or of a teacher, not of both".to_owned()
+        })?;
+        ensure(self.seq_len <= teacher.context, "train.teacher", || {
+            let (context, seq_len) = (teacher.context, self.seq_len);
+            format!(
+                "its context of {context} tokens is shorter than sequences of {seq_len}: give a smaller --context"
+            )
+        })?;
+        let teacher = Arc::new(Self::new(teacher, self.seq_len)?);
+        Ok(Self { teacher: Some((teacher, how)), ..self })
+    }
+
+    /// A model of other settings, with samples as this one's but of other lengths.
+    ///
+    /// # Errors
+    /// As [`LanguageModel::new`].
+    pub fn with_settings(&self, config: &ModelConfig, seq_len: usize) -> Result<Self> {
+        let other = Self { sample: self.sample, ..Self::new(config, seq_len)? };
+        match &self.teacher {
+            Some((teacher, how)) => other.taught_by(&teacher.config, *how),
+            None => Ok(other),
+        }
+    }
+
+    /// Whether its samples are pairs: see [`LanguageModel::of_pairs`].
+    pub fn is_of_pairs(&self) -> bool {
+        matches!(self.sample, Sample::Pair { .. })
+    }
+
+    /// Tokens of the longest sequence that its teacher reads, where it has one.
+    pub fn taught_context(&self) -> Option<usize> {
+        self.teacher.as_ref().map(|(teacher, _)| teacher.config.context)
     }
 
     /// `model`, where it is a language model.
@@ -66,10 +142,14 @@ impl LanguageModel {
     }
 
     fn embed(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
-        let tokens = pass.input(TOKENS)?;
+        let tokens = sequences(pass, TOKENS)?;
         let token = self.parts.wte.apply(pass, tokens)?;
+        let scaled = match self.parts.scale {
+            1.0 => input(0),
+            scale => input(0) * constant(scale),
+        };
         let Some(wpe) = &self.parts.wpe else {
-            let formula = pass.dropped(self.config.dropout, input(0));
+            let formula = pass.dropped(self.config.dropout, scaled);
             if formula == input(0) {
                 return Ok(token);
             }
@@ -77,14 +157,71 @@ impl LanguageModel {
         };
         let positions = pass.input(POSITIONS)?;
         let position = wpe.apply(pass, positions)?;
-        let formula = pass.dropped(self.config.dropout, input(0) + input(1));
+        let formula = pass.dropped(self.config.dropout, scaled + input(1));
         pass.map(formula, &[token, position], "embedding")
+    }
+
+    /// What its logits are made of.
+    fn projected(&self, pass: &mut Pass<'_>) -> Result<Projected> {
+        let x = self.hidden(pass)?;
+        let x = self.parts.norm_f.apply(pass, x)?;
+        let head = pass.parameter(&self.head().name)?;
+        Ok(Projected { x, head, vocab: self.config.vocab, cap: self.config.details.logit_cap })
+    }
+
+    /// The mean loss of `targets` under normed values.
+    fn loss_of(&self, pass: &mut Pass<'_>, x: Tensor, targets: Tensor) -> Result<Tensor> {
+        let (head, vocab) = (self.head(), self.config.vocab);
+        match self.config.details.logit_cap {
+            None => layers::linear_cross_entropy(pass, x, head, targets, vocab),
+            Some(cap) => layers::capped_linear_cross_entropy(pass, x, head, targets, vocab, cap),
+        }
+    }
+
+    /// The mean loss of each sequence, f32.
+    fn losses_of_sequences(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
+        let x = self.hidden(pass)?;
+        let x = self.parts.norm_f.apply(pass, x)?;
+        let targets = sequences(pass, TARGETS)?;
+        let batch = pass.shape(x)[0];
+        let mut losses = Vec::with_capacity(batch);
+        // The head goes over each sample by itself: its loss is a mean, and no logits are kept.
+        for start in 0..batch {
+            let sample = Slice { axis: 0, start, len: 1 };
+            let x = pass.one(sample.clone(), &[x], "sample")?;
+            let targets = pass.one(sample, &[targets], "sample.targets")?;
+            losses.push(self.loss_of(pass, x, targets)?);
+        }
+        pass.one(Concat { axis: 0 }, &losses, "losses")
+    }
+
+    /// The loss of pairs, by the log-likelihoods of their answers.
+    fn preference(&self, pass: &mut Pass<'_>, beta: f64) -> Result<Tensor> {
+        let losses = self.losses_of_sequences(pass)?;
+        let targets = sequences(pass, TARGETS)?;
+        let counts = constant(1.0) - input(0).less(constant(0.0));
+        let counts = pass.one(Map::new(counts, DType::F32), &[targets], "targets.counted")?;
+        let counts = pass.one(Reduce::last(DType::F32), &[counts], "targets.count")?;
+        let sums = Map::new(-input(0) * input(1), DType::F32);
+        let sums = pass.one(sums, &[losses, counts], "log_likelihoods.rows")?;
+        let shape = vec![pass.ty(sums).elements() / 2, 2];
+        let mut in_pairs = |rows, name| pass.one(Reshape { shape: shape.clone() }, &[rows], name);
+        let found = in_pairs(sums, "log_likelihoods")?;
+        let tokens = in_pairs(counts, "answers.tokens")?;
+        let reference = pass.input(REFERENCE)?;
+        layers::preference(pass, [found, reference, tokens], beta)
     }
 
     /// Logits (B, T, padded vocabulary) of normed values, whose padding means nothing.
     fn project(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
         let head = pass.parameter(&self.head().name)?;
-        pass.one(MatMul::linear(false, DType::F32), &[x, head], "logits")
+        let matmul = MatMul::linear(false, DType::F32);
+        let Some(cap) = self.config.details.logit_cap else {
+            return pass.one(matmul, &[x, head], "logits");
+        };
+        let logits = pass.one(matmul, &[x, head], "logits.free")?;
+        let capped = constant(cap) * (input(0) * constant(1.0 / cap)).tanh();
+        pass.one(Map::new(capped, DType::F32), &[logits], "logits")
     }
 }
 
@@ -95,15 +232,38 @@ impl Model for LanguageModel {
 
     fn inputs(&self) -> Vec<Input> {
         let ids = |name: &str| Input::new(name, DType::I32, &[self.seq_len]);
-        let positions = Input::range(POSITIONS, 0..self.seq_len as i32);
-        vec![ids(TOKENS), ids(TARGETS), positions, Input::range(START, 0..1)]
+        let places = [Input::range(POSITIONS, 0..self.seq_len as i32), Input::range(START, 0..1)];
+        match self.sample {
+            Sample::Document => [TOKENS, TARGETS].map(ids).into_iter().chain(places).collect(),
+            Sample::Packed => [TOKENS, TARGETS, DOCUMENTS, POSITIONS].map(ids).into(),
+            Sample::Pair { .. } => {
+                let pair = |name: &str| Input::new(name, DType::I32, &[2, self.seq_len]);
+                let reference = Input::new(REFERENCE, DType::F32, &[2]);
+                [pair(TOKENS), pair(TARGETS), reference].into_iter().chain(places).collect()
+            }
+        }
     }
 
     fn loss(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
+        if let Sample::Pair { beta } = self.sample {
+            return self.preference(pass, beta);
+        }
+        // The teacher comes first, so that none of its activations live beside those that are kept for the backward pass.
+        if let Some((teacher, how)) = &self.teacher
+            && let Some(teacher) = pass.teacher(|pass| teacher.projected(pass))?
+        {
+            let student = self.projected(pass)?;
+            let targets = pass.input(TARGETS)?;
+            return layers::linear_distillation(pass, student, teacher, targets, *how);
+        }
         let x = self.hidden(pass)?;
         let x = self.parts.norm_f.apply(pass, x)?;
         let targets = pass.input(TARGETS)?;
-        layers::linear_cross_entropy(pass, x, self.head(), targets, self.config.vocab)
+        self.loss_of(pass, x, targets)
+    }
+
+    fn losses(&self, pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
+        self.losses_of_sequences(pass).map(Some)
     }
 
     fn logits(&self, pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
@@ -117,13 +277,35 @@ impl Model for LanguageModel {
     }
 
     fn tokens(&self) -> usize {
+        match self.sample {
+            Sample::Pair { .. } => 2 * self.seq_len,
+            Sample::Document | Sample::Packed => self.seq_len,
+        }
+    }
+
+    fn seq_len(&self) -> usize {
         self.seq_len
+    }
+
+    fn with_seq_len(&self, seq_len: usize) -> Result<Option<Arc<dyn Model>>> {
+        Ok(Some(Arc::new(self.with_settings(&self.config, seq_len)?)))
+    }
+
+    fn counted(&self) -> Option<&str> {
+        match self.sample {
+            Sample::Pair { .. } => None,
+            Sample::Document | Sample::Packed => Some(TARGETS),
+        }
+    }
+
+    fn teacher(&self) -> Option<&dyn Model> {
+        self.teacher.as_ref().map(|(teacher, _)| &**teacher as &dyn Model)
     }
 
     fn prefix(&self) -> &str {
         match self.config.family {
             Family::Gpt2 => gpt2::PREFIX,
-            Family::Llama => llama::PREFIX,
+            _ => decoder::PREFIX,
         }
     }
 
@@ -172,11 +354,11 @@ impl ModelConfig {
     }
 
     /// Floating-point operations that training on one token of a sequence of `seq_len` takes: 6 for each
-    /// parameter that is multiplied (so not for an untied embedding) and 6·L·C·T for causal attention, as
+    /// parameter that is multiplied (so not for an untied embedding) and 6·L·H·D·T for causal attention, as
     /// llm.c counts.
     pub fn flops_per_token(&self, seq_len: usize) -> u64 {
         let looked_up = if self.tied { 0 } else { self.vocab as u64 * self.channels as u64 };
-        let attention = self.layers as u64 * self.channels as u64 * seq_len as u64;
+        let attention = self.layers as u64 * self.queries() as u64 * seq_len as u64;
         6 * (self.parameters() - looked_up) + 6 * attention
     }
 }
@@ -190,17 +372,31 @@ pub fn parameters(config: &ModelConfig) -> Vec<Parameter> {
 fn parts(config: &ModelConfig) -> Parts {
     match config.family {
         Family::Gpt2 => gpt2::parts(config),
-        Family::Llama => llama::parts(config),
+        Family::Llama | Family::Mistral | Family::SmolLm3 => decoder::parts(config, Style::LLAMA),
+        Family::Qwen2 => decoder::parts(config, qwen::QWEN2),
+        Family::Qwen3 => decoder::parts(config, qwen::QWEN3),
+        Family::Gemma2 => decoder::parts(config, gemma::GEMMA2),
+        Family::Gemma3 => decoder::parts(config, gemma::GEMMA3),
+        Family::Phi3 => decoder::parts(config, phi3::PHI3),
+        Family::Olmo2 => decoder::parts(config, olmo2::OLMO2),
     }
 }
 
 fn listed(parts: &Parts) -> Vec<Parameter> {
-    let Parts { wte, wpe, blocks, norm_f, head } = parts;
+    let Parts { wte, wpe, blocks, norm_f, head, .. } = parts;
     let embeddings = [wte].into_iter().chain(wpe).map(|layer| layer as &dyn Layer);
     let blocks = blocks.iter().map(|block| block as &dyn Layer);
     let mut list = layers::parameters(embeddings.chain(blocks).chain([&**norm_f]));
     list.extend(head.clone());
     list
+}
+
+/// The ids of an input, a row for each sequence.
+fn sequences(pass: &mut Pass<'_>, name: &str) -> Result<Tensor> {
+    let ids = pass.input(name)?;
+    let &[pairs, each, length] = pass.shape(ids) else { return Ok(ids) };
+    let shape = vec![pairs * each, length];
+    pass.one(Reshape { shape }, &[ids], &format!("{name}.rows"))
 }
 
 fn fits_context(config: &ModelConfig, positions: usize) -> Result<()> {

@@ -11,6 +11,8 @@ pub(super) struct Parts {
     pub wte: Embedding,
     /// Positions, where they are learned.
     pub wpe: Option<Embedding>,
+    /// Factor on the embedding of tokens.
+    pub scale: f64,
     pub blocks: Vec<Block>,
     pub norm_f: Box<dyn Layer>,
     /// Where it isn't the embedding.

@@ -283,6 +283,10 @@ impl Model for Vit {
         pass.one(Reshape { shape }, &[scores], "logits").map(Some)
     }
 
+    fn counted(&self) -> Option<&str> {
+        Some(LABELS)
+    }
+
     fn prefix(&self) -> &str {
         "vit."
     }
@@ -313,14 +317,11 @@ fn block(config: &VitConfig, index: usize) -> Block {
     let attention = Attention::of(own("attn"), qkv, proj, [heads, heads], config.head_dim());
     let up = layer("mlp.up", "intermediate.dense", [hidden, channels]);
     let down = layer("mlp.down", "output.dense", [channels, hidden]);
-    Block {
-        name: format!("h.{index}"),
-        norm_1: Box::new(norm(config, &own("norm_1"), &there("layernorm_before"))),
-        attention: attention.with_mask(Mask::NONE),
-        norm_2: Box::new(norm(config, &own("norm_2"), &there("layernorm_after"))),
-        mlp: Mlp::of(own("mlp"), None, up, activation, down),
-        dropout,
-    }
+    let mlp = Mlp::of(own("mlp"), None, up, activation, down);
+    let norms = [("norm_1", "layernorm_before"), ("norm_2", "layernorm_after")];
+    let norms = norms
+        .map(|(part, theirs)| Box::new(norm(config, &own(part), &there(theirs))) as Box<dyn Layer>);
+    Block::new(format!("h.{index}"), norms, attention.with_mask(Mask::NONE), mlp, dropout)
 }
 
 /// How a weight (out, in) begins: normal with variance 2/(out + in) (Glorot and Bengio 2010). Narrow models learn slowly from

@@ -121,7 +121,7 @@ impl Muon<'_> {
     /// Appends new momentum over the old, and what the matrices are made of, bf16.
     fn direction(&self, graph: &mut Graph, trained: &Trained, state: &[State]) -> Result<Tensor> {
         let Shared { ok, factor, options, .. } = *self.shared;
-        let blocks = Blocks::of(&trained.name, state);
+        let blocks = Blocks::of(graph, trained, state);
         let before = match blocks.first() {
             Some(blocks) => blocks.values(graph)?,
             None => state[0].tensor,
@@ -130,17 +130,17 @@ impl Muon<'_> {
         let rest = constant(1.0 - self.momentum);
         let after = momentum.clone() * input(2) + rest.clone() * gradient.clone();
         let direction = rest * gradient + momentum * after.clone();
-        let kept = input(0).select(self.shared.rounded(graph, after), input(2));
+        let kept = input(0).select(self.shared.rounded(0, after), input(2));
         let mut map = Map::several(vec![kept, direction], vec![graph.dtype(before), DType::BF16]);
         map.in_place = vec![(0, 2)];
         if options.zero_gradients {
             map.formulas.push(constant(0.0));
-            map.dtypes.push(DType::F32);
+            map.dtypes.push(graph.dtype(trained.gradient));
             map.in_place.push((2, 3));
         }
-        let mut inputs = vec![ok, factor, before, trained.gradient];
-        inputs.extend(self.shared.key);
-        let outputs = graph.push(map, &inputs, &format!("update.{}.direction", trained.name))?;
+        let inputs = vec![ok, factor, before, trained.gradient];
+        let name = format!("update.{}.direction", trained.name);
+        let outputs = self.shared.push(graph, map, inputs, &name)?;
         graph.info_mut(outputs[1]).class = Class::Optimizer;
         for blocks in blocks {
             blocks.store(graph, outputs[0], ok)?;
@@ -166,13 +166,13 @@ impl Muon<'_> {
         let before = if decays { before * kept } else { before };
         let after = before - lr * constant(factor) * input(2);
         let (over, formulas): (Vec<usize>, Vec<Expr>) =
-            master.written(3, after).into_iter().unzip();
+            master.written(self.shared.streams.weights, 3, after).into_iter().unzip();
         let formulas = formulas.into_iter().zip(&over);
         let formulas = formulas.map(|(new, &over)| input(0).select(new, input(over))).collect();
         let dtypes = over.iter().map(|&index| graph.dtype(inputs[index])).collect();
         let in_place = over.into_iter().enumerate().collect();
         let map = Map { in_place, ..Map::several(formulas, dtypes) };
-        graph.push(map, &inputs, &format!("update.{}", trained.name))?;
+        self.shared.push(graph, map, inputs, &format!("update.{}", trained.name))?;
         Ok(())
     }
 }

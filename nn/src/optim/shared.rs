@@ -4,8 +4,8 @@ use tightrope_core::expr::{Binary, constant, input, random};
 use tightrope_core::ops::{Dequantize, Map, Quantize};
 use tightrope_core::{Class, DType, Expr, Graph, Tensor};
 
-use super::state::{BLOCK, State, StateBits, codebook};
-use super::trained::{Master, Rule};
+use super::state::{State, StateBits, TableBits, block, codebook};
+use super::trained::{Rule, Trained};
 use super::{Optimizer, SQUARES, Terms};
 use crate::error::Result;
 
@@ -23,7 +23,9 @@ pub struct UpdateOptions {
     pub consume: bool,
     /// Bits of each number of state.
     pub bits: StateBits,
-    /// Key of random numbers, U32 (4), where [`StateBits::draws`].
+    /// Those of tables, where state is in 8 bits.
+    pub table_bits: TableBits,
+    /// Key of random numbers, U32 (4), where [`StateBits::draws`] or bf16 weights have no remainders.
     pub key: Option<Tensor>,
 }
 
@@ -44,17 +46,47 @@ pub(super) struct Shared<'a> {
     pub scalars: Scalars,
     pub ok: Tensor,
     pub factor: Tensor,
-    /// Key of random numbers, where new state is rounded by them.
+    /// Key of random numbers, where weights or new state are rounded by them.
     pub key: Option<Tensor>,
+    pub streams: Streams,
+}
+
+/// Streams of the random numbers that round. All parameters share them, so that a weight is rounded alike whichever map it's
+/// updated in.
+pub(super) struct Streams {
+    pub weights: u32,
+    /// By the position of the slot.
+    pub slots: [u32; 2],
+}
+
+impl Streams {
+    pub fn new(graph: &mut Graph) -> Self {
+        let mut stream = || graph.new_stream();
+        Self { slots: [stream(), stream()], weights: stream() }
+    }
 }
 
 impl Shared<'_> {
-    /// New state as it's stored: rounded by random numbers where there's a key for them.
-    pub fn rounded(&self, graph: &mut Graph, new: Expr) -> Expr {
-        match self.key {
-            Some(_) => new.binary(Binary::StochasticHalf, random(graph.new_stream())),
-            None => new,
+    /// New state of the slot at `position` as it's stored: rounded by random numbers where it's bf16.
+    pub fn rounded(&self, position: usize, new: Expr) -> Expr {
+        match self.options.bits {
+            StateBits::B16 => {
+                new.binary(Binary::StochasticHalf, random(self.streams.slots[position]))
+            }
+            StateBits::B32 | StateBits::B8 => new,
         }
+    }
+
+    /// Appends a map over `inputs`, and the key where it draws random numbers.
+    pub fn push(
+        &self,
+        graph: &mut Graph,
+        map: Map,
+        mut inputs: Vec<Tensor>,
+        name: &str,
+    ) -> Result<Vec<Tensor>> {
+        inputs.extend(self.key.filter(|_| map.is_random()));
+        Ok(graph.push(map, &inputs, name)?)
     }
 
     /// Appends one map over parameters of one kind, each given as its weight, its remainder, its gradient
@@ -73,8 +105,7 @@ impl Shared<'_> {
         let shared = inputs.len();
         inputs.extend(own.iter().flatten());
 
-        let remainders = usize::from(master != Master::Weight);
-        let (weight, gradient) = (shared, shared + 1 + remainders);
+        let (weight, gradient) = (shared, shared + 1 + master.remainders());
         let slots: Vec<usize> =
             (gradient + 1..gradient + 1 + self.optimizer.slots().len()).collect();
         let is_root = |position: usize| rooted && self.optimizer.slots()[position] == SQUARES;
@@ -93,12 +124,11 @@ impl Shared<'_> {
         });
 
         // Each formula with the input that its output is written over.
-        let mut written = master.written(weight, after);
+        let mut written = master.written(self.streams.weights, weight, after);
         let new_state = new_state.into_iter().enumerate();
-        let new_state = new_state.map(|(at, new)| if is_root(at) { new.sqrt() } else { new });
-        written.extend(
-            slots.into_iter().zip(new_state).map(|(slot, new)| (slot, self.rounded(graph, new))),
-        );
+        let new_state =
+            new_state.map(|(at, new)| self.rounded(at, if is_root(at) { new.sqrt() } else { new }));
+        written.extend(slots.into_iter().zip(new_state));
         let mut formulas: Vec<Expr> =
             written.iter().map(|(over, new)| input(0).select(new.clone(), input(*over))).collect();
         let mut over: Vec<usize> = written.into_iter().map(|(over, _)| over).collect();
@@ -113,8 +143,7 @@ impl Shared<'_> {
             in_place: over.into_iter().enumerate().collect(),
             ..Map::several(formulas, dtypes)
         };
-        inputs.extend(self.key);
-        Ok(graph.push(map, &inputs, name)?)
+        self.push(graph, map, inputs, name)
     }
 }
 
@@ -124,11 +153,14 @@ pub(super) struct Blocks<'a> {
     slot: &'static str,
     quantized: Tensor,
     scales: Tensor,
+    /// Elements that share a scale.
+    block: usize,
 }
 
 impl<'a> Blocks<'a> {
     /// The slots of a parameter whose state is quantized, each with its scales.
-    pub fn of(parameter: &'a str, state: &[State]) -> Vec<Self> {
+    pub fn of(graph: &Graph, trained: &'a Trained, state: &[State]) -> Vec<Self> {
+        let (parameter, block) = (&trained.name, block(graph, trained));
         let pairs = state.as_chunks::<2>().0.iter();
         pairs
             .map(|[quantized, scales]| Self {
@@ -136,13 +168,14 @@ impl<'a> Blocks<'a> {
                 slot: quantized.slot,
                 quantized: quantized.tensor,
                 scales: scales.tensor,
+                block,
             })
             .collect()
     }
 
     /// Appends the state in f32.
     pub fn values(&self, graph: &mut Graph) -> Result<Tensor> {
-        let op = Dequantize { block: BLOCK, codebook: codebook(self.slot), dtype: DType::F32 };
+        let op = Dequantize { block: self.block, codebook: codebook(self.slot), dtype: DType::F32 };
         let name = format!("update.{}.{}", self.parameter, self.slot);
         let values = graph.one(op, &[self.quantized, self.scales], &name)?;
         graph.info_mut(values).class = Class::Optimizer;
@@ -151,7 +184,7 @@ impl<'a> Blocks<'a> {
 
     /// Appends the quantized new state over the old one, where `ok`.
     pub fn store(&self, graph: &mut Graph, values: Tensor, ok: Tensor) -> Result<()> {
-        let op = Quantize { block: BLOCK, codebook: codebook(self.slot), update: true };
+        let op = Quantize { block: self.block, codebook: codebook(self.slot), update: true };
         let name = format!("update.{}.{}.codes", self.parameter, self.slot);
         graph.push(op, &[values, self.quantized, self.scales, ok], &name)?;
         Ok(())

@@ -11,16 +11,17 @@
 //!
 //! As in bitsandbytes, 8 bits leave two kinds of parameters in 32: tables of embeddings and positions, whose rows
 //! have gradients of very different sizes, and tensors below [`SMALLEST`] elements, where little is to be saved.
+//! [`TableBits::B8`] quantizes tables too, with a scale for each row, so that no row is measured by another.
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::ops::Codebook;
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
-use super::Optimizer;
 use super::trained::Trained;
+use super::{Optimizer, SQUARES};
 use crate::params::Kind;
 
-/// Elements that share a scale in 8-bit state.
+/// Elements that share a scale in 8-bit state, but for tables, of which a row shares one.
 pub const BLOCK: usize = 256;
 /// Elements from which on a parameter's state is stored in 8 bits.
 pub const SMALLEST: usize = 4096;
@@ -34,7 +35,7 @@ pub enum StateBits {
     B32,
     /// bf16, rounded stochastically.
     B16,
-    /// Quantized in blocks; f32 for tables and small tensors.
+    /// Quantized in blocks; f32 for small tensors, and for tables unless [`TableBits::B8`].
     B8,
 }
 
@@ -67,13 +68,12 @@ impl StateBits {
         self == Self::B16 && !optimizer.slots().is_empty()
     }
 
-    /// What the state of a parameter consists of.
-    fn stored(self, graph: &Graph, trained: &Trained) -> &'static [Stored] {
+    /// What the state of a parameter consists of, where that of tables has `of_tables`.
+    fn stored(self, of_tables: TableBits, graph: &Graph, trained: &Trained) -> &'static [Stored] {
         let small = graph.ty(trained.weight).elements() < SMALLEST;
+        let single = trained.kind == Kind::Table && of_tables == TableBits::B32;
         match self {
-            Self::B8 if !small && trained.kind != Kind::Table => {
-                &[Stored::Quantized, Stored::Scales]
-            }
+            Self::B8 if !small && !single => &[Stored::Quantized, Stored::Scales],
             Self::B16 => &[Stored::Half],
             Self::B32 | Self::B8 => &[Stored::Single],
         }
@@ -91,6 +91,38 @@ impl StateBits {
             }
         }
         found
+    }
+}
+
+/// Bits of each number of a table's optimizer state, where [`StateBits::B8`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum TableBits {
+    /// f32.
+    #[default]
+    B32,
+    /// Quantized, with a scale for each row.
+    B8,
+}
+
+impl From<TableBits> for u32 {
+    fn from(bits: TableBits) -> Self {
+        match bits {
+            TableBits::B32 => 32,
+            TableBits::B8 => 8,
+        }
+    }
+}
+
+impl TryFrom<u32> for TableBits {
+    type Error = String;
+
+    fn try_from(bits: u32) -> Result<Self, String> {
+        match bits {
+            32 => Ok(Self::B32),
+            8 => Ok(Self::B8),
+            _ => Err(format!("the optimizer state of tables has 32 or 8 bits, not {bits}")),
+        }
     }
 }
 
@@ -141,7 +173,7 @@ impl State {
     pub(super) fn declare(
         graph: &mut Graph,
         optimizer: &Optimizer,
-        bits: StateBits,
+        (bits, of_tables): (StateBits, TableBits),
         index: usize,
         trained: &Trained,
     ) -> Vec<Self> {
@@ -151,13 +183,23 @@ impl State {
             false => *optimizer,
         };
         let mut state = vec![];
-        for &slot in rule.slots() {
-            for &stored in bits.stored(graph, trained) {
+        let slots = match optimizer {
+            Optimizer::Adafactor => slots_of(graph, trained),
+            _ => rule.slots(),
+        };
+        for &slot in slots {
+            for &stored in bits.stored(of_tables, graph, trained) {
                 let ty = match stored {
+                    Stored::Single if *optimizer == Optimizer::Adafactor => {
+                        Type::new(DType::F32, shape_of(graph, slot, trained))
+                    }
                     Stored::Single => ty.with_dtype(DType::F32),
                     Stored::Half => ty.with_dtype(DType::BF16),
                     Stored::Quantized => ty.with_dtype(codebook(slot).dtype()),
-                    Stored::Scales => Type::new(DType::F32, [ty.elements().div_ceil(BLOCK)]),
+                    Stored::Scales => {
+                        let blocks = ty.elements().div_ceil(block(graph, trained));
+                        Type::new(DType::F32, [blocks])
+                    }
                 };
                 let name = format!("optim.{}.{slot}{}", trained.name, stored.suffix());
                 let tensor = graph.persistent(&name, ty, Class::Optimizer);
@@ -168,7 +210,33 @@ impl State {
     }
 }
 
+/// The slots of a matrix whose second moment is factored.
+pub(super) const FACTORS: [&str; 2] = ["exp_avg_sq_row", "exp_avg_sq_col"];
+
+/// Adafactor's slots of a parameter.
+fn slots_of(graph: &Graph, trained: &Trained) -> &'static [&'static str] {
+    if graph.ty(trained.weight).shape.len() == 2 { &FACTORS } else { &[SQUARES] }
+}
+
+/// The shape of one of these slots.
+fn shape_of(graph: &Graph, slot: &str, trained: &Trained) -> Vec<usize> {
+    let ty = graph.ty(trained.weight);
+    match FACTORS.iter().position(|factor| *factor == slot) {
+        None => ty.shape.clone(),
+        Some(0) => vec![ty.shape[0]],
+        Some(_) => vec![trained.parts.len() * ty.last()],
+    }
+}
+
+/// Elements that share a scale in 8-bit state: of a table, those of a row.
+pub(super) fn block(graph: &Graph, trained: &Trained) -> usize {
+    match trained.kind {
+        Kind::Table => graph.ty(trained.weight).last(),
+        _ => BLOCK,
+    }
+}
+
 /// The codebook of a slot in 8 bits: squares have no sign.
 pub(super) fn codebook(slot: &str) -> Codebook {
-    if slot == super::SQUARES { Codebook::Unsigned } else { Codebook::Signed }
+    if slot == SQUARES { Codebook::Unsigned } else { Codebook::Signed }
 }

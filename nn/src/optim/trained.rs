@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tightrope_core::expr::{Binary, Unary, input};
+use tightrope_core::expr::{Binary, Unary, input, random};
 use tightrope_core::{DType, Expr, Graph, Tensor};
 
 use crate::error::{Error, Result, ensure};
@@ -16,24 +16,27 @@ pub struct Trained {
     /// Weight as the model reads it: f32, bf16 or f16.
     pub weight: Tensor,
     /// With a bf16 weight the i16 remainder of its f32 master, with an f16 weight the f32 master (see
-    /// [`crate::Precision::remainder`]).
+    /// [`crate::Precision::remainder`]). Without one, a bf16 weight is rounded stochastically.
     pub remainder: Option<Tensor>,
-    /// Gradient, f32, of the weight's shape.
+    /// Gradient, f32 or bf16, of the weight's shape.
     pub gradient: Tensor,
     /// Weight decay applies.
     pub decay: bool,
-    /// What it is: the state of a table isn't stored in 8 bits.
+    /// What it is: how the state of a table is stored in 8 bits is an option.
     pub kind: Kind,
     /// Rows that are a matrix each, where it's the weight of a hidden linear layer; none otherwise. Muon updates them.
     pub matrices: Vec<Range<usize>>,
+    /// Rows of each tensor that a checkpoint holds it in; what follows is padding. Adafactor's means are of each.
+    pub parts: Vec<Range<usize>>,
 }
 
 impl Trained {
     pub(super) fn check(&self, graph: &Graph) -> Result<Master> {
         let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
-        let expected = weight.with_dtype(DType::F32);
-        ensure(*gradient == expected, "gradient", || {
-            format!("of `{}` is {gradient}, must be {expected}", self.name)
+        let expected = [DType::F32, DType::BF16].map(|dtype| weight.with_dtype(dtype));
+        ensure(expected.contains(gradient), "gradient", || {
+            let [single, half] = &expected;
+            format!("of `{}` is {gradient}, must be {single} or {half}", self.name)
         })?;
         let remainder = self.remainder.map(|tensor| graph.ty(tensor));
         ensure(remainder.is_none_or(|ty| ty.shape == weight.shape), "remainder", || {
@@ -42,12 +45,13 @@ impl Trained {
         match (weight.dtype, remainder.map(|ty| ty.dtype)) {
             (DType::F32, None) => Ok(Master::Weight),
             (DType::BF16, Some(DType::I16)) => Ok(Master::Halves),
+            (DType::BF16, None) => Ok(Master::Rounded),
             (DType::F16, Some(DType::F32)) => Ok(Master::Separate),
             (dtype, remainder) => {
                 let remainder = remainder.map_or("nothing".into(), |dtype| dtype.to_string());
                 let problem = format!(
-                    "`{}` is {dtype} with a remainder in {remainder}; supported: f32 with nothing, bf16 with i16, \
-                     f16 with f32",
+                    "`{}` is {dtype} with a remainder in {remainder}; supported: f32 with nothing, bf16 with i16 \
+                     or nothing, f16 with f32",
                     self.name
                 );
                 Err(Error::Setting { key: "remainder", problem })
@@ -65,20 +69,31 @@ pub(super) enum Master {
     Halves,
     /// A tensor of its own, with an f16 weight.
     Separate,
+    /// Nowhere: a bf16 weight is what random numbers round it to.
+    Rounded,
 }
 
 impl Master {
     /// The f32 value of a weight that is formula input `at`, what belongs to it being the next.
     pub fn value(self, at: usize) -> Expr {
         match self {
-            Self::Weight => input(at),
+            Self::Weight | Self::Rounded => input(at),
             Self::Halves => input(at).binary(Binary::JoinHalves, input(at + 1)),
             Self::Separate => input(at + 1),
         }
     }
 
-    /// Formulas of the new tensors, each with the input that it's written over.
-    pub fn written(self, at: usize, after: Expr) -> Vec<(usize, Expr)> {
+    /// Tensors that it has besides the weight.
+    pub fn remainders(self) -> usize {
+        match self {
+            Self::Weight | Self::Rounded => 0,
+            Self::Halves | Self::Separate => 1,
+        }
+    }
+
+    /// Formulas of the new tensors, each with the input that it's written over. `stream` is that of the random numbers that
+    /// round.
+    pub fn written(self, stream: u32, at: usize, after: Expr) -> Vec<(usize, Expr)> {
         match self {
             Self::Weight => vec![(at, after)],
             Self::Halves => vec![
@@ -86,6 +101,7 @@ impl Master {
                 (at + 1, after.unary(Unary::LowHalf)),
             ],
             Self::Separate => vec![(at, after.clone()), (at + 1, after)],
+            Self::Rounded => vec![(at, after.binary(Binary::StochasticHalf, random(stream)))],
         }
     }
 }

@@ -8,9 +8,10 @@ use tightrope_core::expr::{Unary, constant, input};
 use tightrope_core::ops::{Map, Reduce, SquareSum};
 use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
 
+use super::adafactor::Adafactor;
 use super::muon::Muon;
-use super::shared::{Blocks, Scalars, Shared, UpdateOptions};
-use super::state::{State, Stored};
+use super::shared::{Blocks, Scalars, Shared, Streams, UpdateOptions};
+use super::state::{State, StateBits, Stored, TableBits};
 use super::trained::{Master, Rule, Trained};
 use super::{LossScale, Optimizer, scalar};
 use crate::error::{Result, ensure};
@@ -43,6 +44,18 @@ pub fn append_update(
     loss: Tensor,
     loss_scale: Option<&LossScale>,
 ) -> Result<Update> {
+    append_sharing(graph, optimizer, options, trained, (loss, loss_scale), None)
+}
+
+/// As [`append_update`], with the state and the scalars of `first`, another update of the same parameters, where that's given.
+pub(crate) fn append_sharing(
+    graph: &mut Graph,
+    optimizer: &Optimizer,
+    options: &UpdateOptions,
+    trained: &[Trained],
+    (loss, loss_scale): (Tensor, Option<&LossScale>),
+    shares: Option<&Update>,
+) -> Result<Update> {
     optimizer.check()?;
     let UpdateOptions { weight_decay, clip, bits, key, .. } = *options;
     ensure(weight_decay.is_finite() && weight_decay >= 0.0, "weight_decay", || {
@@ -53,6 +66,10 @@ pub fn append_update(
     })?;
     ensure(key.is_some() || !bits.draws(optimizer), "optimizer_bits", || {
         "state in 16 bits is rounded by random numbers, which need a key".into()
+    })?;
+    let tables = options.table_bits == TableBits::B32 || bits == StateBits::B8;
+    ensure(tables, "memory.table_bits", || {
+        "is 8, which goes with memory.optimizer_bits = 8: set that too, or leave this out".into()
     })?;
     ensure(
         !options.consume || (clip.is_none() && loss_scale.is_none()),
@@ -73,16 +90,30 @@ pub fn append_update(
                 .into()
         },
     )?;
+    ensure(optimizer.takes_fewer_bits() || bits == StateBits::B32, "optimizer_bits", || {
+        "is for state of one number a weight, and adafactor's is of rows and columns: leave it at 32".into()
+    })?;
     let masters: Vec<Master> = trained.iter().map(|t| t.check(graph)).collect::<Result<_>>()?;
+    ensure(key.is_some() || !masters.contains(&Master::Rounded), "memory.master", || {
+        "bf16 weights without a remainder are rounded by random numbers, which need a key".into()
+    })?;
 
-    let corrections = optimizer
-        .corrections(1)
-        .map(|_| ["optim.correction1", "optim.correction2"].map(|name| scalar(graph, name)));
-    let scalars = Scalars { lr: scalar(graph, "optim.lr"), corrections };
+    let mut declare = || {
+        let corrections = optimizer
+            .corrections(1)
+            .map(|_| ["optim.correction1", "optim.correction2"].map(|name| scalar(graph, name)));
+        Scalars { lr: scalar(graph, "optim.lr"), corrections }
+    };
+    let scalars = shares.map_or_else(&mut declare, |first| first.scalars);
     let state: Vec<Vec<State>> = trained
         .iter()
         .enumerate()
-        .map(|(index, trained)| State::declare(graph, optimizer, bits, index, trained))
+        .map(|(index, trained)| match shares {
+            Some(first) => {
+                first.state.iter().filter(|state| state.parameter == index).cloned().collect()
+            }
+            None => State::declare(graph, optimizer, (bits, options.table_bits), index, trained),
+        })
         .collect();
 
     graph.set_phase(Phase::Update);
@@ -96,7 +127,6 @@ pub fn append_update(
     }
     let [grad_norm, finite, factor] =
         norm(graph, &gradients, options.consume, clip, loss, loss_scale)?;
-    let key = key.filter(|_| bits.draws(optimizer));
     let (ok, factor) = match options.consume {
         false => (finite, factor),
         true => {
@@ -106,19 +136,25 @@ pub fn append_update(
             (one, one)
         }
     };
-    let shared = Shared { optimizer: optimizer.elementwise(), options, scalars, ok, factor, key };
+    let (optimizer_of_maps, streams) = (optimizer.elementwise(), Streams::new(graph));
+    let shared =
+        Shared { optimizer: optimizer_of_maps, options, scalars, ok, factor, key, streams };
 
     // Parameters of a kind share a map, but where each has a time of its own.
-    let mut groups: BTreeMap<(Rule, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let (mut quantized, mut matrices) = (vec![], vec![]);
+    let mut groups: BTreeMap<(Rule, DType, Option<usize>), Vec<usize>> = BTreeMap::new();
+    let (mut quantized, mut matrices, mut factored) = (vec![], vec![], vec![]);
     for (index, (trained, &master)) in trained.iter().zip(&masters).enumerate() {
         let kind = (trained.decay && weight_decay > 0.0, master);
-        if optimizer.is_of_matrices() && !trained.matrices.is_empty() {
+        if *optimizer == Optimizer::Adafactor {
+            factored.push((kind, index));
+        } else if optimizer.is_of_matrices() && !trained.matrices.is_empty() {
             matrices.push((kind, index));
         } else if state[index].iter().any(|state| state.stored == Stored::Quantized) {
             quantized.push((kind, index));
         } else {
-            groups.entry((kind, options.consume.then_some(index))).or_default().push(index);
+            let dtype = graph.dtype(trained.gradient);
+            let alone = options.consume.then_some(index);
+            groups.entry((kind, dtype, alone)).or_default().push(index);
         }
     }
     let own = |index: usize, state: &[Tensor]| -> Vec<Tensor> {
@@ -130,7 +166,7 @@ pub fn append_update(
             .chain(state.iter().copied())
             .collect()
     };
-    for ((kind, _), members) in groups {
+    for ((kind, ..), members) in groups {
         let tensors = |&index: &usize| {
             own(index, &state[index].iter().map(|state| state.tensor).collect::<Vec<_>>())
         };
@@ -138,9 +174,11 @@ pub fn append_update(
         let own: Vec<_> = members.iter().map(tensors).collect();
         shared.append(graph, kind, &own, false, name)?;
     }
+    // The largest last, when the gradients of the others have left room for its state in f32.
+    quantized.sort_by_key(|&(_, index)| graph.ty(trained[index].weight).elements());
     for (kind, index) in quantized {
         let name = &trained[index].name;
-        let blocks = Blocks::of(name, &state[index]);
+        let blocks = Blocks::of(graph, &trained[index], &state[index]);
         let before = blocks.iter().map(|slot| slot.values(graph)).collect::<Result<Vec<_>>>()?;
         let own_tensors = [own(index, &before)];
         let outputs = shared.append(graph, kind, &own_tensors, true, &format!("update.{name}"))?;
@@ -155,6 +193,12 @@ pub fn append_update(
         for (kind, index) in matrices {
             muon.append(graph, kind, &trained[index], &state[index])?;
         }
+    }
+    // The largest last, as above.
+    factored.sort_by_key(|&(_, index)| graph.ty(trained[index].weight).elements());
+    for (kind, index) in factored {
+        let own: Vec<Tensor> = state[index].iter().map(|state| state.tensor).collect();
+        Adafactor(&shared).append(graph, kind, &trained[index], &own)?;
     }
     if let Some(loss_scale) = loss_scale {
         loss_scale.append(graph, ok)?;

@@ -1,8 +1,9 @@
-//! What a trainer gives besides losses: logits, the next token's, and the tensors of a step that are watched.
+//! What a trainer gives besides a batch's loss: logits, the loss of each sample, the next token's, and the tensors of a step that are watched.
 
 use tightrope_core::Role;
 
-use super::{TrainError, Trainer};
+use super::{TrainError, Trainer, lacking};
+use crate::handles::LossesHandles;
 use crate::inputs::Batch;
 use crate::outputs::Decode;
 use crate::watch::Watched;
@@ -18,14 +19,43 @@ impl Trainer {
         batch: &Batch<'_>,
     ) -> Result<(Vec<f32>, Vec<usize>), TrainError> {
         let Some(logits) = self.handles.logits else {
-            let expected = "a plan with logits".to_owned();
-            return Err(TrainError::Batch { expected, got: "one without".to_owned() });
+            return Err(lacking("logits"));
         };
         let values = self.checked(batch, self.config().micro_batch)?;
-        self.write_inputs(&values, 0)?;
+        self.write_inputs(None, &values, 0)?;
         self.session.run(Role::Logits)?;
         let shape = self.session.plan().graph.ty(logits).shape.clone();
         Ok((self.session.read_values(logits).await?, shape))
+    }
+
+    /// The loss of each sample of a batch of micro-batch size, without dropout: of a trainer that was planned with
+    /// [`crate::TrainerConfig::losses`].
+    ///
+    /// # Errors
+    /// As [`Trainer::logits`].
+    pub async fn losses(&mut self, batch: &Batch<'_>) -> Result<Vec<f32>, TrainError> {
+        let Some(losses) = self.handles.losses else {
+            return Err(lacking("losses"));
+        };
+        let samples = self.config().micro_batch;
+        let refused = match self.checked(batch, samples) {
+            Ok(values) => {
+                self.write_inputs(None, &values, 0)?;
+                self.session.run(Role::Losses)?;
+                return Ok(self.session.read_values(losses).await?);
+            }
+            Err(refused) => refused,
+        };
+        let fitting = self.handles.shorter_losses.iter().find_map(|shorter| {
+            let inputs = shorter.inputs.iter().map(|(input, _)| input);
+            Some((shorter.clone(), batch.checked(inputs, samples).ok()?))
+        });
+        let Some((LossesHandles { program, inputs, losses }, values)) = fitting else {
+            return Err(refused);
+        };
+        self.write_to(&inputs, &values, 0)?;
+        self.session.run_at(program).await?;
+        Ok(self.session.read_values(losses).await?)
     }
 
     /// Logits after `token` at `position`, given that all positions before it were decoded since the last
@@ -60,7 +90,7 @@ impl Trainer {
 
     /// What steps keep for the host: see [`crate::TrainerConfig::watch`].
     pub fn watched(&self) -> &[Watched] {
-        &self.handles.watched
+        self.handles.step.as_ref().map_or(&[], |step| &step.watched)
     }
 
     /// The values that the last step left in each tensor of [`Trainer::watched`]. What runs after the step takes their place.
@@ -69,8 +99,8 @@ impl Trainer {
     /// Those of the device.
     pub async fn watched_values(&mut self) -> Result<Vec<Vec<f32>>, TrainError> {
         let mut values = vec![];
-        for index in 0..self.handles.watched.len() {
-            let tensor = self.handles.watched[index].tensor;
+        for index in 0..self.watched().len() {
+            let tensor = self.watched()[index].tensor;
             values.push(self.session.read_values(tensor).await?);
         }
         Ok(values)

@@ -3,5 +3,6 @@
 mod driver;
 mod kernels;
 mod plans;
+mod rounding;
 mod training;
 mod wgmma;

@@ -34,7 +34,7 @@ fn published_models_fit_and_lose_little_time() {
             precision: Precision::BF16,
             batch,
             micro_batch: batch,
-            build: BuildOptions { loss_chunk: 8192 },
+            build: BuildOptions { loss_chunk: 8192, ..BuildOptions::default() },
             ..TrainerConfig::new(preset(name).expect("a preset").build(1024).expect("a model"))
         };
         let within = |budget: u64| {

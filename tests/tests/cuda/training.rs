@@ -11,7 +11,8 @@ use tightrope_backend_cuda::driver::Emulated;
 use tightrope_core::Backend;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::{
-    Batch, BuildOptions, Family, Offload, Planned, Precision, Trainer, TrainerConfig,
+    Batch, BuildOptions, Family, Gradients, Master, Offload, Planned, Precision, Trainer,
+    TrainerConfig,
 };
 
 fn cache() -> PathBuf {
@@ -36,7 +37,7 @@ fn config(family: Family, precision: Precision) -> TrainerConfig {
         precision,
         batch: 4,
         micro_batch: 2,
-        build: BuildOptions { loss_chunk: 32 },
+        build: BuildOptions { loss_chunk: 32, ..BuildOptions::default() },
         seed: 3,
         ..TrainerConfig::new(model.build(24).expect("a model"))
     }
@@ -62,14 +63,16 @@ fn losses(backend: Box<dyn Backend>, config: &TrainerConfig, steps: u64) -> Vec<
 #[test]
 fn training_emulated_follows_the_processor() {
     const STEPS: u64 = 5;
-    for (family, precision, tolerance) in [
-        (Family::Gpt2, Precision::F32, 1e-4),
-        (Family::Llama, Precision::F32, 1e-4),
-        (Family::Gpt2, Precision::BF16, 2e-2),
-        (Family::Llama, Precision::F16, 5e-3),
+    let (wide, narrow) = ((Gradients::F32, Master::F32), (Gradients::BF16, Master::None));
+    for (family, precision, (gradients, master), tolerance) in [
+        (Family::Gpt2, Precision::F32, wide, 1e-4),
+        (Family::Llama, Precision::F32, wide, 1e-4),
+        (Family::Gpt2, Precision::BF16, wide, 2e-2),
+        (Family::Gpt2, Precision::BF16, narrow, 2e-3),
+        (Family::Llama, Precision::F16, wide, 5e-3),
     ] {
         // Threads take turns in another order each time.
-        let config = config(family, precision);
+        let config = TrainerConfig { gradients, master, ..config(family, precision) };
         let emulated = |seed| {
             let device = Emulated::new(cache(), seed);
             losses(Box::new(Cuda::new(Box::new(device))), &config, STEPS)
@@ -81,6 +84,24 @@ fn training_emulated_follows_the_processor() {
         assert!(worst <= tolerance, "{family:?} {precision:?}: {found:?} and {cpu:?}");
         assert_eq!(found, emulated(99), "{family:?} {precision:?}: the order of threads shows");
     }
+}
+
+#[test]
+fn losses_of_samples_emulated_are_those_of_the_processor() {
+    let config = TrainerConfig { losses: true, ..config(Family::Llama, Precision::F32) };
+    let tokens: Vec<i32> = (0..48).map(|i| i * i % 47).collect();
+    let of = |backend: Box<dyn Backend>| {
+        let planned = Planned::new(&config, &*backend).expect("a plan");
+        let mut trainer = Trainer::new(planned, backend).expect("memory");
+        trainer.initialise().expect("weights");
+        block_on(trainer.losses(&Batch::text(&tokens, &tokens))).expect("losses")
+    };
+    let expected = of(cpu());
+    let found = of(Box::new(Cuda::new(Box::new(Emulated::new(cache(), 5)))));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+    }
+    assert!(expected.len() == 2 && expected[0] != expected[1], "{expected:?}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn loss_cases() -> Vec<Case> {
     let (rows, columns, vocab, padded, chunk) = (40, 128, 250, 256, 16);
     let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
     let op = LinearCrossEntropyGrad {
-        loss: LinearCrossEntropy { vocab, chunk },
+        loss: LinearCrossEntropy { vocab, chunk, cap: None },
         accumulate: false,
         weight: true,
     };

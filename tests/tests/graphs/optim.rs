@@ -6,13 +6,17 @@ use conformance::reference::Interpreter;
 use tightrope_core::expr::{join, split};
 use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type};
 use tightrope_nn::{
-    AdjustLr, Kind, LossScale, Optimizer, StateBits, Trained, Update, UpdateOptions, append_update,
+    AdjustLr, Kind, LossScale, Optimizer, StateBits, TableBits, Trained, Update, UpdateOptions,
+    append_update,
 };
 
 const SHAPES: [&[usize]; 3] = [&[5, 7], &[11], &[12, 4]];
 /// Rows of their matrices; the last is two of another size, packed.
 #[expect(clippy::single_range_in_vec_init, reason = "the first parameter is one matrix")]
 const MATRICES: [&[Range<usize>]; 3] = [&[0..5], &[], &[0..8, 8..12]];
+/// Rows of each tensor that a checkpoint holds: the last row of the first matrix is padding.
+#[expect(clippy::single_range_in_vec_init, reason = "the first two parameters are a tensor each")]
+const PARTS: [&[Range<usize>]; 3] = [&[0..4], &[0..11], &[0..8, 8..12]];
 const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
 const MUON: Optimizer = Optimizer::Muon {
     momentum: 0.95,
@@ -57,6 +61,7 @@ impl Setup {
                     decay: shape.len() > 1,
                     kind: Kind::Other,
                     matrices: MATRICES[index].to_vec(),
+                    parts: PARTS[index].to_vec(),
                 }
             })
             .collect();
@@ -154,6 +159,7 @@ const OPTIONS: UpdateOptions = UpdateOptions {
     zero_gradients: true,
     consume: false,
     bits: StateBits::B32,
+    table_bits: TableBits::B32,
     key: None,
 };
 
@@ -231,6 +237,41 @@ fn plain_loops(
                 continue;
             }
             let decay = if SHAPES[index].len() > 1 { options.weight_decay } else { 0.0 };
+            if optimizer == Optimizer::Adafactor {
+                let beta = 1.0 - (step as f64 + 1.0).powf(-0.8);
+                let g: Vec<f64> = all[index].iter().map(|g| g * factor).collect();
+                let columns = if let [_, columns] = SHAPES[index] { *columns } else { 1 };
+                weights[index].iter_mut().for_each(|w| *w -= LR * decay * *w);
+                for (part, rows) in PARTS[index].iter().enumerate() {
+                    let at = |r: usize, c: usize| (rows.start + r) * columns + c;
+                    let square = |r: usize, c: usize| g[at(r, c)].powi(2) + 1e-30;
+                    let (first, second) = (&mut first[index], &mut second[index]);
+                    for r in 0..rows.len() {
+                        let mean = (0..columns).map(|c| square(r, c)).sum::<f64>() / columns as f64;
+                        let row = &mut first[rows.start + r];
+                        *row = beta * *row + (1.0 - beta) * mean;
+                    }
+                    for c in 0..columns {
+                        let sum = (0..rows.len()).map(|r| square(r, c)).sum::<f64>();
+                        let column = &mut second[part * columns + c];
+                        *column = beta * *column + (1.0 - beta) * sum / rows.len() as f64;
+                    }
+                    let held = &first[rows.clone()];
+                    let mean = held.iter().sum::<f64>() / held.len() as f64;
+                    let root = |r: usize, c: usize| match SHAPES[index].len() {
+                        1 => held[r].sqrt(),
+                        _ => (held[r] * second[part * columns + c] / mean).sqrt(),
+                    };
+                    let all = (0..rows.len()).flat_map(|r| (0..columns).map(move |c| (r, c)));
+                    let moved: Vec<f64> =
+                        all.clone().map(|(r, c)| g[at(r, c)] / root(r, c)).collect();
+                    let size = moved.iter().map(|u| u * u).sum::<f64>() / moved.len() as f64;
+                    for ((r, c), u) in all.zip(moved) {
+                        weights[index][at(r, c)] -= LR * u / size.sqrt().max(1.0);
+                    }
+                }
+                continue;
+            }
             for element in 0..weights[index].len() {
                 let g = all[index][element] * factor;
                 let p = &mut weights[index][element];
@@ -255,6 +296,7 @@ fn plain_loops(
                         *p -= LR * (direction + decay * *p);
                         *m = beta2 * *m + (1.0 - beta2) * g;
                     }
+                    Optimizer::Adafactor => unreachable!("above"),
                 }
             }
         }
@@ -271,6 +313,7 @@ fn rules_match_plain_loops() {
         Optimizer::Sgd { momentum: 0.0 },
         Optimizer::Lion { beta1: 0.9, beta2: 0.99 },
         MUON,
+        Optimizer::Adafactor,
     ] {
         for options in [OPTIONS, free] {
             let setup = Setup::new(optimizer, options, DType::F32, false);
@@ -299,8 +342,9 @@ fn rules_match_plain_loops() {
 
 #[test]
 fn masters_of_sixteen_bit_weights_follow_f32_bit_for_bit() {
-    for (optimizer, dtype) in
-        [ADAMW, MUON].into_iter().flat_map(|o| [(o, DType::BF16), (o, DType::F16)])
+    for (optimizer, dtype) in [ADAMW, MUON, Optimizer::Adafactor]
+        .into_iter()
+        .flat_map(|o| [(o, DType::BF16), (o, DType::F16)])
     {
         let single = Setup::new(optimizer, OPTIONS, DType::F32, false);
         let expected = Interpreter::new(&single.graph);
@@ -333,6 +377,8 @@ fn a_step_that_is_not_finite_changes_nothing() {
         (ADAMW, DType::BF16, 1.0, f64::INFINITY),
         (ADAMW, DType::F16, f64::INFINITY, 1.0),
         (MUON, DType::F32, 1.0, f64::NAN),
+        (Optimizer::Adafactor, DType::F32, 1.0, f64::NAN),
+        (Optimizer::Adafactor, DType::BF16, f64::INFINITY, 1.0),
         (MUON, DType::BF16, f64::INFINITY, 1.0),
     ] {
         let setup = Setup::new(optimizer, OPTIONS, dtype, false);
@@ -441,6 +487,7 @@ fn refusals() {
         decay: false,
         kind: Kind::Other,
         matrices: vec![],
+        parts: PARTS[0].to_vec(),
     };
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);
@@ -452,7 +499,7 @@ fn refusals() {
             ADAMW,
             OPTIONS,
             vec![Trained { weight: half, ..good.clone() }],
-            "bf16 with a remainder in nothing",
+            "`memory.master`: bf16 weights without a remainder are rounded by random numbers",
         ),
         (
             ADAMW,
@@ -470,6 +517,18 @@ fn refusals() {
         ),
         (Optimizer::Sgd { momentum: 1.0 }, OPTIONS, vec![good.clone()], "`momentum`: 1"),
         (MUON, OPTIONS, vec![good.clone()], "none of them is trained"),
+        (
+            Optimizer::Adafactor,
+            UpdateOptions { bits: StateBits::B8, ..OPTIONS },
+            vec![good.clone()],
+            "leave it at 32",
+        ),
+        (
+            ADAMW,
+            UpdateOptions { table_bits: TableBits::B8, ..OPTIONS },
+            vec![good.clone()],
+            "`memory.table_bits`",
+        ),
         (
             ADAMW,
             UpdateOptions { bits: StateBits::B16, ..OPTIONS },

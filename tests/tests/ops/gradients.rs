@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use conformance::cases::{floats, whole};
 use conformance::gradcheck::{self, Deviation, Problem, TOLERANCE, WITHOUT_GRADIENT};
 use conformance::parallel;
+use tightrope_core::Rule as _;
 use tightrope_core::expr::{constant, input};
 use tightrope_core::ops::{Case, LayerNorm, LinearCrossEntropy, Map, MatMul};
 use tightrope_core::{DType, Error, Graph, Tensor};
@@ -55,6 +56,21 @@ fn gradients_match_central_differences() {
 }
 
 #[test]
+fn constant_inputs_are_refused_where_their_gradient_is_asked_for() {
+    for (family, ..) in gradcheck::CONSTANTS {
+        let cases = gradcheck::candidates();
+        let case = cases.iter().find(|case| case.op.family() == *family).expect("a case");
+        let op = case.op.clone();
+        let found = gradcheck::check(&case.inputs, &|graph, tensors| {
+            let outputs = graph.push(op.clone(), tensors, "output")?;
+            Ok(outputs.into_iter().take(op.differentiable()).collect())
+        });
+        let refused = matches!(found, Err(Problem::Graph(Error::NoGradient { .. })));
+        assert!(refused, "{family}: {:?}", found.err());
+    }
+}
+
+#[test]
 fn ops_listed_as_without_gradient_have_cases_and_are_listed_once() {
     let labels: BTreeSet<String> =
         gradcheck::candidates().iter().map(|case| gradcheck::label(&case.op)).collect();
@@ -84,7 +100,7 @@ fn gradients_add_up_where_a_tensor_is_read_twice() {
         let hidden = graph.one(Map::new(activation, f64), &[hidden], "activation")?;
         let back = graph.one(MatMul::new(f64), &[hidden, w], "down")?;
         let sum = graph.one(Map::add(f64), &[x, back], "residual")?;
-        let loss = LinearCrossEntropy { vocab: 10, chunk: 4 };
+        let loss = LinearCrossEntropy { vocab: 10, chunk: 4, cap: None };
         graph.push(loss, &[sum, w, targets], "loss")
     };
     let deviations = gradcheck::check(&inputs, &build).unwrap();

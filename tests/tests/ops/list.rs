@@ -34,7 +34,8 @@ fn names_are_unique_and_readable() {
         let name = of_family(family)[0].op.name();
         assert!(of_family(family).iter().all(|case| case.op.name() == name), "{family}");
         assert!(names.insert(name), "{name} is there twice");
-        let readable = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let readable =
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         assert!(readable, "{name} isn't snake_case");
         let joined: String = name.split('_').collect();
         assert_eq!(joined, family.to_lowercase(), "{name} is another name than {family}");

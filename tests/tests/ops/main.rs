@@ -4,3 +4,4 @@ mod cpu;
 mod gradients;
 mod harness;
 mod list;
+mod nf4;

@@ -41,7 +41,7 @@ fn config(family: Family, layers: usize, accumulation: usize) -> TrainerConfig {
     TrainerConfig {
         batch: 4 * accumulation,
         micro_batch: 4,
-        build: BuildOptions { loss_chunk: 256 },
+        build: BuildOptions { loss_chunk: 256, ..BuildOptions::default() },
         ..TrainerConfig::new(model.build(512).expect("a model"))
     }
 }

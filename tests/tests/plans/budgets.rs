@@ -8,14 +8,16 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options, Search};
 use tightrope_core::{Graph, Node};
 use tightrope_nn::{
-    BuildOptions, Free, ModelConfig, Planned, Planner, Precision, Rates, TrainerConfig, preset,
-    presets, sweep,
+    BuildOptions, Family, Free, ModelConfig, Planned, Planner, Precision, Rates, TrainerConfig,
+    preset, presets, sweep,
 };
 
 /// Budgets tried for each model.
 const BUDGETS: u64 = 100;
 /// A step takes at most so many times what its bound says that no plan takes less than.
 const NEAR: f64 = 1.01;
+/// The same of models that norm queries and keys: their blocks have small tensors more, of which the bound takes parts.
+const NEAR_WITH_NORMS: f64 = 1.04;
 
 fn config(name: &str, batch: usize, seq_len: usize) -> TrainerConfig {
     let model = preset(name).expect("a preset");
@@ -23,7 +25,7 @@ fn config(name: &str, batch: usize, seq_len: usize) -> TrainerConfig {
     TrainerConfig {
         batch,
         micro_batch: batch,
-        build: BuildOptions { loss_chunk: 1024 },
+        build: BuildOptions { loss_chunk: 1024, ..BuildOptions::default() },
         seed: 0,
         ..TrainerConfig::new(model.build(seq_len).expect("a model"))
     }
@@ -79,7 +81,9 @@ fn every_plan_of_every_preset_is_near_its_bound() {
             let (step_s, _) = seconds(&planned.plan, planned.config().accumulation());
             let times = step_s / planned.bound_s.expect("a bound of a plan that was searched for");
             let peak = planned.plan.peak_bytes();
-            let near = (1.0 - 1e-9..NEAR).contains(&times);
+            let norms = matches!(preset.config().family, Family::Qwen3 | Family::Gemma3);
+            let most = if norms { NEAR_WITH_NORMS } else { NEAR };
+            let near = (1.0 - 1e-9..most).contains(&times);
             (!near).then(|| format!("{}, {peak} bytes: {times:.4} times", preset.name))
         };
         plans.iter().filter_map(far).collect::<Vec<_>>()

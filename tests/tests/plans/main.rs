@@ -2,6 +2,8 @@
 
 mod budgets;
 mod growth;
+mod narrow;
 mod offsets;
+mod qlora;
 mod rewrites;
 mod snapshots;

@@ -101,12 +101,12 @@ fn training() -> Result<Training> {
             })
         })?;
     }
-    let loss = LinearCrossEntropy { vocab: 11, chunk: 4 };
+    let loss = LinearCrossEntropy { vocab: 11, chunk: 4, cap: None };
     let loss = g.one(loss, &[x, table, targets], "loss")?;
     let wanted: Vec<Wanted> = weights
         .iter()
         .zip(&sums)
-        .map(|(&tensor, &sum)| Wanted { tensor, into: Some(sum) })
+        .map(|(&tensor, &sum)| Wanted { into: Some(sum), ..tensor.into() })
         .collect();
     let gradients = grad(g, loss, seed, &wanted)?;
     let mut results = vec![loss];
@@ -287,7 +287,7 @@ fn two_losses_in_a_row_keep_their_gradients() {
     graph.begin(Role::Main);
     let mut results = vec![];
     for (index, (x, targets)) in parts.into_iter().enumerate() {
-        let loss = LinearCrossEntropy { vocab: 7, chunk: 4 };
+        let loss = LinearCrossEntropy { vocab: 7, chunk: 4, cap: None };
         let loss = graph.one(loss, &[x, weight, targets], &format!("loss.{index}")).unwrap();
         let gradient = grad(&mut graph, loss, seed, &[weight.into()]).unwrap()[0].unwrap();
         results.extend([loss, gradient]);

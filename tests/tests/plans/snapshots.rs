@@ -61,7 +61,7 @@ fn planned_for(
         precision,
         batch,
         micro_batch: 2,
-        build: BuildOptions { loss_chunk: 8 },
+        build: BuildOptions { loss_chunk: 8, ..BuildOptions::default() },
         options: Options { checkpoint, ..Options::default() },
         seed: 0,
         decode: 16,

@@ -20,7 +20,7 @@ fn losses(family: Family, precision: Precision, optimizer: Optimizer, lr: f64) -
         precision,
         batch: 8,
         micro_batch: 4,
-        build: BuildOptions { loss_chunk: 64 },
+        build: BuildOptions { loss_chunk: 64, ..BuildOptions::default() },
         optimizer,
         seed: 3,
         ..TrainerConfig::new(model.build(32).expect("a model"))

@@ -7,9 +7,10 @@ use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class};
+use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    Batch, BuildOptions, Family, ModelConfig, Offload, Optimizer, Planned, Precision, StateBits,
-    Trainer, TrainerConfig,
+    Batch, BuildOptions, Family, Gradients, Master, ModelConfig, Offload, Optimizer, Planned,
+    Precision, Programs, StateBits, TableBits, Trainer, TrainerConfig,
 };
 
 const STEPS: u64 = 8;
@@ -70,12 +71,17 @@ fn run(config: &TrainerConfig, threads: usize) -> Vec<u32> {
 #[test]
 fn gradients_that_are_consumed_change_no_bit_and_leave_their_room() {
     let adamw = config(Family::Gpt2, Precision::F32).optimizer;
-    for (family, precision, bits, optimizer) in [
-        (Family::Gpt2, Precision::F32, StateBits::B32, adamw),
-        (Family::Llama, Precision::BF16, StateBits::B8, adamw),
-        (Family::Llama, Precision::BF16, StateBits::B8, Optimizer::muon(0.9, 0.95, 1e-8)),
+    let (exact, narrow) = ((Gradients::F32, Master::F32), (Gradients::BF16, Master::None));
+    let muon = Optimizer::muon(0.9, 0.95, 1e-8);
+    for (family, precision, (gradients, master), bits, optimizer) in [
+        (Family::Gpt2, Precision::F32, exact, StateBits::B32, adamw),
+        (Family::Llama, Precision::BF16, exact, StateBits::B8, adamw),
+        (Family::Llama, Precision::BF16, exact, StateBits::B8, muon),
+        (Family::Gpt2, Precision::BF16, narrow, StateBits::B16, adamw),
+        (Family::Llama, Precision::BF16, narrow, StateBits::B8, muon),
     ] {
-        let mut held = TrainerConfig { clip: None, optimizer, ..config(family, precision) };
+        let of = config(family, precision);
+        let mut held = TrainerConfig { clip: None, optimizer, gradients, master, ..of };
         (held.optimizer_bits, held.batch, held.micro_batch) = (bits, 1, 1);
         let consumed = TrainerConfig { consume_gradients: true, ..held.clone() };
         let gradients = |config: &TrainerConfig| {
@@ -166,7 +172,7 @@ fn loss_chunks_of_one_reduction_order_change_no_bit() {
     for precision in [Precision::F32, Precision::BF16] {
         let base = config(Family::Gpt2, precision);
         let with = |loss_chunk| {
-            let build = BuildOptions { loss_chunk };
+            let build = BuildOptions { loss_chunk, ..BuildOptions::default() };
             run(&TrainerConfig { build, ..base.clone() }, 2)
         };
         let whole = with(0);
@@ -257,13 +263,26 @@ fn every_arena_is_the_predicted_one() {
             weights: by_host && pick(22, &[0, 1]) == 1,
         };
         let config = TrainerConfig {
+            programs: Programs::Training,
+            shorter: vec![],
             model: model.build(pick(13, &[1, 7, 16, 33])).expect("a model"),
             precision,
             batch: micro_batch * pick(12, &[1, 3]),
             micro_batch,
-            build: BuildOptions { loss_chunk: pick(14, &[0, 1, 16]) },
+            build: BuildOptions {
+                loss_chunk: pick(14, &[0, 1, 16]),
+                attention: AttentionKind::ALL[pick(28, &[0, 1])],
+            },
             optimizer,
+            // The host sums gradients without their rounding errors.
+            gradients: Gradients::ALL
+                [pick(26, if offload.gradients { &[0, 1] } else { &[0, 1, 2] })],
+            master: match precision {
+                Precision::BF16 => Master::ALL[pick(27, &[0, 1])],
+                _ => Master::F32,
+            },
             optimizer_bits: StateBits::B32,
+            table_bits: TableBits::B32,
             weight_decay: 0.1,
             clip: Some(1.0),
             options: Options {
@@ -280,6 +299,7 @@ fn every_arena_is_the_predicted_one() {
             lora: None,
             watch: vec!["h.0.mlp".to_owned(); pick(24, &[0, 0, 1])],
             logits: pick(25, &[0, 1]) == 1,
+            losses: pick(26, &[0, 1]) == 1,
         };
         let cpu = Late(Cpu::new(2).expect("threads"));
         let planned = Planned::new(&config, &cpu).expect("a plan");
@@ -307,7 +327,7 @@ fn plans_of_published_models_are_quick_and_tight() {
         let config = TrainerConfig {
             batch: 4,
             micro_batch: 4,
-            build: BuildOptions { loss_chunk: 512 },
+            build: BuildOptions { loss_chunk: 512, ..BuildOptions::default() },
             model: model.build(1024).expect("a model"),
             ..config(Family::Gpt2, Precision::F32)
         };

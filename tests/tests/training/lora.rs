@@ -11,15 +11,18 @@ use tightrope_core::{Class, DType, Graph, Op, Phase, Role, Tensor, Type, Wanted,
 use tightrope_nn::inputs::{POSITIONS, TARGETS, TOKENS};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Batch, BuildOptions, Inputs, Lora, ModelConfig, Pass, Planned, Precision, Trainer,
+    Batch, BuildOptions, FrozenBits, Inputs, Lora, ModelConfig, Pass, Planned, Precision, Trainer,
     TrainerConfig, Weights, initial_values, parameters, preset,
 };
 
 use crate::text::{VOCAB, saved, train};
 
+/// Every storage of frozen weights.
+const ALL_BITS: [FrozenBits; 3] = [FrozenBits::Precision, FrozenBits::B8, FrozenBits::B4];
+
 fn lora(targets: &[&str]) -> Lora {
     let targets = targets.iter().map(|&target| target.to_owned()).collect();
-    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, quantized: false }
+    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, base_bits: FrozenBits::Precision }
 }
 
 fn small(family: &str) -> ModelConfig {
@@ -58,8 +61,8 @@ fn forms() -> Vec<TrainerConfig> {
     for (family, targets) in
         [("gpt2", &[ALL_LINEAR][..]), ("llama", &[ALL_LINEAR]), ("llama", &["q_proj", "v_proj"])]
     {
-        for quantized in [false, true] {
-            let lora = Lora { quantized, dropout: 0.1, ..lora(targets) };
+        for base_bits in ALL_BITS {
+            let lora = Lora { base_bits, dropout: 0.1, ..lora(targets) };
             forms.push(config(small(family), Some(lora)));
         }
     }
@@ -72,7 +75,7 @@ fn nothing_is_kept_for_a_frozen_weight() {
     let lora = Lora { rank: 8, ..lora(&[ALL_LINEAR]) };
     let with = |lora: &Lora| TrainerConfig {
         model: model.build(1024).expect("a model"),
-        build: BuildOptions { loss_chunk: 256 },
+        build: BuildOptions { loss_chunk: 256, ..BuildOptions::default() },
         ..config(model.clone(), Some(lora.clone()))
     };
     let trained: u64 = lora.trained(&parameters(&model));
@@ -101,24 +104,30 @@ fn nothing_is_kept_for_a_frozen_weight() {
             assert!(info.name.contains("lora_"), "{} is a gradient", info.name);
         }
     }
-    let quantized = Lora { quantized: true, ..lora.clone() };
-    let persistent = |lora: &Lora| planned(&with(lora)).0.plan.persistent_bytes;
-    let (whole, eighths) = (persistent(&lora), persistent(&quantized));
+    let [whole, eight, four] = ALL_BITS.map(|base_bits| {
+        planned(&with(&Lora { base_bits, ..lora.clone() })).0.plan.persistent_bytes
+    });
     // 12 blocks of 12·768² weights: 4 bytes each, or 1 and an f32 for each 256.
     let weights = 12 * 12 * 768 * 768;
-    assert_eq!(whole - eighths, 4 * weights - weights - weights / 64);
+    assert_eq!(whole - eight, 4 * weights - weights - weights / 64);
+    // Or half a byte, a byte for each 64, an f32 for each 256 of these, and the means, each in a place of its own.
+    let less = 4 * weights - weights / 2 - weights / 64 - weights / 4096;
+    assert!((whole - four).abs_diff(less) < 2 * 48 * 256, "{} and {less}", whole - four);
 }
 
 #[test]
 fn the_backward_pass_reads_no_weight_that_the_forward_pass_dequantised() {
-    for config in forms().into_iter().filter(|c| c.lora.as_ref().is_some_and(|l| l.quantized)) {
+    for config in forms()
+        .into_iter()
+        .filter(|c| c.lora.as_ref().is_some_and(|l| l.base_bits != FrozenBits::Precision))
+    {
         for checkpoint in [Checkpoint::None, Checkpoint::Block, Checkpoint::Sqrt] {
             let options = Options { checkpoint, ..Options::default() };
             let (planned, _) = planned(&TrainerConfig { options, ..config.clone() });
             let graph = &planned.plan.graph;
             let nodes = &graph.programs[0].nodes;
             for (index, node) in nodes.iter().enumerate() {
-                if !matches!(node.op, Op::Dequantize(_)) {
+                if !matches!(node.op, Op::Dequantize(_) | Op::DequantizeNf4(_)) {
                     continue;
                 }
                 let read = |other: &&tightrope_core::Node| other.inputs.contains(&node.outputs[0]);
@@ -144,28 +153,37 @@ fn adapters_begin_as_the_model_alone() {
         };
         let alone = loss(None);
         assert_eq!(loss(Some(lora(&[ALL_LINEAR]))), alone, "{family}");
-        let quantized = loss(Some(Lora { quantized: true, ..lora(&[ALL_LINEAR]) }));
-        assert!((quantized - alone).abs() < 2e-3, "{family}: {quantized} in 8 bits, {alone} in 32");
+        for (base_bits, near) in [(FrozenBits::B8, 2e-3), (FrozenBits::B4, 2e-2)] {
+            let quantized = loss(Some(Lora { base_bits, ..lora(&[ALL_LINEAR]) }));
+            let off = (quantized - alone).abs();
+            assert!(
+                0.0 < off && off < near,
+                "{family}: {quantized} in {base_bits:?}, {alone} in 32"
+            );
+        }
     }
 }
 
 #[test]
-fn adapters_learn_as_well_beside_weights_in_8_bits() {
+fn adapters_learn_as_well_beside_weights_in_8_and_4_bits() {
     for family in ["gpt2", "llama"] {
-        let end = |quantized: bool, precision: Precision| {
-            let lora = Lora { quantized, rank: 8, ..lora(&[ALL_LINEAR]) };
+        let end = |base_bits: FrozenBits, precision: Precision| {
+            let lora = Lora { base_bits, rank: 8, ..lora(&[ALL_LINEAR]) };
             let config = TrainerConfig { precision, ..config(small(family), Some(lora)) };
             let losses = train(&mut trainer(&config), 0..60, 1e-2);
             assert!(losses[0] > 3.8, "{}", losses[0]);
             losses[50..].iter().sum::<f32>() / 10.0
         };
-        let [single, quantized] = [false, true].map(|quantized| end(quantized, Precision::F32));
-        let half = end(true, Precision::BF16);
-        println!("{family}: {single} beside f32, {quantized} beside 8 bits, {half} in bf16");
+        let [single, eight, four] = ALL_BITS.map(|bits| end(bits, Precision::F32));
+        let half = end(FrozenBits::B4, Precision::BF16);
+        println!(
+            "{family}: {single} beside f32, {eight} beside 8 bits, {four} beside 4, {half} in bf16"
+        );
         // The frozen weights are random: there is only so much to adapt.
         assert!(single < 3.2, "{family} doesn't learn: {single}");
-        assert!((quantized - single).abs() < 0.01, "{family}: {quantized} and {single}");
-        assert!((half - single).abs() < 0.01, "{family}: {half} and {single}");
+        assert!((eight - single).abs() < 0.01, "{family}: {eight} and {single}");
+        assert!((four - single).abs() < 0.03, "{family}: {four} and {single}");
+        assert!((half - four).abs() < 0.01, "{family}: {half} and {four}");
     }
 }
 

@@ -1,9 +1,20 @@
 //! Training: recorded losses, and what settings of memory may and may not change.
 
+mod adafactor;
+mod bert;
+mod buckets;
+mod devices;
+mod distillation;
+mod dpo;
+mod eager;
 mod golden;
+mod inference;
 mod knobs;
 mod lora;
+mod narrow;
 mod offload;
+mod packing;
+mod shares;
 mod state;
 mod text;
 mod vit;

@@ -11,8 +11,8 @@ use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Backend, Class, Graph, Life, Node};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Free, Lora, ModelConfig, Offload, Optimizer, Planned, Precision, Rates, Snapshot, StateBits,
-    Trainer, TrainerConfig, preset,
+    Free, FrozenBits, Gradients, Lora, Master, ModelConfig, Offload, Optimizer, Planned, Precision,
+    Rates, Snapshot, StateBits, TableBits, Trainer, TrainerConfig, preset,
 };
 
 use crate::text::{VOCAB, saved, train};
@@ -85,8 +85,20 @@ fn forms() -> Vec<TrainerConfig> {
             ..config(name)
         });
     }
+    // Weights are rounded by the same random numbers on the host.
+    for micro_batch in [8, 2] {
+        forms.push(TrainerConfig {
+            precision: Precision::BF16,
+            gradients: Gradients::BF16,
+            master: Master::None,
+            optimizer_bits: StateBits::B8,
+            table_bits: TableBits::B8,
+            micro_batch,
+            ..config("llama-tiny")
+        });
+    }
     let targets = vec![ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, quantized: true };
+    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits: FrozenBits::B4 };
     forms.push(TrainerConfig { lora: Some(lora), ..config("tiny") });
     forms
 }
@@ -315,7 +327,7 @@ fn frozen_weights_wait_on_the_host_without_an_update_there() {
         alpha: 8.0,
         targets: vec![ALL_LINEAR.to_owned()],
         dropout: 0.1,
-        quantized: false,
+        base_bits: FrozenBits::Precision,
     };
     let device = TrainerConfig { lora: Some(lora), ..wide("llama-tiny") };
     let offload = Offload { weights: true, ..Offload::NONE };

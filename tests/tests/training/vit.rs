@@ -1,23 +1,22 @@
 //! The vision transformer: parity with transformers on every device, and scikit-learn's digits.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
-use tightrope_backend_cuda::Cuda;
-use tightrope_backend_cuda::driver::Emulated;
-use tightrope_backend_wgpu::Wgpu;
 use tightrope_core::ops::Map;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Backend, DType, Graph, Plan, Role, Session, Tensor, Type, Wanted, grad};
+use tightrope_core::{DType, Graph, Plan, Role, Session, Tensor, Type, Wanted, grad};
 use tightrope_data::{ImageBatches, ImageDataset, ImageLoaderConfig, Loader, SafeTensors};
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Batch, BuildOptions, Exported, Free, IMAGES, Import, Inputs, LABELS, LearningRate, Lora, Model,
-    Offload, Optimizer, Pass, Planned, Precision, Rates, Schedule, Trainer, TrainerConfig, Vit,
-    VitConfig, Weights, export, vit_presets,
+    Batch, BuildOptions, Exported, Free, FrozenBits, IMAGES, Import, Inputs, LABELS, LearningRate,
+    Lora, Model, Offload, Optimizer, Pass, Planned, Precision, Rates, Schedule, Trainer,
+    TrainerConfig, Vit, VitConfig, Weights, export, vit_presets,
 };
+
+use crate::devices::{devices, relative_l2};
 
 /// A case that transformers recorded.
 struct Case {
@@ -60,25 +59,6 @@ impl Case {
         let images = self.values("images");
         (images[index * pixels..][..pixels].to_vec(), labels[index * batch..][..batch].to_vec())
     }
-}
-
-/// The processor, a GPU's shaders and emulated CUDA.
-fn devices() -> Vec<Box<dyn Backend>> {
-    let wgpu = block_on(Wgpu::open(&Default::default()));
-    let kernels = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("emulated");
-    vec![
-        Box::new(Cpu::new(2).expect("threads")),
-        Box::new(wgpu.expect("an adapter: install mesa-vulkan-drivers")),
-        Box::new(Cuda::new(Box::new(Emulated::new(kernels, 5)))),
-    ]
-}
-
-fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-    let pairs = found.iter().zip(expected);
-    norm(&mut pairs.map(|(&a, &b)| f64::from(a) - f64::from(b)))
-        / norm(&mut expected.iter().map(|&x| f64::from(x)))
 }
 
 /// Holds that each tensor is within 1e-4 of the recorded one, rows apart whose gradient is rounding noise.
@@ -303,7 +283,7 @@ fn budgets_adapters_and_offloading_change_no_number() {
     assert_eq!(losses(&TrainerConfig { offload, ..whole.clone() }), expected);
 
     let targets = vec![ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, quantized: true };
+    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, base_bits: FrozenBits::B8 };
     let adapted = trainer(&TrainerConfig { lora: Some(lora), ..whole.clone() });
     // Queries, keys, values, what joins heads, and the two layers of an MLP, in each of four blocks.
     assert_eq!(adapted.saved_weights().len(), 4 * 6 * 2);

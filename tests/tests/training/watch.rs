@@ -154,3 +154,24 @@ fn logits_are_there_where_they_are_asked_for() {
     let mut without = self::trainer(&self::config(&[]));
     assert!(block_on(without.logits(&batch)).is_err());
 }
+
+#[test]
+fn losses_are_those_of_each_sample() {
+    let config = TrainerConfig { losses: true, ..config(&[]) };
+    let mut trainer = trainer(&config);
+    let tokens: Vec<i32> = (0..64).map(|at| at * at % VOCAB as i32).collect();
+    // Of the last sample nothing counts, of the one before its end alone.
+    let counted = |at: usize| at < 32 || (44..48).contains(&at);
+    let counts = |at| if counted(at) { tokens[at] } else { -1 };
+    let targets: Vec<i32> = (0..64).map(counts).collect();
+    let found = block_on(trainer.losses(&Batch::text(&tokens, &targets))).expect("losses");
+    assert_eq!((found.len(), found[3]), (4, 0.0));
+    for (sample, loss) in found.iter().enumerate() {
+        let own = |at| if at / 16 == sample { targets[at] } else { -1 };
+        let alone: Vec<i32> = (0..64).map(own).collect();
+        let expected = block_on(trainer.evaluate(&Batch::text(&tokens, &alone))).expect("a loss");
+        assert!((loss - expected.loss).abs() < 1e-6, "{sample}: {loss} and {}", expected.loss);
+    }
+    let mut without = self::trainer(&self::config(&[]));
+    assert!(block_on(without.losses(&Batch::text(&tokens, &targets))).is_err());
+}

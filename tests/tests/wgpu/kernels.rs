@@ -244,11 +244,11 @@ fn tensors_larger_than_a_binding_are_bound_in_windows() {
         let targets = ids(&[rows], vocab as i64);
         cases.push(Case::new(Embedding, vec![table.clone(), ids(&[rows], vocab as i64)]));
         for accumulate in [false, true] {
-            let op = EmbeddingGrad { rows: vocab, accumulate };
+            let op = EmbeddingGrad { rows: vocab, accumulate, dtype: DType::F32 };
             let mut inputs = vec![targets.clone(), x.clone()];
             inputs.extend(accumulate.then(|| sums.clone()));
             cases.push(Case::new(op, inputs));
-            let loss = LinearCrossEntropy { vocab: vocab - 3, chunk: 4 };
+            let loss = LinearCrossEntropy { vocab: vocab - 3, chunk: 4, cap: None };
             let mut inputs = vec![
                 x.clone(),
                 table.clone(),
@@ -259,7 +259,7 @@ fn tensors_larger_than_a_binding_are_bound_in_windows() {
             let op = LinearCrossEntropyGrad { loss, weight: true, accumulate };
             cases.push(Case::new(op, inputs));
         }
-        let loss = LinearCrossEntropy { vocab, chunk: 100 };
+        let loss = LinearCrossEntropy { vocab, chunk: 100, cap: None };
         cases.push(Case::new(loss, vec![x.clone(), table.clone(), targets]));
         cases.push(Case::new(MatMul::linear(false, DType::F32), vec![x, table.clone()]));
         cases.push(Case::new(SquareSum { slot: 1 }, vec![float(DType::F32, &[3]), table.clone()]));

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::ops::AddAssign;
 
+/// Causes that a failed scenario's line is followed by.
+const SHOWN: usize = 3;
+
 /// What an attempt did that a run must not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
@@ -166,6 +169,9 @@ pub fn results(rows: &[Row]) -> String {
     for row in rows {
         let result = if failed(row) { "FAILED" } else { "ok" };
         let _ = writeln!(text, "test {} ... {result}", row.name);
+        for Violation { wrong, what } in row.tally.violations.iter().take(SHOWN) {
+            let _ = writeln!(text, "    {wrong:?}: {}", what.lines().next().unwrap_or_default());
+        }
     }
     let failures = rows.iter().filter(|row| failed(row)).count();
     let all = if failures == 0 { "ok" } else { "FAILED" };
@@ -190,7 +196,7 @@ mod tests {
         let nowhere = Tally { not_run: Some("no driver".to_owned()), ..Tally::default() };
         rows.push(Row { name: "lost devices", tally: nowhere, seconds: 0.0 });
         assert!(table(&rows).contains("| lost devices (not run: no driver) |"));
-        let expected = "test flips ... FAILED\ntest lost devices ... FAILED\n\
+        let expected = "test flips ... FAILED\n    Lost: step 2\ntest lost devices ... FAILED\n\
             test result: FAILED. 0 passed; 2 failed; 0 ignored\n";
         assert_eq!(results(&rows), expected);
     }

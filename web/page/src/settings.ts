@@ -4,7 +4,7 @@
 export interface Settings {
   model: {
     /** Architecture */
-    family: "gpt2" | "llama" | "vit";
+    family: "gpt2" | "llama" | "mistral" | "qwen2" | "qwen3" | "gemma2" | "gemma3" | "phi3" | "smollm3" | "olmo2" | "vit";
     /** Transformer blocks */
     layers: number;
     /** Width of the residual stream */
@@ -34,7 +34,7 @@ export interface Settings {
     /** Optimizer steps */
     steps: number;
     /** Update rule */
-    optimizer: "adamw" | "sgd" | "lion" | "muon";
+    optimizer: "adamw" | "sgd" | "lion" | "muon" | "adafactor";
     /** Peak learning rate */
     lr: number;
     /** Learning rate that the schedule ends at */
@@ -67,8 +67,16 @@ export interface Settings {
     recompute: string;
     /** Rows of logits at once: a number, auto or none */
     loss_chunk: number | "auto" | "none";
+    /** How attention is computed: fused, which stores no scores; or eager, which stores all of them, to see what that takes */
+    attention: "fused" | "eager";
+    /** Storage of gradients of matrices: f32, bf16, or bf16-kahan, which keeps the rounding error of their sums over several passes beside them */
+    gradients: "f32" | "bf16" | "bf16-kahan";
+    /** Master of bf16 weights: f32, in 16 bits more; or none, and updates round weights stochastically */
+    master: "f32" | "none";
     /** Bits per number of optimizer state: 32, 16 or 8 */
     optimizer_bits: 32 | 16 | 8;
+    /** The same for tables of embeddings where optimizer_bits is 8: 32, or 8 with a scale for each row */
+    table_bits: 32 | 8;
     /** What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights */
     offload: readonly ("optimizer" | "gradients" | "activations" | "weights")[];
     /** Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite */
@@ -90,7 +98,7 @@ export const TABLES = ["model","train","lora","memory","data","run"] as const;
 export type Table = (typeof TABLES)[number];
 
 /** What a model of each family reads. */
-export const READS = { gpt2: "text", llama: "text", vit: "images" } as const;
+export const READS = { gpt2: "text", llama: "text", mistral: "text", qwen2: "text", qwen3: "text", gemma2: "text", gemma3: "text", phi3: "text", smollm3: "text", olmo2: "text", vit: "images", bert: "text" } as const;
 export type Reads = (typeof READS)[keyof typeof READS];
 
 /** What a setting accepts; `expected` follows "must be". */
@@ -127,7 +135,7 @@ export interface Setting {
 }
 
 export const SETTINGS: readonly Setting[] = [
-  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama","vit"],"expected":"gpt2, llama or vit","type":"choice"},"table":"model"},
+  {"help":"Architecture [default: the preset's or that of init]","key":"family","label":"Family","old":[],"rule":{"choices":["gpt2","llama","mistral","qwen2","qwen3","gemma2","gemma3","phi3","smollm3","olmo2","vit"],"expected":"one of gpt2, llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3, smollm3, olmo2, vit","type":"choice"},"table":"model"},
   {"help":"Transformer blocks [default: the preset's or that of init]","key":"layers","label":"Layers","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Width of the residual stream [default: the preset's or that of init]","key":"channels","label":"Channels","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
   {"help":"Attention heads; divides channels [default: the preset's or that of init]","key":"heads","label":"Heads","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"model"},
@@ -141,7 +149,7 @@ export const SETTINGS: readonly Setting[] = [
   {"help":"Sequences or images per optimizer step [default: the preset's]","key":"batch","label":"Batch","old":[],"rule":{"expected":"a whole number, 1 or more","max":1048576,"min":1,"type":"integer"},"table":"train"},
   {"default":"auto","empty":"auto","help":"Sequences or images per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
   {"help":"Optimizer steps [default: the preset's]","key":"steps","label":"Steps","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"train"},
-  {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon"],"expected":"adamw, sgd, lion or muon","type":"choice"},"table":"train"},
+  {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon","adafactor"],"expected":"adamw, sgd, lion, muon or adafactor","type":"choice"},"table":"train"},
   {"help":"Peak learning rate [default: the preset's]","key":"lr","label":"Learning rate","old":[],"rule":{"above":true,"expected":"a number above 0","min":0,"type":"number"},"table":"train"},
   {"empty":"a tenth","help":"Learning rate that the schedule ends at [default: a tenth of lr]","key":"min_lr","label":"Final rate","more":true,"none":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
   {"empty":"5 %","help":"Steps until the learning rate reaches lr [default: a twentieth of steps]","key":"warmup","label":"Warmup, steps","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 0 or more","max":1000000000,"min":0,"type":"integer"},"table":"train"},
@@ -156,7 +164,11 @@ export const SETTINGS: readonly Setting[] = [
   {"help":"Memory that the plan may use, such as 2GiB [default: what the device has free]","key":"budget","none":true,"old":[],"rule":{"expected":"a size above 0, such as \"2GiB\", \"1.5 GB\", \"512MiB\" or a number of bytes","type":"form","whole":true,"words":[]},"table":"memory"},
   {"default":"auto","help":"Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors [default: auto]","key":"recompute","label":"Recompute","old":["checkpoint"],"rule":{"expected":"\"auto\", \"none\", \"block\", \"every:N\", \"sqrt\" or a list of the tensors to keep","pattern":"^every:0*[1-9][0-9]*$","type":"form","words":["auto","none","block","sqrt"]},"table":"memory"},
   {"default":"auto","empty":"auto","help":"Rows of logits at once: a number, auto or none [default: auto]","key":"loss_chunk","label":"Loss chunk, rows","more":true,"old":[],"rule":{"expected":"a number of rows, 1 or more, \"auto\" or \"none\"","type":"form","whole":true,"words":["auto","none"]},"table":"memory"},
+  {"default":"fused","help":"How attention is computed: fused, which stores no scores; or eager, which stores all of them, to see what that takes [default: fused]","key":"attention","label":"Attention","more":true,"old":[],"rule":{"choices":["fused","eager"],"expected":"fused or eager","type":"choice"},"table":"memory"},
+  {"default":"f32","help":"Storage of gradients of matrices: f32, bf16, or bf16-kahan, which keeps the rounding error of their sums over several passes beside them [default: f32]","key":"gradients","label":"Gradients","more":true,"old":[],"rule":{"choices":["f32","bf16","bf16-kahan"],"expected":"f32, bf16 or bf16-kahan","type":"choice"},"table":"memory"},
+  {"default":"f32","help":"Master of bf16 weights: f32, in 16 bits more; or none, and updates round weights stochastically [default: f32]","key":"master","label":"Master weights","more":true,"old":[],"rule":{"choices":["f32","none"],"expected":"f32 or none","type":"choice"},"table":"memory"},
   {"default":32,"help":"Bits per number of optimizer state: 32, 16 or 8 [default: 32]","key":"optimizer_bits","label":"Optimizer state","more":true,"old":[],"rule":{"choices":[32,16,8],"expected":"32, 16 or 8","type":"choice"},"table":"memory"},
+  {"default":32,"help":"The same for tables of embeddings where optimizer_bits is 8: 32, or 8 with a scale for each row [default: 32]","key":"table_bits","label":"State of tables","more":true,"old":[],"rule":{"choices":[32,8],"expected":"32 or 8","type":"choice"},"table":"memory"},
   {"default":[],"help":"What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights [default: none]","key":"offload","label":"Offload","more":true,"old":[],"rule":{"choices":["optimizer","gradients","activations","weights"],"expected":"a list of optimizer, gradients, activations or weights","type":"list"},"table":"memory"},
   {"default":false,"help":"Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite [default: false]","key":"consume_gradients","label":"Consume gradients","more":true,"old":[],"rule":{"expected":"true or false","type":"switch"},"table":"memory"},
   {"help":"Tokenizer: byte, gpt2, or a tokenizer.json [default: the one that fits the model]","key":"tokenizer","label":"Tokenizer","old":[],"reads":"text","rule":{"choices":["byte","gpt2"],"expected":"one of byte, gpt2","type":"choice"},"table":"data"},

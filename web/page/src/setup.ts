@@ -161,14 +161,19 @@ export function readSetup(value: unknown, base: Setup = DEFAULTS, tolerant = fal
   return setup;
 }
 
+/** Whether a family's positions are rotary. */
+function isRotary(family: Setup["model"]["family"]): boolean {
+  return family !== "gpt2" && family !== "vit";
+}
+
 /** What holds between settings; `null` where everything fits together. */
 export function conflict(setup: Setup): string | null {
   const { channels, heads, kv_heads } = setup.model;
   if (channels % heads !== 0) {
     return `${heads} heads don’t divide ${channels} channels.`;
   }
-  if (setup.model.family === "llama" && (channels / heads) % 2 !== 0) {
-    return `Llama’s rotary embedding needs an even head width; ${channels} ÷ ${heads} is odd.`;
+  if (isRotary(setup.model.family) && (channels / heads) % 2 !== 0) {
+    return `A rotary embedding needs an even head width; ${channels} ÷ ${heads} is odd.`;
   }
   if (kv_heads !== null && heads % kv_heads !== 0) {
     return `${kv_heads} key–value heads don’t divide ${heads} heads.`;
@@ -193,7 +198,7 @@ export function simplified(setup: Setup): Setup {
     model: {
       ...model,
       kv_heads: unless(model.kv_heads, model.heads),
-      hidden: model.family === "llama" ? model.hidden : unless(model.hidden, 4 * model.channels),
+      hidden: isRotary(model.family) ? model.hidden : unless(model.hidden, 4 * model.channels),
       vocab: unless(model.vocab, VOCABS[setup.data.tokenizer]),
     },
     train: {

@@ -1,6 +1,6 @@
 //! dqkv = backward of attention, from qkv, out, lse and dout.
 //!
-//! With s = scale·q·k, p = exp(s − lse) and δ = Σ dout∘out per query:
+//! With s = scale·q·k, p = exp(s − lse) and δ = Σ dout∘out per query; where s is capped, ds is multiplied by 1 − (s/cap)²:
 //!
 //! ```text
 //! dv[j] = Σᵢ p[i,j]·dout[i]                dp[i,j] = dout[i]·v[j]
@@ -14,7 +14,7 @@
 use super::forward::{score_tile, weigh};
 use super::mask::{KEYS, Tile};
 use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, Masked, tile_rows};
+use super::{Dims, Masked, Scores, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
@@ -54,28 +54,28 @@ pub struct Saved<'a, T> {
 }
 
 /// dqkv, packed as qkv, from what forward read and wrote and `dout` (B, T, H·D), with forward's
-/// `scale` and mask.
+/// scores and mask.
 ///
 /// # Panics
 /// If the lengths do not agree with `dims`, or `scratch` is shorter than [`backward_scratch`] for one
 /// thread (with room for fewer workers than the pool has threads, fewer run).
 pub fn backward<T: Storage>(
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     saved: Saved<T>,
     dout: &[T],
     dqkv: &mut [T],
     scratch: &mut [f32],
 ) {
-    backward_on(Isa::detect(), dims, scale, masked, saved, dout, dqkv, scratch);
+    backward_on(Isa::detect(), dims, scoring, masked, saved, dout, dqkv, scratch);
 }
 
 #[expect(clippy::too_many_arguments, reason = "`backward` and the instruction set")]
 pub(super) fn backward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     saved: Saved<T>,
     dout: &[T],
@@ -94,12 +94,12 @@ pub(super) fn backward_on<T: Storage>(
     let units = dims.batch * dims.kv_heads;
     let dqkv = Disjoint::new(dqkv);
     for_each_task(units, scratch, worker_scratch(dims), |unit, scratch| {
-        task_on(isa, dims, scale, masked, unit, saved, dout, &dqkv, scratch);
+        task_on(isa, dims, scoring, masked, unit, saved, dout, &dqkv, scratch);
     });
 }
 
 dispatched!(fn task_on<T>(
-    dims: &Dims, scale: f32, masked: &Masked<'_>, unit: usize, saved: Saved<'_, T>, dout: &[T],
+    dims: &Dims, scoring: Scores, masked: &Masked<'_>, unit: usize, saved: Saved<'_, T>, dout: &[T],
     dqkv: &Disjoint<'_, T>, scratch: &mut [f32],
 ) = task_body);
 
@@ -107,7 +107,7 @@ dispatched!(fn task_on<T>(
 #[inline(always)]
 fn task_body<S: Simd, T: Storage>(
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     unit: usize,
     saved: Saved<T>,
@@ -153,7 +153,7 @@ fn task_body<S: Simd, T: Storage>(
         for first in (0..dims.positions).step_by(rows) {
             let count = rows.min(dims.positions - first);
             let source = &sequence[first * packed + head * d..];
-            load_rows(source, packed, (count, d), scale, queries, width);
+            load_rows(source, packed, (count, d), scoring.scale, queries, width);
             let out_at = (first_row + first) * channels + head * d;
             load_rows(&dout[out_at..], channels, (count, d), 1.0, douts, width);
             // dq holds out until δ is known.
@@ -172,6 +172,9 @@ fn task_body<S: Simd, T: Storage>(
                 for r in 0..count {
                     let p = &mut p[r * SCORES_ROW..][..columns];
                     let ds = &mut ds[r * SCORES_ROW..][..columns];
+                    scoring.limit::<S>(p);
+                    let mut of_scores = [0.0; KEYS];
+                    let slopes = scoring.slopes(p, &mut of_scores);
                     let valid = masked.hide(dims, b, r, &tile, p);
                     p[valid..].fill(f32::NEG_INFINITY);
                     ds[valid..].fill(0.0);
@@ -188,6 +191,9 @@ fn task_body<S: Simd, T: Storage>(
                             *ds = *p * (*ds - delta[r]);
                         }
                     }
+                    if let Some(slopes) = slopes {
+                        ds.iter_mut().zip(slopes).for_each(|(ds, slope)| *ds *= slope);
+                    }
                     if let Some(kept) = kept {
                         p.iter_mut().zip(kept).for_each(|(p, kept)| *p *= kept);
                     }
@@ -199,7 +205,7 @@ fn task_body<S: Simd, T: Storage>(
             for r in 0..count {
                 let row = &mut dq[r * width..][..d];
                 for x in row.iter_mut() {
-                    *x *= scale;
+                    *x *= scoring.scale;
                 }
                 let at = (first_row + first + r) * packed + head * d;
                 // SAFETY: query columns of this head, which this task alone writes.

@@ -1,6 +1,8 @@
 //! Attention of a few new tokens over a cache of keys and values, for generation.
 
-use super::Dims;
+use std::ops::Range;
+
+use super::{Dims, Scores};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{dot, exponentiate, maximum};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched};
@@ -12,6 +14,15 @@ pub struct Cache<'a, T> {
     pub keys: &'a [T],
     /// Values.
     pub values: &'a [T],
+}
+
+/// Where new tokens are, and how far they see.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The position of the first of them.
+    pub position: usize,
+    /// The number of the last positions that each reads; none for all.
+    pub window: Option<usize>,
 }
 
 /// f32 of scratch of a worker: one row of scores, one query, one output.
@@ -26,15 +37,15 @@ pub fn decode_scratch(dims: &Dims, threads: usize) -> usize {
 
 /// out (B, S, H·D) of the queries q (B, S, H·D) of S new tokens at positions `position` ..
 /// `position + S`, whose own keys and values are in the cache already; each reads the cache up to its
-/// own position.
+/// own position, or the last ones within the window.
 ///
 /// # Panics
 /// If the lengths do not agree, the tokens exceed the cache, or `scratch` is shorter than
 /// [`decode_scratch`] for one thread.
 pub fn decode<T: Storage>(
     dims: &Dims,
-    scale: f32,
-    position: usize,
+    scoring: Scores,
+    Place { position, window }: Place,
     q: &[T],
     cache: Cache<T>,
     out: &mut [T],
@@ -64,37 +75,41 @@ pub fn decode<T: Storage>(
         // SAFETY: one task per D elements of out.
         let out = unsafe { out.part(task * dims.head_dim, dims.head_dim) };
         let q = &q[task * dims.head_dim..][..dims.head_dim];
-        task_on(isa, dims, scale, (b, head, position + token + 1), q, cache, out, scratch);
+        let end = position + token + 1;
+        let seen = window.map_or(0, |window| end.saturating_sub(window))..end;
+        task_on(isa, dims, scoring, (b, head, seen), q, cache, out, scratch);
     });
 }
 
 dispatched!(fn task_on<T>(
-    dims: &Dims, scale: f32, task: (usize, usize, usize), q: &[T], cache: Cache<'_, T>,
+    dims: &Dims, scoring: Scores, task: (usize, usize, Range<usize>), q: &[T], cache: Cache<'_, T>,
     out: &mut [T], scratch: &mut [f32],
 ) = task_body);
 
-/// One query of head `head` of sequence `b` over the first `seen` positions.
+/// One query of head `head` of sequence `b` over the positions `seen`.
 #[inline(always)]
 fn task_body<S: Simd, T: Storage>(
     dims: &Dims,
-    scale: f32,
-    (b, head, seen): (usize, usize, usize),
+    scoring: Scores,
+    (b, head, seen): (usize, usize, Range<usize>),
     q: &[T],
     cache: Cache<T>,
     out: &mut [T],
     scratch: &mut [f32],
 ) {
     let (d, stride) = (dims.head_dim, dims.kv_heads * dims.head_dim);
-    let start = b * dims.positions * stride + head / dims.group() * d;
+    let start = (b * dims.positions + seen.start) * stride + head / dims.group() * d;
+    let seen = seen.len();
     let (query, rest) = scratch.split_at_mut(dims.width());
     let (sum, scores) = rest.split_at_mut(dims.width());
     T::load(q, query);
     for x in query[..d].iter_mut() {
-        *x *= scale;
+        *x *= scoring.scale;
     }
     for (score, at) in scores[..seen].iter_mut().zip((start..).step_by(stride)) {
         *score = dot::<S, f32, T>(&query[..d], &cache.keys[at..][..d]);
     }
+    scoring.limit::<S>(&mut scores[..seen]);
     let scores = &mut scores[..seen.next_multiple_of(LANES)];
     let max = maximum(&scores[..seen]);
     let total = exponentiate::<S>(scores, seen, max);

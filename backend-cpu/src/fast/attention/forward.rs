@@ -6,7 +6,7 @@
 
 use super::mask::{KEYS, Tile};
 use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, Masked, tile_rows};
+use super::{Dims, Masked, Scores, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
@@ -30,7 +30,7 @@ pub fn forward_scratch(dims: &Dims, threads: usize) -> usize {
     threads.max(1) * sizes(dims).iter().sum::<usize>()
 }
 
-/// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(scale·q·k) over the
+/// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(score) over the
 /// keys that each query attends to, from packed qkv (B, T, (H + 2·KV)·D).
 ///
 /// # Panics
@@ -38,21 +38,21 @@ pub fn forward_scratch(dims: &Dims, threads: usize) -> usize {
 /// thread (with room for fewer workers than the pool has threads, fewer run).
 pub fn forward<T: Storage>(
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     qkv: &[T],
     out: &mut [T],
     lse: &mut [f32],
     scratch: &mut [f32],
 ) {
-    forward_on(Isa::detect(), dims, scale, masked, qkv, out, lse, scratch);
+    forward_on(Isa::detect(), dims, scoring, masked, qkv, out, lse, scratch);
 }
 
 #[expect(clippy::too_many_arguments, reason = "`forward` and the instruction set")]
 pub(super) fn forward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     qkv: &[T],
     out: &mut [T],
@@ -74,12 +74,12 @@ pub(super) fn forward_on<T: Storage>(
     let per_worker = sizes(dims).iter().sum();
     for_each_task(units * pieces, scratch, per_worker, |task, scratch| {
         let piece = (task % pieces, pieces);
-        task_on(isa, dims, scale, masked, (task / pieces, piece), qkv, &out, &lse, scratch);
+        task_on(isa, dims, scoring, masked, (task / pieces, piece), qkv, &out, &lse, scratch);
     });
 }
 
 dispatched!(fn task_on<T>(
-    dims: &Dims, scale: f32, masked: &Masked<'_>, task: (usize, (usize, usize)), qkv: &[T],
+    dims: &Dims, scoring: Scores, masked: &Masked<'_>, task: (usize, (usize, usize)), qkv: &[T],
     out: &Disjoint<'_, T>, lse: &Disjoint<'_, f32>, scratch: &mut [f32],
 ) = task_body);
 
@@ -88,7 +88,7 @@ dispatched!(fn task_on<T>(
 #[inline(always)]
 fn task_body<S: Simd, T: Storage>(
     dims: &Dims,
-    scale: f32,
+    scoring: Scores,
     masked: &Masked<'_>,
     (unit, (piece, pieces)): (usize, (usize, usize)),
     qkv: &[T],
@@ -127,7 +127,7 @@ fn task_body<S: Simd, T: Storage>(
                 &sequence[first * packed + head * d..],
                 packed,
                 (count, d),
-                scale,
+                scoring.scale,
                 queries,
                 width,
             );
@@ -137,6 +137,7 @@ fn task_body<S: Simd, T: Storage>(
                 score_tile::<S>(tile, (d, width), queries, keys, scores, SCORES_ROW);
                 for r in 0..count {
                     let row = &mut scores[r * SCORES_ROW..][..KEYS];
+                    scoring.limit::<S>(&mut row[..tile.end - tile.start]);
                     let valid = masked.hide(dims, b, r, &tile, row);
                     let row = &mut row[..(tile.end - tile.start).next_multiple_of(LANES)];
                     let max = maximum(&row[..valid]);

@@ -1,10 +1,44 @@
-//! What a mask hides of a tile of scores, and what dropout drops of its probabilities.
+//! How products become scores, what a mask hides of a tile of them, and what dropout drops of its probabilities.
 
 use std::ops::Range;
 
 use tightrope_core::ops::{Dropout, Mask, RandomKey, fill_uniform};
 
 use super::Dims;
+use crate::fast::vmath::{Simd, tanh};
+
+/// How scores are made of products of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// Factor on products.
+    pub scale: f32,
+    /// What scores stay below in size, where they are capped.
+    pub cap: Option<f32>,
+}
+
+impl Scores {
+    /// Of products times a factor.
+    pub fn scaled(scale: f32) -> Self {
+        Self { scale, cap: None }
+    }
+
+    /// Caps scores.
+    #[inline(always)]
+    pub(super) fn limit<S: Simd>(&self, scores: &mut [f32]) {
+        if let Some(cap) = self.cap {
+            scores.iter_mut().for_each(|score| *score = cap * tanh::<S>(*score / cap));
+        }
+    }
+
+    /// What scores of a row of a tile grow by with their products, the factor apart; nothing where they aren't capped.
+    #[inline(always)]
+    pub(super) fn slopes<'s>(&self, scores: &[f32], to: &'s mut [f32; KEYS]) -> Option<&'s [f32]> {
+        let cap = self.cap?;
+        let to = &mut to[..scores.len()];
+        to.iter_mut().zip(scores).for_each(|(slope, score)| *slope = 1.0 - (score / cap).powi(2));
+        Some(to)
+    }
+}
 
 /// A mask and dropout with what they read.
 #[derive(Clone, Copy, Debug)]

@@ -111,11 +111,11 @@ fn run<T: Storage>(
     let garbage = T::from_f32(f32::NAN);
     let (mut out, mut lse) = (vec![garbage; d.out_len()], vec![f32::NAN; d.lse_len()]);
     let mut scratch = vec![f32::NAN; forward_scratch(d, threads)];
-    forward_on(isa, d, scale, masked, qkv, &mut out, &mut lse, &mut scratch);
+    forward_on(isa, d, Scores::scaled(scale), masked, qkv, &mut out, &mut lse, &mut scratch);
     let mut dqkv = vec![garbage; d.qkv_len()];
     let mut scratch = vec![f32::NAN; backward_scratch(d, threads)];
     let saved = Saved { qkv, out: &out, lse: &lse };
-    backward_on(isa, d, scale, masked, saved, dout, &mut dqkv, &mut scratch);
+    backward_on(isa, d, Scores::scaled(scale), masked, saved, dout, &mut dqkv, &mut scratch);
     Run { out, lse, dqkv }
 }
 
@@ -241,7 +241,15 @@ fn decode_continues_forward() {
         let mut forward_out = vec![0.0; d.out_len()];
         let mut scratch = vec![f32::NAN; forward_scratch(&d, 2)];
         let mut lse = vec![0.0; d.lse_len()];
-        forward(&d, scale, &Masked::CAUSAL, &qkv, &mut forward_out, &mut lse, &mut scratch);
+        forward(
+            &d,
+            Scores::scaled(scale),
+            &Masked::CAUSAL,
+            &qkv,
+            &mut forward_out,
+            &mut lse,
+            &mut scratch,
+        );
 
         // The cache is longer than what is in it, and its tail must not be read.
         let capacity = Dims { positions: t + 5, ..d };
@@ -272,7 +280,8 @@ fn decode_continues_forward() {
             let mut out = vec![f32::NAN; q.len()];
             let mut scratch = vec![f32::NAN; decode_scratch(&capacity, 2)];
             let cache = Cache { keys: &keys, values: &values };
-            decode(&capacity, scale, position, &q, cache, &mut out, &mut scratch);
+            let place = Place { position, window: None };
+            decode(&capacity, Scores::scaled(scale), place, &q, cache, &mut out, &mut scratch);
             assert_close("out", &wide(&out), &wide(&want), 1e-5);
         }
     }

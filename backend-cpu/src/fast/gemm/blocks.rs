@@ -5,13 +5,11 @@
 //! slice. Until then its sums wait in scratch, in f32.
 
 use super::finish::{Sums, finish_avx2, prefetch, start_from_output};
-use super::kernels::{Kernel, ROWS, Tile};
-use super::pack::{Block, Side, pack};
+use super::kernels::Kernel;
+use super::pack::{Block, Panels, Side, pack};
 use super::schedule::{ALIGN, Scratch, share, useful};
-use super::{Element, Gemm, kernels};
-
-/// Most lanes in a slice: an lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
-const SLICE: usize = 384;
+use super::tile::Tile;
+use super::{Element, Gemm};
 
 /// Most bytes of each operand's packed block where there are several slices: both are packed again for each.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -45,26 +43,27 @@ impl Layout {
     /// For an m×k · k×n matmul with m, n ≥ 1.
     pub(super) fn new(kernel: &Kernel, m: usize, n: usize, k: usize, threads: usize) -> Self {
         let threads = useful(threads, m, n, k);
-        let all_lanes = k.div_ceil(kernel.per_lane).max(1);
-        let slices = all_lanes.div_ceil(SLICE);
-        let lanes = all_lanes.div_ceil(slices);
+        let all_lanes = kernel.lanes(k.max(1));
+        let slices = all_lanes.div_ceil(kernel.slice);
+        let lanes = all_lanes.div_ceil(slices).next_multiple_of(kernel.lane_unit);
+        let slices = all_lanes.div_ceil(lanes);
         let (lhs_bytes, rhs_bytes) = match slices {
             1 => (SINGLE_LHS_BYTES, SINGLE_RHS_BYTES),
             _ => (BLOCK_BYTES, BLOCK_BYTES),
         };
         let blocks = |count: usize, bytes: usize| count.div_ceil(bytes / (4 * lanes));
         let (mut row_blocks, mut column_blocks) = (blocks(m, lhs_bytes), blocks(n, rhs_bytes));
-        let rows = |blocks: usize| m.div_ceil(blocks).next_multiple_of(ROWS);
+        let rows = |blocks: usize| m.div_ceil(blocks).next_multiple_of(kernel.rows);
         let columns = |blocks: usize| n.div_ceil(blocks).next_multiple_of(kernel.columns());
         // Few tasks must come out even on the threads; with many, the last round matters little.
         while !(row_blocks * column_blocks).is_multiple_of(threads)
             && row_blocks * column_blocks < 8 * threads
         {
             let (r, c) = (rows(row_blocks), columns(column_blocks));
-            if r <= ROWS && c <= kernel.columns() {
+            if r <= kernel.rows && c <= kernel.columns() {
                 break;
             }
-            if r > ROWS && (r >= c || c <= kernel.columns()) {
+            if r > kernel.rows && (r >= c || c <= kernel.columns()) {
                 row_blocks += 1;
             } else {
                 column_blocks += 1;
@@ -73,12 +72,12 @@ impl Layout {
         let (block_rows, block_columns) = (rows(row_blocks), columns(column_blocks));
         let (row_blocks, column_blocks) = (m.div_ceil(block_rows), n.div_ceil(block_columns));
         // A matmul smaller than its block needs room for its own size, up to the vector's width.
-        let padded_rows = block_rows.min(m.next_multiple_of(ROWS));
+        let padded_rows = block_rows.min(kernel.padded_rows(m));
         let padded_columns = block_columns.min(n.next_multiple_of(kernel.vector));
         let sums = if slices > 1 {
             padded_rows * padded_columns
         } else {
-            ROWS * padded_columns.min(kernel.columns())
+            padded_rows.min(kernel.rows) * padded_columns.min(kernel.columns())
         };
         let bytes = |lanes: usize| (4 * lanes).next_multiple_of(ALIGN);
         Self {
@@ -121,7 +120,10 @@ pub(super) unsafe fn run(kernel: &Kernel, matmul: &Gemm, threads: usize, scratch
     let job = Job { kernel, layout, matmul: Shared(&matmul), goes_on };
     share(layout.workers, layout.row_blocks * layout.column_blocks, |worker, next| {
         // SAFETY: `scratch` has a part for each of the layout's workers, and each task is handed out once.
-        unsafe { job.work(scratch.part(worker, layout.worker_bytes()), next) }
+        unsafe {
+            let scratch = scratch.part(worker, layout.worker_bytes());
+            kernel.within(|| job.work(scratch, next));
+        }
     });
 }
 
@@ -148,7 +150,7 @@ impl Job<'_> {
     ///
     /// As [`run`]; `scratch` points to one worker's bytes, and no other thread has the same tasks.
     unsafe fn work(&self, scratch: *mut u8, next: &dyn Fn() -> Option<usize>) {
-        let (layout, matmul) = (&self.layout, self.matmul.0);
+        let (kernel, layout, matmul) = (self.kernel, &self.layout, self.matmul.0);
         // SAFETY: a worker's bytes are these three parts.
         let (lhs, rhs, sums) = unsafe {
             let rhs = scratch.add(layout.lhs_bytes);
@@ -164,18 +166,20 @@ impl Job<'_> {
             for slice in 0..layout.slices {
                 let start = slice * layout.slice;
                 let depth = layout.slice.min(matmul.k - start);
-                let last = slice + 1 == layout.slices;
+                let (lanes, last) = (kernel.lanes(depth), slice + 1 == layout.slices);
                 // SAFETY: the blocks lie inside the operands, and their panels fit the scratch.
                 unsafe {
                     if layout.slices > 1 || packed_column != Some(column) {
-                        let (width, unit) = (self.kernel.columns(), self.kernel.vector);
-                        let block = Block { first: j, count: columns, start, depth, width, unit };
-                        pack(Side::columns(matmul.rhs), self.kernel.per_lane, block, rhs);
+                        let (width, unit) = (kernel.columns(), kernel.vector);
+                        let block =
+                            Block { first: j, count: columns, start, depth, lanes, width, unit };
+                        pack(Side::columns(matmul.rhs), kernel.per_lane, block, Panels::Lanes, rhs);
                     }
                     if layout.slices > 1 || packed_row != Some(row) {
-                        let (width, unit) = (ROWS, ROWS);
-                        let block = Block { first: i, count: rows, start, depth, width, unit };
-                        pack(Side::rows(matmul.lhs), self.kernel.per_lane, block, lhs);
+                        let (width, unit) = (kernel.rows, kernel.row_unit);
+                        let block =
+                            Block { first: i, count: rows, start, depth, lanes, width, unit };
+                        pack(Side::rows(matmul.lhs), kernel.per_lane, block, kernel.lhs, lhs);
                     }
                     let area = Area { i, j, rows, columns, depth, resume: slice > 0, last };
                     self.tiles(area, lhs, rhs, sums);
@@ -192,14 +196,15 @@ impl Job<'_> {
     /// As `work`; `lhs` and `rhs` hold the packed slice, `sums` the sums so far.
     unsafe fn tiles(&self, area: Area, lhs: *const u32, rhs: *const u32, sums: *mut f32) {
         let kernel = self.kernel;
-        let lanes = area.depth.div_ceil(kernel.per_lane);
+        let lanes = kernel.lanes(area.depth);
         debug_assert!(lanes <= self.layout.lanes);
         let mut sums_at = 0;
         for j in (0..area.columns).step_by(kernel.columns()) {
             let columns = kernel.columns().min(area.columns - j);
             let vectors = columns.div_ceil(kernel.vector);
-            for i in (0..area.rows).step_by(ROWS) {
-                let rows = ROWS.min(area.rows - i);
+            for i in (0..area.rows).step_by(kernel.rows) {
+                let rows = kernel.rows.min(area.rows - i);
+                let padded_rows = kernel.padded_rows(rows);
                 // SAFETY: panels start at their vectors times the lanes; the sums of tiles follow each
                 // other where there are several slices, and share a place otherwise.
                 unsafe {
@@ -222,7 +227,7 @@ impl Job<'_> {
                         columns,
                     };
                     if self.goes_on && !area.resume {
-                        start_from_output(self.matmul.0, done, tile.sums);
+                        start_from_output(self.matmul.0, done, padded_rows, tile.sums);
                     } else if area.last {
                         prefetch(self.matmul.0, done);
                     }
@@ -231,7 +236,7 @@ impl Job<'_> {
                         finish_avx2(self.matmul.0, done);
                     }
                     if self.layout.slices > 1 {
-                        sums_at += ROWS * stride;
+                        sums_at += padded_rows * stride;
                     }
                 }
             }
@@ -250,5 +255,3 @@ struct Area {
     resume: bool,
     last: bool,
 }
-
-const _: () = assert!(kernels::VECTORS * 16 * SLICE * 4 <= BLOCK_BYTES, "a panel must fit a block");

@@ -8,8 +8,6 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-#[cfg(target_arch = "x86_64")]
-use super::kernels::ROWS;
 use super::{Element, Gemm};
 
 /// Sums of a rectangle of the output.
@@ -59,12 +57,17 @@ pub(super) unsafe fn finish(matmul: &Gemm, sums: Sums) {
 ///
 /// # Safety
 ///
-/// As [`finish`]; `to` holds `ROWS` rows of `sums.stride`.
+/// As [`finish`]; `to` holds `padded_rows` rows of `sums.stride`.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn start_from_output(matmul: &Gemm, sums: Sums, to: *mut f32) {
+pub(super) unsafe fn start_from_output(
+    matmul: &Gemm,
+    sums: Sums,
+    padded_rows: usize,
+    to: *mut f32,
+) {
     // SAFETY: elements inside the output and the tile, by the caller's promise.
     unsafe {
-        to.write_bytes(0, ROWS * sums.stride);
+        to.write_bytes(0, padded_rows * sums.stride);
         for i in 0..sums.rows {
             let row = to.add(i * sums.stride);
             if matmul.out.col_stride == 1 {

@@ -6,77 +6,101 @@
 //!   lhs panel  (lanes, 8)              tile[i][j] (+)= Σ_l lhs[l][i] · rhs[l][j]
 //!   rhs panel  (lanes, columns)        tile (8, columns), f32
 //!
+//! The tiles of AMX are larger, and their lhs panels laid out otherwise: see [`super::amx`].
+//!
 //! 24 accumulators hide the latency of the multiply-add, and 3 vector loads serve 24 of them, which keeps
 //! the load ports free for the broadcasts. 48 columns divide the widths of common transformers.
 
 use std::arch::x86_64::*;
 
-/// Rows of a tile, and width of the lhs panels.
-pub(super) const ROWS: usize = 8;
+use super::amx;
+use super::pack::Panels;
+use super::tile::Tile;
 
-/// Vectors in a full tile's row.
-pub(super) const VECTORS: usize = 3;
-
-/// One tile to compute.
-#[derive(Clone, Copy)]
-pub(super) struct Tile {
-    /// Depth, in lanes.
-    pub(super) lanes: usize,
-    /// Rows wanted, 1 to 8; others are left undefined.
-    pub(super) rows: usize,
-    /// Columns, in vectors: 1 to 3.
-    pub(super) vectors: usize,
-    /// Packed panel, `lanes × 8`.
-    pub(super) lhs: *const u32,
-    /// Packed panel, `lanes × columns`.
-    pub(super) rhs: *const u32,
-    /// Sums, `8 × columns`.
-    pub(super) sums: *mut f32,
-    /// Add to `sums` instead of overwriting.
-    pub(super) resume: bool,
-}
+/// Rows of a tile of vector registers.
+const ROWS: usize = 8;
 
 /// A kernel and what the blocking needs to know of it.
 #[derive(Debug)]
 pub(super) struct Kernel {
     /// For people.
     pub(super) name: &'static str,
-    /// f32 per vector.
+    /// Rows of a full tile, and width of the lhs panels.
+    pub(super) rows: usize,
+    /// Rows of a tile are padded to a multiple of this.
+    pub(super) row_unit: usize,
+    /// f32 per vector; columns of a tile are padded to a multiple of it.
     pub(super) vector: usize,
+    /// Vectors in a full tile's row.
+    pub(super) vectors: usize,
     /// Elements of depth per lane: 1 (f32) or 2 (bf16).
     pub(super) per_lane: usize,
+    /// Lanes are padded to a multiple of this.
+    pub(super) lane_unit: usize,
+    /// Most lanes in a slice of depth, so that panels fit the nearest cache.
+    pub(super) slice: usize,
+    /// How lhs is packed.
+    pub(super) lhs: Panels,
     supported: fn() -> bool,
+    /// Readies a thread for tiles, and ends that.
+    enter: unsafe fn(),
+    leave: unsafe fn(),
     run: unsafe fn(&Tile),
 }
 
 /// Every kernel, the fastest first.
-pub(super) static ALL: [&Kernel; 3] = [&AVX512_BF16, &AVX512_F32, &AVX2_F32];
+pub(super) static ALL: [&Kernel; 4] = [&AMX_BF16, &AVX512_BF16, &AVX512_F32, &AVX2_F32];
+
+static AMX_BF16: Kernel = Kernel {
+    name: "amx-bf16",
+    rows: 2 * amx::ROWS,
+    row_unit: amx::ROWS,
+    vector: 16,
+    vectors: 2,
+    per_lane: 2,
+    lane_unit: amx::LANES,
+    slice: 384,
+    lhs: Panels::Rows,
+    supported: || AVX512_F32.supported() && amx::usable(),
+    enter: amx::enter,
+    leave: amx::leave,
+    run: amx::run,
+};
 
 static AVX512_BF16: Kernel = Kernel {
     name: "avx512-bf16",
-    vector: 16,
     per_lane: 2,
     supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512bf16"),
     run: avx512_bf16,
+    ..AVX512_F32
 };
 
 static AVX512_F32: Kernel = Kernel {
     name: "avx512-f32",
     vector: 16,
-    per_lane: 1,
     supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512f"),
     run: avx512_f32,
+    ..AVX2_F32
 };
 
 static AVX2_F32: Kernel = Kernel {
     name: "avx2-f32",
+    rows: ROWS,
+    row_unit: ROWS,
     vector: 8,
+    vectors: 3,
     per_lane: 1,
+    lane_unit: 1,
+    // An lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
+    slice: 384,
+    lhs: Panels::Lanes,
     supported: || {
         is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
     },
+    enter: || {},
+    leave: || {},
     run: avx2_f32,
 };
 
@@ -93,14 +117,37 @@ impl Kernel {
 
     /// Columns of a full tile.
     pub(super) fn columns(&self) -> usize {
-        VECTORS * self.vector
+        self.vectors * self.vector
+    }
+
+    /// Lanes that so many elements of depth are padded to.
+    pub(super) fn lanes(&self, depth: usize) -> usize {
+        depth.div_ceil(self.per_lane).next_multiple_of(self.lane_unit)
+    }
+
+    /// Rows that so many are padded to.
+    pub(super) fn padded_rows(&self, rows: usize) -> usize {
+        rows.next_multiple_of(self.row_unit)
+    }
+
+    /// Calls `work` between what readies this thread for tiles and what ends that.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must support the kernel.
+    pub(super) unsafe fn within(&self, work: impl FnOnce()) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.enter)() };
+        work();
+        // SAFETY: as above.
+        unsafe { (self.leave)() };
     }
 
     /// Computes `tile`.
     ///
     /// # Safety
     ///
-    /// The CPU must support the kernel, and the tile's pointers must reach what their docs say.
+    /// The CPU must support the kernel, this must be [`within`](Self::within) it, and the tile's pointers must reach what their docs say.
     #[inline]
     pub(super) unsafe fn run(&self, tile: &Tile) {
         // SAFETY: the caller's promise.

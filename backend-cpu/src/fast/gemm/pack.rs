@@ -11,6 +11,9 @@ use super::{Element, Mat};
 /// Vectors that are packed together: the AVX2 width, which divides every panel width.
 const GROUP: usize = 8;
 
+/// Neighbouring lanes of a vector that lie side by side in [`Panels::Rows`].
+pub(super) const SIDE_BY_SIDE: usize = 16;
+
 /// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
 const STRIP: usize = 8;
 
@@ -59,10 +62,21 @@ pub(super) struct Block {
     pub(super) start: usize,
     /// Depth, in elements.
     pub(super) depth: usize,
+    /// Lanes of the panels, at least those of the depth; the others are zero.
+    pub(super) lanes: usize,
     /// Vectors in a full panel; a multiple of 8.
     pub(super) width: usize,
     /// The last panel's width is a multiple of this.
     pub(super) unit: usize,
+}
+
+/// How the lanes of a panel lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Panels {
+    /// `(lanes, width)`: neighbouring vectors side by side.
+    Lanes,
+    /// `(lanes / 16, width, 16)`: 16 neighbouring lanes of a vector side by side, as AMX reads lhs.
+    Rows,
 }
 
 /// Packs a block of `side`; `per_lane` is 2 to pair up bf16 as they are, 1 to widen to f32.
@@ -72,10 +86,17 @@ pub(super) struct Block {
 /// Needs AVX2 and F16C. The block must lie inside the matrix, and `panels` must have room for `count`
 /// rounded up to `unit`, times the lanes. With `per_lane` 2 the side must be bf16.
 #[target_feature(enable = "avx2,f16c")]
-pub(super) unsafe fn pack(side: Side, per_lane: usize, block: Block, panels: *mut u32) {
+pub(super) unsafe fn pack(
+    side: Side,
+    per_lane: usize,
+    block: Block,
+    layout: Panels,
+    panels: *mut u32,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         match (side.element, per_lane) {
+            (_, 2) if layout == Panels::Rows => pack_rows::<Pairs>(side, block, panels),
             (_, 2) => pack_lanes::<Pairs>(side, block, panels),
             (Element::F32, _) => pack_lanes::<F32>(side, block, panels),
             (Element::Bf16, _) => pack_lanes::<Bf16>(side, block, panels),
@@ -235,8 +256,80 @@ unsafe fn pack_lanes<L: Lanes>(side: Side, block: Block, panels: *mut u32) {
             // SAFETY: panels before this one hold `panel` vectors; the group is inside its panel, and
             // `valid` of its vectors are inside the block.
             unsafe {
-                let to = panels.add(panel * lanes + group - panel);
+                let to = panels.add(panel * block.lanes + group - panel);
                 pack_group::<L>(side, block, group, valid, strip.clone(), to, width);
+            }
+        }
+    }
+    for panel in (0..padded).step_by(block.width) {
+        let width = block.width.min(padded - panel);
+        // SAFETY: the end of the panel's lanes.
+        unsafe {
+            let rest = panels.add(panel * block.lanes + lanes * width);
+            rest.write_bytes(0, (block.lanes - lanes) * width);
+        }
+    }
+}
+
+/// As [`pack_lanes`], for [`Panels::Rows`].
+///
+/// # Safety
+///
+/// As [`pack`]; the block's lanes are a multiple of [`SIDE_BY_SIDE`], and its width and unit of [`GROUP`].
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn pack_rows<L: Lanes>(side: Side, block: Block, panels: *mut u32) {
+    let lanes = block.depth.div_ceil(L::PER_LANE);
+    let padded = block.count.next_multiple_of(block.unit);
+    let step = side.along * side.element.size() as isize;
+    let left = |lane: usize| block.depth.saturating_sub(lane * L::PER_LANE);
+    for panel in (0..padded).step_by(block.width) {
+        let width = block.width.min(padded - panel);
+        for lane in (0..block.lanes).step_by(GROUP) {
+            let at_lane = |vector: usize, lane: usize| {
+                side.offset(block.first + vector, block.start + lane * L::PER_LANE)
+            };
+            let whole = left(lane) >= GROUP * L::PER_LANE;
+            for group in (panel..panel + width).step_by(GROUP) {
+                let valid = block.count.saturating_sub(group).min(GROUP);
+                // SAFETY: eight lanes are read along where all their elements exist, and across where
+                // all eight vectors do; else one by one. The eight rows are the group's in the panel.
+                unsafe {
+                    let rows: [__m256i; GROUP] = if side.along == 1 && whole {
+                        std::array::from_fn(|vector| {
+                            if vector < valid {
+                                L::along(at_lane(group + vector, lane))
+                            } else {
+                                _mm256_setzero_si256()
+                            }
+                        })
+                    } else if side.across == 1 && valid == GROUP {
+                        transpose(std::array::from_fn(|l| {
+                            let (lane, left) = (lane + l, left(lane + l));
+                            if lane < lanes {
+                                L::across(at_lane(group, lane), step, left)
+                            } else {
+                                _mm256_setzero_si256()
+                            }
+                        }))
+                    } else {
+                        std::array::from_fn(|vector| {
+                            let mut row = [0u32; GROUP];
+                            for (l, value) in row.iter_mut().enumerate() {
+                                if vector < valid && lane + l < lanes {
+                                    let ptr = at_lane(group + vector, lane + l);
+                                    *value = L::one(ptr, step, left(lane + l));
+                                }
+                            }
+                            _mm256_loadu_si256(row.as_ptr().cast())
+                        })
+                    };
+                    let (beside, within) = (lane / SIDE_BY_SIDE, lane % SIDE_BY_SIDE);
+                    for (vector, row) in rows.into_iter().enumerate() {
+                        let vector = beside * width + group - panel + vector;
+                        let to = panels.add(panel * block.lanes + vector * SIDE_BY_SIDE + within);
+                        _mm256_storeu_si256(to.cast(), row);
+                    }
+                }
             }
         }
     }

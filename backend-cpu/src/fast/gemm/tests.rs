@@ -219,7 +219,7 @@ fn check(case: Case) {
 #[test]
 fn every_small_shape() {
     for elements in [[Element::F32; 3], [Element::Bf16; 3]] {
-        for m in [1, 2, 4, 5, 7, 8, 9, 17] {
+        for m in [1, 2, 4, 5, 7, 8, 9, 17, 33] {
             for n in [1, 7, 8, 15, 16, 17, 24, 31, 33, 47, 48, 49, 97] {
                 for k in [0, 1, 2, 3, 7, 8, 15, 16, 17, 33] {
                     check(Case { elements, ..Case::plain((m, n, k)) });

@@ -77,6 +77,15 @@ pub fn cross_entropy_in_place<L: Storage>(
     Ok(())
 }
 
+/// What the gradient of logits is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Slope {
+    /// The gradient of a row's loss.
+    pub scale: f32,
+    /// What the logits were capped at by [`super::cap_logits`], where they were: the gradient is that of those before.
+    pub cap: Option<f32>,
+}
+
 /// As [`cross_entropy`], and writes dlogits (R, P), of a storage type of its own.
 ///
 /// # Errors
@@ -88,7 +97,7 @@ pub fn cross_entropy_grad<L: Storage, G: Storage>(
     logits: &[L],
     targets: &[i32],
     vocab: usize,
-    scale: f32,
+    slope: Slope,
     loss: &mut [f32],
     lse: Option<&mut [f32]>,
     dlogits: &mut [G],
@@ -105,7 +114,7 @@ pub fn cross_entropy_grad<L: Storage, G: Storage>(
             unsafe {
                 write_loss(row, logits, target, statistics, &loss, lse.as_ref());
                 let dlogits = dlogits.part(row * padded, padded);
-                gradient(isa, logits, target, statistics, scale, dlogits);
+                gradient(isa, logits, target, statistics, slope, dlogits);
             }
         }
     });
@@ -195,7 +204,7 @@ fn statistics_body<S: Simd, L: Storage>(row: &[L]) -> Statistics {
 }
 
 dispatched!(fn gradient<L, G>(
-    logits: &[L], target: i32, statistics: Statistics, scale: f32, dlogits: &mut [G],
+    logits: &[L], target: i32, statistics: Statistics, slope: Slope, dlogits: &mut [G],
 ) = gradient_body);
 
 #[inline(always)]
@@ -203,7 +212,7 @@ fn gradient_body<S: Simd, L: Storage, G: Storage>(
     logits: &[L],
     target: i32,
     statistics: Statistics,
-    scale: f32,
+    Slope { scale, cap }: Slope,
     dlogits: &mut [G],
 ) {
     let (dlogits, padding) = dlogits.split_at_mut(logits.len());
@@ -212,6 +221,11 @@ fn gradient_body<S: Simd, L: Storage, G: Storage>(
     for (i, (x, dx)) in logits.chunks(BLOCK).zip(dlogits.chunks_mut(BLOCK)).enumerate() {
         L::load(x, &mut buffer);
         gradient_block::<S>(&mut buffer, i * BLOCK, target, statistics, scale);
+        if let Some(cap) = cap {
+            for (dx, x) in buffer.iter_mut().zip(x) {
+                *dx *= 1.0 - (x.to_f32() / cap).powi(2);
+            }
+        }
         G::store(&buffer, dx);
     }
 }

@@ -96,3 +96,44 @@ fn add_row_body<S: Simd, X: Storage>(dy: &[X], row: &mut [f32]) {
         *sum += x.to_f32();
     }
 }
+
+/// [`scatter_add`] into a table of 16-bit elements, each of which is rounded once: `order` (R), which is written over,
+/// brings rows of one id together, in the order of r.
+///
+/// # Errors
+/// As [`scatter_add`].
+///
+/// # Panics
+/// If the lengths do not agree.
+pub fn scatter_add_rounded<X: Storage, Y: Storage>(
+    dy: &[X],
+    ids: &[i32],
+    columns: usize,
+    order: &mut [u32],
+    dtable: &mut [Y],
+) -> Result<(), IdError> {
+    assert_eq!(dy.len(), ids.len() * columns, "dy is not (R, C) = ({}, {columns})", ids.len());
+    assert_eq!(order.len(), ids.len(), "the order has another length than the ids");
+    let Some(vocab) = dtable.len().checked_div(columns) else { return Ok(()) };
+    assert_eq!(dtable.len(), vocab * columns, "the table is not whole rows of {columns}");
+    check_ids(ids, vocab, false)?;
+    order.iter_mut().zip(0..).for_each(|(place, r)| *place = r);
+    order.sort_unstable_by_key(|&r| (ids[r as usize], r));
+    let (isa, dtable) = (Isa::detect(), Disjoint::new(dtable));
+    for_each_block(columns, COLUMNS, |block| {
+        let mut sums = [0.0; COLUMNS];
+        let sums = &mut sums[..block.len()];
+        for run in order.chunk_by(|&a, &b| ids[a as usize] == ids[b as usize]) {
+            let id = ids[run[0] as usize];
+            // SAFETY: these columns of every row belong to this task.
+            let row = unsafe { dtable.part(id as usize * columns + block.start, block.len()) };
+            Y::load(row, sums);
+            for &r in run {
+                let dy = &dy[r as usize * columns..][..columns];
+                add_row(isa, &dy[block.clone()], sums);
+            }
+            Y::store(sums, row);
+        }
+    });
+    Ok(())
+}

@@ -2,8 +2,10 @@
 //! convention (`rotate_half`): channel i of a head is paired with channel i + D/2,
 //!
 //! ```text
-//! (x[i], x[i + D/2]) is rotated by the angle position · theta^(−2i/D)
+//! (x[i], x[i + D/2]) is rotated by the angle position · frequency[i]
 //! ```
+
+use tightrope_core::ops::Rope;
 
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, sin_cos};
@@ -12,22 +14,34 @@ use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, sin_cos};
 const BLOCK: usize = 64;
 
 /// What is rotated in x (B, T, heads, D), and by how much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rotary {
+#[derive(Clone, Copy, Debug)]
+pub struct Rotary<'a> {
     /// T, positions of each sequence.
     pub positions: usize,
     /// Heads of a position: queries, keys and values of packed qkv, say.
     pub heads: usize,
-    /// The first so many heads are rotated and the others left as they are.
-    pub rotated: usize,
-    /// D, channels of a head; even.
-    pub head_dim: usize,
-    /// The position of the first row of each sequence.
-    pub start: usize,
-    /// The base of the frequencies, 10 000 in the paper.
-    pub theta: f32,
-    /// Rotate back: the gradient, since a rotation's transpose is its inverse.
-    pub inverse: bool,
+    /// Where rows are.
+    pub places: Places<'a>,
+    /// Heads that turn, their channels, and how far each pair turns with a position.
+    pub op: &'a Rope,
+}
+
+/// Positions of rows.
+#[derive(Clone, Copy, Debug)]
+pub enum Places<'a> {
+    /// In a row, from this one on in each sequence.
+    From(i32),
+    /// Of each row.
+    Each(&'a [i32]),
+}
+
+impl Rotary<'_> {
+    fn place(&self, row: usize) -> i32 {
+        match self.places {
+            Places::From(start) => start + (row % self.positions) as i32,
+            Places::Each(places) => places[row],
+        }
+    }
 }
 
 /// f32 of scratch that [`rope`] and [`rope_in_place`] need on `threads` threads.
@@ -39,7 +53,7 @@ pub fn rope_scratch(head_dim: usize, threads: usize) -> usize {
 ///
 /// # Panics
 /// As [`rope_in_place`], or if `x` and `y` differ in length.
-pub fn rope<X: Storage>(rotary: &Rotary, x: &[X], y: &mut [X], scratch: &mut [f32]) {
+pub fn rope<X: Storage>(rotary: &Rotary<'_>, x: &[X], y: &mut [X], scratch: &mut [f32]) {
     assert_eq!(x.len(), y.len(), "x and y differ in length");
     rotate(rotary, Some(x), y, scratch);
 }
@@ -49,14 +63,14 @@ pub fn rope<X: Storage>(rotary: &Rotary, x: &[X], y: &mut [X], scratch: &mut [f3
 /// # Panics
 /// If D is odd, `rotated` exceeds `heads`, `x` is not whole sequences, or `scratch` is shorter than
 /// [`rope_scratch`] for one thread.
-pub fn rope_in_place<X: Storage>(rotary: &Rotary, x: &mut [X], scratch: &mut [f32]) {
+pub fn rope_in_place<X: Storage>(rotary: &Rotary<'_>, x: &mut [X], scratch: &mut [f32]) {
     rotate(rotary, None, x, scratch);
 }
 
-fn rotate<X: Storage>(rotary: &Rotary, x: Option<&[X]>, y: &mut [X], scratch: &mut [f32]) {
-    let (d, row) = (rotary.head_dim, rotary.heads * rotary.head_dim);
+fn rotate<X: Storage>(rotary: &Rotary<'_>, x: Option<&[X]>, y: &mut [X], scratch: &mut [f32]) {
+    let (d, row) = (rotary.op.head_dim, rotary.heads * rotary.op.head_dim);
     assert!(d.is_multiple_of(2), "rotary heads have an even number of channels, not {d}");
-    assert!(rotary.rotated <= rotary.heads, "more heads rotated than there are: {rotary:?}");
+    assert!(rotary.op.rotated <= rotary.heads, "more heads rotated than there are: {rotary:?}");
     if y.is_empty() {
         return;
     }
@@ -65,9 +79,8 @@ fn rotate<X: Storage>(rotary: &Rotary, x: Option<&[X]>, y: &mut [X], scratch: &m
         "x is not (B, T, heads, D) of {rotary:?}"
     );
     let (frequencies, scratch) = scratch.split_at_mut(d / 2);
-    for (i, frequency) in frequencies.iter_mut().enumerate() {
-        let exponent = -2.0 * i as f64 / d as f64;
-        *frequency = f64::from(rotary.theta).powf(exponent) as f32;
+    for (pair, frequency) in frequencies.iter_mut().enumerate() {
+        *frequency = rotary.op.frequency(pair) as f32;
     }
     let (isa, frequencies) = (Isa::detect(), &*frequencies);
     let rows = y.len() / row;
@@ -85,29 +98,30 @@ fn rotate<X: Storage>(rotary: &Rotary, x: Option<&[X]>, y: &mut [X], scratch: &m
 }
 
 dispatched!(fn rotate_rows<X>(
-    rotary: &Rotary, first: usize, frequencies: &[f32], x: &mut [X], scratch: &mut [f32],
+    rotary: &Rotary<'_>, first: usize, frequencies: &[f32], x: &mut [X], scratch: &mut [f32],
 ) = rotate_rows_body);
 
 /// Rows `first`.. of all (B·T) rows.
 #[inline(always)]
 fn rotate_rows_body<S: Simd, X: Storage>(
-    rotary: &Rotary,
+    rotary: &Rotary<'_>,
     first: usize,
     frequencies: &[f32],
     x: &mut [X],
     scratch: &mut [f32],
 ) {
-    let d = rotary.head_dim;
+    let d = rotary.op.head_dim;
+    let amplitude = rotary.op.stretch.amplitude as f32;
     let (cos, sin) = scratch.split_at_mut(d / 2);
     for (r, row) in x.chunks_exact_mut(rotary.heads * d).enumerate() {
-        let position = (rotary.start + (first + r) % rotary.positions) as f32;
-        let sign = if rotary.inverse { -1.0 } else { 1.0 };
+        let position = rotary.place(first + r) as f32;
+        let sign = if rotary.op.inverse { -amplitude } else { amplitude };
         for ((cos, sin), frequency) in cos.iter_mut().zip(sin.iter_mut()).zip(frequencies) {
             // The angle is rounded to f32, as Hugging Face's is.
             let (s, c) = sin_cos::<S>(position * frequency);
-            (*cos, *sin) = (c, s * sign);
+            (*cos, *sin) = (c * amplitude, s * sign);
         }
-        for head in row.chunks_exact_mut(d).take(rotary.rotated) {
+        for head in row.chunks_exact_mut(d).take(rotary.op.rotated) {
             let (low, high) = head.split_at_mut(d / 2);
             let (low, low_rest) = low.as_chunks_mut::<LANES>();
             let (high, high_rest) = high.as_chunks_mut::<LANES>();

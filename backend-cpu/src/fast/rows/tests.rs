@@ -1,6 +1,7 @@
 use super::*;
 use crate::fast::vmath::Storage;
 use half::{bf16, f16};
+use tightrope_core::ops::Rope;
 
 /// Uniform in ±size, the same on every run.
 fn random<T: Storage>(n: usize, size: f32, seed: u64) -> Vec<T> {
@@ -88,7 +89,16 @@ fn check_cross_entropy<L: Storage, G: Storage>(
 
     let mut dlogits = vec![G::from_f32(f32::NAN); rows * padded];
     let again = &mut vec![f32::NAN; rows];
-    cross_entropy_grad(&logits, &targets, vocab, scale, again, None, &mut dlogits).unwrap();
+    cross_entropy_grad(
+        &logits,
+        &targets,
+        vocab,
+        Slope { scale, cap: None },
+        again,
+        None,
+        &mut dlogits,
+    )
+    .unwrap();
     assert_eq!(again, &loss);
     assert_close(&what, &wide(&dlogits), &dlogits64, tolerance);
 
@@ -237,6 +247,18 @@ fn embedding_gathers_and_scatters() {
             scatter_add(&dy, &ids, columns, &mut dtable).unwrap();
             dtable
         });
+        // Whatever a row adds up, it's rounded once.
+        let narrow: Vec<bf16> = table.iter().map(|&x| bf16::from_f32(x)).collect();
+        let mut want: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+        scatter_add(&dy, &ids, columns, &mut want).unwrap();
+        let want: Vec<f32> = want.into_iter().map(|x| bf16::from_f32(x).to_f32()).collect();
+        same_for_all_threads(|| {
+            let (mut got, mut order) = (narrow.clone(), vec![0; rows]);
+            scatter_add_rounded(&dy, &ids, columns, &mut order, &mut got).unwrap();
+            let got: Vec<f32> = got.iter().map(|x| x.to_f32()).collect();
+            assert_eq!(got, want);
+            got
+        });
     }
     let (table, mut out) = (vec![1.0f32; 12], vec![0.0f32; 8]);
     let error = gather(&table, &[2, 3], 4, &mut out).unwrap_err();
@@ -246,15 +268,15 @@ fn embedding_gathers_and_scatters() {
     assert_eq!(out, [0.0; 8], "nothing is written on an error");
 }
 
-fn check_rope<X: Storage>(rotary: &Rotary, batch: usize, tolerance: f64) {
-    let (d, row) = (rotary.head_dim, rotary.heads * rotary.head_dim);
+fn check_rope<X: Storage>(rotary: &Rotary<'_>, start: usize, batch: usize, tolerance: f64) {
+    let (d, row) = (rotary.op.head_dim, rotary.heads * rotary.op.head_dim);
     let x = random::<X>(batch * rotary.positions * row, 1.0, 12);
     let mut want = wide(&x);
     for (r, row) in want.chunks_mut(row).enumerate() {
-        for head in row.chunks_mut(d).take(rotary.rotated) {
+        for head in row.chunks_mut(d).take(rotary.op.rotated) {
             for i in 0..d / 2 {
-                let frequency = f64::from(rotary.theta).powf(-2.0 * i as f64 / d as f64);
-                let angle = (rotary.start + r % rotary.positions) as f64 * frequency;
+                let frequency = rotary.op.theta.powf(-2.0 * i as f64 / d as f64);
+                let angle = (start + r % rotary.positions) as f64 * frequency;
                 let (a, b) = (head[i], head[i + d / 2]);
                 head[i] = a * angle.cos() - b * angle.sin();
                 head[i + d / 2] = b * angle.cos() + a * angle.sin();
@@ -268,7 +290,8 @@ fn check_rope<X: Storage>(rotary: &Rotary, batch: usize, tolerance: f64) {
     let mut in_place = x.clone();
     rope_in_place(rotary, &mut in_place, &mut scratch);
     assert!(wide(&in_place) == wide(&y));
-    let back = Rotary { inverse: true, ..*rotary };
+    let inverse = Rope { inverse: true, ..rotary.op.clone() };
+    let back = Rotary { op: &inverse, ..*rotary };
     rope_in_place(&back, &mut in_place, &mut scratch);
     assert_close("x", &wide(&in_place), &wide(&x), tolerance);
 }
@@ -278,12 +301,12 @@ fn rope_agrees_with_plain_loops() {
     for (positions, heads, rotated, head_dim, start) in
         [(1, 1, 1, 2, 0), (5, 4, 3, 10, 7), (130, 6, 4, 64, 0), (3, 3, 2, 128, 1000)]
     {
-        let rotary =
-            Rotary { positions, heads, rotated, head_dim, start, theta: 10_000.0, inverse: false };
+        let op = Rope::new(rotated, head_dim, 10_000.0);
+        let rotary = Rotary { positions, heads, places: Places::From(start as i32), op: &op };
         // The angle has the precision of f32: at position 1000 its error reaches 1e-4.
         let tolerance = 2e-7 * (start + positions + 10) as f64;
-        check_rope::<f32>(&rotary, 2, tolerance);
-        check_rope::<bf16>(&rotary, 2, 1e-2);
-        check_rope::<f16>(&rotary, 2, 2e-3);
+        check_rope::<f32>(&rotary, start, 2, tolerance);
+        check_rope::<bf16>(&rotary, start, 2, 1e-2);
+        check_rope::<f16>(&rotary, start, 2, 2e-3);
     }
 }

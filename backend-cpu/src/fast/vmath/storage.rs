@@ -84,3 +84,16 @@ impl Storage for f16 {
         f16::from_bits((sign | value) as u16)
     }
 }
+
+/// Asks for the cache lines of `count` elements, of which none needs to exist. A hint, and only on x86-64.
+#[inline(always)]
+pub fn prefetch<T>(start: *const T, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..count * size_of::<T>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it never faults, and SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(line)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, count);
+}

@@ -18,10 +18,18 @@ impl CachedAttention {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
+        let window = |window, op| {
+            let mask = Mask { window: Some(window), ..Mask::CAUSAL };
+            Attention { mask, ..op }
+        };
+        let capped = |op| Attention { scale: 0.7, cap: Some(0.9), ..op };
         for (b, s, past, op) in [
             (1, 1, 0, Attention::causal(2, 1, 4)),
             (2, 3, 5, Attention::causal(4, 2, 8)),
             (1, 1, 36, Attention::causal(3, 3, 16)),
+            (2, 4, 7, window(3, Attention::causal(4, 2, 8))),
+            (1, 1, 36, window(30, capped(Attention::causal(3, 3, 16)))),
+            (1, 5, 2, window(20, Attention::causal(2, 1, 5))),
         ] {
             for dtype in [DType::F32, DType::BF16] {
                 let cache = unit(dtype, &[b, 40, op.kv_heads * op.head_dim]);
@@ -43,8 +51,10 @@ impl Rule for CachedAttention {
     fn infer(&self, inputs: &[&Type]) -> Inferred {
         let [qkv, keys, values, position] = arity(inputs)?;
         let (batch, new) = self.0.check(qkv)?;
-        ensure(self.0.mask == Mask::CAUSAL && self.0.dropout.is_none(), || {
-            "decodes by causal attention alone: no other mask, no dropout".into()
+        let causal = Mask { window: self.0.mask.window, ..Mask::CAUSAL };
+        ensure(self.0.mask == causal && self.0.dropout.is_none(), || {
+            "decodes by causal attention alone, within a window or not: no documents, no dropout"
+                .into()
         })?;
         let columns = self.0.kv_heads * self.0.head_dim;
         ensure(keys.shape.len() == 3 && keys.shape[1] >= new, || {
@@ -143,12 +153,14 @@ impl Rule for CachedAttention {
                 for head in 0..op.heads {
                     let query = at.query(b, s, head);
                     let cached = |j: usize| (b * seq_len + j) * columns + at.kv(head) * dim;
-                    let scores: Vec<f64> = (0..=past + s)
-                        .map(|j| op.scale() * dot(&qkv, query, &keys, cached(j), dim))
+                    let seen = op.mask.keys(past + s, seq_len);
+                    let scores: Vec<f64> = seen
+                        .clone()
+                        .map(|j| op.score(dot(&qkv, query, &keys, cached(j), dim)))
                         .collect();
                     let normaliser = log_sum_exp(&scores);
                     for d in 0..dim {
-                        let sum = scores.iter().enumerate().map(|(j, score)| {
+                        let sum = seen.clone().zip(&scores).map(|(j, score)| {
                             (score - normaliser).exp() * values.get(cached(j) + d)
                         });
                         out.set(((b * new + s) * op.heads + head) * dim + d, sum.sum());

@@ -1,5 +1,6 @@
 //! Launches of attention: how it's cut into tiles, and what each launch is told.
 
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 use super::Attention;
@@ -78,9 +79,10 @@ impl Attention {
             .constant("HEAD_DIM", self.head_dim as u64)
             .constant("ROWS", tile)
             .constant("CAUSAL", u64::from(self.mask.causal))
-            .constant("WINDOW", self.mask.width(extents.seq_len))
+            .constant("WINDOW", self.mask.width(extents.seq_len.max(extents.capacity)))
             .constant("DOCUMENTS", u64::from(self.mask.documents))
             .constant("DROPOUT", u64::from(self.dropout.is_some()))
+            .constant("CAPPED", u64::from(self.cap.is_some()))
             .param("first", extents.first)
             .param("sequences", extents.sequences)
             .param("seq_len", extents.seq_len)
@@ -88,8 +90,9 @@ impl Attention {
             .param("deltas", extents.deltas)
             .param("stream", self.dropout.map_or(0, |dropout| dropout.stream))
             .real("dropped", self.dropout.map_or(0.0, |dropout| dropout.p))
-            .real("scale", self.scale())
-            .real("scale2", self.scale() * std::f64::consts::LOG2_E);
+            .real("scale", self.scale)
+            .real("prescale", self.cap.map_or(self.scale * LOG2_E, |cap| self.scale / cap))
+            .real("cap2", self.cap.unwrap_or_default() * LOG2_E);
         let numbers = |name: &str| matches!(name, "statistics" | "position" | "documents" | "key");
         for &(name, place) in operands {
             let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);

@@ -1,7 +1,8 @@
 //! Vision transformers of Hugging Face: `config.json`, and published sizes.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::super::encoders::{activation, classes, hidden_act, labels, named};
 use super::{Pooling, VitConfig};
 use crate::error::Result;
 use crate::keys::Keys;
@@ -11,15 +12,6 @@ use crate::layers::Activation;
 const CLASS: &str = "vit";
 /// `model_type` of a model that transformers has no name for: the scores are of the mean over patches.
 const MEAN: &str = "vit-mean";
-
-/// Values of `hidden_act`, the first of each activation as it's written.
-const ACTIVATIONS: [(&str, Activation); 5] = [
-    ("gelu", Activation::Gelu),
-    ("gelu_new", Activation::GeluTanh),
-    ("gelu_pytorch_tanh", Activation::GeluTanh),
-    ("relu", Activation::Relu),
-    ("silu", Activation::Silu),
-];
 
 impl VitConfig {
     /// Whether a `config.json` says that it's of a vision transformer.
@@ -46,12 +38,6 @@ impl VitConfig {
         keys.must_be("quantization_config", &[])?;
         keys.must_be("attention_probs_dropout_prob", &[json!(0), json!(0.0)])?;
         keys.must_be("problem_type", &[json!("single_label_classification")])?;
-        let hidden_act = keys.text("hidden_act")?.unwrap_or("gelu");
-        let Some((_, activation)) = ACTIVATIONS.into_iter().find(|(name, _)| *name == hidden_act)
-        else {
-            let known = ACTIVATIONS.map(|(name, _)| name).join(", ");
-            return Err(keys.wrong("hidden_act", format!("is {hidden_act}; supported: {known}")));
-        };
         let config = Self {
             layers: keys.size("num_hidden_layers")?,
             channels: keys.size("hidden_size")?,
@@ -64,7 +50,7 @@ impl VitConfig {
             labels: labels(&keys),
             pooling,
             qkv_bias: keys.flag("qkv_bias")?.unwrap_or(true),
-            activation,
+            activation: activation(&keys)?,
             dropout: keys.number("hidden_dropout_prob")?.unwrap_or(0.0),
             norm_eps: keys.number("layer_norm_eps")?.unwrap_or(1e-12),
         };
@@ -75,20 +61,12 @@ impl VitConfig {
     /// The `config.json` with which transformers loads this model. It has no name for a model with [`Pooling::Mean`], and
     /// refuses it.
     pub fn to_hf(&self) -> Value {
-        let label =
-            |class: usize| self.labels.get(class).cloned().unwrap_or_else(|| unnamed(class));
-        let labels = || 0..self.classes;
-        let by_id: Map<String, Value> =
-            labels().map(|class| (class.to_string(), json!(label(class)))).collect();
-        let by_label: Map<String, Value> =
-            labels().map(|class| (label(class), json!(class))).collect();
-        let named = ACTIVATIONS.into_iter().find(|(_, activation)| *activation == self.activation);
-        let (hidden_act, _) = named.expect("every activation has a name");
+        let [by_id, by_label] = named(self.classes, &self.labels);
         json!({
             "architectures": ["ViTForImageClassification"],
             "model_type": match self.pooling { Pooling::Class => CLASS, Pooling::Mean => MEAN },
             "attention_probs_dropout_prob": 0.0,
-            "hidden_act": hidden_act,
+            "hidden_act": hidden_act(self.activation),
             "hidden_dropout_prob": self.dropout,
             "hidden_size": self.channels,
             "id2label": by_id,
@@ -103,30 +81,6 @@ impl VitConfig {
             "qkv_bias": self.qkv_bias,
         })
     }
-}
-
-/// Classes of a model: as many as it has labels, else transformers' two.
-fn classes(keys: &Keys<'_>) -> Result<usize> {
-    match keys.get("id2label") {
-        Some(Value::Object(labels)) => Ok(labels.len()),
-        Some(other) => Err(keys.wrong("id2label", format!("must be an object, is {other}"))),
-        None => Ok(keys.optional_size("num_labels")?.unwrap_or(2)),
-    }
-}
-
-/// What transformers calls a class without a name.
-fn unnamed(class: usize) -> String {
-    format!("LABEL_{class}")
-}
-
-/// Names of a model's classes, where they have some.
-fn labels(keys: &Keys<'_>) -> Vec<String> {
-    let Some(Value::Object(by_id)) = keys.get("id2label") else { return vec![] };
-    let name = |class: usize| Some(by_id.get(&class.to_string())?.as_str()?.to_owned());
-    let named: Option<Vec<String>> = (0..by_id.len()).map(name).collect();
-    let has_names =
-        |named: &Vec<String>| named.iter().enumerate().any(|(class, name)| *name != unnamed(class));
-    named.filter(has_names).unwrap_or_default()
 }
 
 /// One number where both are the same, as published files have it.

@@ -13,6 +13,10 @@ use crate::tally::{Tally, Verdict, Violation, Well, Wrong};
 
 /// How long it runs for each minute that the chamber has.
 const PART: u32 = 30;
+/// Its checkpoint of this step exists before what it holds is looked at: by then it has planned, saved and pruned.
+const SETTLED: u64 = 40;
+/// How often it's looked at.
+const LOOKS: u32 = 200;
 /// Bytes that memory may be more at the end than when it had settled.
 const MORE_MEMORY: u64 = 4 << 20;
 
@@ -55,25 +59,40 @@ pub fn attempt(case: &mut Case<'_>) -> anyhow::Result<Tally> {
     case.begin(&chamber.configurations[0])?;
     let words = chamber.configurations[0].kind.fresh().replace("--steps 10", "--steps 100000000");
     let mut running = chamber.tightrope.start(&case.dir, &words, &Orders::none())?;
-    let (time, begun) = (chamber.time / PART, Instant::now());
-    let time = time.max(Duration::from_secs(4));
+    let run = case.dir.join(RUN);
+    let begun = Instant::now();
+    // How long that takes depends on what else the machine does.
+    while !has_settled(&run) && begun.elapsed() < PATIENCE && !running.has_ended()? {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let settled = has_settled(&run);
+    let time = (chamber.time / PART).max(Duration::from_secs(4));
     let mut held = vec![];
-    while begun.elapsed() < time {
-        std::thread::sleep(time / 200);
+    for _ in 0..LOOKS {
+        std::thread::sleep(time / LOOKS);
         if running.has_ended()? {
             break;
         }
-        held.push(Held::by(running.id(), &case.dir.join(RUN))?);
+        held.push(Held::by(running.id(), &run)?);
     }
     running.signal(Signal::TERM);
     let ended = running.wait(PATIENCE)?;
     case.tell(&words, &ended);
     let verdict = ended.check().and_then(|()| match ended.code {
-        Some(130) => stays(&held),
+        Some(130) if settled => stays(&held),
+        Some(130) => Err(Violation::new(Wrong::Hang, format!("no checkpoint of step {SETTLED}"))),
         code => Err(Violation::new(Wrong::Lost, format!("it ended by itself: {code:?}"))),
     });
     case.story.push(format!("{:?} … {:?}", held.first(), held.last()));
     Ok(Tally::of(verdict))
+}
+
+/// Whether a checkpoint of step [`SETTLED`] or of a later one is there.
+fn has_settled(run: &Path) -> bool {
+    let folders = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let names = folders.map(|folder| folder.file_name().to_string_lossy().into_owned());
+    let steps = names.filter_map(|name| name.strip_prefix("step-")?.parse::<u64>().ok());
+    steps.max().is_some_and(|step| step >= SETTLED)
 }
 
 /// Whether the last half of what was held is no more than the quarter before: at its least, since a checkpoint that is being

@@ -1,0 +1,209 @@
+//! Rows as token ids, and which of them are trained on.
+
+use std::ops::Range;
+
+use super::ChatTemplate;
+use super::format::TrainOn;
+use super::jinja::MARKS;
+use super::row::{Conversation, Problem, Row, Turn};
+use crate::Tokenizer;
+
+/// A bit of a stored token that says that it's trained on. Ids are below it.
+pub(super) const TRAINED: u32 = 1 << 31;
+
+/// What rows are encoded by.
+pub(super) struct Encoding<'a> {
+    pub tokenizer: &'a Tokenizer,
+    pub template: Option<&'a ChatTemplate>,
+    /// Whether a template writes `prompt` and `completion` that are plain texts too.
+    pub templated_texts: bool,
+    pub train_on: TrainOn,
+}
+
+impl Encoding<'_> {
+    /// The tokens of a row, with [`TRAINED`] on those that are trained on. The first is never one: nothing predicts it.
+    ///
+    /// # Errors
+    /// A template that refuses the row, or that writes turns otherwise when others follow; a row without a trained token.
+    pub fn tokens(&self, row: &Row) -> Result<Vec<u32>, Problem> {
+        let (text, trained, specials) = match row {
+            Row::Messages(conversation) => {
+                let (text, trained) = self.rendered(conversation)?;
+                (text, trained, false)
+            }
+            Row::Plain { prompt, completion } => match self.template {
+                Some(template) if self.templated_texts => {
+                    let conversation = Conversation::of_texts(prompt, completion);
+                    let (text, trained) = self.spans(&conversation, template)?;
+                    (text, trained, false)
+                }
+                _ => {
+                    let mut text = format!("{prompt}{completion}");
+                    text += &self.end_after(&text)?;
+                    let trained = prompt.len()..text.len();
+                    (text, vec![trained], true)
+                }
+            },
+        };
+        let all = self.train_on == TrainOn::All;
+        let encoded = self.tokenizer.encode_spans(&text, specials);
+        let encoded = encoded.map_err(|error| error.to_string())?;
+        let mut spans = trained.iter().peekable();
+        let (mut tokens, mut end) = (Vec::with_capacity(encoded.len()), 0);
+        for (id, place) in encoded {
+            // Some tokenizers cut spaces off every token's place, so that spaces alone have an empty one behind them.
+            let spaces = place.is_empty() && place.start > end;
+            let place = if spaces { end..place.start } else { place };
+            end = end.max(place.end);
+            while spans.next_if(|span| span.end <= place.start).is_some() {}
+            let within = spans.peek().is_some_and(|span| {
+                span.start < place.end && place.start < span.end && !place.is_empty()
+            });
+            let trained = !tokens.is_empty() && (all || within);
+            tokens.push(id | if trained { TRAINED } else { 0 });
+        }
+        if tokens.iter().all(|token| token & TRAINED == 0) {
+            return Err(match row {
+                Row::Messages(chat) if chat.turns.iter().all(|turn| *turn != Turn::Assistant) => {
+                    "it has no assistant turn to train on; remove it, or give --train-on all"
+                        .to_owned()
+                }
+                _ => "it has no token to train on; remove it".to_owned(),
+            });
+        }
+        Ok(tokens)
+    }
+
+    /// The text of a conversation, and the parts of it that are trained on, in bytes.
+    fn rendered(&self, chat: &Conversation) -> Result<(String, Vec<Range<usize>>), Problem> {
+        match self.template {
+            Some(template) => self.spans(chat, template),
+            None => {
+                Err("the model has no chat template to write it by; name one with --chat-template"
+                    .to_owned())
+            }
+        }
+    }
+
+    fn spans(
+        &self,
+        chat: &Conversation,
+        template: &ChatTemplate,
+    ) -> Result<(String, Vec<Range<usize>>), Problem> {
+        let render =
+            |count: usize, prompt| template.render(&chat.messages[..count], &chat.tools, prompt);
+        let full = render(chat.messages.len(), false)?;
+        if !template.writes_texts() {
+            return Err("the chat template leaves out what messages say, as it writes lists of parts alone; name another with \
+                        --chat-template"
+                .to_owned());
+        }
+        let answers: Vec<usize> =
+            (0..chat.turns.len()).filter(|&turn| chat.turns[turn] != Turn::Other).collect();
+        let mut wanted: Vec<usize> =
+            answers.iter().copied().filter(|&turn| chat.turns[turn] == Turn::Assistant).collect();
+        if self.train_on == TrainOn::Last {
+            wanted.drain(..wanted.len().saturating_sub(1));
+        }
+        if template.marks() {
+            let (full, marked) = marked(&full)?;
+            if marked.len() == answers.len() {
+                let places = answers.iter().zip(marked);
+                let wanted = places.filter(|(turn, _)| wanted.contains(turn));
+                return Ok((full, wanted.map(|(_, place)| place).collect()));
+            }
+            let given = chat.turns.contains(&Turn::Given);
+            return match self.train_on {
+                TrainOn::Last => Ok((full, marked.into_iter().next_back().into_iter().collect())),
+                _ if given => Err(format!(
+                    "the chat template marks {} parts, and the assistant has {} turns; name another with --chat-template",
+                    marked.len(),
+                    answers.len()
+                )),
+                _ => Ok((full, marked)),
+            };
+        }
+        let mut spans = Vec::with_capacity(wanted.len());
+        if self.train_on == TrainOn::All {
+            return Ok((full, spans));
+        }
+        for turn in wanted {
+            // Templates that look at the first message refuse a conversation without one.
+            let before =
+                if turn == 0 { render(0, true).unwrap_or_default() } else { render(turn, true)? };
+            let last = turn + 1 == chat.messages.len();
+            let end = if last {
+                full.len()
+            } else {
+                let through = render(turn + 1, false)?;
+                let through = match full.starts_with(&through) {
+                    true => through.as_str(),
+                    // Some end every conversation with the end-of-text token.
+                    false => through.strip_suffix(template.eos()).unwrap_or(&through),
+                };
+                if !full.starts_with(through) {
+                    return Err(self.not_nested(turn, last));
+                }
+                through.len()
+            };
+            if !full[..end].starts_with(&before) {
+                return Err(self.not_nested(turn, last));
+            }
+            spans.push(before.len()..end);
+        }
+        Ok((full, spans))
+    }
+
+    fn not_nested(&self, turn: usize, last: bool) -> Problem {
+        let next = match last || self.train_on == TrainOn::Last {
+            true => "name another with --chat-template, such as chatml",
+            false => "give --train-on last, or name another with --chat-template, such as chatml",
+        };
+        format!(
+            "the chat template writes the first {} messages otherwise where others follow, so that the assistant's \
+             turns can't be told apart; {next}",
+            turn + 1
+        )
+    }
+
+    /// What ends a plain text that doesn't end so already: the end-of-text token, or a newline where there is none to be had.
+    fn end_after(&self, text: &str) -> Result<String, Problem> {
+        let end = match (self.tokenizer, self.tokenizer.eos()) {
+            (Tokenizer::Byte, _) => "\n".to_owned(),
+            (_, None) => String::new(),
+            (tokenizer, Some(end)) => {
+                tokenizer.decode(&[end]).map_err(|error| error.to_string())?
+            }
+        };
+        Ok(if text.ends_with(&end) { String::new() } else { end })
+    }
+}
+
+/// A text without its marks, and the parts between them.
+fn marked(text: &str) -> Result<(String, Vec<Range<usize>>), Problem> {
+    let mut plain = String::with_capacity(text.len());
+    let (mut spans, mut begun) = (Vec::new(), None);
+    for c in text.chars() {
+        match (c, begun) {
+            (c, None) if c == MARKS[0] => begun = Some(plain.len()),
+            (c, Some(start)) if c == MARKS[1] => {
+                spans.push(start..plain.len());
+                begun = None;
+            }
+            (c, _) if MARKS.contains(&c) => {
+                return Err(
+                    "the parts that its chat template marks with {% generation %} overlap; name another with --chat-template"
+                        .to_owned(),
+                );
+            }
+            (c, _) => plain.push(c),
+        }
+    }
+    match begun {
+        None => Ok((plain, spans)),
+        Some(_) => Err(
+            "its chat template marks a part that doesn't end; name another with --chat-template"
+                .to_owned(),
+        ),
+    }
+}

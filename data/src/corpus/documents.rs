@@ -1,0 +1,31 @@
+//! The documents of files, as text.
+
+use std::path::Path;
+
+use super::json::Json;
+use super::{Each, extension, parquet, utf8};
+use crate::Result;
+use crate::bytes::Bytes;
+
+/// Hands every document of a file of rows to `each`: the field or column `key` of each row. `false` where it isn't such a file.
+///
+/// # Errors
+/// Those of `each`, and what [`Corpus::open`](crate::Corpus::open) refuses.
+pub(crate) fn of_rows(
+    name: &str,
+    path: &Path,
+    bytes: &mut Bytes,
+    key: &str,
+    each: Each<'_>,
+) -> Result<bool> {
+    match extension(path).as_str() {
+        _ if parquet::is(bytes) => {
+            let bytes = std::mem::replace(bytes, Vec::new().into());
+            parquet::column(name, bytes, key, each)?;
+        }
+        "jsonl" | "ndjson" => Json::new(name, utf8(name, bytes)?, key, each).lines()?,
+        "json" => Json::new(name, utf8(name, bytes)?, key, each).values()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}

@@ -1,0 +1,460 @@
+//! Conversations as the data of a run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use tightrope_data::{
+    BucketCount, ChatTemplate, Chats, ChatsConfig, Checkpoint, Counts, DataState, Loader, RowBatch,
+    RowFormat, Sequences, Source, Tokenizer, row_format,
+};
+use tightrope_nn::{Done, TrainerConfig, defaults};
+
+use super::reference::Reference;
+use crate::error::{Error, Help as _, Result};
+use crate::run::{Batches, HeldOut, Samples, changed};
+use crate::settings::{self, Settings};
+use crate::units::{human_count, plural};
+use crate::weights::source::Source as Weights;
+
+/// What is decided of conversations before they are read.
+pub struct Read {
+    /// What a row holds.
+    pub format: RowFormat,
+    /// Writes messages as text.
+    pub template: Option<ChatTemplate>,
+    /// What there is to tell.
+    pub notes: Vec<String>,
+}
+
+/// Whose template goes first where a checkpoint holds the one that it was trained by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The one that the settings name: a new run's.
+    Asked,
+    /// The one that was named in words, and else the checkpoint's.
+    Said,
+    /// The checkpoint's: that of a run that goes on.
+    Own,
+}
+
+impl Read {
+    /// How the files that the settings name are read as conversations; `None` where they are texts or token ids. `model` is where
+    /// the weights come from.
+    ///
+    /// # Errors
+    /// Files whose format can't be told, and a template that isn't there or is malformed.
+    pub fn of(
+        settings: &Settings,
+        tokenizer: &Tokenizer,
+        model: Option<&Weights>,
+        first: First,
+    ) -> Result<Option<Self>> {
+        let data = &settings.data;
+        let format =
+            row_format(&data.files, data.format.unwrap_or_default(), data.text_key.as_deref())?;
+        let preferences = format == RowFormat::Preference;
+        if !preferences && settings.on_command_line("train.dpo_beta") {
+            let message = format!(
+                "`train.dpo_beta` is for rows of preferences, and the data is read as {}",
+                format.name()
+            );
+            let help =
+                "leave it out, or name files whose rows have `chosen` and `rejected` answers";
+            return Err(settings.error(&["train.dpo_beta"], message, help).into());
+        }
+        if preferences && data.packing {
+            let message = "`data.packing` puts several rows into a sequence, and a pair of preferences is two sequences";
+            let help = "leave --packing out";
+            return Err(settings.error(&["data.packing"], message.to_owned(), help).into());
+        }
+        if data.packing && data.buckets != BucketCount::default() {
+            let message = "`data.packing` fills sequences with several rows, and `data.buckets` pads each to one of several lengths";
+            let help = "leave one of --packing and --buckets out";
+            let keys = ["data.packing", "data.buckets"];
+            return Err(settings.error(&keys, message.to_owned(), help).into());
+        }
+        if format == RowFormat::Text {
+            if data.buckets != BucketCount::default() {
+                let message = "`data.buckets` is for rows of several lengths, and the data is text, which fills every sequence";
+                let help = "leave --buckets out, or say with --format what rows hold";
+                return Err(settings.error(&["data.buckets"], message.to_owned(), help).into());
+            }
+            if data.packing {
+                return Err(Error::usage(
+                    anyhow!(
+                        "`data.packing` puts several conversations into a sequence, and the data is text, which fills every sequence"
+                    ),
+                    "leave --packing out, or say with --format what rows hold",
+                ));
+            }
+            return Ok(None);
+        }
+        if format == RowFormat::Labelled {
+            let message = "the rows are texts with labels, and the model continues text";
+            let help = "choose an encoder to classify them, such as --preset bert-base or --init on one; or train on \
+                        their text with --format text";
+            return Err(settings.error(&["data.format"], message.to_owned(), help).into());
+        }
+        let mut notes = Vec::new();
+        let mut template = template(settings, tokenizer, model, first)?;
+        if template.is_none() && format == RowFormat::Alpaca {
+            template = ChatTemplate::find(Some("alpaca"), None, tokenizer, None)?;
+            let note = "the model has no chat template: rows are written by the template `alpaca`";
+            notes.push(note.to_owned());
+        }
+        Ok(Some(Self { format, template, notes }))
+    }
+}
+
+/// The template by which a model is spoken to, where it has one or one is named.
+///
+/// # Errors
+/// A template that isn't there or is malformed.
+pub fn template(
+    settings: &Settings,
+    tokenizer: &Tokenizer,
+    model: Option<&Weights>,
+    first: First,
+) -> Result<Option<ChatTemplate>> {
+    let data = &settings.data;
+    let beside = model.map(Weights::chat_template).transpose()?.flatten();
+    let trained_by = beside.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
+    let own = match first {
+        First::Asked => false,
+        First::Said => trained_by && !settings.on_command_line("data.chat_template"),
+        First::Own => trained_by,
+    };
+    let asked = data.chat_template.as_deref().filter(|_| !own);
+    Ok(ChatTemplate::find(asked, beside.as_deref(), tokenizer, data.date.as_deref())?)
+}
+
+/// Refuses another template than the one that a run began with, where one is asked for in words.
+///
+/// # Errors
+/// Another one.
+pub fn keeps_template(
+    said: &Settings,
+    template: Option<&ChatTemplate>,
+    tokenizer: &Tokenizer,
+) -> Result<()> {
+    let asked = said.data.chat_template.as_deref();
+    let asked = asked.filter(|_| said.on_command_line("data.chat_template"));
+    // A file that the run began with may be gone.
+    let now = asked.map(|name| ChatTemplate::find(Some(name), None, tokenizer, None));
+    let (Some(was), Some(Ok(Some(now)))) = (template, now) else { return Ok(()) };
+    if was.source() == now.source() {
+        return Ok(());
+    }
+    changed("the chat template", "another one".to_owned(), format!("`{}`", now.name()))
+}
+
+/// Conversations of files, encoded.
+pub struct Conversations {
+    tokenizer: Tokenizer,
+    template: Option<String>,
+    chats: Chats,
+    train: Sequences,
+    held_out: Sequences,
+    origin: String,
+    holdout: f64,
+    packing: bool,
+    loader: Option<Loader<RowBatch>>,
+    context: usize,
+    /// Samples of a batch, and the seed of their order.
+    batch: usize,
+    seed: u64,
+    /// Whether a row is a chosen and a rejected answer.
+    preferences: bool,
+    /// What these are compared with, once that is known.
+    reference: Option<Reference>,
+    /// The run that it was found in.
+    referred: Option<PathBuf>,
+    /// A hash of the weights that the run begins with, where they are known.
+    weights: Option<String>,
+}
+
+impl Conversations {
+    /// Reads and encodes the files that `data` names, for sequences of `context` tokens.
+    ///
+    /// # Errors
+    /// Files and rows that can't be read, by name and number.
+    pub fn open(
+        data: &settings::Data,
+        read: &Read,
+        tokenizer: Tokenizer,
+        context: usize,
+    ) -> Result<Self> {
+        let config = ChatsConfig {
+            format: read.format,
+            tokenizer: &tokenizer,
+            template: read.template.as_ref(),
+            templated_texts: data.chat_template.is_some(),
+            train_on: data.train_on.unwrap_or_default(),
+            context: Some(context),
+        };
+        let chats = Chats::open(&data.files, &config)?;
+        let (holdout, packing) = (data.holdout, data.packing);
+        let (train, held_out) = chats.split(holdout).help("check data.holdout")?;
+        let preferences = read.format == RowFormat::Preference;
+        let count = if preferences { chats.rows().len() } else { 0 };
+        let unknown: Arc<[f32]> = vec![0.0; count].into();
+        let sequences = |rows| -> Result<Sequences> {
+            Ok(Sequences::new(rows, context, packing)?.with_numbers(unknown.clone()))
+        };
+        let (train, held_out) = (sequences(train)?, sequences(held_out)?);
+        let origin = match data.files.as_slice() {
+            [file] => file.display().to_string(),
+            files => format!("{} files", files.len()),
+        };
+        let template = read.template.as_ref().map(|template| template.source().to_owned());
+        Ok(Self {
+            tokenizer,
+            template,
+            chats,
+            train,
+            held_out,
+            origin,
+            holdout,
+            packing,
+            loader: None,
+            context,
+            batch: defaults::BATCH,
+            seed: defaults::SEED,
+            preferences,
+            reference: None,
+            referred: None,
+            weights: None,
+        })
+    }
+
+    /// In batches of like length, as many at a time as `train` says, padded to so many lengths.
+    pub fn in_buckets(mut self, count: BucketCount, train: &settings::Train) -> Self {
+        self.train = self.train.in_buckets(count);
+        self.batch = train.batch.unwrap_or(defaults::BATCH);
+        self.seed = train.seed;
+        self
+    }
+
+    /// Compares preferences with the reference of a run, as its checkpoint holds it.
+    ///
+    /// # Errors
+    /// A checkpoint without one, or with one of other pairs.
+    pub fn refer_to_checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        if self.preferences {
+            let (count, rows) = (self.chats.rows().len(), self.chats.fingerprint());
+            self.set_reference(Reference::of_checkpoint(checkpoint, count, &rows)?);
+        }
+        Ok(())
+    }
+
+    /// Says by a hash which weights the run begins with. Where a run in the folder `runs` began with them too, on the same pairs,
+    /// preferences are compared with its reference.
+    pub fn begin_with(&mut self, weights: Option<String>, runs: &Path) {
+        let (count, rows) = (self.chats.rows().len(), self.chats.fingerprint());
+        let found = weights.as_deref();
+        let found = found.and_then(|weights| Reference::of_runs(runs, count, &rows, weights));
+        self.weights = weights;
+        if let Some((run, reference)) = found {
+            self.referred = Some(run);
+            self.set_reference(reference);
+        }
+    }
+
+    /// As [`Conversations::refer_to_checkpoint`], of a model that is scored on preferences.
+    ///
+    /// # Errors
+    /// A model that isn't a run's.
+    pub fn refer_to_model(&mut self, model: &Weights) -> Result<()> {
+        match &model.checkpoint {
+            Some(checkpoint) => self.refer_to_checkpoint(checkpoint),
+            None if !self.preferences => Ok(()),
+            None => Err(Error::usage(
+                anyhow!(
+                    "`{}` is no run, and has no reference that preferences are compared with",
+                    model.dir.display()
+                ),
+                "name a run that was trained on them",
+            )),
+        }
+    }
+
+    fn set_reference(&mut self, reference: Reference) {
+        for sequences in [&mut self.train, &mut self.held_out] {
+            *sequences = sequences.clone().with_numbers(reference.values.clone());
+        }
+        // It has read ahead.
+        self.loader = None;
+        self.reference = Some(reference);
+    }
+
+    /// The data's name, and its number of files where there are several.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// What there is to tell: rows that were cut or left out, and how much of a sequence is padding.
+    pub fn notes(&self) -> Vec<String> {
+        let Counts { truncated, dropped, .. } = self.chats.counts();
+        let context = self.context;
+        let mut notes = Vec::new();
+        if let Some(run) = &self.referred {
+            notes.push(format!(
+                "the reference is that of `{}`, which began with the same weights on the same pairs",
+                run.display()
+            ));
+        }
+        if self.preferences && self.reference.is_none() {
+            notes.push(format!(
+                "the reference is the model before its first step, which goes over {} once before that",
+                plural(self.chats.rows().len() / 2, "pair", "pairs")
+            ));
+        }
+        if truncated > 0 {
+            notes.push(format!(
+                "{} cut to the context of {context} tokens",
+                plural(truncated, "row is", "rows are")
+            ));
+        }
+        if dropped > 0 && self.preferences {
+            notes.push(format!(
+                "{} left out: an answer, or all that tells the two apart, lies behind the context of {context} tokens",
+                plural(dropped, "row is", "rows are")
+            ));
+        } else if dropped > 0 {
+            notes.push(format!(
+                "{} left out: all that is trained on lies behind the context of {context} tokens",
+                plural(dropped, "row is", "rows are")
+            ));
+        }
+        let share = self.train.padding_in_batches(self.batch, self.seed);
+        let share = share.unwrap_or_else(|_| self.train.padding());
+        let padding = format!("{:.1} % of the positions are padding", 100.0 * share);
+        let lengths = self.train.buckets();
+        notes.push(match self.packing {
+            true => format!(
+                "{} packed into {} of {context} tokens; {padding}",
+                plural(self.train.rows(), "row is", "rows are"),
+                plural(self.train.len(), "sequence", "sequences")
+            ),
+            false if lengths.len() > 1 => {
+                let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+                format!(
+                    "batches are of like length, padded to {} tokens; {padding}, and {:.1} % would be of {context} alone",
+                    lengths.join(", "),
+                    100.0 * self.train.padding()
+                )
+            }
+            // A quarter of a step's work.
+            false if share > 0.25 && self.preferences => {
+                format!("{padding}; --buckets auto puts rows of like length into a batch")
+            }
+            false if share > 0.25 => format!(
+                "{padding}; --packing puts several rows into a sequence, and --buckets auto rows of like length into a batch"
+            ),
+            false => padding,
+        });
+        notes
+    }
+
+    /// Batches that score what is held out where something is, else everything, and the number of its rows.
+    ///
+    /// # Errors
+    /// Sequences of no tokens.
+    pub fn scored(&self, config: &TrainerConfig) -> Result<(HeldOut, usize)> {
+        let scored = if self.holdout > 0.0 { &self.held_out } else { &self.train };
+        Ok((self.batches(scored, config, None)?, scored.rows()))
+    }
+
+    /// Batches of `sequences` in order, that hold about `most` tokens where given.
+    fn batches(
+        &self,
+        sequences: &Sequences,
+        config: &TrainerConfig,
+        most: Option<usize>,
+    ) -> Result<HeldOut> {
+        let (batch, packing) = (config.micro_batch, self.packing);
+        let tokens = config.model.tokens();
+        let batches = most.map(|most| (most / (batch * tokens)).max(1));
+        let batches = sequences.batches(batch, batches)?;
+        Ok(Box::new(batches.map(move |batch| Ok(Samples::of_rows(batch, packing)))))
+    }
+}
+
+impl Batches for Conversations {
+    fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
+        if self.loader.as_ref().is_none_or(|loader| loader.position() != at.samples) {
+            let TrainerConfig { batch, seed, .. } = *config;
+            // The one before has a thread of its own, which ends first.
+            self.loader = None;
+            let sequences = self.train.clone().padded_to(config.shorter());
+            let loader = Loader::of_sequences(sequences, batch, seed, at.samples);
+            self.loader = Some(loader.help("give more --data, or a smaller data.holdout")?);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
+        self.seek(config, at)?;
+        let loader = self.loader.as_mut().expect("`seek` leaves one");
+        Ok(Samples::of_rows(loader.next().help("resume the run")?, self.packing))
+    }
+
+    fn shorter(&self) -> Vec<usize> {
+        let (_, shorter) = self.train.buckets().split_last().unwrap_or((&0, &[]));
+        shorter.to_vec()
+    }
+
+    fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        self.batches(&self.held_out, config, most)
+    }
+
+    fn unreferenced(&self, config: &TrainerConfig) -> Result<Option<HeldOut>> {
+        if !self.preferences || self.reference.is_some() {
+            return Ok(None);
+        }
+        let rows = self.chats.rows();
+        let unknown = vec![0.0; rows.len()].into();
+        let all = Sequences::new(rows, self.context, false)?.with_numbers(unknown);
+        self.batches(&all, config, None).map(Some)
+    }
+
+    fn refer_to(&mut self, mut log_likelihoods: Vec<f32>) -> Result<()> {
+        // The last batch was filled up.
+        log_likelihoods.truncate(self.chats.rows().len());
+        let (rows, weights) = (self.chats.fingerprint(), self.weights.as_deref());
+        self.set_reference(Reference::new(log_likelihoods, &rows, weights)?);
+        Ok(())
+    }
+
+    fn state(&self, samples: u64) -> DataState {
+        let sources: &[Source] = self.chats.sources();
+        DataState::new(samples, sources, self.tokenizer.name(), self.holdout)
+    }
+
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let template = self.template.iter();
+        let template =
+            template.map(|text| (ChatTemplate::FILE.to_owned(), text.clone().into_bytes()));
+        let reference = self.reference.iter().map(|reference| reference.file.clone());
+        self.tokenizer.files().into_iter().chain(template).chain(reference).collect()
+    }
+
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        Some(&self.tokenizer)
+    }
+
+    fn describe(&self) -> String {
+        let Counts { tokens, trained, .. } = self.chats.counts();
+        format!(
+            "{}: {} {} to train on, {} held out, {} tokens of which {:.1} % are trained on, {}",
+            self.origin,
+            human_count(self.train.rows() as f64),
+            if self.preferences { "pairs" } else { "conversations" },
+            human_count(self.held_out.rows() as f64),
+            human_count(tokens as f64),
+            100.0 * trained as f64 / tokens.max(1) as f64,
+            self.tokenizer.name(),
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! Labelled texts as the data of a run: an encoder classifies them.
+
+use anyhow::anyhow;
+use tightrope_data::{
+    Classes, DataState, LabelledRows, LabelledTexts, Loader, LoaderConfig, PaddedTexts, RowFormat,
+    TextBatch, Tokenizer, is_labelled,
+};
+use tightrope_nn::{BertConfig, Done, TrainerConfig};
+
+use crate::error::{Error, Help as _, Result};
+use crate::run::{Batches, HeldOut, Samples};
+use crate::settings::{self, Settings};
+use crate::units::{human_count, plural};
+
+/// Opens the labelled texts that the settings of an encoder name, where it classifies them; `None` where it predicts masked tokens.
+/// `base` is the model that it starts from.
+///
+/// # Errors
+/// Files that are missing, rows that can't be classified, and a format that an encoder doesn't read.
+pub(super) fn named(settings: &Settings, base: &BertConfig) -> Result<Option<LabelledTexts>> {
+    let data = &settings.data;
+    let key = data.text_key.as_deref();
+    // Where the model is to classify, rows that can't be are refused by what they lack.
+    let classifies = base.classes.is_some() || settings.model.classes.is_some();
+    let labelled = match data.format.unwrap_or_default() {
+        RowFormat::Labelled => true,
+        RowFormat::Text => false,
+        RowFormat::Auto => classifies || is_labelled(&data.files, key)?,
+        other => {
+            let message = format!("`data.format` is {}, and the model is an encoder", other.name());
+            let help = "say labelled, or text to predict masked tokens, or choose a language model";
+            return Err(settings.error(&["data.format"], message, help).into());
+        }
+    };
+    if !labelled || data.files.is_empty() {
+        return Ok(None);
+    }
+    LabelledTexts::open(&data.files, key, classes(base).as_ref()).map(Some).map_err(Into::into)
+}
+
+/// The classes that a model knows, where it classifies.
+fn classes(model: &BertConfig) -> Option<Classes> {
+    model.classes.map(|count| Classes { count, names: model.labels.clone() })
+}
+
+/// Labelled texts, as tokens.
+pub struct Labelled {
+    tokenizer: Tokenizer,
+    rows: LabelledRows,
+    train: LabelledRows,
+    held_out: LabelledRows,
+    classes: Classes,
+    origin: String,
+    holdout: f64,
+    loader: Option<Loader<TextBatch>>,
+    context: usize,
+}
+
+impl Labelled {
+    /// Encodes the texts that the settings name for `model`, or those that are `opened` already, for sequences of `context` tokens.
+    ///
+    /// # Errors
+    /// Files and rows that can't be read, by name and number; labels that the model doesn't know; and a tokenizer that isn't an
+    /// encoder's.
+    pub fn open(
+        data: &settings::Data,
+        model: &BertConfig,
+        opened: Option<LabelledTexts>,
+        tokenizer: Tokenizer,
+        context: usize,
+    ) -> Result<Self> {
+        if data.files.is_empty() {
+            return Err(Error::usage(
+                anyhow!("the model classifies texts, and no file of them is named"),
+                "name files of rows with a text and a label with --data",
+            ));
+        }
+        let texts = match opened {
+            Some(texts) => texts,
+            None => {
+                let key = data.text_key.as_deref();
+                LabelledTexts::open(&data.files, key, classes(model).as_ref())?
+            }
+        };
+        let rows = texts.encode(&tokenizer, context)?;
+        let holdout = data.holdout;
+        let (train, held_out) = rows.split(holdout).help("check data.holdout")?;
+        let origin = match data.files.as_slice() {
+            [file] => file.display().to_string(),
+            files => format!("{} files", files.len()),
+        };
+        let classes = texts.classes().clone();
+        let loader = None;
+        Ok(Self { tokenizer, rows, train, held_out, classes, origin, holdout, loader, context })
+    }
+
+    /// The data's name, and its number of files where there are several.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// What there is to tell: rows that were cut, and how much of a sequence is padding.
+    pub fn notes(&self) -> Vec<String> {
+        let (cut, context) = (self.rows.cut(), self.context);
+        let mut notes = Vec::new();
+        if cut > 0 {
+            let rows = plural(cut, "row is", "rows are");
+            notes.push(format!("{rows} cut to the context of {context} tokens"));
+        }
+        let places = (self.rows.len() * context).max(1) as f64;
+        let padding = 1.0 - self.rows.tokens() as f64 / places;
+        notes.push(format!("{:.1} % of the positions are padding", 100.0 * padding));
+        notes
+    }
+
+    /// Batches that score what is held out where something is, else everything, and the number of its rows.
+    ///
+    /// # Errors
+    /// Sequences of no tokens.
+    pub fn scored(&self, config: &TrainerConfig) -> Result<(HeldOut, usize)> {
+        let rows = if self.holdout > 0.0 { &self.held_out } else { &self.train };
+        Ok((padded(rows, config, None)?, rows.len()))
+    }
+}
+
+fn padded(rows: &LabelledRows, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+    if rows.is_empty() {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    let (batch, seq_len) = (config.micro_batch, config.model.tokens());
+    let batches = most.map(|most| (most / (batch * seq_len)).max(1));
+    let rows =
+        PaddedTexts::new(rows.clone(), batch, seq_len, batches).help("check data.holdout")?;
+    Ok(Box::new(rows.map(|batch| Ok(batch.into()))))
+}
+
+impl Batches for Labelled {
+    fn seek(&mut self, config: &TrainerConfig, at: Done) -> Result<()> {
+        if self.loader.as_ref().is_none_or(|loader| loader.position() != at.samples) {
+            let TrainerConfig { batch, seed, .. } = *config;
+            let order = LoaderConfig { batch, context: config.model.tokens(), seed };
+            // The one before has a thread of its own, which ends first.
+            self.loader = None;
+            let loader = Loader::of_texts(self.train.clone(), order, at.samples);
+            self.loader = Some(loader.help("give more --data, or a smaller data.holdout")?);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
+        self.seek(config, at)?;
+        let loader = self.loader.as_mut().expect("`seek` leaves one");
+        Ok(loader.next().help("resume the run")?.into())
+    }
+
+    fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        padded(&self.held_out, config, most)
+    }
+
+    fn state(&self, samples: u64) -> DataState {
+        DataState::new(samples, self.rows.sources(), self.tokenizer.name(), self.holdout)
+    }
+
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        self.tokenizer.files()
+    }
+
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        Some(&self.tokenizer)
+    }
+
+    fn classes(&self) -> Option<&Classes> {
+        Some(&self.classes)
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}: {} texts to train on, {} held out, {} classes, {}",
+            self.origin,
+            human_count(self.train.len() as f64),
+            human_count(self.held_out.len() as f64),
+            self.classes.count,
+            self.tokenizer.name(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tightrope_nn::Sampling;
+
+    use crate::block_on;
+    use crate::devices::Devices;
+    use crate::recipe::Recipe;
+    use crate::run::{Opening, Run};
+    use crate::settings::Settings;
+
+    #[test]
+    fn classes_of_texts_are_told_between_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::write(file("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nday\n")
+            .unwrap();
+        let row = |n: usize| {
+            let word = ["good", "bad"][n % 2];
+            format!("{{\"text\": \"{word} day\", \"label\": \"{word}\"}}\n")
+        };
+        std::fs::write(file("rows.jsonl"), (0..40).map(row).collect::<String>()).unwrap();
+        let mut said = Settings::default();
+        let [rows, vocab] =
+            ["rows.jsonl", "vocab.txt"].map(|name| file(name).display().to_string());
+        for word in [
+            "model.preset=bert-tiny".to_owned(),
+            "model.layers=1".to_owned(),
+            "model.channels=16".to_owned(),
+            "model.dropout=0".to_owned(),
+            "model.context=8".to_owned(),
+            "train.batch=4".to_owned(),
+            "train.lr=0.01".to_owned(),
+            "run.device=cpu".to_owned(),
+            format!("data.files=[{rows:?}]"),
+            format!("data.tokenizer={vocab}"),
+        ] {
+            said.read_argument(&word).unwrap();
+        }
+        let recipe = Recipe::new(&said).unwrap();
+        let device = Devices::default().open(&recipe.step.device).unwrap();
+        let planned = recipe.plan(device).unwrap();
+        let reopen = || -> Opening<'static> { unreachable!("the processor isn't lost") };
+        let mut run = Run::start(planned.parts(Box::new(reopen)).unwrap()).unwrap();
+        run.by_ref().take(60).for_each(|step| drop(step.unwrap()));
+        // More than a pass takes, and a pair.
+        let mut texts = vec![("Good day", None); 5];
+        texts.push(("bad day", Some("bad bad bad bad bad bad")));
+        let found = run.classify_texts(&texts).unwrap();
+        assert_eq!((found.len(), found[0].len()), (6, 2));
+        assert!(found.iter().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
+        // Named in alphabetical order.
+        assert!(found[0][1] > 0.9 && found[5][0] > 0.9, "{found:?}");
+        assert_eq!(found[0], found[4]);
+        let error = run.classify(&[&[0; 4]]).unwrap_err();
+        assert!(error.message().contains("data isn't images"), "{error}");
+        let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0, draw: 0 };
+        let mut show = |_: &str| true;
+        let error = block_on(run.generate_async("good", 2, &sampling, &mut show)).unwrap_err();
+        assert!(error.message().contains("an encoder, which continues no text"), "{error}");
+    }
+}

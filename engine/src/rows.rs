@@ -1,0 +1,353 @@
+//! Rows of conversations as training sees them: which tokens are trained on, how long they are, which are cut.
+//!
+//! ```
+//! use tightrope::rows::Shown;
+//! use tightrope::settings::Settings;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("chats.jsonl");
+//! std::fs::write(&file, r#"{"prompt": "1 + 1 = ", "completion": "2"}"#)?;
+//! let mut said = Settings::default();
+//! said.data.files = vec![file];
+//! let shown = Shown::of(&said, 3)?;
+//! assert!(shown.text(false).contains("1 + 1 = ⟦2\n⟧"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt::Write as _;
+
+use anyhow::anyhow;
+use serde_json::{Value, json};
+use tightrope_data::{BucketCount, Chats, ChatsConfig, Counts, Sequences, Tokenizer};
+use tightrope_nn::{Architecture, defaults};
+
+use crate::error::{Error, Help as _, Result};
+use crate::recipe::{First, Read};
+use crate::settings::Settings;
+use crate::units::plural;
+use crate::view::page::escaped;
+use crate::weights::Source;
+use crate::weights::tokenizer as tokenizers;
+
+/// Shares of rows that are no longer than a percentile says.
+const PERCENTILES: [usize; 6] = [0, 25, 50, 75, 95, 100];
+
+/// What becomes of the rows of files, and the first of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// What a row holds, in a word.
+    pub format: &'static str,
+    /// The chat template, where one writes the rows.
+    pub template: Option<String>,
+    /// The tokenizer.
+    pub tokenizer: String,
+    /// Which tokens are trained on, in a word.
+    pub train_on: &'static str,
+    /// Tokens of a sequence, where that is known.
+    pub context: Option<usize>,
+    /// What became of the rows.
+    pub counts: Counts,
+    /// Shares of positions that are padding, where the context is known.
+    pub padding: Option<Padding>,
+    /// Percent of the rows, and the most tokens that such a part of them has, uncut.
+    pub lengths: Vec<(usize, u32)>,
+    /// The first rows.
+    pub rows: Vec<ShownRow>,
+    /// What there is to tell.
+    pub notes: Vec<String>,
+}
+
+/// Shares of positions that are padding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Padding {
+    /// With a sequence for each row.
+    pub apart: f64,
+    /// With packed rows.
+    pub packed: f64,
+    /// In batches of rows of like length.
+    pub in_buckets: f64,
+    /// The lengths that these batches are padded to.
+    pub buckets: Vec<usize>,
+    /// Rows of these batches.
+    pub batch: usize,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownRow {
+    /// Its number among all rows of the files, from 1.
+    pub number: usize,
+    /// Which of its answers, where it has two.
+    pub answer: Option<&'static str>,
+    /// Its tokens, uncut.
+    pub length: usize,
+    /// Its tokens.
+    pub tokens: usize,
+    /// Those of them that are trained on.
+    pub trained: usize,
+    /// Its text in parts, each with whether it's trained on.
+    pub parts: Vec<(String, bool)>,
+}
+
+impl Shown {
+    /// Reads the files of the settings as training would, and the first `most` rows to show. Tokenizer, template and context are
+    /// those of `model.init` where no others are named; without a model, tokens are bytes and rows are shown whole.
+    ///
+    /// # Errors
+    /// Files of text, and what training refuses.
+    pub fn of(settings: &Settings, most: usize) -> Result<Self> {
+        settings.check()?;
+        let source = settings.model.init.as_deref().map(Source::open).transpose()?;
+        let asked = settings.data.tokenizer.as_deref();
+        let tokenizer = match (&source, asked) {
+            (Some(source), asked) => source.tokenizer(asked)?,
+            (None, Some(name)) => tokenizers::named(name)?,
+            (None, None) => Tokenizer::Byte,
+        };
+        let of_model = source.as_ref().and_then(|source| match &source.config {
+            Architecture::Language(model) => Some(model.context),
+            Architecture::Bert(model) => Some(model.context),
+            Architecture::Vit(_) => None,
+        });
+        let context = settings.model.context.or(of_model);
+        let Some(read) = Read::of(settings, &tokenizer, source.as_ref(), First::Asked)? else {
+            return Err(Error::usage(
+                anyhow!("the files hold text, every token of which is trained on"),
+                "name files of conversations, or say with --format what their rows hold",
+            ));
+        };
+        let config = ChatsConfig {
+            format: read.format,
+            tokenizer: &tokenizer,
+            template: read.template.as_ref(),
+            templated_texts: settings.data.chat_template.is_some(),
+            train_on: settings.data.train_on.unwrap_or_default(),
+            context,
+        };
+        let chats = Chats::open(&settings.data.files, &config)?;
+        let all = chats.rows();
+        let rows = (0..most.saturating_mul(all.each()).min(all.len())).map(|index| {
+            let number = all.number(index).unwrap_or_default();
+            let tokens: Vec<_> = all.get(index).collect();
+            let parts = tokens.chunk_by(|one, other| one.1 == other.1).map(|part| {
+                let ids: Vec<u32> = part.iter().map(|(id, _)| id.cast_unsigned()).collect();
+                let text = tokenizer.decode(&ids).help("give another --tokenizer")?;
+                Ok((text, part[0].1))
+            });
+            Ok(ShownRow {
+                number: number + 1,
+                answer: (all.each() == 2).then(|| ["chosen", "rejected"][index % 2]),
+                length: all.uncut(index),
+                tokens: tokens.len(),
+                trained: tokens.iter().filter(|(_, trained)| *trained).count(),
+                parts: parts.collect::<Result<_>>()?,
+            })
+        });
+        let rows = rows.collect::<Result<_>>()?;
+        let padding = context.map(|context| Padding::of(&chats, context, settings));
+        Ok(Self {
+            padding: padding.transpose()?,
+            format: read.format.name(),
+            template: read.template.as_ref().map(|template| template.name().to_owned()),
+            tokenizer: tokenizer.name().to_owned(),
+            train_on: settings.data.train_on.unwrap_or_default().name(),
+            context,
+            counts: chats.counts(),
+            lengths: percentiles(chats.lengths()),
+            rows,
+            notes: read.notes,
+        })
+    }
+
+    /// What there is to say of all rows: a name and a value each.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let Counts { rows, tokens, trained, truncated, dropped } = self.counts;
+        let share = 100.0 * trained as f64 / tokens.max(1) as f64;
+        let lengths = self.lengths.iter().map(|(percent, most)| match percent {
+            0 => format!("{most} shortest"),
+            50 => format!("{most} median"),
+            100 => format!("{most} longest"),
+            percent => format!("{most} at {percent} %"),
+        });
+        let template = self.template.as_deref().unwrap_or("none");
+        let mut facts = vec![
+            ("rows", format!("{}, as {}", plural(rows, "row", "rows"), self.format)),
+            ("template", template.to_owned()),
+            ("tokenizer", self.tokenizer.clone()),
+            (
+                "tokens",
+                format!(
+                    "{tokens}, of which {trained} ({share:.1} %) are trained on ({})",
+                    self.train_on
+                ),
+            ),
+            ("lengths", lengths.collect::<Vec<_>>().join(", ")),
+        ];
+        if let Some(context) = self.context {
+            let cut =
+                format!("{truncated} cut to the context of {context} tokens, {dropped} left out");
+            facts.push(("cut", cut));
+        }
+        if let Some(Padding { apart, packed, in_buckets, buckets, batch }) = &self.padding {
+            let [apart, packed, in_buckets] =
+                [apart, packed, in_buckets].map(|share| 100.0 * share);
+            let lengths: Vec<String> = buckets.iter().map(ToString::to_string).collect();
+            let padding = format!(
+                "{apart:.1} % of the positions; {packed:.1} % with --packing; {in_buckets:.1} % with --buckets, in batches of {batch} and \
+                 {} of {} tokens",
+                if buckets.len() == 1 { "sequences" } else { "lengths" },
+                lengths.join(", ")
+            );
+            facts.push(("padding", padding));
+        }
+        facts
+    }
+
+    /// For a terminal: trained tokens green where it's `coloured`, else in brackets.
+    pub fn text(&self, coloured: bool) -> String {
+        let mut text = String::new();
+        for (name, value) in self.facts() {
+            let _ = writeln!(text, "{name:<11}{value}");
+        }
+        let [begin, end] = if coloured { ["\u{1b}[32m", "\u{1b}[0m"] } else { ["⟦", "⟧"] };
+        for row in &self.rows {
+            let _ = writeln!(text, "\n{}", row.heading());
+            for (part, trained) in &row.parts {
+                let part = visible(part);
+                text += &if *trained { format!("{begin}{part}{end}") } else { part };
+            }
+            text += "\n";
+        }
+        text
+    }
+
+    /// As one page that needs nothing else.
+    pub fn html(&self) -> String {
+        const STYLE: &str = include_str!("rows/rows.css");
+        let mut body = String::new();
+        for (name, value) in self.facts() {
+            let _ = writeln!(body, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
+        }
+        body = format!("<dl>\n{body}</dl>\n");
+        for row in &self.rows {
+            let _ = write!(body, "<h2>{}</h2>\n<pre>", escaped(&row.heading()));
+            for (part, trained) in &row.parts {
+                let part = escaped(&visible(part));
+                body += &if *trained { format!("<mark>{part}</mark>") } else { part };
+            }
+            body += "</pre>\n";
+        }
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+             <title>{} rows</title>\n<style>\n{STYLE}</style>\n<h1>What is trained on</h1>\n\
+             <p>Tokens that are trained on are <mark>marked</mark>.</p>\n{body}</html>\n",
+            self.counts.rows
+        )
+    }
+
+    /// As one object: `format, chat_template, tokenizer, train_on, context`, counts of rows and tokens, `padding`, `padding_packed`,
+    /// `padding_buckets` in batches padded to `buckets`, `lengths` and `shown`.
+    pub fn json(&self) -> Value {
+        let Counts { rows, tokens, trained, truncated, dropped } = self.counts;
+        let shown = self.rows.iter().map(|row| {
+            let parts =
+                row.parts.iter().map(|(text, trained)| json!({ "text": text, "trained": trained }));
+            json!({
+                "row": row.number,
+                "answer": row.answer,
+                "tokens": row.tokens,
+                "trained_tokens": row.trained,
+                "uncut_tokens": row.length,
+                "parts": parts.collect::<Vec<_>>(),
+            })
+        });
+        let lengths =
+            self.lengths.iter().map(|(percent, most)| (format!("p{percent}"), json!(most)));
+        json!({
+            "format": self.format,
+            "chat_template": self.template,
+            "tokenizer": self.tokenizer,
+            "train_on": self.train_on,
+            "context": self.context,
+            "rows": rows,
+            "tokens": tokens,
+            "trained_tokens": trained,
+            "truncated_rows": truncated,
+            "dropped_rows": dropped,
+            "padding": self.padding.as_ref().map(|padding| padding.apart),
+            "padding_packed": self.padding.as_ref().map(|padding| padding.packed),
+            "padding_buckets": self.padding.as_ref().map(|padding| padding.in_buckets),
+            "buckets": self.padding.as_ref().map(|padding| &padding.buckets),
+            "lengths": Value::Object(lengths.collect()),
+            "shown": shown.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Padding {
+    /// That of rows in sequences of `context` tokens, by the batch, the seed and the lengths of the settings; lengths are chosen by the rows
+    /// where the settings have one.
+    fn of(chats: &Chats, context: usize, settings: &Settings) -> Result<Self> {
+        let count = match settings.data.buckets {
+            BucketCount::Most(1) => BucketCount::Auto,
+            count => count,
+        };
+        let batch = settings.train.batch.unwrap_or(defaults::BATCH);
+        let apart = Sequences::new(chats.rows(), context, false)?;
+        let grouped = apart.clone().in_buckets(count);
+        Ok(Self {
+            apart: apart.padding(),
+            packed: Sequences::new(chats.rows(), context, true)?.padding(),
+            in_buckets: grouped.padding_in_batches(batch, settings.train.seed)?,
+            buckets: grouped.buckets().to_vec(),
+            batch,
+        })
+    }
+}
+
+impl ShownRow {
+    fn heading(&self) -> String {
+        let Self { number, answer, length, tokens, trained, .. } = self;
+        let answer = answer.map_or(String::new(), |answer| format!(", {answer}"));
+        let cut = if length > tokens { format!(", cut from {length}") } else { String::new() };
+        format!("row {number}{answer}: {tokens} tokens{cut}, {trained} trained on")
+    }
+}
+
+/// Text without control characters that a terminal would obey.
+fn visible(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The longest of each part of the rows that [`PERCENTILES`] names, by nearest rank.
+fn percentiles(lengths: &[u32]) -> Vec<(usize, u32)> {
+    let mut sorted = lengths.to_vec();
+    sorted.sort_unstable();
+    let of = |percent: usize| {
+        let rank = (percent * sorted.len()).div_ceil(100).max(1);
+        sorted.get(rank - 1).map(|&length| (percent, length))
+    };
+    PERCENTILES.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_rows_that_are_there() {
+        let found = percentiles(&[5, 1, 4, 2, 3]);
+        assert_eq!(found, [(0, 1), (25, 2), (50, 3), (75, 4), (95, 5), (100, 5)]);
+        assert_eq!(percentiles(&[]), []);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(visible("a\n\t\u{1b}[2Jé"), "a\n\t\\u{1b}[2Jé");
+    }
+}

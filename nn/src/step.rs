@@ -1,0 +1,278 @@
+//! The programs of a training step: a pass over a micro-batch, its like over shorter sequences, and the update.
+
+use std::sync::Arc;
+
+use tightrope_core::expr::input;
+use tightrope_core::ops::Map;
+use tightrope_core::plan::offload::store_gradients;
+use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type, Wanted, grad};
+
+use crate::error::{Error, Result};
+use crate::handles::ShorterHandles;
+use crate::inputs::Inputs;
+use crate::model::Model;
+use crate::optim::append_sharing;
+use crate::pass::Pass;
+use crate::share::Share;
+use crate::watch::{self, Watched};
+use crate::weights::Weights;
+use crate::{Gradients, LossScale, Trained, TrainerConfig, Update, UpdateOptions};
+
+/// What a training pass works on.
+pub(crate) struct Declared<'a> {
+    pub(crate) weights: &'a Weights,
+    /// Weights of the model's teacher.
+    pub(crate) teacher: Option<&'a Weights>,
+    pub(crate) remainders: &'a [Tensor],
+    /// Key of random numbers, where a step draws any.
+    pub(crate) key: Option<Tensor>,
+    pub(crate) share: Share,
+    pub(crate) loss_scale: Option<LossScale>,
+}
+
+/// What the programs of a training step leave.
+pub(crate) struct Training {
+    pub(crate) loss: Tensor,
+    /// The sum of losses over micro-steps.
+    pub(crate) loss_sum: Option<Tensor>,
+    /// What is read besides the loss, by name: sums where the loss is one.
+    pub(crate) metrics: Vec<(String, Tensor)>,
+    /// Where gradients are summed over micro-steps.
+    sums: Vec<Wanted>,
+    pub(crate) update: Update,
+    /// What the host reads by name.
+    pub(crate) watched: Vec<Watched>,
+}
+
+/// What a pass makes.
+struct Passed {
+    loss: Tensor,
+    metrics: Vec<(String, Tensor)>,
+    trained: Vec<Trained>,
+}
+
+impl Passed {
+    /// Appends forward and backward pass of `model` over `inputs` to the current program.
+    fn append(
+        graph: &mut Graph,
+        config: &TrainerConfig,
+        declared: &Declared<'_>,
+        (model, inputs): (&dyn Model, &Inputs),
+        sums: &[Wanted],
+    ) -> Result<Self> {
+        let Declared { weights, teacher, remainders, key, share, ref loss_scale } = *declared;
+        // The seed comes first, so that the loss can make its gradient at once.
+        let seed = share.seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
+        let pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
+        let mut pass = pass.taught(teacher);
+        let loss = model.loss(&mut pass)?;
+        let metrics = pass.into_metrics();
+        let gradients = grad(graph, loss, seed, sums)?;
+        let (parameters, tensors) = weights.trained();
+        let mut trained = vec![];
+        for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
+            let gradient = gradient.ok_or_else(|| Error::Setting {
+                key: "model",
+                problem: format!("the loss doesn't depend on `{}`", parameter.name),
+            })?;
+            graph.info_mut(gradient).class = Class::Gradient;
+            trained.push(Trained {
+                name: parameter.name.clone(),
+                weight: tensors[index],
+                remainder: remainders.get(index).copied(),
+                gradient,
+                decay: parameter.decay,
+                kind: parameter.kind,
+                matrices: parameter.matrices(),
+                parts: parameter.parts.iter().map(|part| part.rows.clone()).collect(),
+            });
+        }
+        Ok(Self { loss, metrics, trained })
+    }
+}
+
+impl Training {
+    /// Appends the programs of a training step over `inputs`.
+    pub(crate) fn append(
+        graph: &mut Graph,
+        config: &TrainerConfig,
+        declared: &Declared<'_>,
+        inputs: &Inputs,
+    ) -> Result<Self> {
+        let accumulates = config.accumulates();
+        let one = Type::new(DType::F32, [1]);
+        let Declared { weights, share, ref loss_scale, .. } = *declared;
+        let (parameters, tensors) = weights.trained();
+        let mut sums: Vec<Wanted> = parameters
+            .iter()
+            .zip(tensors)
+            .map(|(parameter, &tensor)| {
+                let ty = Type::new(graph.grad_dtype(tensor), parameter.shape.clone());
+                let held = accumulates && !config.offload.gradients;
+                let compensated = ty.dtype == DType::BF16 && config.gradients == Gradients::Kahan;
+                let mut sum = |kind: &str| {
+                    let name = format!("{kind}.{}", parameter.name);
+                    graph.persistent(&name, ty.clone(), Class::Gradient)
+                };
+                let into = held.then(|| sum("grad"));
+                let error = into.filter(|_| compensated).map(|_| sum("grad_error"));
+                Wanted { tensor, into, error }
+            })
+            .collect();
+        let loss_sum =
+            accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
+        graph.begin(if accumulates { Role::Micro } else { Role::Train });
+        let Passed { loss, mut metrics, mut trained } =
+            Passed::append(graph, config, declared, (&*config.model, inputs), &sums)?;
+        let named: Vec<(String, Tensor)> =
+            trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
+        let on_host = config.offload.gradients;
+        let pass = watch::Pass { accumulates, on_host, scale: loss_scale.as_ref() };
+        let watched = watch::keep(graph, &config.watch, &named, pass)?;
+        if config.offload.gradients {
+            let made: Vec<(Tensor, String)> =
+                trained.iter().map(|t| (t.gradient, format!("grad.{}", t.name))).collect();
+            let stored = store_gradients(graph, &made)?;
+            sums.iter_mut().zip(stored).for_each(|(sum, stored)| sum.into = Some(stored));
+        }
+        let mut total = loss;
+        if let Some(sum) = loss_sum {
+            share.add(graph, sum, loss, "loss_sum.next")?;
+            for (name, figure) in &mut metrics {
+                let sum = graph.persistent(&format!("{name}_sum"), one.clone(), Class::Optimizer);
+                share.add(graph, sum, *figure, &format!("{name}_sum.next"))?;
+                *figure = sum;
+            }
+            graph.begin(Role::Update);
+            // Programs share persistent tensors by storage: the update reads what the last micro-step left.
+            for (trained, sum) in trained.iter_mut().zip(&sums) {
+                trained.gradient = sum.into.unwrap_or(trained.gradient);
+            }
+            total = sum;
+        } else {
+            metrics.iter().for_each(|&(_, figure)| graph.result(figure));
+        }
+        let update = update(graph, config, declared, &trained, total, None)?;
+        let training = Self { loss: total, loss_sum, metrics, sums, update, watched };
+        let errors: Vec<Tensor> = training.errors().collect();
+        if config.clears() {
+            graph.begin(Role::Clear);
+            graph.set_phase(Phase::Update);
+            clear(graph, &training.accumulators())?;
+        } else {
+            // The update has written zeros over the sums themselves.
+            clear(graph, &errors)?;
+        }
+        Ok(training)
+    }
+
+    /// Rounding errors of sums.
+    fn errors(&self) -> impl Iterator<Item = Tensor> {
+        self.sums.iter().filter_map(|sum| sum.error)
+    }
+
+    /// Gradients that micro-steps add to, and their rounding errors.
+    pub(crate) fn accumulators(&self) -> Vec<Tensor> {
+        self.sums.iter().filter_map(|sum| sum.into).chain(self.errors()).collect()
+    }
+
+    /// Appends a pass over shorter sequences for each of [`TrainerConfig::shorter()`]. It does what the step's own does, to the same
+    /// weights, gradients and state.
+    pub(crate) fn append_shorter(
+        &self,
+        graph: &mut Graph,
+        config: &TrainerConfig,
+        declared: &Declared<'_>,
+    ) -> Result<Vec<ShorterHandles>> {
+        let mut found = vec![];
+        for &seq_len in config.shorter() {
+            let model = shorter_model(config, seq_len)?;
+            let list = model.inputs();
+            let inputs = graph.scope(&format!("of_{seq_len}"), |graph| {
+                Inputs::declare(graph, &list, config.micro_batch)
+            })?;
+            let (program, tokens) = (graph.programs.len(), model.tokens());
+            graph.begin(Role::Shorter);
+            let Passed { loss, metrics, trained } =
+                Passed::append(graph, config, declared, (&*model, &inputs), &self.sums)?;
+            let inputs = inputs.of(list)?;
+            let shorter = match self.loss_sum {
+                Some(sum) => {
+                    declared.share.add(graph, sum, loss, "loss_sum.next")?;
+                    for ((name, figure), (_, sum)) in metrics.iter().zip(&self.metrics) {
+                        declared.share.add(graph, *sum, *figure, &format!("{name}_sum.next"))?;
+                    }
+                    ShorterHandles {
+                        program,
+                        inputs,
+                        tokens,
+                        loss: self.loss,
+                        metrics: self.metrics.clone(),
+                        grad_norm: self.update.grad_norm,
+                        ok: self.update.ok,
+                    }
+                }
+                None => {
+                    metrics.iter().for_each(|&(_, figure)| graph.result(figure));
+                    let first = Some(&self.update);
+                    let Update { grad_norm, ok, .. } =
+                        update(graph, config, declared, &trained, loss, first)?;
+                    ShorterHandles { program, inputs, tokens, loss, metrics, grad_norm, ok }
+                }
+            };
+            found.push(shorter);
+        }
+        Ok(found)
+    }
+}
+
+/// The model of `config` over sequences of `seq_len` tokens, which are shorter.
+///
+/// # Errors
+/// [`Error::Setting`] where it has none.
+pub(crate) fn shorter_model(config: &TrainerConfig, seq_len: usize) -> Result<Arc<dyn Model>> {
+    match config.model.with_seq_len(seq_len)? {
+        Some(model) if seq_len < config.model.seq_len() => Ok(model),
+        _ => {
+            let problem = format!("the model has no shorter sequences of {seq_len} tokens");
+            Err(Error::Setting { key: "data.buckets", problem })
+        }
+    }
+}
+
+/// Appends the update of what is `trained`, with the state of `first`, another update, where that's given.
+fn update(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    declared: &Declared<'_>,
+    trained: &[Trained],
+    loss: Tensor,
+    first: Option<&Update>,
+) -> Result<Update> {
+    let options = UpdateOptions {
+        weight_decay: config.weight_decay,
+        clip: config.clip,
+        zero_gradients: config.accumulates() && !config.clears(),
+        consume: config.consume_gradients,
+        bits: config.optimizer_bits,
+        table_bits: config.table_bits,
+        key: declared.key,
+    };
+    let with = (loss, declared.loss_scale.as_ref());
+    let update = append_sharing(graph, &config.optimizer, &options, trained, with, first)?;
+    for tensor in [loss, update.grad_norm, update.ok] {
+        graph.result(tensor);
+    }
+    Ok(update)
+}
+
+/// Appends maps that set tensors to 0.
+fn clear(graph: &mut Graph, tensors: &[Tensor]) -> Result<()> {
+    for &tensor in tensors {
+        // A map reads what it writes over, and nothing is less than itself.
+        let zero = input(0).less(input(0));
+        let zero = Map { in_place: vec![(0, 0)], ..Map::new(zero, graph.dtype(tensor)) };
+        graph.one(zero, &[tensor], "clear")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! A step of a trainer: its passes over micro-batches, its update, and what it came to.
+
+use tightrope_core::{NonFinite, Role, SessionError, Tensor, now};
+
+use super::{Outcome, TrainError, Trainer, lacking, named};
+use crate::handles::{ShorterHandles, StepHandles};
+use crate::inputs::{Batch, Values};
+
+impl Trainer {
+    /// Queues one optimizer step, counted from 0, at learning rate `lr`, over the samples of `batch`: as many as a step
+    /// takes, of which each micro-step takes its part.
+    ///
+    /// # Errors
+    /// [`TrainError::Batch`] and those of the device.
+    pub fn step(&mut self, step: u64, lr: f64, batch: &Batch<'_>) -> Result<(), TrainError> {
+        now(self.step_async(step, lr, batch))
+    }
+
+    /// As [`Trainer::step`], also where a browser's device is offloaded from: it waits for what comes to the host.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub async fn step_async(
+        &mut self,
+        step: u64,
+        lr: f64,
+        batch: &Batch<'_>,
+    ) -> Result<(), TrainError> {
+        self.step_unless(step, lr, batch, &mut || false).await.map(|_| ())
+    }
+
+    /// As [`Trainer::step_async`], but asks `stop` before every micro-batch. Once it says so, the step is
+    /// abandoned and the trainer is as before it, and `false` comes back.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub async fn step_unless(
+        &mut self,
+        step: u64,
+        lr: f64,
+        batch: &Batch<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, TrainError> {
+        let (shorter, values) = self.of_length(batch)?;
+        let StepHandles { share, loss_sum, .. } = self.step_handles()?;
+        let (shares, sums) =
+            (share.written(&values, self.config.accumulation()), loss_sum.is_some());
+        self.write_scalars(step, lr)?;
+        let program = self.pass_program(shorter, sums)?;
+        self.shorter = shorter;
+        for micro in 0..self.config.accumulation() {
+            if stop() {
+                self.clear_gradients()?;
+                return Ok(false);
+            }
+            self.write_pass(step, (shorter, &values), &shares, micro)?;
+            self.session.run_at(program).await?;
+        }
+        if sums {
+            self.session.run_async(Role::Update).await?;
+        }
+        if self.config.clears() {
+            self.session.run(Role::Clear)?;
+        }
+        Ok(true)
+    }
+
+    /// Sets the sums of gradients to 0, as the update leaves them.
+    fn clear_gradients(&mut self) -> Result<(), TrainError> {
+        let Some(step) = &self.handles.step else { return Ok(()) };
+        for &tensor in &step.accumulators {
+            let bytes = vec![0; self.session.plan().graph.ty(tensor).bytes()];
+            self.session.write(tensor, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn write_scalars(&mut self, step: u64, lr: f64) -> Result<(), TrainError> {
+        let Some(handles) = &self.handles.step else { return Ok(()) };
+        let scalars = handles.update.scalars;
+        self.session.write_values(scalars.lr, &[lr as f32])?;
+        let corrections = self.config.optimizer.corrections(step + 1);
+        if let (Some(tensors), Some(values)) = (scalars.corrections, corrections) {
+            for (tensor, value) in tensors.into_iter().zip(values) {
+                self.session.write_values(tensor, &[value as f32])?;
+            }
+        }
+        if let Some(sum) = handles.loss_sum {
+            self.session.write_values(sum, &[0.0])?;
+            for &(_, sum) in &handles.metrics {
+                self.session.write_values(sum, &[0.0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensors of a training step.
+    fn step_handles(&self) -> Result<&StepHandles, TrainError> {
+        self.handles.step.as_ref().ok_or_else(|| lacking("a training step"))
+    }
+
+    /// Index of the program of a pass, which adds to `sums` or is a whole step.
+    fn pass_program(&self, shorter: Option<usize>, sums: bool) -> Result<usize, TrainError> {
+        let role = if sums { Role::Micro } else { Role::Train };
+        Ok(match shorter {
+            Some(index) => self.shorter()[index].program,
+            None => self.session.plan().graph.program(role).map_err(SessionError::from)?,
+        })
+    }
+
+    /// The numbers of a step's batch, and the pass over shorter sequences that they are for, if any.
+    #[expect(clippy::type_complexity, reason = "a pass and what it reads")]
+    fn of_length<'b>(
+        &self,
+        batch: &Batch<'b>,
+    ) -> Result<(Option<usize>, Vec<(usize, Values<'b>)>), TrainError> {
+        let samples = self.config.batch;
+        let whole = self.checked(batch, samples);
+        let Err(refused) = whole else { return whole.map(|values| (None, values)) };
+        let found = self.shorter().iter().enumerate().find_map(|(index, shorter)| {
+            let inputs = shorter.inputs.iter().map(|(input, _)| input);
+            Some((Some(index), batch.checked(inputs, samples).ok()?))
+        });
+        found.ok_or(refused)
+    }
+
+    /// Writes what the pass over micro-batch `micro` of a step reads.
+    fn write_pass(
+        &mut self,
+        step: u64,
+        (shorter, values): (Option<usize>, &[(usize, Values<'_>)]),
+        shares: &Option<(Tensor, Vec<f32>)>,
+        micro: usize,
+    ) -> Result<(), TrainError> {
+        self.write_inputs(shorter, values, micro)?;
+        if let Some((tensor, shares)) = shares {
+            self.session.write_values(*tensor, &shares[micro..=micro])?;
+        }
+        self.write_key(step, micro)
+    }
+
+    fn write_key(&mut self, step: u64, micro: usize) -> Result<(), TrainError> {
+        if let Some(key) = self.handles.step.as_ref().and_then(|handles| handles.key) {
+            let seed = self.config.seed;
+            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.session.write(key, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last step and says what it came to.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn outcome(&mut self) -> Result<Outcome, TrainError> {
+        let step = self.step_handles()?;
+        let (scalars, tokens, metrics) = match self.shorter {
+            Some(index) => {
+                let ShorterHandles { loss, grad_norm, ok, tokens, ref metrics, .. } =
+                    step.shorter[index];
+                ([loss, grad_norm, ok], self.config.batch * tokens, metrics)
+            }
+            None => {
+                let scalars = [step.loss, step.update.grad_norm, step.update.ok];
+                (scalars, self.config.tokens(), &step.metrics)
+            }
+        };
+        let (mut read, metrics) = (scalars.to_vec(), metrics.clone());
+        read.extend(metrics.iter().map(|&(_, figure)| figure));
+        let scalars = self.session.read_scalars(&read).await?;
+        Ok(Outcome {
+            loss: scalars[0],
+            grad_norm: scalars[1],
+            updated: scalars[2] != 0.0,
+            tokens,
+            metrics: named(&metrics, &scalars[3..]),
+        })
+    }
+
+    /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn explain(
+        &mut self,
+        step: u64,
+        batch: &Batch<'_>,
+    ) -> Result<Option<NonFinite>, TrainError> {
+        let (shorter, values) = self.of_length(batch)?;
+        let &StepHandles { share, loss_sum, .. } = self.step_handles()?;
+        let shares = share.written(&values, self.config.accumulation());
+        if let Some(sum) = loss_sum {
+            // The sum still holds what went wrong.
+            self.session.write_values(sum, &[0.0])?;
+        }
+        let program = self.pass_program(shorter, loss_sum.is_some())?;
+        for micro in 0..self.config.accumulation() {
+            self.write_pass(step, (shorter, &values), &shares, micro)?;
+            if let Some(found) = self.session.first_non_finite_at(program).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
