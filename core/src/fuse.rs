@@ -97,6 +97,9 @@ fn loss_with_gradient(program: &mut Program) {
         .iter()
         .enumerate()
         .filter_map(|(forward, node)| {
+            if !matches!(node.op, Op::LinearCrossEntropy(_) | Op::LinearDistillation(_)) {
+                return None;
+            }
             let count = node.inputs.len();
             let same = |other: &Node| match (&node.op, &other.op) {
                 (Op::LinearCrossEntropy(_), Op::LinearCrossEntropyGrad(_))
