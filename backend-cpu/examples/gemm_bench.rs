@@ -1,8 +1,8 @@
 //! Matmuls of a training step: GFLOP/s here, in the `gemm` crate, and as a share of the peak.
 //!
-//! `cargo run --release -p tightrope-backend-cpu --example gemm_bench [threads]`
+//! `cargo run --release -p tightrope-backend-cpu --example gemm_bench [threads [rows]]`
 //!
-//! R = 4096 tokens, C channels; `nt` multiplies by a weight stored out×in (forward), `nn` by the same
+//! R = 4096 tokens (`rows`), C channels; `nt` multiplies by a weight stored out×in (forward), `nn` by the same
 //! weight for dx, `tn` makes dW. The contestants take turns and each keeps its best time. The peak is what a
 //! loop of multiply-adds on registers reaches on as many threads, as another contestant.
 
@@ -21,8 +21,7 @@ enum Kind {
     Tn,
 }
 
-fn shapes() -> Vec<(Kind, usize, usize, usize)> {
-    let r = 4096;
+fn shapes(r: usize) -> Vec<(Kind, usize, usize, usize)> {
     let mut shapes = Vec::new();
     for c in [384, 768] {
         for (out, inner) in [(3 * c, c), (c, c), (4 * c, c), (c, 4 * c)] {
@@ -66,7 +65,8 @@ fn as_bytes<T>(values: &[T]) -> *const u8 {
 }
 
 fn main() {
-    let threads: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(2);
+    let number = |at: usize| std::env::args().nth(at).and_then(|a| a.parse().ok());
+    let (threads, rows): (usize, usize) = (number(1).unwrap_or(2), number(2).unwrap_or(4096));
     println!("{threads} threads, GFLOP/s");
     println!(
         "kernels: f32 {}, bf16 {}\n",
@@ -77,7 +77,7 @@ fn main() {
         "{:20} {:>8} {:>8} {:>7} {:>8} {:>7} | {:>8} {:>8} {:>7}",
         "m×n×k", "f32", "crate", "ratio", "peak", "% peak", "bf16", "peak", "% peak"
     );
-    for (kind, m, n, k) in shapes() {
+    for (kind, m, n, k) in shapes(rows) {
         row(kind, m, n, k, threads);
     }
 }

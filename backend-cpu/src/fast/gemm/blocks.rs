@@ -156,6 +156,7 @@ impl Job<'_> {
             let rhs = scratch.add(layout.lhs_bytes);
             (scratch.cast(), rhs.cast(), rhs.add(layout.rhs_bytes).cast())
         };
+        let wide = kernel.is_wide();
         // With a single slice, a block packed for the last task may serve this one.
         let (mut packed_row, mut packed_column) = (None, None);
         while let Some(task) = next() {
@@ -171,14 +172,22 @@ impl Job<'_> {
                 unsafe {
                     if layout.slices > 1 || packed_column != Some(column) {
                         let (width, unit) = (kernel.columns(), kernel.vector);
-                        let block =
-                            Block { first: j, count: columns, start, depth, lanes, width, unit };
+                        let block = Block {
+                            first: j,
+                            count: columns,
+                            start,
+                            depth,
+                            lanes,
+                            width,
+                            unit,
+                            wide,
+                        };
                         pack(Side::columns(matmul.rhs), kernel.per_lane, block, Panels::Lanes, rhs);
                     }
                     if layout.slices > 1 || packed_row != Some(row) {
                         let (width, unit) = (kernel.rows, kernel.row_unit);
                         let block =
-                            Block { first: i, count: rows, start, depth, lanes, width, unit };
+                            Block { first: i, count: rows, start, depth, lanes, width, unit, wide };
                         pack(Side::rows(matmul.lhs), kernel.per_lane, block, kernel.lhs, lhs);
                     }
                     let area = Area { i, j, rows, columns, depth, resume: slice > 0, last };

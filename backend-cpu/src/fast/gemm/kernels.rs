@@ -115,6 +115,11 @@ impl Kernel {
         self.per_lane == 2
     }
 
+    /// Whether its vectors are those of AVX-512.
+    pub(super) fn is_wide(&self) -> bool {
+        self.vector == 16
+    }
+
     /// Columns of a full tile.
     pub(super) fn columns(&self) -> usize {
         self.vectors * self.vector

@@ -4,6 +4,8 @@
 //! rhs. A panel holds `width` neighbouring vectors as `(lanes, width)` 32-bit lanes; the last one is
 //! narrowed to the next multiple of `unit` and filled up with zeros. An odd depth of bf16 pairs ends in a zero.
 
+mod wide;
+
 use std::arch::x86_64::*;
 
 use super::{Element, Mat};
@@ -15,7 +17,7 @@ const GROUP: usize = 8;
 pub(super) const SIDE_BY_SIDE: usize = 16;
 
 /// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
-const STRIP: usize = 8;
+const STRIP: usize = 16;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -68,6 +70,8 @@ pub(super) struct Block {
     pub(super) width: usize,
     /// The last panel's width is a multiple of this.
     pub(super) unit: usize,
+    /// Whether the CPU has AVX-512.
+    pub(super) wide: bool,
 }
 
 /// How the lanes of a panel lie.
@@ -83,7 +87,7 @@ pub(super) enum Panels {
 ///
 /// # Safety
 ///
-/// Needs AVX2 and F16C. The block must lie inside the matrix, and `panels` must have room for `count`
+/// Needs AVX2 and F16C, and AVX-512 where the block says so. The block must lie inside the matrix, and `panels` must have room for `count`
 /// rounded up to `unit`, times the lanes. With `per_lane` 2 the side must be bf16.
 #[target_feature(enable = "avx2,f16c")]
 pub(super) unsafe fn pack(
@@ -130,6 +134,20 @@ trait Lanes {
     ///
     /// As `one`, for eight neighbours.
     unsafe fn across(ptr: *const u8, step: isize, left: usize) -> __m256i;
+
+    /// Sixteen lanes of one vector whose depth is contiguous.
+    ///
+    /// # Safety
+    ///
+    /// `16 * PER_LANE` elements must be readable. Needs AVX-512.
+    unsafe fn along_16(ptr: *const u8) -> __m512i;
+
+    /// One whole lane of sixteen contiguous vectors.
+    ///
+    /// # Safety
+    ///
+    /// Sixteen elements must be readable at `ptr`, and at `ptr + step` bytes where a lane has two. Needs AVX-512.
+    unsafe fn across_16(ptr: *const u8, step: isize) -> __m512i;
 }
 
 struct F32;
@@ -157,6 +175,18 @@ impl Lanes for F32 {
         // SAFETY: the caller's promise.
         unsafe { Self::along(ptr) }
     }
+
+    #[inline(always)]
+    unsafe fn along_16(ptr: *const u8) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_epi32(ptr.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn across_16(ptr: *const u8, _: isize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along_16(ptr) }
+    }
 }
 
 impl Lanes for Bf16 {
@@ -179,6 +209,18 @@ impl Lanes for Bf16 {
         // SAFETY: the caller's promise.
         unsafe { Self::along(ptr) }
     }
+
+    #[inline(always)]
+    unsafe fn along_16(ptr: *const u8) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(ptr.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn across_16(ptr: *const u8, _: isize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along_16(ptr) }
+    }
 }
 
 impl Lanes for F16 {
@@ -200,6 +242,18 @@ impl Lanes for F16 {
     unsafe fn across(ptr: *const u8, _: isize, _: usize) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe { Self::along(ptr) }
+    }
+
+    #[inline(always)]
+    unsafe fn along_16(ptr: *const u8) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(ptr.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn across_16(ptr: *const u8, _: isize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::along_16(ptr) }
     }
 }
 
@@ -236,6 +290,22 @@ impl Lanes for Pairs {
             _mm256_or_si256(low, _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(high)))
         }
     }
+
+    #[inline(always)]
+    unsafe fn along_16(ptr: *const u8) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_epi32(ptr.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn across_16(ptr: *const u8, step: isize) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let row = |ptr: *const u8| _mm512_cvtepu16_epi32(_mm256_loadu_si256(ptr.cast()));
+            let (low, high) = (row(ptr), row(ptr.wrapping_offset(step)));
+            _mm512_or_si512(low, _mm512_slli_epi32::<16>(high))
+        }
+    }
 }
 
 /// # Safety
@@ -245,11 +315,19 @@ impl Lanes for Pairs {
 unsafe fn pack_lanes<L: Lanes>(side: Side, block: Block, panels: *mut u32) {
     let lanes = block.depth.div_ceil(L::PER_LANE);
     let padded = block.count.next_multiple_of(block.unit);
+    // SAFETY: the caller's promise; the block says that there is AVX-512.
+    let (vectors, done) =
+        if block.wide { unsafe { wide::pack::<L>(side, block, panels) } } else { (0, 0) };
     // Where depth is contiguous a group reads whole lines by itself, so one strip does.
     let strip = if side.along == 1 { lanes.max(1) } else { STRIP };
     for from in (0..lanes).step_by(strip) {
         let strip = from..(from + strip).min(lanes);
         for group in (0..padded).step_by(GROUP) {
+            let done = if group < vectors { done } else { 0 };
+            let strip = strip.start.max(done)..strip.end;
+            if strip.is_empty() {
+                continue;
+            }
             let panel = group - group % block.width;
             let width = block.width.min(padded - panel);
             let valid = block.count.saturating_sub(group).min(GROUP);
@@ -257,7 +335,7 @@ unsafe fn pack_lanes<L: Lanes>(side: Side, block: Block, panels: *mut u32) {
             // `valid` of its vectors are inside the block.
             unsafe {
                 let to = panels.add(panel * block.lanes + group - panel);
-                pack_group::<L>(side, block, group, valid, strip.clone(), to, width);
+                pack_group::<L>(side, block, group, valid, strip, to, width);
             }
         }
     }

@@ -17,21 +17,28 @@ pub(super) fn useful(threads: usize, m: usize, n: usize, k: usize) -> usize {
 
 /// Calls `work(worker, next)` once per worker, where `next()` hands out the tasks `0..tasks`, each once.
 ///
-/// Workers take tasks as they become free, so a thread that the system slows down takes fewer.
+/// Each worker begins with neighbouring tasks of its own, which read the same of an operand, and then takes from those that the
+/// others have left: a thread that the system slows down does fewer.
 pub(super) fn share(
     workers: usize,
     tasks: usize,
     work: impl Fn(usize, &dyn Fn() -> Option<usize>) + Sync,
 ) {
-    let counter = AtomicUsize::new(0);
-    let next = || {
-        let task = counter.fetch_add(1, Ordering::Relaxed);
-        (task < tasks).then_some(task)
+    let workers = workers.max(1);
+    let start = |worker: usize| worker * tasks / workers;
+    let counters: Vec<AtomicUsize> = (0..workers).map(|own| AtomicUsize::new(start(own))).collect();
+    let next = |worker: usize| {
+        let owners = (worker..workers).chain(0..worker);
+        owners.into_iter().find_map(|owner| {
+            let task = counters[owner].fetch_add(1, Ordering::Relaxed);
+            (task < start(owner + 1)).then_some(task)
+        })
     };
-    if workers <= 1 {
-        work(0, &next);
+    let work = |worker: usize| work(worker, &|| next(worker));
+    if workers == 1 {
+        work(0);
     } else {
-        threads::for_each_worker(workers, |worker| work(worker, &next));
+        threads::for_each_worker(workers, work);
     }
 }
 

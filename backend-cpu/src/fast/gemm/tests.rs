@@ -2,6 +2,9 @@
 
 use half::{bf16, f16};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::schedule::share;
 use super::*;
 
 const ELEMENTS: [Element; 3] = [Element::F32, Element::Bf16, Element::F16];
@@ -433,4 +436,18 @@ fn scratch_stays_small() {
     }
     let tile = scratch_bytes(64, 64, 64, Element::F32, Element::F32, 1);
     assert!(tile <= 64 << 10, "{tile} bytes for a 64 × 64 × 64 tile");
+}
+
+#[test]
+fn each_task_is_handed_out_once() {
+    for (workers, tasks) in [(1, 5), (2, 1), (2, 7), (3, 7), (5, 3), (4, 0)] {
+        let taken: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+        share(workers, tasks, |_, next| {
+            while let Some(task) = next() {
+                taken[task].fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let taken: Vec<usize> = taken.into_iter().map(AtomicUsize::into_inner).collect();
+        assert_eq!(taken, vec![1; tasks], "{workers} workers");
+    }
 }
