@@ -1,15 +1,16 @@
-//! What the processor can do at most, measured: multiply-adds on registers alone, and bytes read or copied, from what its nearest
-//! caches hold to what none does.
+//! What the processor can do at most, measured: multiply-adds on registers alone, and bytes read, copied or changed, from what
+//! its nearest caches hold to what none does.
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::arena::Arena;
 #[cfg(target_arch = "x86_64")]
 use crate::fast::gemm::amx;
 
-/// Bytes that are read or copied again and again, of all threads together: most caches hold the first, and none the last.
+/// Bytes that are gone through again and again, of all threads together: most caches hold the first, and none the last.
 const SIZES: [usize; 6] = [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 384 << 20];
-/// Bytes that are read or copied in each repetition, or the size where that's more.
+/// Bytes that are gone through in each repetition, or the size where that's more.
 const MOVED: usize = 128 << 20;
 /// Times that each measurement is repeated; the best counts.
 const REPEATS: usize = 5;
@@ -71,13 +72,23 @@ fn operations(threads: usize, (run, each): Kernel) -> f64 {
     (threads * ROUNDS * CHAINS * each) as f64 / seconds
 }
 
-/// Bytes a second that all threads read or copy, whichever is faster, of each of [`SIZES`] or more.
+/// Bytes a second that all threads read, copy or change, whichever is fastest, of each of [`SIZES`] or more.
 fn rates(threads: usize) -> [f64; SIZES.len()] {
-    let words = SIZES[SIZES.len() - 1] / size_of::<u64>();
-    let mut memory = vec![1; words];
+    let bytes = SIZES[SIZES.len() - 1];
+    // As the tensors of a plan lie: in huge pages where the system has them.
+    let (arena, mut memory) = (Arena::new(bytes as u64), vec![]);
+    let memory: &mut [u64] = match &arena {
+        // SAFETY: nothing else uses the arena.
+        Some(arena) => bytemuck::cast_slice_mut(unsafe { arena.scratch(0, bytes as u64) }),
+        None => {
+            memory.resize(bytes / size_of::<u64>(), 0);
+            &mut memory
+        }
+    };
+    memory.fill(1);
     let mut rates = SIZES.map(|size| {
         let memory = &mut memory[..size / size_of::<u64>()];
-        read(memory, threads).max(copied(memory, threads))
+        read(memory, threads).max(copied(memory, threads)).max(changed(memory, threads))
     });
     // A cache is no slower than what is behind it; where it seems so, threads took longer to begin.
     for index in (1..rates.len()).rev() {
@@ -115,6 +126,27 @@ fn copied(memory: &mut [u64], threads: usize) -> f64 {
         std::thread::scope(|scope| {
             for (to, from) in to.chunks_mut(part).zip(from.chunks(part)) {
                 scope.spawn(move || (0..rounds).for_each(|_| to.copy_from_slice(black_box(from))));
+            }
+        });
+    });
+    bytes as f64 / seconds
+}
+
+/// Bytes a second that all threads change where they are, reads and writes both counted.
+fn changed(memory: &mut [u64], threads: usize) -> f64 {
+    let rounds = rounds(memory);
+    let bytes = 2 * rounds * size_of_val(memory);
+    let part = memory.len().div_ceil(threads);
+    let seconds = best(|| {
+        std::thread::scope(|scope| {
+            for own in memory.chunks_mut(part) {
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        black_box(&mut *own)
+                            .iter_mut()
+                            .for_each(|word| *word = word.wrapping_add(1));
+                    }
+                });
             }
         });
     });
