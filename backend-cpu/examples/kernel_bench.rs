@@ -5,11 +5,15 @@
 
 use half::bf16;
 use std::time::Instant;
+use tightrope_backend_cpu::arena::Arena;
 use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Masked, Place, Saved, Scores};
 use tightrope_backend_cpu::fast::norm::{self, ParameterGrads};
 use tightrope_backend_cpu::fast::rows::{self, Places, Rotary};
 use tightrope_backend_cpu::fast::vmath::{self, Isa, Storage};
-use tightrope_core::ops::{Mask, Rope};
+use tightrope_backend_cpu::tape::Tape;
+use tightrope_core::expr::{Binary, Unary, constant, input};
+use tightrope_core::ops::{Map, Mask, Rope};
+use tightrope_core::{DType, Type};
 
 /// What one call does, for the last column.
 enum Work {
@@ -214,6 +218,63 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     Ok(())
 }
 
+/// AdamW over weights in f32, and over those in bf16 with the rest of their bits.
+fn updates(bench: &Bench, elements: usize) {
+    let scalar = Type::new(DType::F32, [1]);
+    for halves in [false, true] {
+        let weight = if halves { input(5).binary(Binary::JoinHalves, input(6)) } else { input(5) };
+        let first = 6 + usize::from(halves);
+        let (gradient, m, v) = (input(first) * input(1), input(first + 1), input(first + 2));
+        let mix = |before, beta: f64, new| constant(beta) * before + constant(1.0 - beta) * new;
+        let m = mix(m, 0.9, gradient.clone());
+        let v = mix(v, 0.95, gradient.clone() * gradient);
+        let root = v.clone().sqrt() * input(4) + constant(1e-8);
+        let kept = constant(1.0) - input(2) * constant(0.1);
+        let after = weight * kept - input(2) * input(3) * m.clone() / root;
+        let mut new = match halves {
+            false => vec![(5, after)],
+            true => {
+                vec![(5, after.clone().unary(Unary::HighHalf)), (6, after.unary(Unary::LowHalf))]
+            }
+        };
+        new.extend([(first + 1, m), (first + 2, v)]);
+        let over: Vec<usize> = new.iter().map(|&(over, _)| over).collect();
+        let formulas = new.into_iter().map(|(over, new)| input(0).select(new, input(over)));
+        let own: &[DType] = match halves {
+            false => &[DType::F32; 4],
+            true => &[DType::BF16, DType::I16, DType::F32, DType::F32, DType::F32],
+        };
+        let types = own.iter().map(|&dtype| Type::new(dtype, [elements]));
+        let types: Vec<Type> = std::iter::repeat_n(scalar.clone(), 5).chain(types).collect();
+        let dtypes = over.iter().map(|&at| types[at].dtype).collect();
+        let map = Map {
+            shared: 5,
+            in_place: over.iter().copied().enumerate().collect(),
+            ..Map::several(formulas.collect(), dtypes)
+        };
+        let tape = Tape::compile(&map, &types.iter().collect::<Vec<_>>())
+            .expect("there are enough registers");
+        let bytes: usize = types.iter().map(|ty| ty.bytes().next_multiple_of(256)).sum();
+        let offsets = types.iter().scan(0, |end, ty| {
+            let start = *end;
+            *end += ty.bytes().next_multiple_of(256) as u64;
+            Some(start)
+        });
+        let arena = Arena::new(bytes as u64).expect("memory");
+        // SAFETY: nothing else uses the arena.
+        unsafe { arena.scratch(0, bytes as u64) }.fill(0x3c);
+        let views: Vec<_> = types.iter().zip(offsets).map(|(ty, at)| arena.view(at, ty)).collect();
+        let outputs: Vec<_> = over.iter().map(|&at| views[at]).collect();
+        let read: usize = types.iter().map(Type::bytes).sum();
+        let written: usize = over.iter().map(|&at| types[at].bytes()).sum();
+        let name = if halves { "AdamW bf16 + i16" } else { "AdamW f32" };
+        bench.line(name, &format!("{elements}"), Work::Bytes((read + written) as f64), || {
+            // SAFETY: nothing else uses the tensors.
+            unsafe { tape.run(&views, &outputs) };
+        });
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let threads = match arguments.next() {
@@ -232,6 +293,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         matrices::<f32>(&bench, "f32", threads)?;
         matrices::<bf16>(&bench, "bf16", threads)?;
         functions(&bench);
+        updates(&bench, 1 << 12);
+        updates(&bench, 62_000_000);
         Ok::<(), rows::IdError>(())
     })?;
     Ok(())

@@ -23,7 +23,9 @@ use std::sync::Arc;
 
 use tightrope_core::ops::{Array, Indices};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Rule, Tensor, Type};
+use tightrope_core::{
+    Backend, DeviceError, DeviceKind, Node, Op, Plan, Reading, Rule, Tensor, Type,
+};
 
 use arena::{ALIGNMENT, Arena, View};
 use overrides::Scratch;
@@ -123,11 +125,14 @@ impl Backend for Cpu {
             .programs
             .iter()
             .map(|program| {
-                let compile = |op: &Op| match op {
-                    Op::Map(map) if !self.references => Tape::compile(map),
+                let compile = |node: &Node| match &node.op {
+                    Op::Map(map) if !self.references => {
+                        let types = node.inputs.iter().map(|&input| plan.graph.ty(input));
+                        Tape::compile(map, &types.collect::<Vec<_>>())
+                    }
                     _ => None,
                 };
-                program.nodes.iter().map(|node| compile(&node.op)).collect()
+                program.nodes.iter().map(compile).collect()
             })
             .collect();
         self.loaded = Some(Loaded { plan, arena, tapes });

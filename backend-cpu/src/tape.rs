@@ -1,16 +1,23 @@
 //! Maps on the CPU: formulas compiled once to a short list of instructions over blocks of elements.
 //!
 //! Each instruction is a loop over one block that the compiler vectorises; blocks stay in the first-level
-//! cache, so that a map costs one pass over memory however long its formulas are.
+//! cache, so that a map costs one pass over memory however long its formulas are. One map is a loop of its own, as
+//! it's a tenth of a step: see `adamw`.
+
+mod adamw;
+mod compile;
+
+use std::iter;
 
 use half::{bf16, f16};
 use tightrope_core::DType;
-use tightrope_core::expr::{Binary, Expr, Term, Unary, round_stochastic, split};
+use tightrope_core::expr::{Binary, Unary, round_stochastic, split};
 use tightrope_core::ops::{Map, RandomKey, fill_uniform};
 
 use crate::arena::View;
 use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
 use crate::threads;
+use adamw::AdamW;
 
 /// Elements of a block.
 const BLOCK: usize = 256;
@@ -62,78 +69,41 @@ enum Instruction {
     },
     Store {
         output: usize,
-        from: usize,
+        written: Written,
     },
+    /// Stores one of two, as a condition says that is the same for all elements.
+    StoreEither {
+        output: usize,
+        condition: usize,
+        yes: Written,
+        no: Written,
+    },
+}
+
+/// What a store writes: a register, or a half of its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Written {
+    from: usize,
+    half: Option<Half>,
+}
+
+/// One of the two that [`split`] gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Half {
+    High,
+    Low,
 }
 
 /// A compiled map.
 #[derive(Clone, Debug)]
 pub struct Tape {
     map: Map,
-    /// Run once a task: constants keep their registers.
+    /// Run once a task: what is the same for all elements keeps its registers.
     setup: Vec<Instruction>,
     /// Run once a block.
     body: Vec<Instruction>,
-}
-
-/// Values of a formula list before registers are assigned.
-#[derive(Default)]
-struct Compiler {
-    values: Vec<(Expr, Instruction)>,
-}
-
-impl Compiler {
-    /// Number of the value of `formula`; equal sub-formulas are computed once.
-    fn value(&mut self, formula: &Expr) -> usize {
-        if let Some(known) = self.values.iter().position(|(of, _)| of == formula) {
-            return known;
-        }
-        let to = 0;
-        let instruction = match formula.term() {
-            Term::Const(value) => Instruction::Constant { to, value: *value as f32 },
-            Term::Input(input) => Instruction::Load { to, input: *input },
-            Term::Random(stream) => Instruction::Random { to, stream: *stream },
-            Term::Unary(function, a) => {
-                Instruction::Unary { function: *function, to, a: self.value(a) }
-            }
-            Term::Binary(function, a, b) => {
-                let (a, b) = (self.value(a), self.value(b));
-                Instruction::Binary { function: *function, to, a, b }
-            }
-            Term::Select(condition, yes, no) => {
-                let (condition, yes, no) = (self.value(condition), self.value(yes), self.value(no));
-                Instruction::Select { to, condition, yes, no }
-            }
-        };
-        self.values.push((formula.clone(), instruction));
-        self.values.len() - 1
-    }
-}
-
-/// Turns sums of a product that nothing else reads into one instruction, which rounds once where the CPU
-/// can; gives the products that are no longer computed.
-fn fuse_products(values: &mut [Instruction], results: &[usize]) -> Vec<bool> {
-    let mut readers = vec![0; values.len()];
-    let read = values.iter().flat_map(|instruction| instruction.operands());
-    read.chain(results.iter().copied()).for_each(|value| readers[value] += 1);
-    let mut fused = vec![false; values.len()];
-    for at in 0..values.len() {
-        let Instruction::Binary { function: Binary::Add, to, a: left, b: right } = values[at]
-        else {
-            continue;
-        };
-        for (product, c) in [(left, right), (right, left)] {
-            if let Instruction::Binary { function: Binary::Mul, a, b, .. } = values[product]
-                && readers[product] == 1
-                && left != right
-            {
-                values[at] = Instruction::MulAdd { to, a, b, c };
-                fused[product] = true;
-                break;
-            }
-        }
-    }
-    fused
+    /// What runs instead.
+    known: Option<AdamW>,
 }
 
 impl Instruction {
@@ -144,12 +114,14 @@ impl Instruction {
             Self::Binary { a, b, .. } => vec![a, b],
             Self::MulAdd { a, b, c, .. } => vec![a, b, c],
             Self::Select { condition, yes, no, .. } => vec![condition, yes, no],
-            Self::Store { from, .. } => vec![from],
+            Self::Store { written, .. } => vec![written.from],
+            Self::StoreEither { condition, yes, no, .. } => vec![condition, yes.from, no.from],
         }
     }
 
     /// With values renumbered to registers.
     fn assigned(self, to: usize, register: &dyn Fn(usize) -> usize) -> Self {
+        let in_register = |Written { from, half }| Written { from: register(from), half };
         match self {
             Self::Constant { value, .. } => Self::Constant { to, value },
             Self::Load { input, .. } => Self::Load { to, input },
@@ -167,53 +139,23 @@ impl Instruction {
                 yes: register(yes),
                 no: register(no),
             },
-            Self::Store { output, from } => Self::Store { output, from: register(from) },
+            Self::Store { output, written } => {
+                Self::Store { output, written: in_register(written) }
+            }
+            Self::StoreEither { output, condition, yes, no } => Self::StoreEither {
+                output,
+                condition: register(condition),
+                yes: in_register(yes),
+                no: in_register(no),
+            },
         }
     }
 }
 
 impl Tape {
-    /// Compiles `map`; `None` where it needs more live values than there are registers.
-    ///
-    /// All loads come before all stores of a block, so that outputs may overwrite inputs.
-    pub fn compile(map: &Map) -> Option<Self> {
-        let mut compiler = Compiler::default();
-        let results: Vec<usize> =
-            map.formulas.iter().map(|formula| compiler.value(formula)).collect();
-        let mut values: Vec<Instruction> = compiler.values.iter().map(|&(_, i)| i).collect();
-        let products = fuse_products(&mut values, &results);
-        let mut last_use: Vec<usize> = (0..values.len()).collect();
-        for (at, instruction) in values.iter().enumerate() {
-            instruction.operands().into_iter().for_each(|operand| last_use[operand] = at);
-        }
-        results.iter().for_each(|&value| last_use[value] = usize::MAX);
-        let (mut setup, mut body) = (vec![], vec![]);
-        let mut free: Vec<usize> = (0..REGISTERS).rev().collect();
-        let mut register = vec![usize::MAX; values.len()];
-        let constant = |value: usize| matches!(values[value], Instruction::Constant { .. });
-        // Constants are set once a task, so their registers serve nothing else.
-        for at in (0..values.len()).filter(|&at| constant(at)) {
-            register[at] = free.pop()?;
-            setup.push(values[at].assigned(register[at], &|value| register[value]));
-        }
-        let computed = |at: usize| !constant(at) && !products[at];
-        for (at, &instruction) in values.iter().enumerate().filter(|&(at, _)| computed(at)) {
-            // A result never shares a register with an operand: it's taken before they are given back.
-            let to = free.pop()?;
-            register[at] = to;
-            let assigned = instruction.assigned(to, &|value| register[value]);
-            body.push(assigned);
-            let mut operands = instruction.operands();
-            operands.sort_unstable();
-            operands.dedup();
-            let dead = |&value: &usize| last_use[value] == at && !constant(value);
-            free.extend(operands.into_iter().filter(dead).map(|value| register[value]));
-        }
-        let stores = results.iter().enumerate();
-        body.extend(
-            stores.map(|(output, &value)| Instruction::Store { output, from: register[value] }),
-        );
-        Some(Self { map: map.clone(), setup, body })
+    /// Whether a loop of its own runs instead of instructions.
+    pub fn has_loop(&self) -> bool {
+        self.known.is_some()
     }
 
     /// Runs the map over a node's tensors, on the current thread pool.
@@ -244,7 +186,11 @@ impl Tape {
             let own = |i| inputs[self.map.position(segment, i, per_segment)];
             let views: Vec<View<'_>> = (0..self.map.shared + per_segment).map(own).collect();
             let outputs = &outputs[segment * count..][..count];
-            task(isa, self, &views, outputs, key, start);
+            match self.known {
+                // SAFETY: the caller's promise; these elements are this task's alone.
+                Some(known) => unsafe { known.run(isa, &views, start, TASK) },
+                None => task(isa, self, &views, outputs, key, start),
+            }
         });
     }
 }
@@ -260,18 +206,14 @@ fn run_task<S: Simd>(
     start: usize,
 ) {
     let mut registers = [[0.0; BLOCK]; REGISTERS];
-    for &instruction in &tape.setup {
-        if let Instruction::Constant { to, value } = instruction {
-            registers[to] = [value; BLOCK];
-        }
-    }
     let elements = outputs[0].ty().elements();
     let end = elements.min(start + TASK);
-    for at in (start..end).step_by(BLOCK) {
+    let blocks = (start..end).step_by(BLOCK).map(|at| (&tape.body, at));
+    for (instructions, at) in iter::once((&tape.setup, start)).chain(blocks) {
         let len = BLOCK.min(end - at);
-        for &instruction in &tape.body {
+        for &instruction in instructions {
             match instruction {
-                Instruction::Constant { .. } => {}
+                Instruction::Constant { to, value } => registers[to] = [value; BLOCK],
                 Instruction::Load { to, input } => {
                     load(&inputs[input], at, &mut registers[to][..len]);
                 }
@@ -303,8 +245,14 @@ fn run_task<S: Simd>(
                         *value = f32::from_bits(bits);
                     }
                 }
-                Instruction::Store { output, from } => {
-                    store(&outputs[output], at, &registers[from][..len]);
+                Instruction::Store { output, written } => {
+                    let from = &registers[written.from][..len];
+                    store(&outputs[output], at, from, written.half);
+                }
+                Instruction::StoreEither { output, condition, yes, no } => {
+                    let written = if registers[condition][0] != 0.0 { yes } else { no };
+                    let from = &registers[written.from][..len];
+                    store(&outputs[output], at, from, written.half);
                 }
             }
         }
@@ -438,7 +386,7 @@ fn load_run(view: &View<'_>, from: usize, to: &mut [f32]) {
 }
 
 #[inline(always)]
-fn store(view: &View<'_>, at: usize, from: &[f32]) {
+fn store(view: &View<'_>, at: usize, from: &[f32], half: Option<Half>) {
     /// # Safety
     /// As [`View::slice_mut`].
     #[inline(always)]
@@ -451,11 +399,23 @@ fn store(view: &View<'_>, at: usize, from: &[f32]) {
     debug_assert!(at + from.len() <= view.ty().elements(), "the run is inside the tensor");
     // SAFETY: in bounds, and the type has the dtype's size.
     unsafe {
-        match view.ty().dtype {
-            DType::F32 => run::<f32>(view, at, from),
-            DType::BF16 => run::<bf16>(view, at, from),
-            DType::F16 => run::<f16>(view, at, from),
-            DType::I16 => {
+        match (view.ty().dtype, half) {
+            (DType::BF16, Some(Half::High)) => {
+                let start = view.ptr().cast::<bf16>().add(at);
+                for (i, &value) in from.iter().enumerate() {
+                    start.add(i).write(split(value).0);
+                }
+            }
+            (DType::I16, Some(Half::Low)) => {
+                let start = view.ptr().cast::<i16>().add(at);
+                for (i, &value) in from.iter().enumerate() {
+                    start.add(i).write(split(value).1);
+                }
+            }
+            (DType::F32, _) => run::<f32>(view, at, from),
+            (DType::BF16, _) => run::<bf16>(view, at, from),
+            (DType::F16, _) => run::<f16>(view, at, from),
+            (DType::I16, _) => {
                 let start = view.ptr().cast::<i16>().add(at);
                 for (i, &value) in from.iter().enumerate() {
                     // In range, so that the conversion to i32 is one instruction, for many elements at a time.
@@ -464,7 +424,7 @@ fn store(view: &View<'_>, at: usize, from: &[f32]) {
                     start.add(i).write(bounded.to_int_unchecked::<i32>() as i16);
                 }
             }
-            dtype => {
+            (dtype, _) => {
                 let size = dtype.size();
                 for (i, &value) in from.iter().enumerate() {
                     let element = view.ptr().add((at + i) * size);

@@ -2,9 +2,9 @@
 //! that runs with them can be saved.
 
 use pollster::block_on;
-use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::{Cpu, tape::Tape};
 use tightrope_backend_wgpu::Wgpu;
-use tightrope_core::{Class, DType};
+use tightrope_core::{Class, DType, Node, Op};
 use tightrope_nn::{
     Family, FrozenBits, Gradients, Kind, Lora, Master, Optimizer, Planned, Precision, StateBits,
     TableBits, Trainer, TrainerConfig,
@@ -54,6 +54,33 @@ fn lasting(config: &TrainerConfig, class: Class) -> u64 {
     let tensors = plan.graph.tensors.iter();
     let of_class = tensors.filter(|info| info.class == class && info.life == persistent);
     of_class.filter(|info| info.replaces.is_none()).map(|info| info.ty.bytes() as u64).sum()
+}
+
+#[test]
+fn the_processor_has_a_loop_for_adamw() {
+    let of = |config: &TrainerConfig| -> Vec<bool> {
+        let plan = Planned::new(config, &Cpu::new(1).expect("threads")).expect("a plan").plan;
+        let nodes = plan.graph.programs.iter().flat_map(|program| &program.nodes);
+        let is_update = |node: &&Node| {
+            node.outputs.iter().any(|&it| plan.graph.info(it).class == Class::Optimizer)
+        };
+        let maps = nodes.filter(is_update).filter_map(|node| match &node.op {
+            Op::Map(map) if map.segments > 1 => Some((map, &node.inputs)),
+            _ => None,
+        });
+        let loops = maps.map(|(map, inputs)| {
+            let types: Vec<_> = inputs.iter().map(|&input| plan.graph.ty(input)).collect();
+            Tape::compile(map, &types).expect("registers").has_loop()
+        });
+        loops.collect()
+    };
+    // What decays and what doesn't.
+    let narrow = config(Family::Gpt2);
+    assert_eq!(of(&narrow), [true, true]);
+    assert_eq!(of(&TrainerConfig { precision: Precision::F32, ..narrow.clone() }), [true, true]);
+    assert_eq!(of(&TrainerConfig { gradients: Gradients::BF16, ..narrow.clone() }), [true, true]);
+    let bits = StateBits::B16;
+    assert_eq!(of(&TrainerConfig { optimizer_bits: bits, ..narrow }), [false, false]);
 }
 
 #[test]
