@@ -127,6 +127,11 @@ impl Cuda {
     pub fn restrict(&mut self, restrict: impl FnOnce(&mut CudaLimits)) {
         self.planning.limits = self.planning.limits.clone().with_cuda(restrict);
     }
+
+    /// Pretends that a launch binds no more than so many bytes of a tensor, to try how larger ones are cut.
+    pub fn bind_at_most(&mut self, bytes: u64) {
+        self.planning.limits.binding_bytes = bytes;
+    }
 }
 
 impl PlannedAs for Cuda {
