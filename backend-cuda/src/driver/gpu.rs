@@ -450,12 +450,12 @@ impl Driver for Gpu {
         self.enqueue(task, &self.failed())
     }
 
-    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
+    fn seconds(&mut self, recorded: Recorded) -> Result<f64, DeviceError> {
         self.make_current()?;
         let [before, after] = self.clock;
         // SAFETY: events and stream live as long as `self`.
         unsafe { result::event::record(before, self.stream) }.map_err(self.failed())?;
-        tasks.iter().try_for_each(|task| self.enqueue(task, &self.failed()))?;
+        self.replay(recorded)?;
         // SAFETY: as above; the time between the two is asked for once the stream has passed both.
         let milliseconds = unsafe {
             result::event::record(after, self.stream)
@@ -465,21 +465,25 @@ impl Driver for Gpu {
         Ok(f64::from(milliseconds.map_err(self.failed())?) / 1e3)
     }
 
-    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
+    fn clear(&mut self) -> Result<(), DeviceError> {
         self.make_current()?;
-        self.finish()?;
         let Some((arena, bytes)) = self.arena else { return Ok(()) };
-        let first = &block[..block.len().min(bytes as usize)];
-        // SAFETY: the arena has as many bytes, and the copy is done when it returns.
-        unsafe { result::memcpy_htod_sync(arena, first) }.map_err(self.failed())?;
-        // What is filled is copied behind itself, twice as much each time.
-        let mut filled = first.len();
-        while filled > 0 && filled < bytes as usize {
-            let size = filled.min(bytes as usize - filled);
+        // SAFETY: the arena has as many bytes.
+        unsafe { result::memset_d8_async(arena, 0, bytes as usize, self.stream) }
+            .map_err(self.failed())
+    }
+
+    fn repeat(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        self.make_current()?;
+        let Some((arena, size)) = self.arena else { return Ok(()) };
+        // What is there is copied behind itself, twice as much each time.
+        let mut there = bytes;
+        while there > 0 && there < size {
+            let next = there.min(size - there) as usize;
             // SAFETY: both ranges lie in the arena and share no byte.
-            unsafe { result::memcpy_dtod_async(arena + filled as u64, arena, size, self.stream) }
+            unsafe { result::memcpy_dtod_async(arena + there, arena, next, self.stream) }
                 .map_err(self.failed())?;
-            filled += size;
+            there += next as u64;
         }
         Ok(())
     }
@@ -494,6 +498,16 @@ impl Driver for Gpu {
         let graph = self.graph(tasks, &self.refused(arena))?;
         self.graphs.push(graph);
         Ok(Recorded(self.graphs.len() - 1))
+    }
+
+    fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
+        self.make_current()?;
+        self.finish()?;
+        for graph in self.graphs.drain(kept.min(self.graphs.len())..) {
+            // SAFETY: it was instantiated by `record`, and the stream has passed it.
+            unsafe { result::graph::exec_destroy(graph) }.map_err(failed(&self.name))?;
+        }
+        Ok(())
     }
 
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
@@ -542,6 +556,21 @@ impl Drop for Gpu {
             for stream in [self.stream, self.loads, self.stores] {
                 let _ = result::stream::destroy(stream);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The streams don't wait for the one that calls without a stream use, so that such a copy would come at any time.
+    #[test]
+    fn nothing_is_copied_or_set_outside_of_the_streams() {
+        let own = include_str!("gpu.rs").split("#[cfg(test)]").next().unwrap_or_default();
+        let text = [own, include_str!("gpu/copy_queues.rs")].concat();
+        for (number, line) in text.lines().enumerate() {
+            let copies = ["memcpy", "memset", "cuMemcpy", "cuMemset"];
+            let call = copies.iter().any(|name| line.contains(&format!("::{name}")));
+            assert!(!call || line.to_lowercase().contains("async"), "line {}: {line}", number + 1);
         }
     }
 }
