@@ -151,6 +151,10 @@ impl Backend for Cuda {
         format!("cuda ({}{tf32})", self.driver.name())
     }
 
+    fn compute_capability(&self) -> Option<(i32, i32)> {
+        self.driver.capability()
+    }
+
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
         self.copies.clear();

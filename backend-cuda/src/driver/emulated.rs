@@ -18,7 +18,7 @@ use tightrope_core::{DType, DeviceError};
 use super::cublaslt::CublasLt;
 use super::{
     CopyQueues as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
-    Task, cache_key,
+    Task, Version, cache_key,
 };
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
@@ -349,6 +349,10 @@ const FLAGS: &[&str] = &[
 impl Driver for Emulated {
     fn name(&self) -> String {
         NAME.into()
+    }
+
+    fn capability(&self) -> Option<Version> {
+        None
     }
 
     fn tensor_cores(&self) -> &'static [DType] {

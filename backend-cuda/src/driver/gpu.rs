@@ -317,6 +317,10 @@ impl Driver for Gpu {
         self.name.clone()
     }
 
+    fn capability(&self) -> Option<Version> {
+        Some(self.capability)
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
         requirements::tensor_cores(self.capability)
     }

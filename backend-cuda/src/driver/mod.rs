@@ -62,6 +62,9 @@ pub trait Driver: CopyQueues {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
+    /// Compute capability, where it's a GPU.
+    fn capability(&self) -> Option<Version>;
+
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
 

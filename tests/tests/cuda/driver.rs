@@ -11,7 +11,7 @@ use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::driver::{
     Copies, CopyQueues, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue,
-    Recorded, Staging, Task, Wait,
+    Recorded, Staging, Task, Version, Wait,
 };
 use tightrope_backend_cuda::library::{Algorithm, Library, Problem};
 use tightrope_backend_cuda::matmuls::Makers;
@@ -80,6 +80,9 @@ impl Watched {
 }
 
 impl Driver for Watched {
+    fn capability(&self) -> Option<Version> {
+        self.device.capability()
+    }
     fn tensor_cores(&self) -> &'static [DType] {
         self.device.tensor_cores()
     }
