@@ -22,28 +22,28 @@ pub struct Compiler {
 
 impl Compiler {
     /// Code of a kernel, from the cache or the compiler.
-    fn cubin(&self, kernel: &Kernel) -> Result<Vec<u8>, String> {
+    fn code(&self, kernel: &Kernel) -> Result<Vec<u8>, String> {
         let text = source::for_device(&[kernel]);
         let options = Nvrtc::options(&self.architecture);
         let key = cache_key((&text, options, self.nvrtc.version()));
-        let path = self.cache.join(format!("{key}.cubin"));
-        if let Ok(cubin) = fs::read(&path) {
-            return Ok(cubin);
+        let path = self.cache.join(format!("{key}.code"));
+        if let Ok(code) = fs::read(&path) {
+            return Ok(code);
         }
-        let cubin = self.nvrtc.compile(&text, &self.architecture)?.cubin;
+        let code = self.nvrtc.compile(&text, &self.architecture)?.code;
         // A cache that can't be written costs time and nothing else. Renamed, so that nobody reads half a file.
         let own = path.with_extension(format!("{}", std::process::id()));
-        let kept = fs::create_dir_all(&self.cache).and_then(|()| fs::write(&own, &cubin));
+        let kept = fs::create_dir_all(&self.cache).and_then(|()| fs::write(&own, &code));
         if kept.and_then(|()| fs::rename(&own, &path)).is_err() {
             let _ = fs::remove_file(&own);
         }
-        Ok(cubin)
+        Ok(code)
     }
 
     /// Code of kernels, compiled side by side.
-    pub fn cubins(&self, kernels: &[&Kernel]) -> Vec<Result<Vec<u8>, String>> {
+    pub fn codes(&self, kernels: &[&Kernel]) -> Vec<Result<Vec<u8>, String>> {
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
-        heaviest_first(kernels, workers, |kernel| kernel.weight(), |kernel| self.cubin(kernel))
+        heaviest_first(kernels, workers, |kernel| kernel.weight(), |kernel| self.code(kernel))
     }
 }
 
@@ -67,9 +67,9 @@ fn heaviest_first<T: Sync, R: Send>(
         done
     };
     let mut done = thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..workers.min(items.len())).map(|_| scope.spawn(take)).collect();
-        let done = workers.into_iter().flat_map(|worker| worker.join().expect("work doesn't panic"));
+        let workers: Vec<_> = (0..workers.min(items.len())).map(|_| scope.spawn(take)).collect();
+        let done =
+            workers.into_iter().flat_map(|worker| worker.join().expect("work doesn't panic"));
         done.collect::<Vec<_>>()
     });
     done.sort_unstable_by_key(|&(index, _)| index);
