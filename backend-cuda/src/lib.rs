@@ -127,6 +127,11 @@ impl Cuda {
     pub fn restrict(&mut self, restrict: impl FnOnce(&mut CudaLimits)) {
         self.planning.limits = self.planning.limits.clone().with_cuda(restrict);
     }
+
+    /// Pretends that a launch binds no more than so many bytes of a tensor, to try how larger ones are cut.
+    pub fn bind_at_most(&mut self, bytes: u64) {
+        self.planning.limits.binding_bytes = bytes;
+    }
 }
 
 impl PlannedAs for Cuda {
@@ -144,6 +149,10 @@ impl Backend for Cuda {
         // What is measured of a device that multiplies in TF32 is kept apart.
         let tf32 = if self.planning.limits.cuda().tf32 { " in TF32" } else { "" };
         format!("cuda ({}{tf32})", self.driver.name())
+    }
+
+    fn compute_capability(&self) -> Option<(i32, i32)> {
+        self.driver.capability()
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {

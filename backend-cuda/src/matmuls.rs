@@ -13,7 +13,7 @@ use tightrope_core::DeviceError;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Launches};
 use tightrope_core::ops::Gemm;
 
-use crate::driver::{Driver, Task};
+use crate::driver::{Driver, Recorded, Task};
 use crate::library::{Addresses, Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
 pub use choices::{Choices, Timed};
@@ -98,9 +98,17 @@ pub struct Matmuls {
     choices: Choices,
 }
 
-/// Times that a task runs, and the first of them that count: what comes before brings clocks and caches up.
-const RUNS: usize = 6;
-const WARM: usize = 2;
+/// Replays of what is timed, in turns with those of everything that it's compared to, so that clocks and other users of the
+/// device meet all of them alike; and one before them, which brings caches up.
+const REPLAYS: usize = 5;
+const WARM: usize = 1;
+
+/// Runs of what is timed in a graph: so many that launching it is little of their time, and no more than this.
+const MOST_RUNS: usize = 50;
+/// Replays of one run by which that is decided; the shortest counts.
+const TRIALS: usize = 3;
+/// Seconds that a graph is to take.
+const GRAPH_SECONDS: f64 = 1e-3;
 
 /// Random numbers of 16 bits that are moderate as bf16 and as f16, and two of them as f32: sign and last bits of what is
 /// about 1 in each. A device's power and so its speed depends on what it multiplies.
@@ -141,7 +149,7 @@ impl Matmuls {
         Some(winner.map(|(winner, _)| winner))
     }
 
-    /// Times contests. The whole allocation is overwritten, and zeros after.
+    /// Times contests, in an arena of so many bytes, which is overwritten, and zeros after.
     ///
     /// # Errors
     /// Those of the driver.
@@ -149,6 +157,7 @@ impl Matmuls {
         &mut self,
         driver: &mut dyn Driver,
         contests: &[&Contest],
+        arena_bytes: u64,
     ) -> Result<(), DeviceError> {
         let mut timed = BTreeMap::new();
         for contest in contests {
@@ -156,40 +165,86 @@ impl Matmuls {
                 continue;
             }
             if timed.is_empty() {
-                driver.fill(&random_bytes())?;
+                fill(driver, arena_bytes)?;
             }
-            let own = best(driver, &contest.own)?;
-            let mut library: Option<(Winner, f64)> = None;
-            for (index, way) in contest.ways.iter().enumerate() {
-                for algorithm in driver.algorithms(&way.problem, self.library.workspace)? {
-                    // One that the library suggests and can't run is left out; a device that is gone shows in the next call.
-                    let tasks = contest.tasks(way, algorithm);
-                    let Ok(seconds) = best(driver, &tasks) else { continue };
-                    if library.is_none_or(|(_, fastest)| seconds < fastest) {
-                        library = Some((Winner { way: index, algorithm }, seconds));
-                    }
-                }
-            }
-            timed.insert(contest.key.clone(), Timed { own, library });
+            timed.insert(contest.key.clone(), self.timed(driver, contest)?);
         }
         if !timed.is_empty() {
-            driver.fill(&[0])?;
+            driver.clear()?;
             self.choices.add(timed);
         }
         Ok(())
     }
+
+    /// Seconds of the kernels, and of the library's fastest way.
+    fn timed(&self, driver: &mut dyn Driver, contest: &Contest) -> Result<Timed, DeviceError> {
+        let alone = driver.record(&repeated(1, &contest.own))?;
+        let mut one = f64::INFINITY;
+        for _ in 0..TRIALS {
+            one = one.min(driver.seconds(alone)?);
+        }
+        let runs = (GRAPH_SECONDS / one).ceil().clamp(1.0, MOST_RUNS as f64) as usize;
+        driver.forget(0)?;
+        let mut candidates = vec![(None, driver.record(&repeated(runs, &contest.own))?)];
+        let mut ways = vec![];
+        for (index, way) in contest.ways.iter().enumerate() {
+            let algorithms = driver.algorithms(&way.problem, self.library.workspace)?;
+            ways.extend(algorithms.into_iter().map(|algorithm| Winner { way: index, algorithm }));
+        }
+        for winner in ways {
+            let tasks = contest.tasks(&contest.ways[winner.way], winner.algorithm);
+            // One that the library suggests and can't run is left out; a device that is gone shows in the next call.
+            let Ok(recorded) = driver.record(&repeated(runs, &tasks)) else { continue };
+            candidates.push((Some(winner), recorded));
+        }
+        let medians = medians(driver, candidates)?;
+        driver.forget(0)?;
+        let seconds = |taken: f64| taken / runs as f64;
+        let own = medians.iter().find(|(winner, _)| winner.is_none());
+        let library = medians.iter().filter_map(|&(winner, taken)| Some((winner?, seconds(taken))));
+        let library = library.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        Ok(Timed { own: own.map_or(f64::INFINITY, |&(_, taken)| seconds(taken)), library })
+    }
 }
 
-/// Seconds that tasks take, at best.
-fn best(driver: &mut dyn Driver, tasks: &[Task]) -> Result<f64, DeviceError> {
-    let mut least = f64::INFINITY;
-    for run in 0..RUNS {
-        let seconds = driver.seconds(tasks)?;
-        if run >= WARM {
-            least = least.min(seconds);
+/// These tasks so many times.
+fn repeated(runs: usize, tasks: &[Task]) -> Vec<&Task> {
+    (0..runs).flat_map(|_| tasks).collect()
+}
+
+/// The median seconds of a replay of each of these, which take turns.
+fn medians<T: Copy>(
+    driver: &mut dyn Driver,
+    candidates: Vec<(T, Recorded)>,
+) -> Result<Vec<(T, f64)>, DeviceError> {
+    let mut seconds = vec![vec![]; candidates.len()];
+    for replay in 0..WARM + REPLAYS {
+        for ((_, recorded), seconds) in candidates.iter().zip(&mut seconds) {
+            let taken = driver.seconds(*recorded)?;
+            if replay >= WARM {
+                seconds.push(taken);
+            }
         }
     }
-    Ok(least)
+    let median = |mut seconds: Vec<f64>| {
+        seconds.sort_by(f64::total_cmp);
+        seconds[REPLAYS / 2]
+    };
+    Ok(candidates.into_iter().zip(seconds).map(|((what, _), all)| (what, median(all))).collect())
+}
+
+/// Fills the arena with random numbers. They go by the way of everything that the host writes, in the order of the kernels,
+/// so that nothing is copied on before it's there.
+fn fill(driver: &mut dyn Driver, arena_bytes: u64) -> Result<(), DeviceError> {
+    let numbers = random_bytes();
+    let first = &numbers[..numbers.len().min(arena_bytes as usize)];
+    let from = 0..first.len();
+    driver.wait(0)?;
+    driver.staging()[from.clone()].copy_from_slice(first);
+    driver.copy(from, 0)?;
+    driver.repeat(first.len() as u64)?;
+    driver.mark(0)?;
+    driver.wait(0)
 }
 
 fn random_bytes() -> Vec<u8> {

@@ -56,6 +56,11 @@ impl Target for Planning {
         self.limits.cuda().epilogues
     }
 
+    fn exact_activations(&self) -> bool {
+        // The library applies an activation to sums that are not rounded yet.
+        self.matmuls.is_none()
+    }
+
     fn copy_queues(&self) -> bool {
         true
     }

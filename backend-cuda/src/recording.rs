@@ -171,7 +171,7 @@ impl Recording {
         let with_library = matmuls.map(|matmuls| {
             let open = contests.iter().map(|(_, contest)| contest);
             let open: Vec<&Contest> = open.filter(|contest| !contest.ways.is_empty()).collect();
-            matmuls.time(driver, &open).map(|()| &*matmuls)
+            matmuls.time(driver, &open, plan.arena_bytes).map(|()| &*matmuls)
         });
         let matmuls = with_library.transpose()?;
         let programs = plan.graph.programs.iter();

@@ -190,6 +190,11 @@ impl Kernel {
         MOST_ARGUMENTS / (self.argument_bytes() + size_of::<u32>()).max(1)
     }
 
+    /// What compiling it takes, beside others.
+    pub fn weight(&self) -> u64 {
+        self.text.len() as u64
+    }
+
     /// The same for several launches at once.
     pub fn for_several(self) -> Self {
         Self { several: self.most(), ..self }

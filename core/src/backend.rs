@@ -127,6 +127,11 @@ pub trait Backend: Target {
     /// What it is.
     fn kind(&self) -> DeviceKind;
 
+    /// Compute capability, major and minor number, of a GPU that has one.
+    fn compute_capability(&self) -> Option<(i32, i32)> {
+        None
+    }
+
     /// Allocates the plan's arena, filled with zeros, and readies every step. Frees what was there before.
     ///
     /// # Errors

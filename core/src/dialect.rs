@@ -301,6 +301,9 @@ impl Printer {
         match function {
             Binary::Add => format!("({a} + {b})"),
             Binary::Sub => format!("({a} - {b})"),
+            // Multiplied and rounded by itself: a compiler that joins it with a sum in one place and not in another, as in a matmul's
+            // epilogue and in a map, would give other bits to the same formula.
+            Binary::Mul if cuda => format!("__fmul_rn({a}, {b})"),
             Binary::Mul => format!("({a} * {b})"),
             Binary::Div => format!("({a} / {b})"),
             Binary::Max => call("max", "fmaxf"),
@@ -348,6 +351,14 @@ mod tests {
              const float v2 = (v0 != 0.0f ? 1.0f : v1);\n"
         );
         assert_eq!(results, ["v2", "in1"]);
+    }
+
+    /// Compilers for GPUs join a product and a sum to one rounding where they see both, and what they see depends on what is
+    /// around a formula.
+    #[test]
+    fn no_product_of_a_cuda_formula_can_be_joined_with_a_sum() {
+        let (text, _) = print(&[silu_slope(), input(0) * input(1) + input(2)], Dialect::Cuda);
+        assert!(text.contains("__fmul_rn(in0, in1)") && !text.contains('*'), "{text}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::types::{DType, Type};
 mod limits;
 mod matmul;
 
-pub use limits::{Api, CudaLimits, Limits, Tile, WebGpuLimits};
+pub use limits::{Api, CudaLimits, Limits, MOST_ELEMENTS, Tile, WebGpuLimits};
 pub use matmul::{Epilogue, Gemm, Matrices, Stored};
 
 /// Which tensor of the op an operand is.
@@ -154,6 +154,8 @@ pub struct Launch {
     /// Whether it copies its first operand to its second and does nothing else: where both are the same memory, a device leaves
     /// it out.
     pub identity: bool,
+    /// The first of its numbers that has more than the 32 bits in which kernels read them.
+    pub too_large: Option<(Cow<'static, str>, u64)>,
     /// The matmul that it makes, alone or with its neighbours that share this: a device with another way to
     /// make it leaves them all out.
     pub matmul: Option<Arc<Gemm>>,
@@ -177,19 +179,37 @@ impl Launch {
             cost: Cost::default(),
             concurrent: false,
             identity: false,
+            too_large: None,
             matmul: None,
         }
     }
 
     /// Adds a number known to the compiler.
     pub fn constant(mut self, name: &'static str, value: impl Into<u64>) -> Self {
-        self.constants.push((name, word(value.into())));
+        let word = self.word(name.into(), value.into());
+        self.constants.push((name, word));
         self
     }
 
     /// Adds a whole number that is read when the kernel runs.
     pub fn param(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<u64>) -> Self {
-        self.params.push((name.into(), Word::U32(word(value.into()))));
+        let name = name.into();
+        let word = self.word(name.clone(), value.into());
+        self.params.push((name, Word::U32(word)));
+        self
+    }
+
+    /// The low 32 bits of a number. One that has more is remembered, for [`Launches::fit`] to refuse the launch.
+    fn word(&mut self, name: Cow<'static, str>, value: u64) -> u32 {
+        if value > u32::MAX.into() {
+            self.too_large.get_or_insert((name, value));
+        }
+        value as u32
+    }
+
+    /// Says how far the kernel counts from its numbers on.
+    pub fn counting_to(mut self, end: u64) -> Self {
+        self.word("end".into(), end.saturating_sub(1));
         self
     }
 
@@ -251,12 +271,6 @@ impl Launch {
     }
 }
 
-/// Every size was checked when the graph was built: no tensor of a device with 32-bit indices has more
-/// elements than they count.
-fn word(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
-}
-
 /// The launches of one op, in order, and the scratch they share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Launches {
@@ -310,7 +324,7 @@ impl Launches {
     /// that each fits the device.
     ///
     /// # Errors
-    /// In words, where a launch binds more or larger tensors than the device takes.
+    /// In words, where a launch binds more or larger tensors than the device takes, or counts further than 32 bits do.
     pub fn fit(mut self, limits: &Limits) -> Launched {
         let mut list = Vec::with_capacity(self.list.len());
         for launch in self.list {
@@ -331,6 +345,21 @@ impl Launches {
                     operand.place.bytes().1,
                     operand.name,
                     limits.binding_bytes
+                ));
+            }
+            let long =
+                launch.operands.iter().find(|operand| operand.place.elements > MOST_ELEMENTS);
+            if let Some(Operand { name, place, .. }) = long {
+                return Err(format!(
+                    "{entry} binds {} elements as `{name}`, kernels count to {MOST_ELEMENTS}",
+                    place.elements
+                ));
+            }
+            let groups = (Cow::from("groups"), launch.groups.end);
+            let counted = launch.too_large.as_ref().or((groups.1 > 1 << 32).then_some(&groups));
+            if let Some((name, number)) = counted {
+                return Err(format!(
+                    "{entry} reads {number} as `{name}`, kernels count in 32 bits"
                 ));
             }
             if launch.workgroup > limits.workgroup {
@@ -385,6 +414,40 @@ mod tests {
         list.clear();
         split(launch, 10, &mut list);
         assert_eq!(list.len(), 7, "a workgroup can't be cut");
+    }
+
+    #[test]
+    fn numbers_of_more_than_32_bits_are_refused_by_name() {
+        let limits = of_cuda();
+        let fit = |launch: Launch| Launches { list: vec![launch], scratch_bytes: 0 }.fit(&limits);
+        let launch = || Launch::new("k", "e", 1, 1).constant("C", 7u32);
+        assert!(fit(launch().param("last", u64::from(u32::MAX))).is_ok());
+        for (large, said) in [
+            (launch().param("rows", 1u64 << 32).param("more", 1u64 << 40), "4294967296 as `rows`"),
+            (launch().constant("COLUMNS", (1u64 << 32) + 5), "4294967301 as `COLUMNS`"),
+            (Launch { groups: 0..(1 << 32) + 1, ..launch() }, "4294967297 as `groups`"),
+            (launch().bind("x", of_elements(MOST_ELEMENTS + 1)), "4293918721 elements as `x`"),
+        ] {
+            let words = fit(large).unwrap_err();
+            assert!(words.contains(said), "{words}");
+        }
+        assert!(fit(launch().bind("x", of_elements(MOST_ELEMENTS))).is_ok());
+    }
+
+    fn of_cuda() -> Limits {
+        Limits {
+            workgroup: 1024,
+            shared_bytes: 48 << 10,
+            bindings: 64,
+            binding_bytes: u64::MAX,
+            work: u64::MAX,
+            tile: Tile { entry: "tiled", m: 64, n: 64, k: 16, thread_m: 8, thread_n: 4 },
+            api: Api::Cuda(CudaLimits::default()),
+        }
+    }
+
+    fn of_elements(elements: u64) -> Place {
+        Place { source: Source::Input(0), dtype: DType::U8, first: 0, elements }
     }
 
     #[test]

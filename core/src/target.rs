@@ -42,6 +42,12 @@ pub trait Target {
         false
     }
 
+    /// Whether an activation has the same bits wherever it's made: by itself from the stored matmul, as where it's recomputed, or
+    /// in the matmul's own pass.
+    fn exact_activations(&self) -> bool {
+        true
+    }
+
     /// Whether copies between the device and the host overlap its programs.
     fn copy_queues(&self) -> bool {
         false
@@ -90,6 +96,10 @@ impl<T: PlannedAs> Target for T {
 
     fn epilogues(&self) -> bool {
         self.planned_as().epilogues()
+    }
+
+    fn exact_activations(&self) -> bool {
+        self.planned_as().exact_activations()
     }
 
     fn copy_queues(&self) -> bool {

@@ -116,6 +116,17 @@ impl Card {
         CARDS.iter().find(is)
     }
 
+    /// The card that stands for others of a compute capability: the slowest of those that are known with the same one, or with the
+    /// newest before it.
+    pub fn of_capability(capability: (i32, i32)) -> &'static Self {
+        let before = || CARDS.iter().filter(|card| card.capability <= capability);
+        let oldest = CARDS.iter().min_by_key(|card| card.capability);
+        let newest = before().map(|card| card.capability).max();
+        let alike = before().filter(|card| Some(card.capability) == newest);
+        let slowest = alike.min_by(|a, b| a.rates.half.total_cmp(&b.rates.half));
+        slowest.or(oldest).unwrap_or(&CARDS[0])
+    }
+
     /// What plans for it call it, where none is here.
     pub fn description(&self) -> String {
         format!("cuda ({}, by its published figures)", self.device)
@@ -170,6 +181,28 @@ mod tests {
         }
         for unknown in ["NVIDIA GeForce GTX 1660", "NVIDIA L40"] {
             assert_eq!(Card::of_device(unknown), None);
+        }
+    }
+
+    #[test]
+    fn a_card_that_is_not_known_is_taken_for_a_slow_one_of_its_kind() {
+        for (capability, name) in [
+            ((7, 5), "t4"),
+            ((8, 0), "a100-40gb"),
+            ((8, 6), "rtx-3060"),
+            ((8, 7), "rtx-3060"),
+            ((8, 9), "rtx-4060-ti"),
+            ((9, 0), "h100-pcie"),
+            ((10, 3), "b200"),
+            ((12, 1), "rtx-5080"),
+            ((6, 1), "t4"),
+        ] {
+            assert_eq!(Card::of_capability(capability).name, name);
+        }
+        // And one of which not even that is known, for the slowest of all.
+        for precision in [Precision::F32, Precision::F16] {
+            let rates = Card::named("t4").unwrap().rates(precision, false);
+            assert_eq!(Rates::of("cuda (a GPU)", precision, 1), rates);
         }
     }
 

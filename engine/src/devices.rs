@@ -11,7 +11,7 @@
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -74,14 +74,39 @@ impl Spec {
 }
 
 /// Opens a device, and others in its place.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Devices {
+    /// Opens a GPU of NVIDIA's by its number.
+    #[cfg(feature = "cuda")]
+    nvidia: fn(usize) -> std::result::Result<Cuda, String>,
+    /// Where the system shows devices.
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    nodes: &'static Path,
+    /// The GPU of NVIDIA's that was taken first of all devices.
+    #[cfg(feature = "cuda")]
+    taken: Option<usize>,
     /// What launches of the first GPU were made for. One that takes its place is used alike, though it may
     /// measure another speed, so that plans and numbers stay.
     #[cfg(feature = "wgpu")]
     limits: Option<Limits>,
     /// What there is to tell of the devices, each said once.
     pub notes: Vec<String>,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self {
+            #[cfg(feature = "cuda")]
+            nvidia: open_cuda,
+            #[cfg(any(feature = "cuda", feature = "wgpu"))]
+            nodes: Path::new(DEVICE_NODES),
+            #[cfg(feature = "cuda")]
+            taken: None,
+            #[cfg(feature = "wgpu")]
+            limits: None,
+            notes: vec![],
+        }
+    }
 }
 
 impl Devices {
@@ -111,13 +136,60 @@ impl Devices {
         crate::block_on(self.open_async(spec))
     }
 
-    #[cfg(feature = "wgpu")]
+    /// The fastest kind of device that is here: a GPU of NVIDIA's by CUDA, any GPU by wgpu, the CPU. A note says why, where
+    /// there is a GPU of NVIDIA's.
     async fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = self.fastest_nvidia(spec).await? {
+            return Ok(gpu);
+        }
+        self.fastest_of_others(spec).await
+    }
+
+    /// The first GPU of NVIDIA's, where it can be used.
+    #[cfg(feature = "cuda")]
+    async fn fastest_nvidia(&mut self, spec: &Spec) -> Result<Option<Box<dyn Backend>>> {
+        const FIRST: usize = 0;
+        if let Some(ordinal) = self.taken {
+            return self.cuda(ordinal, spec).await.map(Some);
+        }
+        // Where a run has begun on a GPU by wgpu, it stays there.
+        #[cfg(feature = "wgpu")]
+        if self.limits.is_some() {
+            return Ok(None);
+        }
+        if !has_nvidia(self.nodes) {
+            return Ok(None);
+        }
+        match (self.nvidia)(FIRST) {
+            Ok(gpu) => {
+                let gpu = self.multiplying(gpu, spec)?;
+                self.taken = Some(FIRST);
+                self.note(format!("--device auto takes cuda:{FIRST}, {}", gpu.name()));
+                Ok(Some(Box::new(gpu)))
+            }
+            Err(problem) => {
+                self.note(format!("--device auto can't take the NVIDIA GPU by CUDA: {problem}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Adds what there is to tell, unless it was told.
+    #[cfg(feature = "cuda")]
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    #[cfg(feature = "wgpu")]
+    async fn fastest_of_others(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
         let hardware = Adapter { hardware: true, ..Adapter::default() };
         if self.limits.is_some() {
             return self.gpu(&hardware).await.help("resume the run once the GPU answers again");
         }
-        if has_gpu(Path::new(DEVICE_NODES))
+        if has_gpu(self.nodes)
             && let Ok(gpu) = self.gpu(&hardware).await
         {
             return Ok(gpu);
@@ -126,7 +198,7 @@ impl Devices {
     }
 
     #[cfg(not(feature = "wgpu"))]
-    async fn fastest(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
+    async fn fastest_of_others(&mut self, spec: &Spec) -> Result<Box<dyn Backend>> {
         cpu(spec.threads)
     }
 
@@ -166,7 +238,7 @@ impl Devices {
 
     #[cfg(feature = "cuda")]
     async fn cuda(&mut self, ordinal: usize, spec: &Spec) -> Result<Box<dyn Backend>> {
-        let gpu = match open_cuda(ordinal) {
+        let gpu = match (self.nvidia)(ordinal) {
             Ok(gpu) => gpu,
             Err(problem) => {
                 return Err(Error::failed(
@@ -201,11 +273,9 @@ impl Devices {
                 "install it, or leave run.matmul at auto",
             )),
             Err(problem) => {
-                let note =
-                    format!("{problem}; until then, the engine's own kernels multiply matrices");
-                if !self.notes.contains(&note) {
-                    self.notes.push(note);
-                }
+                self.note(format!(
+                    "{problem}; until then, the engine's own kernels multiply matrices"
+                ));
                 Ok(gpu)
             }
             Ok(()) => Ok(gpu),
@@ -292,20 +362,30 @@ pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
 }
 
 /// Where Linux shows devices.
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 const DEVICE_NODES: &str = "/dev";
 
 /// Whether there can be a GPU. On Linux, all drivers have a node in `nodes`; asking the drivers themselves
 /// loads every one of them, a processor's emulation too, which takes some 50 MiB. Elsewhere, only they know.
 #[cfg(feature = "wgpu")]
 fn has_gpu(nodes: &Path) -> bool {
-    let any = |folder: &Path, known: &dyn Fn(&str) -> bool| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(known))
-    };
     !cfg!(target_os = "linux")
-        || any(&nodes.join("dri"), &|name| name.starts_with("renderD"))
-        || any(nodes, &|name| name.starts_with("nvidia") || matches!(name, "dxg" | "kfd"))
+        || any_node(&nodes.join("dri"), |name| name.starts_with("renderD"))
+        || any_node(nodes, |name| name.starts_with("nvidia") || matches!(name, "dxg" | "kfd"))
+}
+
+/// Whether there can be a GPU of NVIDIA's: on Linux its driver has a node, or that of the system around it, as in WSL.
+#[cfg(feature = "cuda")]
+fn has_nvidia(nodes: &Path) -> bool {
+    let known = |name: &str| name.starts_with("nvidia") || name == "dxg";
+    if cfg!(target_os = "linux") { any_node(nodes, known) } else { cfg!(windows) }
+}
+
+/// Whether a folder has an entry with such a name.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn any_node(folder: &Path, known: impl Fn(&str) -> bool) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(&known))
 }
 
 /// The devices of this machine, for a message.
@@ -321,14 +401,72 @@ async fn found() -> String {
     std::iter::once(cpu).chain(gpus).collect::<Vec<_>>().join(", ")
 }
 
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, target_os = "linux", feature = "cpu", feature = "wgpu", feature = "cuda"))]
 mod tests {
     use std::fs;
 
+    use tightrope_backend_cuda::driver::Emulated;
+    use tightrope_core::DeviceKind;
+
     use super::*;
 
+    /// Devices of a machine with this node, whose GPU of NVIDIA's is opened so.
+    fn with(
+        node: &str,
+        nvidia: fn(usize) -> std::result::Result<Cuda, String>,
+    ) -> (tempfile::TempDir, Devices) {
+        let nodes = tempfile::tempdir().unwrap();
+        fs::write(nodes.path().join(node), "").unwrap();
+        let path: &'static Path = Box::leak(nodes.path().to_owned().into_boxed_path());
+        (nodes, Devices { nvidia, nodes: path, ..Devices::default() })
+    }
+
+    fn emulated(_: usize) -> std::result::Result<Cuda, String> {
+        Ok(Cuda::new(Box::new(Emulated::new(std::env::temp_dir(), 1))))
+    }
+
+    fn refused(_: usize) -> std::result::Result<Cuda, String> {
+        Err("NVRTC is not installed".into())
+    }
+
+    fn auto() -> Spec {
+        let mut settings = Settings::default();
+        settings.run.device = Device::Auto;
+        Spec::of(&settings)
+    }
+
     #[test]
-    #[cfg(target_os = "linux")]
+    fn auto_takes_a_gpu_by_cuda_first_and_stays_there() {
+        let (_nodes, mut devices) = with("nvidiactl", emulated);
+        let device = devices.open(&auto()).unwrap();
+        assert_eq!(device.kind(), DeviceKind::Cuda);
+        assert!(devices.notes[0].contains("takes cuda:0, cuda (emulated)"), "{:?}", devices.notes);
+        drop(device);
+        let told = devices.notes.len();
+        assert_eq!(devices.open(&auto()).unwrap().kind(), DeviceKind::Cuda);
+        assert_eq!(devices.notes.len(), told);
+        // Lost: the run goes on there or not at all.
+        devices.nvidia = refused;
+        let said = devices.open(&auto()).err().expect("no other device").to_string();
+        assert!(said.contains("NVRTC is not installed"), "{said}");
+    }
+
+    #[test]
+    fn auto_says_why_it_takes_no_gpu_by_cuda() {
+        let (_nodes, mut devices) = with("nvidia0", refused);
+        assert_ne!(devices.open(&auto()).unwrap().kind(), DeviceKind::Cuda);
+        let [note] = &devices.notes[..] else { panic!("{:?}", devices.notes) };
+        assert!(note.contains("by CUDA: NVRTC is not installed"), "{note}");
+    }
+
+    #[test]
+    fn auto_asks_for_no_gpu_of_nvidia_s_where_none_has_a_node() {
+        let (_nodes, mut devices) = with("null", |_| panic!("nobody asks"));
+        assert_eq!(devices.open(&auto()).unwrap().kind(), DeviceKind::Cpu);
+        assert!(devices.notes.is_empty());
+    }
+
+    #[test]
     fn drivers_are_asked_only_where_a_gpu_has_a_node() {
         for (node, expected) in [
             ("dri/renderD128", true),

@@ -138,9 +138,13 @@ impl Store {
     /// What a device is taken to reach that nothing was measured of.
     fn unmeasured(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
         let name = device.name();
+        let in_tf32 = name.contains(IN_TF32);
         if let Some(card) = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda) {
-            let rates = card.rates(precision, name.contains(IN_TF32));
-            return Known { rates, source: Source::Published };
+            return Known { rates: card.rates(precision, in_tf32), source: Source::Published };
+        }
+        if let Some(capability) = device.compute_capability() {
+            let rates = Card::of_capability(capability).rates(precision, in_tf32);
+            return Known { rates, source: Source::Default };
         }
         let rates = Rates::of(&name, precision, threads);
         let rates = self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul));
@@ -210,6 +214,61 @@ mod tests {
         }
         let none = Store { folder: None, matmul: None };
         assert!(!none.known(&cpu, Precision::F32, 1).measured());
+    }
+
+    /// A GPU of NVIDIA's that no list of cards has.
+    struct Unlisted(Cpu);
+
+    impl tightrope_core::plan::PlannedAs for Unlisted {
+        fn planned_as(&self) -> &dyn tightrope_core::plan::Target {
+            &self.0
+        }
+    }
+
+    impl Backend for Unlisted {
+        fn name(&self) -> String {
+            "cuda (NVIDIA RTX A2000)".into()
+        }
+        fn kind(&self) -> DeviceKind {
+            DeviceKind::Cuda
+        }
+        fn compute_capability(&self) -> Option<(i32, i32)> {
+            Some((8, 6))
+        }
+        fn prepare(&mut self, plan: std::sync::Arc<tightrope_core::Plan>) -> Outcome {
+            self.0.prepare(plan)
+        }
+        fn allocated_bytes(&self) -> u64 {
+            self.0.allocated_bytes()
+        }
+        fn write(&mut self, at: u64, data: &[u8]) -> Outcome {
+            self.0.write(at, data)
+        }
+        fn run(&mut self, program: usize, steps: std::ops::Range<usize>) -> Outcome {
+            self.0.run(program, steps)
+        }
+        fn read(&mut self, ranges: &[std::ops::Range<u64>]) -> tightrope_core::Reading<'_> {
+            self.0.read(ranges)
+        }
+    }
+
+    type Outcome = Result<(), tightrope_core::DeviceError>;
+
+    #[test]
+    fn a_gpu_of_no_list_is_as_fast_as_one_of_its_compute_capability_and_measured_from_there() {
+        let store = Store { folder: None, matmul: None };
+        let mut device = Unlisted(Cpu::new(1).unwrap());
+        let listed = Card::named("rtx-3060").unwrap();
+        for precision in [Precision::F32, Precision::BF16] {
+            let known = store.known(&device, precision, 1);
+            assert_eq!(known.rates, listed.rates(precision, false));
+            assert_eq!(known.source, Source::Default);
+        }
+        // What no op tells stays as it is on such a GPU: one in a graph begins in two microseconds.
+        let measured = store.measure(&mut device, Precision::F32, 1).rates;
+        let kept = |rates: &Rates| serde_json::to_value(rates).unwrap()["launch_s"].clone();
+        assert_eq!(kept(&measured), kept(&listed.rates(Precision::F32, false)));
+        assert_ne!(kept(&measured), kept(&Rates::of("cpu", Precision::F32, 1)));
     }
 
     #[test]

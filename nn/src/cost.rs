@@ -69,6 +69,13 @@ const LAUNCH_S: [f64; 2] = [4e-6, 10e-6];
 /// Seconds from one kernel to the next of a CUDA graph.
 const GRAPH_LAUNCH_S: f64 = 2e-6;
 
+/// A Tesla T4, the slowest GPU that CUDA's kernels run on and anyone trains with, in f32 and in 16 bits: for one of which
+/// nothing is known.
+const SLOWEST_CUDA: [Peaks; 2] = {
+    let f32 = Peaks { matmul: 8.1e12, vector: 8.1e12, bytes: 320e9, link: 15.8e9 };
+    [f32, Peaks { matmul: 65e12, ..f32 }]
+};
+
 /// Ops with a rate in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
@@ -127,6 +134,9 @@ impl Rates {
     /// threads of it.
     pub fn of(device: &str, precision: Precision, threads: usize) -> Self {
         let narrow = precision.dtype() != DType::F32;
+        if device.starts_with("cuda") {
+            return Self::of_peaks(&SLOWEST_CUDA[usize::from(narrow)]);
+        }
         // Of a GPU in all, and of a CPU for each thread.
         let ([matmul, attention, elementwise, bytes], threads, launch_s) =
             if device.starts_with("wgpu") {

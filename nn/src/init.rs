@@ -1,7 +1,10 @@
 //! Initial values of parameters. Every value depends on the seed, the parameter's name and its own index
 //! alone, so that neither order nor threads change a model.
 
-use tightrope_core::ops::{RandomKey, uniform};
+use std::num::NonZero;
+use std::thread;
+
+use tightrope_core::ops::{RandomKey, fill_uniform};
 
 use crate::params::{Init, Parameter};
 
@@ -15,9 +18,42 @@ pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
     values
 }
 
-/// Initial values of `parameter` from element `first` on, for filling a large parameter piece by piece or
-/// on several threads. Elements in its padding become 0.
+/// Initial values of `parameter` from element `first` on, for filling a large parameter piece by piece, on as many threads
+/// as are worth it. Elements in its padding become 0.
 pub fn fill_initial(parameter: &Parameter, seed: u64, first: usize, out: &mut [f32]) {
+    let threads = match parameter.init {
+        // What draws nothing is bound by memory.
+        Init::Zeros | Init::Ones => 1,
+        Init::Uniform { .. } | Init::Normal { .. } => threads(out.len()),
+    };
+    fill_on(threads, parameter, seed, first, out);
+}
+
+/// Threads that fill so many elements: a processor's, of a target that has any, and each with enough to do.
+fn threads(elements: usize) -> usize {
+    if cfg!(target_family = "wasm") {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, NonZero::get).min(elements / LEAST_OF_THREAD).max(1)
+}
+
+/// Elements for which a thread is worth beginning: it draws as many in about a millisecond.
+const LEAST_OF_THREAD: usize = 1 << 15;
+
+/// [`fill_initial`] on so many threads.
+fn fill_on(threads: usize, parameter: &Parameter, seed: u64, first: usize, out: &mut [f32]) {
+    if threads < 2 {
+        return fill(parameter, seed, first, out);
+    }
+    let share = out.len().div_ceil(threads);
+    thread::scope(|scope| {
+        for (index, out) in out.chunks_mut(share).enumerate() {
+            scope.spawn(move || fill(parameter, seed, first + index * share, out));
+        }
+    });
+}
+
+fn fill(parameter: &Parameter, seed: u64, first: usize, out: &mut [f32]) {
     let hash = fnv1a(&parameter.name);
     let key = [seed as u32, (seed >> 32) as u32, hash as u32, (hash >> 32) as u32];
     let kept = parameter.stored().saturating_sub(first).min(out.len());
@@ -27,31 +63,45 @@ pub fn fill_initial(parameter: &Parameter, seed: u64, first: usize, out: &mut [f
         Init::Zeros => values.fill(0.0),
         Init::Ones => values.fill(1.0),
         Init::Uniform { bound } => {
-            for (element, value) in (first as u64..).zip(values) {
-                *value = (bound * (2.0 * uniform(key, STREAM, element) - 1.0)) as f32;
-            }
+            from_uniform(key, first, values, |pair| pair.map(|u| bound * (2.0 * u - 1.0)));
         }
         Init::Normal { std } => {
-            // A pair of uniform numbers gives elements 2k and 2k + 1; a piece may begin or end within one.
-            let (head, pairs) = values.split_at_mut(kept.min(first & 1));
-            for value in head {
-                *value = (std * normal_pair(key, first as u64 - 1)[1]) as f32;
-            }
-            for (pair, values) in
-                (first.next_multiple_of(2) as u64..).step_by(2).zip(pairs.chunks_mut(2))
-            {
-                for (value, normal) in values.iter_mut().zip(normal_pair(key, pair)) {
-                    *value = (std * normal) as f32;
-                }
-            }
+            from_uniform(key, first, values, |pair| normal_pair(pair).map(|normal| std * normal));
         }
     }
 }
 
-/// Two standard normal numbers from uniform numbers `pair` and `pair + 1` (Box and Muller 1958).
-fn normal_pair(key: RandomKey, pair: u64) -> [f64; 2] {
-    let radius = (-2.0 * (1.0 - uniform(key, STREAM, pair)).ln()).sqrt();
-    let (sin, cos) = (std::f64::consts::TAU * uniform(key, STREAM, pair + 1)).sin_cos();
+/// Elements whose random numbers are drawn side by side.
+const DRAWN: usize = 256;
+
+/// Values of the elements from `first` on, of which `pair` makes elements 2k and 2k + 1 from their uniform numbers.
+fn from_uniform(
+    key: RandomKey,
+    first: usize,
+    values: &mut [f32],
+    pair: impl Fn([f64; 2]) -> [f64; 2],
+) {
+    let mut drawn = [0.0; DRAWN];
+    let mut done = 0;
+    while done < values.len() {
+        // A piece may begin or end within a pair, and within what is drawn at once.
+        let from = (first + done) / DRAWN * DRAWN;
+        fill_uniform(key, STREAM, from as u64, &mut drawn);
+        for both in drawn.chunks_exact_mut(2) {
+            let made = pair([both[0].into(), both[1].into()]);
+            both.iter_mut().zip(made).for_each(|(to, value)| *to = value as f32);
+        }
+        let own = &drawn[first + done - from..];
+        let count = own.len().min(values.len() - done);
+        values[done..done + count].copy_from_slice(&own[..count]);
+        done += count;
+    }
+}
+
+/// Two standard normal numbers from two uniform ones (Box and Muller 1958).
+fn normal_pair([radius, angle]: [f64; 2]) -> [f64; 2] {
+    let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
+    let (sin, cos) = (std::f64::consts::TAU * angle).sin_cos();
     [radius * cos, radius * sin]
 }
 
@@ -64,6 +114,8 @@ fn fnv1a(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tightrope_core::ops::uniform;
+
     use super::*;
     use crate::{ModelConfig, parameters, preset};
 
@@ -96,6 +148,46 @@ mod tests {
         assert_ne!(whole, initial_values(&parameter, 1 << 41));
         let other = Parameter { name: "v".into(), ..parameter };
         assert_ne!(whole, initial_values(&other, 1 << 40));
+    }
+
+    #[test]
+    fn numbers_are_those_of_each_element_by_itself() {
+        let parameter = Parameter::new("w", &[70, 11], Init::Normal { std: 0.02 });
+        let hash = fnv1a("w");
+        let key = [5, 0, hash as u32, (hash >> 32) as u32];
+        let alone = |element: u64| {
+            let pair = element & !1;
+            let drawn = [pair, pair + 1].map(|element| uniform(key, STREAM, element));
+            (0.02 * normal_pair(drawn)[(element & 1) as usize]) as f32
+        };
+        let expected: Vec<f32> = (0..770).map(alone).collect();
+        assert_eq!(initial_values(&parameter, 5), expected);
+        let uniformly = Parameter { init: Init::Uniform { bound: 0.5 }, ..parameter };
+        let alone = |element| (0.5 * (2.0 * uniform(key, STREAM, element) - 1.0)) as f32;
+        assert_eq!(initial_values(&uniformly, 5), (0..770).map(alone).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn threads_draw_the_same_bits() {
+        for init in [Init::Normal { std: 0.02 }, Init::Uniform { bound: 0.5 }] {
+            let parameter = Parameter::new("w", &[257, 33], init);
+            let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let alone = |first: usize, end: usize| {
+                let mut values = vec![f32::NAN; end - first];
+                fill_on(1, &parameter, 9, first, &mut values);
+                bits(&values)
+            };
+            for threads in [2, 3, 16] {
+                for (first, end) in [(0, parameter.elements()), (1, 8192), (5, 7)] {
+                    let mut values = vec![f32::NAN; end - first];
+                    fill_on(threads, &parameter, 9, first, &mut values);
+                    assert_eq!(bits(&values), alone(first, end), "{threads}, {first}..{end}");
+                }
+            }
+        }
+        assert_eq!(threads(LEAST_OF_THREAD), 1);
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        assert_eq!(threads(usize::MAX), cores);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tightrope_core::{DType, DeviceError};
 use super::cublaslt::CublasLt;
 use super::{
     CopyQueues as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
-    Task, cache_key,
+    Task, Version, cache_key,
 };
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
@@ -70,7 +70,9 @@ enum Work {
     Copy(usize, usize, u64),
     AsyncCopy(Copy),
     Launch(Task),
-    Fill(Vec<u8>),
+    Clear,
+    /// Of so many bytes at the beginning.
+    Repeat(usize),
     Replay(Recorded),
 }
 
@@ -86,6 +88,9 @@ const WORKSPACE_BYTES: u64 = 1 << 20;
 /// of few tiles and long sums are then the kernels'.
 const BLOCK_SECONDS: f64 = 1e-6;
 const MATMULS_PER_SECOND: f64 = 2e10;
+
+/// What a replay is said to take before its first task begins.
+const GRAPH_SECONDS: f64 = 5e-6;
 
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
@@ -180,14 +185,16 @@ impl Device {
                 Ok(())
             }
             Work::Launch(task) => self.run_task(&task),
-            Work::Fill(block) => {
-                for at in (0..self.bytes).step_by(block.len()) {
-                    let part = &block[..block.len().min(self.bytes - at)];
-                    // SAFETY: the arena has as many bytes.
-                    unsafe {
-                        let start = self.arena.as_mut_ptr().cast::<u8>().add(at);
-                        std::ptr::copy_nonoverlapping(part.as_ptr(), start, part.len());
-                    }
+            Work::Clear => {
+                self.arena.fill(Line([0; 256]));
+                Ok(())
+            }
+            Work::Repeat(first) => {
+                for at in (first..self.bytes).step_by(first.max(1)) {
+                    let bytes = first.min(self.bytes - at);
+                    let (from, to) = (self.at(0, bytes), self.at(at as u64, bytes));
+                    // SAFETY: the arena has both, and they share no byte.
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
                 }
                 Ok(())
             }
@@ -344,6 +351,10 @@ impl Driver for Emulated {
         NAME.into()
     }
 
+    fn capability(&self) -> Option<Version> {
+        None
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
         limits().cuda().tensor_cores
     }
@@ -462,8 +473,8 @@ impl Driver for Emulated {
         Ok(())
     }
 
-    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
-        // What they take on a processor says nothing of a GPU.
+    fn seconds(&mut self, recorded: Recorded) -> Result<f64, DeviceError> {
+        // What tasks take on a processor says nothing of a GPU.
         let seconds = |task: &Task| match task {
             Task::Kernel(dispatch) => f64::from(dispatch.blocks) * BLOCK_SECONDS,
             Task::Matmul(matmul) => {
@@ -471,11 +482,17 @@ impl Driver for Emulated {
                 (d.rows * d.columns * k * batch) as f64 / MATMULS_PER_SECOND
             }
         };
-        Ok(tasks.iter().map(seconds).sum())
+        let device = self.device();
+        Ok(GRAPH_SECONDS + device.recorded[recorded.0].iter().map(seconds).sum::<f64>())
     }
 
-    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
-        self.device().queues.push(Work::Fill(block.to_vec()));
+    fn clear(&mut self) -> Result<(), DeviceError> {
+        self.device().queues.push(Work::Clear);
+        Ok(())
+    }
+
+    fn repeat(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        self.device().queues.push(Work::Repeat(bytes as usize));
         Ok(())
     }
 
@@ -483,6 +500,13 @@ impl Driver for Emulated {
         let mut device = self.device();
         device.recorded.push(tasks.iter().map(|&task| task.clone()).collect());
         Ok(Recorded(device.recorded.len() - 1))
+    }
+
+    fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
+        let mut device = self.device();
+        device.finish()?;
+        device.recorded.truncate(kept);
+        Ok(())
     }
 
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {

@@ -3,11 +3,11 @@
 
 mod copy_queues;
 mod maps;
+mod open;
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CString, c_void};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cudarc::driver::result::{self, DriverError};
@@ -18,8 +18,7 @@ use tightrope_core::{DType, DeviceError};
 use super::compiler::Compiler;
 use super::cublaslt::CublasLt;
 use super::nvml::Nvml;
-use super::nvrtc::Nvrtc;
-use super::requirements::{self, Version, cuda_version};
+use super::requirements::{self, Code, Version};
 use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
 use crate::library::{Algorithm, Library, Problem};
 use crate::source::{self, Kernel, TensorMap};
@@ -43,6 +42,7 @@ pub struct Gpu {
     /// Version of CUDA that the driver is for.
     driver: Version,
     capability: Version,
+    code: Code,
     /// Multiprocessors, where they run Hopper's own kernels.
     wgmma: Option<u32>,
     /// cuBLASLt, once it was asked for.
@@ -68,136 +68,23 @@ struct Staging {
     marks: [sys::CUevent; HALVES],
 }
 
-/// What a context has from its beginning.
-struct Begun {
-    context: Arc<Context>,
-    streams: [sys::CUstream; 3],
-    staging: Staging,
-    clock: [sys::CUevent; 2],
-}
-
 /// Bytes that a plan leaves of what's free: for kernels' code, and graphs.
 const LEFT_FREE: u64 = 256 << 20;
-
-/// Room for a PCI address, of 16 characters at most, and the zero at its end.
-const ADDRESS_BYTES: usize = 32;
 
 fn failed(device: &str) -> impl Fn(DriverError) -> DeviceError {
     move |error| DeviceError::Lost { device: device.into(), reason: format!("{error:?}") }
 }
 
-/// Compute capability.
-fn capability(device: sys::CUdevice) -> Result<Version, DriverError> {
-    use sys::CUdevice_attribute as Attribute;
-    // SAFETY: the device was given by the driver.
-    let get = |attribute| unsafe { result::device::get_attribute(device, attribute) };
-    Ok((
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-    ))
-}
-
-/// A GPU in NVML, with the bytes that are in use.
-fn used(device: sys::CUdevice) -> Option<(Nvml, u64)> {
-    let mut address = [0; ADDRESS_BYTES];
-    // SAFETY: at most as many bytes are written, the last a zero.
-    let status =
-        unsafe { sys::cuDeviceGetPCIBusId(address.as_mut_ptr(), address.len() as c_int, device) };
-    status.result().ok()?;
-    // SAFETY: the driver ended the address with a zero.
-    let nvml = Nvml::open(unsafe { CStr::from_ptr(address.as_ptr()) })?;
-    let bytes = nvml.used()?;
-    Some((nvml, bytes))
-}
-
 /// Code that was compiled, on the device, and the kernel in it.
-fn code(cubin: &[u8]) -> Result<(sys::CUmodule, sys::CUfunction), DriverError> {
-    // SAFETY: NVRTC made the image.
-    let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }?;
+fn module(code: &[u8]) -> Result<(sys::CUmodule, sys::CUfunction), DriverError> {
+    // SAFETY: NVRTC made the image; PTX ends with a zero.
+    let module = unsafe { result::module::load_data(code.as_ptr().cast()) }?;
     let name = CString::new(source::entry_name(0)).expect("the name has no zeros");
     // SAFETY: the module was loaded above; whoever keeps the kernel keeps it.
     Ok((module, unsafe { result::module::get_function(module, name) }?))
 }
 
 impl Gpu {
-    /// Opens GPU number `ordinal`. Kernels that were compiled are kept in the folder `cache`.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`] where there's no driver, no such GPU, or no compiler, or one of them is too old.
-    pub fn open(ordinal: usize, cache: impl Into<PathBuf>) -> Result<Self, DeviceError> {
-        let device = format!("cuda:{ordinal}");
-        let refused = |reason: String| DeviceError::Lost { device: device.clone(), reason };
-        // SAFETY: the libraries that this tries are the driver's. Asked first, since cudarc panics without them.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(refused("no NVIDIA driver is installed".into()));
-        }
-        let failed = failed(&device);
-        let mut number = 0;
-        // SAFETY: a number is written. Every driver has this function, and none of the later ones is called before.
-        unsafe { sys::cuDriverGetVersion(&mut number) }.result().map_err(&failed)?;
-        let driver = cuda_version(number);
-        requirements::of_driver(driver).map_err(&refused)?;
-        result::init().map_err(&failed)?;
-        let count = result::device::get_count().map_err(&failed)?;
-        let number = i32::try_from(ordinal).ok().filter(|&number| number < count);
-        let number = number.ok_or_else(|| refused(format!("there are {count} NVIDIA GPUs")))?;
-        let handle = result::device::get(number).map_err(&failed)?;
-        let name = result::device::get_name(handle).map_err(&failed)?;
-        let capability = capability(handle).map_err(&failed)?;
-        requirements::of_gpu(&name, capability).map_err(&refused)?;
-        let suits = |version| requirements::of_compiler(version, driver);
-        let nvrtc = Nvrtc::open_where(suits).map_err(&refused)?;
-        let used_before = used(handle);
-        let opened = Self::with_context(handle).map_err(|error| match error.0 {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => refused(format!(
-                "another process holds all memory of {name}, not even a context fits; `nvidia-smi` names it"
-            )),
-            _ => failed(error),
-        });
-        let Begun { context, streams: [stream, loads, stores], staging, clock } = opened?;
-        let architecture = requirements::architecture(capability);
-        Ok(Self {
-            name,
-            context,
-            stream,
-            loads,
-            stores,
-            events: vec![],
-            compiler: Compiler { architecture, nvrtc, cache: cache.into() },
-            arena: None,
-            loaded: HashMap::new(),
-            functions: vec![],
-            modules: vec![],
-            graphs: vec![],
-            staging,
-            driver,
-            capability,
-            wgmma: maps::multiprocessors(handle, capability),
-            matmuls: None,
-            clock,
-            used_before,
-        })
-    }
-
-    /// A context of a device, made current, with streams and staging memory.
-    fn with_context(device: sys::CUdevice) -> Result<Begun, DriverError> {
-        // SAFETY: the device was given by the driver.
-        let handle = unsafe { result::primary_ctx::retain(device) }?;
-        let context = Arc::new(Context { handle, device });
-        context.make_current()?;
-        let stream = || result::stream::create(result::stream::StreamKind::NonBlocking);
-        let streams = [stream()?, stream()?, stream()?];
-        let mark = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
-        let marks = [mark()?, mark()?];
-        // SAFETY: every byte is written before a copy reads it.
-        let start = unsafe { result::malloc_host(HALVES * HALF_BYTES, 0) }?.cast::<u8>();
-        // SAFETY: the allocation has this size.
-        unsafe { start.write_bytes(0, HALVES * HALF_BYTES) };
-        let time = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let clock = [time()?, time()?];
-        Ok(Begun { context, streams, staging: Staging { start, marks }, clock })
-    }
-
     fn failed(&self) -> impl Fn(DriverError) -> DeviceError + use<> {
         let name = self.name.clone();
         move |error| failed(&name)(error)
@@ -317,8 +204,12 @@ impl Driver for Gpu {
         self.name.clone()
     }
 
+    fn capability(&self) -> Option<Version> {
+        Some(self.capability)
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
-        requirements::tensor_cores(self.capability)
+        requirements::tensor_cores(self.code.capability())
     }
 
     fn wgmma(&self) -> Option<u32> {
@@ -371,16 +262,16 @@ impl Driver for Gpu {
                 missing.push(kernel);
             }
         }
-        let cubins = self.compiler.cubins(&missing);
-        for (kernel, cubin) in missing.into_iter().zip(cubins) {
+        let codes = self.compiler.codes(&missing);
+        for (kernel, code) in missing.into_iter().zip(codes) {
             let refused = |log| DeviceError::Compile { kernel: kernel.label.clone(), log };
-            let cubin = cubin.map_err(refused)?;
-            let code =
-                code(&cubin).map_err(|error| match self.refused(cubin.len() as u64)(error) {
+            let code = code.map_err(refused)?;
+            let loaded =
+                module(&code).map_err(|error| match self.refused(code.len() as u64)(error) {
                     full @ DeviceError::OutOfMemory { .. } => full,
                     _ => refused(format!("{error:?}")),
                 });
-            let (module, handle) = code?;
+            let (module, handle) = loaded?;
             self.modules.push(module);
             maps::allow_shared(handle, kernel.shared_bytes).map_err(self.failed())?;
             self.loaded.insert(kernel.clone(), Loaded(self.functions.len()));
@@ -450,12 +341,12 @@ impl Driver for Gpu {
         self.enqueue(task, &self.failed())
     }
 
-    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError> {
+    fn seconds(&mut self, recorded: Recorded) -> Result<f64, DeviceError> {
         self.make_current()?;
         let [before, after] = self.clock;
         // SAFETY: events and stream live as long as `self`.
         unsafe { result::event::record(before, self.stream) }.map_err(self.failed())?;
-        tasks.iter().try_for_each(|task| self.enqueue(task, &self.failed()))?;
+        self.replay(recorded)?;
         // SAFETY: as above; the time between the two is asked for once the stream has passed both.
         let milliseconds = unsafe {
             result::event::record(after, self.stream)
@@ -465,21 +356,25 @@ impl Driver for Gpu {
         Ok(f64::from(milliseconds.map_err(self.failed())?) / 1e3)
     }
 
-    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError> {
+    fn clear(&mut self) -> Result<(), DeviceError> {
         self.make_current()?;
-        self.finish()?;
         let Some((arena, bytes)) = self.arena else { return Ok(()) };
-        let first = &block[..block.len().min(bytes as usize)];
-        // SAFETY: the arena has as many bytes, and the copy is done when it returns.
-        unsafe { result::memcpy_htod_sync(arena, first) }.map_err(self.failed())?;
-        // What is filled is copied behind itself, twice as much each time.
-        let mut filled = first.len();
-        while filled > 0 && filled < bytes as usize {
-            let size = filled.min(bytes as usize - filled);
+        // SAFETY: the arena has as many bytes.
+        unsafe { result::memset_d8_async(arena, 0, bytes as usize, self.stream) }
+            .map_err(self.failed())
+    }
+
+    fn repeat(&mut self, bytes: u64) -> Result<(), DeviceError> {
+        self.make_current()?;
+        let Some((arena, size)) = self.arena else { return Ok(()) };
+        // What is there is copied behind itself, twice as much each time.
+        let mut there = bytes;
+        while there > 0 && there < size {
+            let next = there.min(size - there) as usize;
             // SAFETY: both ranges lie in the arena and share no byte.
-            unsafe { result::memcpy_dtod_async(arena + filled as u64, arena, size, self.stream) }
+            unsafe { result::memcpy_dtod_async(arena + there, arena, next, self.stream) }
                 .map_err(self.failed())?;
-            filled += size;
+            there += next as u64;
         }
         Ok(())
     }
@@ -494,6 +389,16 @@ impl Driver for Gpu {
         let graph = self.graph(tasks, &self.refused(arena))?;
         self.graphs.push(graph);
         Ok(Recorded(self.graphs.len() - 1))
+    }
+
+    fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
+        self.make_current()?;
+        self.finish()?;
+        for graph in self.graphs.drain(kept.min(self.graphs.len())..) {
+            // SAFETY: it was instantiated by `record`, and the stream has passed it.
+            unsafe { result::graph::exec_destroy(graph) }.map_err(failed(&self.name))?;
+        }
+        Ok(())
     }
 
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
@@ -542,6 +447,21 @@ impl Drop for Gpu {
             for stream in [self.stream, self.loads, self.stores] {
                 let _ = result::stream::destroy(stream);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The streams don't wait for the one that calls without a stream use, so that such a copy would come at any time.
+    #[test]
+    fn nothing_is_copied_or_set_outside_of_the_streams() {
+        let own = include_str!("gpu.rs").split("#[cfg(test)]").next().unwrap_or_default();
+        let text = [own, include_str!("gpu/open.rs"), include_str!("gpu/copy_queues.rs")].concat();
+        for (number, line) in text.lines().enumerate() {
+            let copies = ["memcpy", "memset", "cuMemcpy", "cuMemset"];
+            let call = copies.iter().any(|name| line.contains(&format!("::{name}")));
+            assert!(!call || line.to_lowercase().contains("async"), "line {}: {line}", number + 1);
         }
     }
 }

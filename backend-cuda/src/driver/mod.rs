@@ -62,6 +62,9 @@ pub trait Driver: CopyQueues {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
+    /// Compute capability, where it's a GPU.
+    fn capability(&self) -> Option<Version>;
+
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
 
@@ -139,23 +142,35 @@ pub trait Driver: CopyQueues {
     /// [`DeviceError::Lost`].
     fn launch(&mut self, task: &Task) -> Result<(), DeviceError>;
 
-    /// Runs tasks and waits for them; the seconds that they took on the device.
+    /// Replays what was recorded and waits for it; the seconds that it took on the device.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn seconds(&mut self, tasks: &[Task]) -> Result<f64, DeviceError>;
+    fn seconds(&mut self, recorded: Recorded) -> Result<f64, DeviceError>;
 
-    /// Begins to fill the allocation with a block of bytes, again and again.
+    /// Begins to make every byte of the allocation zero.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn fill(&mut self, block: &[u8]) -> Result<(), DeviceError>;
+    fn clear(&mut self) -> Result<(), DeviceError>;
+
+    /// Begins to copy so many bytes at the beginning of the allocation behind themselves, again and again, until it's full.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn repeat(&mut self, bytes: u64) -> Result<(), DeviceError>;
 
     /// Records tasks, of which none runs.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] and [`DeviceError::Lost`].
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError>;
+
+    /// Forgets what was recorded last, but for so many recordings, after everything that replays it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn forget(&mut self, kept: usize) -> Result<(), DeviceError>;
 
     /// Begins to run what was recorded.
     ///

@@ -21,12 +21,14 @@ type Status = c_int;
 pub struct Nvrtc {
     library: Library,
     version: (i32, i32),
+    /// Compute capabilities that it compiles for, ten times the major number plus the minor one.
+    supported: Vec<i32>,
 }
 
 /// A compiled kernel.
 pub struct Compiled {
-    /// Code of the architecture.
-    pub cubin: Vec<u8>,
+    /// Code of the architecture, or its PTX, as the driver loads it.
+    pub code: Vec<u8>,
     /// The compiler's words.
     pub log: String,
 }
@@ -37,23 +39,26 @@ impl Nvrtc {
     /// # Errors
     /// In words, where none is installed.
     pub fn open() -> Result<Self, String> {
-        Self::open_where(|_| Ok(()))
+        Self::open_where(|_, _| Ok(()))
     }
 
-    /// Finds the newest library of a version that suits.
+    /// Finds the newest library of a version, and for compute capabilities, that suit.
     ///
     /// # Errors
     /// In words, where none is installed; those of `suits` for the oldest, where none does.
-    pub fn open_where(suits: impl Fn((i32, i32)) -> Result<(), String>) -> Result<Self, String> {
+    pub fn open_where(
+        suits: impl Fn((i32, i32), &[i32]) -> Result<(), String>,
+    ) -> Result<Self, String> {
         let mut problem = String::new();
         let mut unsuitable = None;
         for name in NAMES {
             // SAFETY: the library's initialisers are NVIDIA's.
             match unsafe { Library::new(*name) } {
                 Ok(library) => {
-                    let mut nvrtc = Self { library, version: (0, 0) };
+                    let mut nvrtc = Self { library, version: (0, 0), supported: vec![] };
                     nvrtc.version = nvrtc.version_of_library()?;
-                    match suits(nvrtc.version) {
+                    nvrtc.supported = nvrtc.supported_by_library()?;
+                    match suits(nvrtc.version, &nvrtc.supported) {
                         Ok(()) => return Ok(nvrtc),
                         Err(words) => unsuitable = Some(words),
                     }
@@ -75,6 +80,24 @@ impl Nvrtc {
         self.version
     }
 
+    /// Compute capabilities that it compiles for, ten times the major number plus the minor one.
+    pub fn supported(&self) -> &[i32] {
+        &self.supported
+    }
+
+    fn supported_by_library(&self) -> Result<Vec<i32>, String> {
+        type Count = unsafe extern "C" fn(*mut c_int) -> Status;
+        type List = unsafe extern "C" fn(*mut c_int) -> Status;
+        let mut count = 0;
+        // SAFETY: NVRTC declares `nvrtcGetNumSupportedArchs` so, and writes a number.
+        self.checked(unsafe { self.find::<Count>("nvrtcGetNumSupportedArchs")?(&mut count) })?;
+        let mut list = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: as many numbers are written as were counted.
+        let status = unsafe { self.find::<List>("nvrtcGetSupportedArchs")?(list.as_mut_ptr()) };
+        self.checked(status)?;
+        Ok(list)
+    }
+
     fn version_of_library(&self) -> Result<(i32, i32), String> {
         type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status;
         let (mut major, mut minor) = (0, 0);
@@ -83,7 +106,7 @@ impl Nvrtc {
         Ok((major, minor))
     }
 
-    /// With which kernels are compiled for an architecture, as `sm_80`.
+    /// With which kernels are compiled for an architecture, as `sm_80`, or to PTX of one, as `compute_80`.
     pub fn options(architecture: &str) -> [String; 3] {
         [
             format!("--gpu-architecture={architecture}"),
@@ -93,7 +116,7 @@ impl Nvrtc {
         ]
     }
 
-    /// Compiles `text` for an architecture.
+    /// Compiles `text` for an architecture, or to PTX of one.
     ///
     /// # Errors
     /// The compiler's words.
@@ -130,8 +153,12 @@ impl Nvrtc {
         if status != 0 {
             return Err(log);
         }
-        let cubin = program.bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN")?;
-        Ok(Compiled { cubin, log })
+        let code = if architecture.starts_with("compute") {
+            program.bytes("nvrtcGetPTXSize", "nvrtcGetPTX")
+        } else {
+            program.bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN")
+        };
+        Ok(Compiled { code: code?, log })
     }
 
     fn find<F>(&self, name: &str) -> Result<Symbol<'_, F>, String> {
@@ -182,5 +209,30 @@ impl Drop for Handle<'_> {
             // SAFETY: the program was made by this library and is used no more.
             unsafe { destroy(&mut self.program) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::requirements::Code;
+
+    #[test]
+    #[ignore = "needs NVRTC: `cargo xtask kernels` brings it"]
+    fn a_kernel_for_a_later_gpu_is_ptx() {
+        let nvrtc = Nvrtc::open().expect("NVRTC");
+        let text = "extern \"C\" __global__ void one(float *x) { *x = 1.0f; }";
+        let code = |capability| Code::of(capability, nvrtc.supported()).expect("some code");
+        let compiled = |code: Code| nvrtc.compile(text, &code.architecture()).expect("code").code;
+        let own = code((9, 0));
+        assert_eq!(own, Code::Gpu((9, 0)));
+        assert!(compiled(own).starts_with(b"\x7fELF"));
+        let later = code((99, 0));
+        assert!(matches!(later, Code::Ptx(_)), "{later:?}");
+        let ptx = compiled(later);
+        let (end, words) = ptx.split_last().expect("text");
+        let words = std::str::from_utf8(words).expect("PTX is text");
+        // The driver loads text up to a zero.
+        assert!(*end == 0 && words.contains(".visible .entry one"), "{words}");
     }
 }

@@ -17,10 +17,8 @@ const OLDEST_CAPABILITY: Version = (7, 5);
 /// First compute capability whose tensor cores multiply bf16 and TF32.
 const BF16_MATMULS: Version = (8, 0);
 
-/// First compute capability with instructions that only code for it alone may have.
-const OLDEST_ALONE: i32 = 9;
-
-/// The compute capability whose tensor cores multiply for warpgroups by `wgmma`: later ones do it otherwise.
+/// The compute capability whose tensor cores multiply for warpgroups by `wgmma`, which only code for it alone may have:
+/// later ones do it otherwise.
 const WGMMA: Version = (9, 0);
 
 /// Bytes of shared memory that a block of its kernels may have (CUDA C++ Programming Guide, compute capabilities).
@@ -73,17 +71,76 @@ pub fn of_gpu(name: &str, (major, minor): Version) -> Result<(), String> {
     ))
 }
 
-/// What is wrong with an NVRTC of this version for a driver: code of a later major version can't be loaded.
-pub fn of_compiler((major, minor): Version, driver: Version) -> Result<(), String> {
-    if major <= driver.0 {
+/// What kernels are compiled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Instructions of GPUs with this compute capability.
+    Gpu(Version),
+    /// PTX of this compute capability, which the driver translates for later GPUs.
+    Ptx(Version),
+}
+
+impl Code {
+    /// What an NVRTC that compiles for these compute capabilities, ten times the major number plus the minor one, makes for a
+    /// GPU: its instructions where it knows the GPU, and else PTX of the newest that it knows and the GPU has.
+    ///
+    /// # Errors
+    /// In words, where it knows none.
+    pub fn of((major, minor): Version, supported: &[i32]) -> Result<Self, String> {
+        let own = 10 * major + minor;
+        let newest = supported.iter().copied().filter(|&other| other <= own).max();
+        match newest {
+            Some(newest) if newest == own => Ok(Self::Gpu((major, minor))),
+            Some(older) => Ok(Self::Ptx((older / 10, older % 10))),
+            None => Err(format!(
+                "the installed NVRTC compiles for no GPU of compute capability {major}.{minor} or before"
+            )),
+        }
+    }
+
+    /// The compute capability whose instructions kernels may have.
+    pub fn capability(self) -> Version {
+        let (Self::Gpu(capability) | Self::Ptx(capability)) = self;
+        capability
+    }
+
+    /// As compilers name it.
+    pub fn architecture(self) -> String {
+        match self {
+            // Instructions of one GPU alone are used of Hopper.
+            Self::Gpu(WGMMA) => "sm_90a".into(),
+            Self::Gpu((major, minor)) => format!("sm_{major}{minor}"),
+            Self::Ptx((major, minor)) => format!("compute_{major}{minor}"),
+        }
+    }
+}
+
+/// What is wrong with an NVRTC of this version for a driver: a driver loads code of its own major version and earlier ones,
+/// and reads PTX of its own version and earlier ones.
+pub fn of_compiler((major, minor): Version, code: Code, driver: Version) -> Result<(), String> {
+    let (of_driver, its_minor) = driver;
+    let (makes, suits) = match code {
+        Code::Gpu(_) => (format!("code for drivers of CUDA {major}"), major <= of_driver),
+        Code::Ptx(_) => {
+            (format!("PTX for drivers of CUDA {major}.{minor}"), (major, minor) <= driver)
+        }
+    };
+    if suits {
         return Ok(());
     }
-    let (of_driver, its_minor) = driver;
     Err(format!(
-        "NVRTC {major}.{minor} makes code for drivers of CUDA {major}, and the driver is one for CUDA \
-         {of_driver}.{its_minor}: update the driver, or install NVRTC {of_driver} \
-         (`pip install nvidia-cuda-nvrtc-cu{of_driver}`) and name its folder in LD_LIBRARY_PATH"
+        "NVRTC {major}.{minor} makes {makes}, and the driver is one for CUDA \
+         {of_driver}.{its_minor}: update the driver, or install NVRTC {of_driver}.{its_minor} \
+         (`pip install {}`) and name its folder in LD_LIBRARY_PATH",
+        nvrtc_package(driver)
     ))
+}
+
+/// The package of Python's that has NVRTC of a version.
+fn nvrtc_package((major, minor): Version) -> String {
+    // From 13 on, the version isn't in its name.
+    let name = if major >= 13 { String::new() } else { format!("-cu{major}") };
+    format!("nvidia-cuda-nvrtc{name}=={major}.{minor}.*")
 }
 
 /// What is wrong with a cuBLASLt for this version of CUDA, with this driver.
@@ -96,12 +153,6 @@ pub fn of_library((major, _): Version, driver: Version) -> Result<(), String> {
         "cuBLASLt is one for CUDA {major}, and the driver is one for CUDA {of_driver}: \
          `pip install nvidia-cublas-cu{of_driver}`, and name its folder in LD_LIBRARY_PATH"
     ))
-}
-
-/// The architecture of a GPU, as compilers name it.
-pub fn architecture((major, minor): Version) -> String {
-    let alone = if major >= OLDEST_ALONE { "a" } else { "" };
-    format!("sm_{major}{minor}{alone}")
 }
 
 #[cfg(test)]
@@ -119,10 +170,11 @@ mod tests {
         let said = of_gpu("Tesla V100", (7, 0)).unwrap_err();
         assert!(said.contains("Tesla V100 has compute capability 7.0"), "{said}");
         assert!(said.contains("--device wgpu"), "{said}");
-        assert_eq!(of_compiler((12, 9), (12, 0)), Ok(()));
-        assert_eq!(of_compiler((12, 9), (13, 0)), Ok(()));
-        let said = of_compiler((13, 0), (12, 4)).unwrap_err();
-        assert!(said.contains("pip install nvidia-cuda-nvrtc-cu12"), "{said}");
+        let code = Code::Gpu((8, 0));
+        assert_eq!(of_compiler((12, 9), code, (12, 0)), Ok(()));
+        assert_eq!(of_compiler((12, 9), code, (13, 0)), Ok(()));
+        let said = of_compiler((13, 0), code, (12, 4)).unwrap_err();
+        assert!(said.contains("pip install nvidia-cuda-nvrtc-cu12==12.4.*"), "{said}");
         assert_eq!(of_library((12, 9), (13, 0)), Ok(()));
         let said = of_library((13, 0), (12, 4)).unwrap_err();
         assert!(said.contains("pip install nvidia-cublas-cu12"), "{said}");
@@ -130,8 +182,28 @@ mod tests {
 
     #[test]
     fn architectures_are_named_as_compilers_do() {
-        let names = [(7, 5), (8, 0), (8, 9), (9, 0), (12, 0)].map(architecture);
-        assert_eq!(names, ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_120a"]);
+        let names = [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]
+            .map(|capability| Code::Gpu(capability).architecture());
+        assert_eq!(names, ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"]);
+    }
+
+    #[test]
+    fn a_gpu_that_the_compiler_does_not_know_gets_ptx_that_its_driver_reads() {
+        // Those of NVRTC 12.4, which came before Blackwell.
+        const OF_12_4: [i32; 9] = [50, 60, 70, 75, 80, 86, 87, 89, 90];
+        assert_eq!(Code::of((9, 0), &OF_12_4), Ok(Code::Gpu((9, 0))));
+        for capability in [(10, 0), (12, 0), (12, 1)] {
+            assert_eq!(Code::of(capability, &OF_12_4), Ok(Code::Ptx((9, 0))));
+        }
+        assert_eq!(Code::of((8, 8), &OF_12_4), Ok(Code::Ptx((8, 7))));
+        assert!(Code::of((7, 5), &[80, 90]).is_err_and(|said| said.contains("7.5")));
+        let ptx = Code::Ptx((9, 0));
+        assert_eq!((ptx.architecture().as_str(), ptx.capability()), ("compute_90", (9, 0)));
+        // PTX is read by drivers of the compiler's version, minor number included.
+        assert_eq!(of_compiler((12, 4), ptx, (12, 4)), Ok(()));
+        let said = of_compiler((13, 2), ptx, (13, 0)).unwrap_err();
+        assert!(said.contains("PTX for drivers of CUDA 13.2"), "{said}");
+        assert!(said.contains("pip install nvidia-cuda-nvrtc==13.0.*"), "{said}");
     }
 
     #[test]

@@ -25,10 +25,12 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// What a file holds; nothing where there's none, and of its lines those that can be read.
+    /// What a file holds; nothing where there's none or what it holds was measured in another way, and of its lines those
+    /// that can be read.
     pub fn open(file: PathBuf) -> Self {
         let text = fs::read_to_string(&file).unwrap_or_default();
-        Self { file: Some(file), timed: text.lines().filter_map(read).collect() }
+        let lines = text.strip_prefix(MEASURED).unwrap_or_default().lines();
+        Self { file: Some(file), timed: lines.filter_map(read).collect() }
     }
 
     /// What was timed for a problem.
@@ -40,7 +42,7 @@ impl Choices {
     pub fn add(&mut self, timed: impl IntoIterator<Item = (String, Timed)>) {
         self.timed.extend(timed);
         let Some(file) = &self.file else { return };
-        let text: String = self.timed.iter().map(write).collect();
+        let text = self.timed.iter().map(write).fold(MEASURED.to_owned(), |all, line| all + &line);
         // Renamed, so that nobody reads half a file.
         let own = file.with_extension(format!("{}", std::process::id()));
         let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
@@ -51,6 +53,10 @@ impl Choices {
         }
     }
 }
+
+/// The first line of a file: what its seconds are of.
+const MEASURED: &str = "# seconds of one run: the median of 5 replays of a CUDA graph of up to 50 runs, replayed in \
+    turns with the graphs that it is compared to; the kernels, then the library's fastest algorithm\n";
 
 /// What stands for a way where the library has none.
 const NONE: &str = "none";
@@ -105,6 +111,11 @@ mod tests {
         assert_eq!(again.find("a"), Some(both));
         assert_eq!(again.find("b c"), Some(one));
         assert_eq!(again.find("d"), None);
+        assert!(text.starts_with("# seconds of one run: the median"));
+        // What was measured in another way is measured again.
+        let file = folder.join("matmuls.tsv");
+        fs::write(&file, text.replacen("median", "least", 1)).unwrap();
+        assert_eq!(Choices::open(file).find("a"), None);
         fs::remove_dir_all(folder).unwrap();
     }
 }

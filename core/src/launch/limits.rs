@@ -57,7 +57,16 @@ pub struct CudaLimits {
     pub tf32: bool,
 }
 
+/// Most elements that a launch binds of a tensor. Kernels count elements in 32 bits, and the threads of the last workgroup
+/// count somewhat further than there are any.
+pub const MOST_ELEMENTS: u64 = (1 << 32) - (1 << 20);
+
 impl Limits {
+    /// Most elements of a dtype in one binding.
+    pub fn binding_elements(&self, dtype: DType) -> u64 {
+        (self.binding_bytes / dtype.size() as u64).min(MOST_ELEMENTS)
+    }
+
     /// Language of the kernels.
     pub fn dialect(&self) -> Dialect {
         match self.api {

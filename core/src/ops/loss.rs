@@ -242,7 +242,10 @@ impl<'a> Chunks<'a> {
 
     /// With this many rows of logits at a time, or fewer, so that a binding holds those of `columns` columns.
     pub(super) fn of_rows(self, rows: u64, columns: u64) -> Self {
-        let held = self.limits.binding_bytes / (columns * DType::F32.size() as u64);
+        // In f32, and as their gradient, which may take their place in the operands' dtype.
+        let bytes = |dtype: DType| self.limits.binding_elements(dtype) * dtype.size() as u64;
+        let held =
+            bytes(DType::F32).min(bytes(self.x.dtype)) / (columns * DType::F32.size() as u64);
         let cuda = self.limits.dialect() == Dialect::Cuda;
         let granule = if cuda { TENSOR_GRANULE } else { CHUNK_GRANULE };
         let whole = held / granule * granule;
@@ -369,7 +372,8 @@ impl<'a> Chunks<'a> {
     /// Elements of a row of `dx` that are stored together.
     pub(super) fn columns_of(&self, dx: Place) -> u64 {
         // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let cut = dx.dtype != DType::F32 && self.w.bytes().1 > self.limits.binding_bytes;
+        let cut =
+            dx.dtype != DType::F32 && self.w.elements > self.limits.binding_elements(self.w.dtype);
         if cut { 1 } else { self.columns }
     }
 

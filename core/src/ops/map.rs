@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::windows::gcd;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, range, traffic, unit, whole};
 use crate::dialect::{self, Read};
 use crate::error::Result;
@@ -483,16 +484,30 @@ struct Frame<'a> {
 const THREADS: u32 = 64;
 const PER_THREAD: u64 = 4;
 
+/// Elements of a launch at most, so that kernels can count on from what stands for the first one's index.
+const MOST: u64 = 1 << 31;
+
 impl Frame<'_> {
     /// Launches over ranges of elements that a binding can hold.
     fn launches(&self, limits: &Limits) -> Vec<Launch> {
         let elements = self.outputs[0].elements;
         let places = || self.inputs.iter().map(|(_, place, _)| place).chain(&self.outputs);
         let granule = places().map(Place::granule).max().unwrap_or(1);
-        let widest = places().map(|place| place.dtype.size()).max().unwrap_or(1) as u64;
-        let step = (limits.binding_bytes / widest / granule).max(1) * granule;
+        let held = places().map(|place| limits.binding_elements(place.dtype)).min();
+        let step = (held.unwrap_or(MOST).min(MOST) / granule).max(1) * granule;
         let starts = (0..elements).step_by(usize::try_from(step).unwrap_or(usize::MAX));
         starts.map(|start| self.launch(limits, start..(start + step).min(elements))).collect()
+    }
+
+    /// What stands for the index of a launch's first element, in 32 bits where that's possible: what repeats is alike
+    /// after a multiple of all periods. Random numbers need the index itself.
+    fn first(&self, start: u64) -> u64 {
+        if self.key.is_some() {
+            return start;
+        }
+        let periods = self.inputs.iter().map(|(_, place, _)| place.elements.max(1));
+        let repeated = periods.filter(|&period| period < self.outputs[0].elements);
+        start % repeated.fold(1, |all, period| all / gcd(all, period) * period)
     }
 
     fn launch(&self, limits: &Limits, range: Range<u64>) -> Launch {
@@ -502,7 +517,8 @@ impl Frame<'_> {
         let groups = count.div_ceil(PER_THREAD * u64::from(workgroup));
         let mut launch = Launch::new("map", "elements", workgroup, groups)
             .param("elements", count)
-            .param("first", range.start);
+            .param("first", self.first(range.start))
+            .counting_to(self.first(range.start) + count);
         let mut reads = vec![];
         for &(index, place, slot) in &self.inputs {
             let name = format!("in{index}");

@@ -156,7 +156,7 @@ pub(super) fn sum_rows(
     (out, slot): (Place, u64),
 ) {
     const SEGMENT: u64 = 4096;
-    let largest = (limits.binding_bytes / x.dtype.size() as u64).max(x.granule());
+    let largest = limits.binding_elements(x.dtype).max(x.granule());
     // A power of two, so that windows of a single row begin where a segment does.
     let segment = SEGMENT.min(1 << largest.ilog2());
     let segments = columns.div_ceil(segment).max(1);

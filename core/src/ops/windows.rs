@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::launch::{BINDING_ALIGNMENT, Limits, Place};
 use crate::types::DType;
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -23,23 +23,25 @@ pub(super) fn windows_with_vectors(
     matrices: &[(DType, u64)],
     vectors: &[(DType, u64)],
 ) -> Vec<Range<u64>> {
-    let row_bytes = |&(dtype, columns): &(DType, u64)| dtype.size() as u64 * columns;
-    let large = vectors.iter().filter(|&vector| rows * row_bytes(vector) > limits.binding_bytes);
-    let bytes: Vec<u64> = matrices.iter().chain(large).map(row_bytes).collect();
-    let widest = bytes.iter().copied().max().unwrap_or(0).max(1);
+    let held = |&(dtype, columns): &(DType, u64)| limits.binding_elements(dtype) / columns.max(1);
+    let large = vectors.iter().filter(|&vector| rows > held(vector));
+    let tensors: Vec<&(DType, u64)> = matrices.iter().chain(large).collect();
     // Each divides the alignment, a power of two, so the largest is a multiple of all.
-    let granules = bytes.iter().map(|&row| BINDING_ALIGNMENT / gcd(BINDING_ALIGNMENT, row));
+    let granules = tensors.iter().map(|(dtype, columns)| {
+        BINDING_ALIGNMENT / gcd(BINDING_ALIGNMENT, dtype.size() as u64 * columns)
+    });
     let granule = granules.max().unwrap_or(1);
+    let most = tensors.iter().map(|&tensor| held(tensor)).min().unwrap_or(u64::MAX);
     let mut step = rows.max(1);
-    if step * widest > limits.binding_bytes {
-        step = (limits.binding_bytes / widest / granule).max(1) * granule;
+    if step > most {
+        step = (most / granule).max(1) * granule;
     }
     (0..rows.div_ceil(step)).map(|i| i * step..((i + 1) * step).min(rows)).collect()
 }
 
 /// What is bound of a vector for its elements `range`, and where they begin in it: all of it where that fits.
 pub(super) fn part(limits: &Limits, vector: Place, range: Range<u64>) -> (Place, u64) {
-    if vector.bytes().1 <= limits.binding_bytes {
+    if vector.elements <= limits.binding_elements(vector.dtype) {
         return (vector, range.start);
     }
     (vector.window(range), 0)

@@ -71,6 +71,8 @@ pub struct Techniques {
     pub base: Figures,
     /// Each of the [`LIST`].
     pub alone: Vec<(&'static Technique, Outcome)>,
+    /// What each does to the numbers on this device.
+    pub numerics: Vec<Numerics>,
     /// Those that change no number, but for the order of sums.
     pub exact: Together,
     /// All of them.
@@ -110,6 +112,7 @@ impl Techniques {
             all: plans.together(&applies(false), &base)?,
             chosen: plans.chosen()?,
             base: base_figures,
+            numerics: LIST.iter().map(|technique| technique.numerics_on(device)).collect(),
             alone,
             known: plans.rates[0].1,
             seconds: start.elapsed().as_secs_f64(),
@@ -270,6 +273,28 @@ mod tests {
         ] {
             assert_eq!(*outcome(&found, name), Outcome::Alone(settings(words)), "{name}");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn recomputed_blocks_change_last_bits_where_a_library_may_make_activations() {
+        use tightrope_backend_cuda::driver::Emulated;
+        use tightrope_backend_cuda::{Cuda, matmuls::Makers};
+
+        let mut settings = Settings::default();
+        for words in TINY {
+            settings.read_argument(words).unwrap();
+        }
+        let Step { config, scope, .. } = Step::of(&settings).unwrap();
+        let mut cuda = Cuda::new(Box::new(Emulated::new(std::env::temp_dir(), 1)));
+        let numerics = |device: &Cuda| {
+            let found = Techniques::new(&scope, &config, device).unwrap();
+            let at = found.alone.iter().position(|(it, _)| it.name == "recomputed blocks");
+            found.numerics[at.unwrap()]
+        };
+        assert_eq!(numerics(&cuda), Numerics::Same);
+        cuda.matmuls_by(Makers::Fastest).unwrap();
+        assert_eq!(numerics(&cuda), Numerics::Order);
     }
 
     #[test]

@@ -54,9 +54,9 @@ impl Store {
     /// Measures a device, and keeps its rates. Where the device refuses, its failure shows in what it's used for
     /// next, and default rates do until then.
     pub fn measure(&self, device: &mut dyn Backend, precision: Precision, threads: usize) -> Known {
-        let default = Rates::of(&device.name(), precision, threads);
-        let Ok(rates) = measure(device, precision, &default) else {
-            return Known { rates: default, source: Source::Default };
+        let unmeasured = self.unmeasured(device, precision, threads);
+        let Ok(rates) = measure(device, precision, &unmeasured.rates) else {
+            return unmeasured;
         };
         let mut kept = self.read(device).unwrap_or_else(|| Kept {
             device: identity(device),

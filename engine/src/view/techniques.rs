@@ -20,9 +20,9 @@ pub fn text(found: &Techniques) -> String {
         rows.push([name.to_owned(), peak, saves, step, numbers.to_owned()]);
     };
     row("none of them", base, "");
-    for (technique, outcome) in &found.alone {
+    for ((technique, outcome), &numerics) in found.alone.iter().zip(&found.numerics) {
         if let Outcome::Alone(figures) = outcome {
-            row(technique.name, figures, numbers(technique.numerics));
+            row(technique.name, figures, numbers(numerics));
         }
     }
     row("all that keep the numbers", &found.exact.figures, numbers(Numerics::Order));
@@ -118,7 +118,7 @@ fn slower(figures: &Figures, base: &Figures) -> String {
 fn numbers(numerics: Numerics) -> &'static str {
     match numerics {
         Numerics::Same => "the same bits",
-        Numerics::Order => "last bits",
+        Numerics::Activations | Numerics::Order => "last bits",
         Numerics::Changed(_) => "changed",
     }
 }
@@ -133,14 +133,14 @@ pub fn json(found: &Techniques) -> Value {
             "choices": figures.choices,
         })
     };
-    let alone = found.alone.iter().map(|(technique, outcome)| {
+    let alone = found.alone.iter().zip(&found.numerics).map(|((technique, outcome), &numerics)| {
         let mut object = match outcome {
             Outcome::Alone(found) => figures(found),
             Outcome::Not(why) => json!({ "not_here": why }),
         };
         object["name"] = technique.name.into();
         object["setting"] = technique.setting.into();
-        object["numerics"] = numbers(technique.numerics).into();
+        object["numerics"] = numbers(numerics).into();
         if let Numerics::Changed(recorded) = technique.numerics {
             object["recorded"] = recorded.into();
         }

@@ -2,6 +2,7 @@
 
 mod driver;
 mod kernels;
+mod large;
 mod plans;
 mod rounding;
 mod training;

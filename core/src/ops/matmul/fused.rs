@@ -145,8 +145,9 @@ impl Rule for FusedMatMul {
             Place::input(index, inputs[index])
         });
         let sums = self.lhs_sums.map(|_| output(outputs.len() - 1));
-        if limits.cuda().epilogues {
-            let whole = self.matmul.matmul(inputs, mapped);
+        let whole = self.matmul.matmul(inputs, mapped);
+        // What is larger than a launch can bind is cut, and its parts would finish what isn't complete.
+        if limits.cuda().epilogues && whole.fits(limits) {
             let like_out = |place| Stored { place, ..whole.out };
             let epilogue = self.formula.clone().map(|formula| Epilogue {
                 formula,

@@ -28,7 +28,7 @@ impl Stored {
     }
 
     fn fits(&self, limits: &Limits) -> bool {
-        self.place.bytes().1 <= limits.binding_bytes
+        self.place.elements <= limits.binding_elements(self.place.dtype)
     }
 
     /// Stored rows that a binding holds, wherever it starts.
@@ -36,7 +36,7 @@ impl Stored {
         if self.fits(limits) {
             return u64::MAX;
         }
-        let elements = limits.binding_bytes / self.place.dtype.size() as u64;
+        let elements = limits.binding_elements(self.place.dtype);
         (elements.saturating_sub(self.place.granule()) / self.row).max(1)
     }
 
@@ -107,6 +107,11 @@ impl Gemm {
         }
     }
 
+    /// Whether one launch can bind all of each matrix.
+    pub(super) fn fits(&self, limits: &Limits) -> bool {
+        [&self.lhs, &self.rhs, &self.out].iter().all(|stored| stored.fits(limits))
+    }
+
     /// Indices of K that a launch sums.
     fn step_k(&self, limits: &Limits) -> u64 {
         let lhs = if self.lhs.transposed { self.lhs.rows_bound(limits) } else { u64::MAX };
@@ -145,8 +150,7 @@ impl Gemm {
     /// Appends the launches, each of which says which matmul it's all or a part of.
     pub(crate) fn push(&self, limits: &Limits, launches: &mut Launches) {
         let Matrices { batch, m, n, k } = self.extents;
-        let stored = [&self.lhs, &self.rhs, &self.out];
-        if batch > 1 && !stored.iter().all(|stored| stored.fits(limits)) {
+        if batch > 1 && !self.fits(limits) {
             for matrix in 0..batch as u64 {
                 let one = |stored: Stored| stored.from(matrix * stored.stride);
                 let (lhs, rhs, out) = (one(self.lhs), one(self.rhs), one(self.out));
@@ -368,6 +372,10 @@ impl Part {
         let Matrices { batch, m, n, k } = extents;
         let whole_columns = n.is_multiple_of(BLOCK as usize);
         let bias_in_fours = whole_columns && self.first_column.is_multiple_of(BLOCK);
+        // The next matrix of a stack of one is nowhere, and may be farther than kernels count.
+        let next = |stored: &Stored, matrices: u64| if matrices > 1 { stored.stride } else { 0 };
+        let (matrices, sums) =
+            (batch as u64, batch as u64 * k.div_ceil(slice.max(1) as usize) as u64);
         // What a kernel names and doesn't read is bound as rhs, which takes no further binding.
         let (bias_place, bias_fours) =
             bias.map_or((rhs.place, rhs.in_fours()), |place| (place, bias_in_fours));
@@ -394,13 +402,13 @@ impl Part {
             .param("tiles_n", n.div_ceil(shape.tile[1] as usize) as u64)
             .param("lhs_first", lhs.first)
             .param("lhs_row", lhs.row)
-            .param("lhs_stride", lhs.stride)
+            .param("lhs_stride", next(&lhs, matrices))
             .param("rhs_first", rhs.first)
             .param("rhs_row", rhs.row)
-            .param("rhs_stride", rhs.stride)
+            .param("rhs_stride", next(&rhs, matrices))
             .param("out_first", out.first)
             .param("out_row", out.row)
-            .param("out_stride", out.stride)
+            .param("out_stride", next(&out, sums))
             .param("bias_first", self.first_column)
             .bind_four("lhs", lhs.place, lhs.in_fours())
             .bind_four("rhs", rhs.place, rhs.in_fours())

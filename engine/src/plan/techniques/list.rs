@@ -15,6 +15,8 @@ use crate::model::{encoder, language};
 pub enum Numerics {
     /// Nothing: every bit is the same.
     Same,
+    /// Nothing, where an activation has the same bits wherever it's made; otherwise last bits.
+    Activations,
     /// Sums in another order, which last bits show.
     Order,
     /// Fewer bits, or another update; with what was recorded of the loss.
@@ -25,6 +27,15 @@ impl Numerics {
     /// Whether a run computes the same, but for the order of sums.
     pub const fn same(self) -> bool {
         !matches!(self, Self::Changed(_))
+    }
+
+    /// The same on a device.
+    fn on(self, device: &dyn Backend) -> Self {
+        match self {
+            Self::Activations if device.exact_activations() => Self::Same,
+            Self::Activations => Self::Order,
+            other => other,
+        }
     }
 }
 
@@ -41,6 +52,13 @@ pub struct Technique {
     pub refused: fn(&TrainerConfig, &TrainerConfig, &dyn Backend) -> Option<&'static str>,
     /// Gives it to a step, as what was asked for says where that says more.
     pub apply: fn(&mut TrainerConfig, &TrainerConfig),
+}
+
+impl Technique {
+    /// What it does to the numbers on a device.
+    pub fn numerics_on(&self, device: &dyn Backend) -> Numerics {
+        self.numerics.on(device)
+    }
 }
 
 /// Where what is recorded is from.
@@ -74,7 +92,7 @@ pub const LIST: &[Technique] = &[
     Technique {
         name: "recomputed blocks",
         setting: "memory.recompute = \"block\"",
-        numerics: Numerics::Same,
+        numerics: Numerics::Activations,
         refused: |_, _, _| None,
         apply: |config, _| config.options.checkpoint = Checkpoint::Block,
     },
