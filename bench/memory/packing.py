@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `--packing` and `--buckets auto` save on rows whose lengths are spread as those of instruction data: tokens a second that aren't
-padding, with a sequence of 512 for each row, with batches of rows of like length, and with packed rows.
+"""What `--packing` and `--buckets` save on rows whose lengths are spread as those of instruction data: tokens a second that aren't
+padding, with a sequence of 512 for each row, with batches of rows of like length, of three lengths and of six, and with packed rows.
 
     bench/memory/packing.py
 """
@@ -15,7 +15,7 @@ import runs
 MEDIAN, SPREAD, ROWS, SEQ_LEN = 90, 0.6, 2000, 512
 MODEL = {"model.layers": 4, "model.channels": 384, "model.heads": 6, "model.context": SEQ_LEN}
 STEP = {"train.batch": 8, "train.micro_batch": 8, "run.device": "cpu", "data.holdout": 0}
-ROUNDS, STEPS, COLD, LENGTHS = 3, 6, 1, 6
+ROUNDS, STEPS, COLD = 3, 6, 1
 
 
 def rows(folder):
@@ -31,31 +31,35 @@ def rows(folder):
     return path
 
 
+# Settings, what `data show` calls the share of padding, and lengths of sequences.
 WAYS = {
-    # Settings, and what `data show` calls the share of padding.
-    "a row in each": ({}, "padding"),
-    "in buckets": ({"data.buckets": '"auto"'}, "padding_buckets"),
-    "packed": ({"data.packing": "true"}, "padding_packed"),
+    "a row in each": ({}, "padding", 1),
+    "in buckets of 3 lengths": ({"data.buckets": 3}, "padding_buckets", 3),
+    "in buckets of 6 lengths": ({"data.buckets": 6}, "padding_buckets", 6),
+    "packed": ({"data.packing": "true"}, "padding_packed", 1),
 }
 
 
 def main():
     with runs.scratch() as folder:
         path = rows(folder)
-        batch = f"train.batch={STEP['train.batch']}"
-        line = [runs.TIGHTROPE, "data", "show", str(path), "--context", str(SEQ_LEN), "--set", batch, "--json"]
-        shown = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
         runs.calibrate(folder, "f32")
+        padding, lengths = {}, {}
         seconds, positions = ({way: [] for way in WAYS} for _ in range(2))
+        for way, (settings, share, count) in WAYS.items():
+            show = runs.words({"train.batch": STEP["train.batch"], **settings})
+            line = [runs.TIGHTROPE, "data", "show", str(path), "--context", str(SEQ_LEN), "--json", *show]
+            shown = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
+            padding[way] = shown[share]
+            if count > 1:
+                lengths[way] = shown["buckets"]
         for _ in range(ROUNDS):
-            for way, (settings, _) in WAYS.items():
+            for way, (settings, _, count) in WAYS.items():
                 # Steps of several lengths: as many as show how often each comes.
-                steps = STEPS * (LENGTHS if way == "in buckets" else 1) + COLD
-                files = {"data.files": json.dumps([str(path)]), "train.steps": steps}
+                files = {"data.files": json.dumps([str(path)]), "train.steps": STEPS * count + COLD}
                 found = runs.train(folder, {**MODEL, **STEP, **settings, **files})
                 seconds[way] += found["steps_s"][COLD:]
                 positions[way] += found["positions"][COLD:]
-        padding = {way: shown[name] for way, (_, name) in WAYS.items()}
         speed = {way: sum(positions[way]) * (1 - padding[way]) / sum(seconds[way]) for way in WAYS}
         first = speed["a row in each"]
         table = [
@@ -67,7 +71,7 @@ def main():
             "packing",
             runs.table(heads, table),
             padding=padding,
-            buckets=shown["buckets"],
+            lengths=lengths,
             steps_s=seconds,
             positions=positions,
             tokens_per_s=speed,

@@ -40,11 +40,16 @@ usage: cargo xtask TASK
   npm       the package for npm, built, packed and run with its examples in Chromium
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   oracle    plans held against the optimum that HiGHS finds
-  bench     side by side with PyTorch, into bench/results/
-              --peer FILE              the script of the other side
+  bench     side by side with PyTorch, Burn and candle, into bench/results/; with a binary that is built already
+            where TIGHTROPE names one
+              --peer FILE              PyTorch's script (../shared/peers/pytorch.py)
+              --rust-peers DIR         the workspace of Burn's and candle's (../shared/peers/rust)
               --runs N                 runs of each side, which take turns (3)
               --steps N                measured steps of a run (10)
-              --precision f32|bf16     only this one; may be repeated
+              --model shakespeare|gpt2
+                                       only this one; may be repeated, as the next two
+              --device cpu|wgpu
+              --precision f32|bf16
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
   torture   kills, faults, lost power, flipped bits and hostile inputs, and whether runs survive them
@@ -119,21 +124,24 @@ fn cargo() -> OsString {
 /// Builds `tightrope` in a profile and gives its path.
 fn built(profile: &str) -> anyhow::Result<PathBuf> {
     let words = ["build", "--profile", profile, "--locked", "--package", "tightrope-cli"];
-    let words = [&words[..], &["--message-format", "json-render-diagnostics"]].concat();
-    let output = Command::new(cargo())
-        .args(words)
-        .current_dir(root())
+    executable(Command::new(cargo()).args(words).current_dir(root()))
+}
+
+/// Runs a build of cargo's and gives the path of its last binary.
+fn executable(build: &mut Command) -> anyhow::Result<PathBuf> {
+    let output = build
+        .args(["--message-format", "json-render-diagnostics"])
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("can't start cargo")?;
-    ensure!(output.status.success(), "tightrope doesn't build");
+    ensure!(output.status.success(), "{build:?} failed");
     // Cargo says where the binary is, wherever the target directory may be.
     let messages = String::from_utf8_lossy(&output.stdout);
     let path = messages.lines().rev().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    path.context("cargo names no binary; is its package still called `tightrope-cli`?")
+    path.with_context(|| format!("{build:?} makes no binary"))
 }
 
 /// Runs a command and reads the last line of its stdout as an object.
