@@ -5,7 +5,7 @@
 //! | module | does |
 //! |---|---|
 //! | `blocks` | cuts the output into blocks, one task each, and the depth `k` into slices that fit the caches |
-//! | `pack` | copies a block of an operand into panels in the order the kernel reads, converting on the way |
+//! | `pack` | copies a block of an operand into panels in the order the kernel reads, converting on the way; 16 vectors at a time with AVX-512 |
 //! | `kernels` | one register tile: 8 × 48 (AVX-512), 8 × 24 (AVX2 + FMA) |
 //! | `amx` | the same of AMX: 32 × 32, for bf16 |
 //! | `finish` | scale, bias, accumulation and rounding, from a tile to the output |
