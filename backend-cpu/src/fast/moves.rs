@@ -49,11 +49,21 @@ pub struct Columns {
 ///
 /// # Panics
 /// If the rows are not as many, or the columns are not within them.
-pub fn columns<T: Copy>(from: (&[T], Columns), to: (&mut [T], Columns), count: usize) {
+pub fn columns<T: Copy + Send + Sync>(
+    from: (&[T], Columns),
+    to: (&mut [T], Columns),
+    count: usize,
+) {
     let ((from, at), (to, place)) = (from, to);
     assert!(at.first + count <= at.row && place.first + count <= place.row, "{at:?} {place:?}");
     assert_eq!(from.len() * place.row, to.len() * at.row, "{at:?} {place:?}");
-    for (from, to) in from.chunks_exact(at.row).zip(to.chunks_exact_mut(place.row)) {
-        to[place.first..][..count].copy_from_slice(&from[at.first..][..count]);
-    }
+    let Some(rows) = from.len().checked_div(at.row) else { return };
+    let to = Disjoint::new(to);
+    for_each_block(rows, block_rows(count), |block| {
+        for row in block {
+            // SAFETY: rows do not overlap, and each is in one block.
+            let to = unsafe { to.part(row * place.row + place.first, count) };
+            to.copy_from_slice(&from[row * at.row + at.first..][..count]);
+        }
+    });
 }

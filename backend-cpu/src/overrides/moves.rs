@@ -75,7 +75,7 @@ fn row(ty: &Type, axis: usize) -> usize {
 ///
 /// # Safety
 /// As [`super::run`].
-unsafe fn columns<T: bytemuck::Pod>(
+unsafe fn columns<T: bytemuck::Pod + Send + Sync>(
     (x, from): (&View<'_>, Columns),
     (out, to): (&View<'_>, Columns),
     count: usize,
