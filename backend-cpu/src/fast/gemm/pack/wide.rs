@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::{Block, Lanes, STRIP, Side};
+use super::lanes::Lanes;
+use super::{Block, STRIP, Side};
 
 /// Vectors, and lanes of those whose depth is contiguous, that are packed together.
 const GROUP: usize = 16;
