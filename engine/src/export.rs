@@ -85,12 +85,13 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
         (None, false) => None,
     };
     let frozen = source.frozen(&places)?;
+    let files = described(&source, &settings, form.dtype)?;
     directory::create_empty(out)?;
     let weights = out.join(WEIGHTS);
     write(&weights, &list, &frozen, beside.as_ref(), form.dtype, &*model)
         .with_context(|| format!("can't write `{}`", weights.display()))
         .help(FULL)?;
-    for (name, bytes) in described(&source, &settings, form.dtype)? {
+    for (name, bytes) in files {
         let file = out.join(&name);
         fs::write(&file, bytes)
             .with_context(|| format!("can't write `{}`", file.display()))
@@ -174,7 +175,10 @@ fn described(source: &Source, settings: &Settings, dtype: DType) -> Result<Vec<(
             }
             texts
         }
-        Architecture::Bert(_) => source.own_tokenizer(settings.data.tokenizer.as_deref())?.files(),
+        Architecture::Bert(_) => {
+            let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
+            tokenizer.map(|tokenizer| tokenizer.files()).unwrap_or_default()
+        }
         Architecture::Vit(model) => {
             let normalization = source.normalization(model.colors)?;
             let shape = crate::recipe::image_shape(model);

@@ -88,11 +88,13 @@ fn adapters_of_peft_are_merged_into_the_model_that_they_are_named_beside() {
 
 #[test]
 fn a_model_without_a_tokenizer_is_exported_and_computes_the_same() {
-    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/qwen3-case");
-    let dir = tempfile::tempdir().unwrap();
-    ok(dir.path(), &format!("export {} out", case.display()));
-    let out = dir.path().join("out");
-    assert!(!out.join("tokenizer_config.json").exists());
-    fs::copy(case.join("case.safetensors"), out.join("case.safetensors")).unwrap();
-    ok(dir.path(), "verify out --device cpu");
+    for name in ["qwen3-case", "bert-case", "bert-classes-case"] {
+        let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity").join(name);
+        let dir = tempfile::tempdir().unwrap();
+        ok(dir.path(), &format!("export {} out", case.display()));
+        let out = dir.path().join("out");
+        assert!(!out.join("tokenizer_config.json").exists(), "{name}");
+        fs::copy(case.join("case.safetensors"), out.join("case.safetensors")).unwrap();
+        ok(dir.path(), "verify out --device cpu");
+    }
 }
