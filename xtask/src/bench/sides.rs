@@ -71,24 +71,31 @@ pub fn found(options: &Options) -> anyhow::Result<(Vec<Side>, Vec<String>)> {
     };
     let mut sides = vec![side("tightrope", "", &own, &["cpu", "wgpu"])];
     let mut absent = vec![];
-    if options.peer.is_file()
-        && python(&["-c", "import torch"]).output().is_ok_and(|done| done.status.success())
-    {
-        for compile in ["none", "default"] {
-            sides.push(side("pytorch", compile, &options.peer, &["cpu"]));
+    let asked = |device: &str| options.cases.iter().any(|case| case.device == device);
+    if asked("cpu") {
+        if options.peer.is_file() && text_of(&mut python(&["-c", "import torch"])).is_ok() {
+            for compile in ["none", "default"] {
+                sides.push(side("pytorch", compile, &options.peer, &["cpu"]));
+            }
+        } else {
+            absent.push(format!(
+                "PyTorch isn't run: needs {} and a python3 that imports torch (pip install torch==2.11.0)",
+                options.peer.display()
+            ));
         }
-    } else {
-        absent.push(format!(
-            "PyTorch isn't run: needs {} and a python3 that imports torch (pip install torch==2.11.0)",
-            options.peer.display()
-        ));
     }
     if options.rust_peers.join("Cargo.toml").is_file() {
-        let burn = rust_peer(&options.rust_peers, "burn-gpt", &["flex", "wgpu"])?;
+        // What no case asks for isn't built: the backend for WebGPU takes longest.
+        let backends = [("cpu", "flex"), ("wgpu", "wgpu")];
+        let backends = backends.into_iter().filter(|(device, _)| asked(device));
+        let features: Vec<&str> = backends.map(|(_, feature)| feature).collect();
+        let burn = rust_peer(&options.rust_peers, "burn-gpt", &features)?;
         sides.push(side("burn", "flex", &burn, &["cpu"]));
         sides.push(side("burn", "wgpu", &burn, &["wgpu"]));
-        let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
-        sides.push(side("candle", "cpu", &candle, &["cpu"]));
+        if asked("cpu") {
+            let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
+            sides.push(side("candle", "cpu", &candle, &["cpu"]));
+        }
     } else {
         absent.push(format!(
             "Burn and candle aren't run: needs the workspace {}",
