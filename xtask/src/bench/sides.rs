@@ -72,7 +72,8 @@ pub fn found(options: &Options) -> anyhow::Result<(Vec<Side>, Vec<String>)> {
     let mut sides = vec![side("tightrope", "", &own, &["cpu", "wgpu"])];
     let mut absent = vec![];
     let asked = |device: &str| options.cases.iter().any(|case| case.device == device);
-    if asked("cpu") {
+    let compared = |library: &str| options.libraries.iter().any(|name| name == library);
+    if compared("pytorch") && asked("cpu") {
         if options.peer.is_file() && text_of(&mut python(&["-c", "import torch"])).is_ok() {
             for compile in ["none", "default"] {
                 sides.push(side("pytorch", compile, &options.peer, &["cpu"]));
@@ -84,7 +85,17 @@ pub fn found(options: &Options) -> anyhow::Result<(Vec<Side>, Vec<String>)> {
             ));
         }
     }
-    if options.rust_peers.join("Cargo.toml").is_file() {
+    if !compared("burn") && !compared("candle") {
+        return Ok((sides, absent));
+    }
+    if !options.rust_peers.join("Cargo.toml").is_file() {
+        absent.push(format!(
+            "Burn and candle aren't run: needs the workspace {}",
+            options.rust_peers.display()
+        ));
+        return Ok((sides, absent));
+    }
+    if compared("burn") {
         // What no case asks for isn't built: the backend for WebGPU takes longest.
         let backends = [("cpu", "flex"), ("wgpu", "wgpu")];
         let backends = backends.into_iter().filter(|(device, _)| asked(device));
@@ -92,15 +103,10 @@ pub fn found(options: &Options) -> anyhow::Result<(Vec<Side>, Vec<String>)> {
         let burn = rust_peer(&options.rust_peers, "burn-gpt", &features)?;
         sides.push(side("burn", "flex", &burn, &["cpu"]));
         sides.push(side("burn", "wgpu", &burn, &["wgpu"]));
-        if asked("cpu") {
-            let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
-            sides.push(side("candle", "cpu", &candle, &["cpu"]));
-        }
-    } else {
-        absent.push(format!(
-            "Burn and candle aren't run: needs the workspace {}",
-            options.rust_peers.display()
-        ));
+    }
+    if compared("candle") && asked("cpu") {
+        let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
+        sides.push(side("candle", "cpu", &candle, &["cpu"]));
     }
     Ok((sides, absent))
 }
