@@ -15,6 +15,9 @@ pub const THREADS: &str = "2";
 pub const WARMUP: usize = 3;
 const LR: &str = "3e-4";
 
+/// Sequences in the data for each that is read: they are drawn anywhere in it, and none should be met twice.
+const SPARE: usize = 64;
+
 /// Runs PyTorch's script with one batch for all steps, which it has no flag for.
 const FIXED_BATCH: &str = "\
 import runpy, sys, torch
@@ -177,7 +180,7 @@ impl Side {
     ) -> anyhow::Result<Command> {
         let model = case.model;
         let steps = WARMUP + steps;
-        let sequences = if batches == Batches::Fixed { 1 } else { steps * model.batch };
+        let sequences = if batches == Batches::Fixed { 1 } else { SPARE * steps * model.batch };
         let data = scratch.join("tokens.bin");
         fs::write(&data, shard(sequences * (model.seq_len + 1), model.vocab))
             .context("can't write tokens")?;
