@@ -47,9 +47,10 @@ usage: cargo xtask TASK
               --runs N                 runs of each side, which take turns (3)
               --steps N                measured steps of a run (10)
               --model shakespeare|gpt2
-                                       only this one; may be repeated, as the next two
+                                       only this one; may be repeated, as the next three
               --device cpu|wgpu
               --precision f32|bf16
+              --library pytorch|burn|candle
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
   torture   kills, faults, lost power, flipped bits and hostile inputs, and whether runs survive them

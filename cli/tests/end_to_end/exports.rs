@@ -98,3 +98,18 @@ fn a_model_without_a_tokenizer_is_exported_and_computes_the_same() {
         ok(dir.path(), "verify out --device cpu");
     }
 }
+
+// The weights were written first, and stayed alone in the directory.
+#[test]
+fn a_tokenizer_that_is_broken_is_refused_before_anything_is_written() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/qwen3-case");
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    fs::create_dir(&model).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(case.join(file), model.join(file)).unwrap();
+    }
+    fs::write(model.join("tokenizer.json"), "{").unwrap();
+    refused(dir.path(), "export model out");
+    assert!(!dir.path().join("out").exists());
+}

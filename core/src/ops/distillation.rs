@@ -10,11 +10,12 @@
 //!
 //! T² keeps the soft loss's gradient of one size whatever T is. Backends hold chunks of logits, of as many rows of both models.
 
-use super::loss::{Chunks, Scratch, THREADS, counted};
-use super::matmul::Gemm;
+use super::loss::{
+    Chunks, Head, Scratch, THREADS, counted, gradient_cases, gradient_types, set_gradients,
+};
 use super::{
     Array, Case, Cost, Indices, Inferred, LinearCrossEntropy, Rule, Sample, arity, ensure, float,
-    range, traffic, typed, unit, whole,
+    range, traffic, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -194,10 +195,7 @@ struct Taught<'a> {
     op: &'a LinearDistillation,
     student: Chunks<'a>,
     parts: Place,
-    x: Place,
-    w: Place,
-    columns: u64,
-    padded: u64,
+    head: Head,
 }
 
 impl<'a> Taught<'a> {
@@ -213,10 +211,12 @@ impl<'a> Taught<'a> {
         Self {
             student: student.of_rows(op.student.chunk as u64, widest),
             parts: Place::output(1, outputs[1]),
-            x: Place::input(3, inputs[3]),
-            w: Place::input(4, inputs[4]),
-            columns: inputs[3].last() as u64,
-            padded,
+            head: Head {
+                x: Place::input(3, inputs[3]),
+                w: Place::input(4, inputs[4]),
+                columns: inputs[3].last() as u64,
+                padded,
+            },
             op,
         }
     }
@@ -227,21 +227,15 @@ impl<'a> Taught<'a> {
         let threads = THREADS.min(limits.workgroup);
         // Each row's hard loss, and after these its soft one.
         let scratch = student.scratch(launches, 2 * rows);
-        let teacher = launches.scratch(DType::F32, student.chunk.min(rows) * self.padded);
+        let teacher = launches.scratch(DType::F32, student.chunk.min(rows) * self.head.padded);
         let count = student.bound(&scratch, "count", threads, 1, rows);
         launches.push(count.param("first", 0u32).param("rows", rows));
         let mut start = 0;
         while start < rows {
             let held = student.chunk.min(rows - start);
             student.logits(start, held, scratch.logits, launches);
-            let matmul = Gemm::new(
-                Chunks::stored(self.x, self.columns, start),
-                Chunks::stored(self.w, self.columns, 0).transposed(true),
-                Chunks::stored(teacher, self.padded, 0),
-                Chunks::extents(held, self.padded, self.columns),
-            );
-            Gemm { in_order: true, ..matmul }.push(limits, launches);
-            let flops = FLOPS * held * (student.padded + self.padded);
+            self.head.logits(limits, start, held, teacher, launches);
+            let flops = FLOPS * held * (student.padded + self.head.padded);
             let distil = ("distil", student.threads(), held, flops);
             launches.push(self.launch(&scratch, teacher, distil).param("first", start));
             student.gradients(start, held, scratch.gradient, launches);
@@ -274,7 +268,7 @@ impl<'a> Taught<'a> {
             .param("vocab", op.student.vocab as u64)
             .param("taught", op.taught as u64)
             .param("padded", student.padded)
-            .param("teacher_padded", self.padded)
+            .param("teacher_padded", self.head.padded)
             .real("cap", student.cap.unwrap_or_default())
             .real("teacher_cap", op.teacher_cap.unwrap_or_default())
             .real("temperature", op.temperature)
@@ -284,7 +278,7 @@ impl<'a> Taught<'a> {
             .bind("scale", scale)
             .bind("losses", losses)
             .bind_four("logits", logits, four(student.padded))
-            .bind_four("teacher", teacher, four(self.padded))
+            .bind_four("teacher", teacher, four(self.head.padded))
             .bind("parts", parts)
             .bind("loss", loss)
             .costing(flops);
@@ -357,19 +351,11 @@ impl Rule for LinearDistillation {
 impl LinearDistillationGrad {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
-        let mut cases = vec![];
-        for dtype in [DType::F32, DType::BF16] {
-            for (loss, mut inputs) in LinearDistillation::samples(dtype) {
-                inputs.push(unit(DType::F32, &[1]));
-                for weight in [true, false] {
-                    let op = Self { loss: loss.clone(), weight, accumulate: false };
-                    cases.push(Case::new(op, inputs.clone()));
-                }
-                inputs.push(unit(DType::F32, &inputs[1].ty.shape));
-                cases.push(Case::new(Self { loss, weight: true, accumulate: true }, inputs));
-            }
-        }
-        cases
+        gradient_cases(LinearDistillation::samples, |loss, weight, accumulate| Self {
+            loss,
+            weight,
+            accumulate,
+        })
     }
 }
 
@@ -379,18 +365,7 @@ impl Rule for LinearDistillationGrad {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
-        ensure(self.weight || !self.accumulate, || "adds to a gradient that isn't made".into())?;
-        let expected = 6 + usize::from(self.accumulate);
-        ensure(inputs.len() == expected, || {
-            format!("takes {expected} inputs, got {}", inputs.len())
-        })?;
-        self.loss.check(&arity(&inputs[..5])?)?;
-        let (x, w) = (inputs[0], inputs[1]);
-        let sum = x.dtype.statistics();
-        typed("the gradient of the loss", inputs[5], &Type::new(sum, [1]))?;
-        let mut made = vec![Type::new(sum, [1]), Type::new(sum, [2]), x.clone()];
-        made.extend(self.weight.then(|| w.with_dtype(sum)));
-        Ok(made)
+        gradient_types(&self.loss, 5, inputs, self.weight, self.accumulate)
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
@@ -423,30 +398,14 @@ impl Rule for LinearDistillationGrad {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (x, w, dx) = (inputs[0], inputs[1], outputs[2]);
-        let (columns, slope) = (x.ty().last(), inputs[5].get(0) / counted(&inputs[2]));
-        let mut dw = vec![0.0; w.len()];
+        let dloss = inputs[5].get(0) / counted(&inputs[2]);
         let mut sums = [0.0; 2];
-        for r in 0..inputs[2].len() {
-            let row = self.loss.row(inputs, r);
-            let slopes = row.as_ref().map_or(vec![], |row| row.slopes(&self.loss));
-            if let Some(row) = row {
-                sums = [sums[0] + row.hard, sums[1] + row.soft];
-            }
-            let mut drow = vec![0.0; columns];
-            for (v, dlogit) in slopes.iter().map(|dlogit| dlogit * slope).enumerate() {
-                for c in 0..columns {
-                    drow[c] += dlogit * w.get(v * columns + c);
-                    dw[v * columns + c] += dlogit * x.get(r * columns + c);
-                }
-            }
-            drow.iter().enumerate().for_each(|(c, &value)| dx.set(r * columns + c, value));
-        }
+        let of_logits = |r| {
+            let Some(row) = self.loss.row(inputs, r) else { return vec![] };
+            sums = [sums[0] + row.hard, sums[1] + row.soft];
+            row.slopes(&self.loss).into_iter().map(|slope| slope * dloss).collect()
+        };
+        set_gradients(inputs, &outputs[2], outputs.get(3), self.accumulate, of_logits);
         self.loss.set(inputs, outputs, sums);
-        let Some(sum) = outputs.get(3) else { return };
-        for (index, &value) in dw.iter().enumerate() {
-            let before = if self.accumulate { sum.get(index) } else { 0.0 };
-            sum.set(index, before + value);
-        }
     }
 }

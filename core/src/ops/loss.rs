@@ -7,12 +7,17 @@
 //! Rows with a negative target don't count. Backends hold `chunk` rows of logits at a time (Wijmans et al.
 //! 2024 describe the saving). The loss is summed apart from the chunks, in the order of the rows.
 
+mod gradient;
+
 use std::iter;
+
+pub use gradient::LinearCrossEntropyGrad;
+pub(super) use gradient::{gradient_cases, gradient_types, set_gradients};
 
 use super::matmul::{Gemm, Stored};
 use super::{
-    Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, arity, ensure, float, range, traffic,
-    typed, unit, whole,
+    Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, Sample, arity, ensure, float, range,
+    traffic, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -30,18 +35,6 @@ pub struct LinearCrossEntropy {
     pub chunk: usize,
     /// What logits stay below in size, where they are capped.
     pub cap: Option<f64>,
-}
-
-/// Loss and its gradients in one pass over the logits. Inputs: x, w, targets, gradient of the loss (1), and
-/// where `accumulate` the gradient of w to add to. Outputs: loss (1), dx, and where `weight` dw.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinearCrossEntropyGrad {
-    /// The loss.
-    pub loss: LinearCrossEntropy,
-    /// Whether dw is made; that of a frozen head isn't.
-    pub weight: bool,
-    /// dw is added to the last input, in place.
-    pub accumulate: bool,
 }
 
 /// Multiples of so many rows at a time sum in the same order; with fewer, matmuls no longer fill a processor.
@@ -126,7 +119,7 @@ impl LinearCrossEntropy {
         })
     }
 
-    fn samples(dtype: DType) -> Vec<(Self, Vec<super::Sample>)> {
+    fn samples(dtype: DType) -> Vec<(Self, Vec<Sample>)> {
         let sizes =
             [(1, 1, 1, 1, 1), (6, 5, 11, 16, 4), (33, 17, 101, 128, 16), (20, 8, 64, 64, 256)];
         let plain = sizes.into_iter().map(|size| (size, None));
@@ -339,23 +332,18 @@ impl<'a> Chunks<'a> {
     }
 
     /// Matrices with rows of `columns` elements, from row `start` on.
-    pub(super) fn stored(place: Place, columns: u64, start: u64) -> Stored {
+    fn stored(place: Place, columns: u64, start: u64) -> Stored {
         Stored::stack(place, 1, columns as usize).from(start * columns)
     }
 
-    pub(super) fn extents(m: u64, n: u64, k: u64) -> Matrices {
+    fn extents(m: u64, n: u64, k: u64) -> Matrices {
         Matrices { batch: 1, m: m as usize, n: n as usize, k: k as usize }
     }
 
-    /// logits = x · wᵀ for some rows.
+    /// The logits of some rows.
     pub(super) fn logits(&self, start: u64, rows: u64, logits: Place, launches: &mut Launches) {
-        let matmul = Gemm::new(
-            Self::stored(self.x, self.columns, start),
-            Self::stored(self.w, self.columns, 0).transposed(true),
-            Self::stored(logits, self.padded, 0),
-            Self::extents(rows, self.padded, self.columns),
-        );
-        Gemm { in_order: true, ..matmul }.push(self.limits, launches);
+        let head = Head { x: self.x, w: self.w, columns: self.columns, padded: self.padded };
+        head.logits(self.limits, start, rows, logits, launches);
     }
 
     /// dx = dlogits · w, where dx holds all rows.
@@ -396,6 +384,34 @@ impl<'a> Chunks<'a> {
         );
         Gemm { accumulate: accumulate || start > 0, in_order: true, ..matmul }
             .push(self.limits, launches);
+    }
+}
+
+/// A model's head, and what it reads.
+pub(super) struct Head {
+    pub x: Place,
+    pub w: Place,
+    pub columns: u64,
+    pub padded: u64,
+}
+
+impl Head {
+    /// logits = x · wᵀ for some rows.
+    pub(super) fn logits(
+        &self,
+        limits: &Limits,
+        start: u64,
+        rows: u64,
+        logits: Place,
+        launches: &mut Launches,
+    ) {
+        let matmul = Gemm::new(
+            Chunks::stored(self.x, self.columns, start),
+            Chunks::stored(self.w, self.columns, 0).transposed(true),
+            Chunks::stored(logits, self.padded, 0),
+            Chunks::extents(rows, self.padded, self.columns),
+        );
+        Gemm { in_order: true, ..matmul }.push(limits, launches);
     }
 }
 
@@ -454,108 +470,5 @@ impl Rule for LinearCrossEntropy {
             .map(|(logits, normaliser, target)| normaliser - logits[target as usize])
             .sum();
         outputs[0].set(0, total / counted(&targets));
-    }
-}
-
-impl LinearCrossEntropyGrad {
-    /// Cases of this family.
-    pub fn cases() -> Vec<Case> {
-        let mut cases = vec![];
-        for dtype in [DType::F32, DType::BF16] {
-            for (loss, mut inputs) in LinearCrossEntropy::samples(dtype) {
-                inputs.push(unit(DType::F32, &[1]));
-                for weight in [true, false] {
-                    let op = Self { loss: loss.clone(), weight, accumulate: false };
-                    cases.push(Case::new(op, inputs.clone()));
-                }
-                inputs.push(unit(DType::F32, &inputs[1].ty.shape));
-                cases.push(Case::new(Self { loss, weight: true, accumulate: true }, inputs));
-            }
-        }
-        cases
-    }
-}
-
-impl Rule for LinearCrossEntropyGrad {
-    fn name(&self) -> &'static str {
-        "linear_cross_entropy_grad"
-    }
-
-    fn infer(&self, inputs: &[&Type]) -> Inferred {
-        ensure(self.weight || !self.accumulate, || "adds to a gradient that isn't made".into())?;
-        let expected = 4 + usize::from(self.accumulate);
-        ensure(inputs.len() == expected, || {
-            format!("takes {expected} inputs, got {}", inputs.len())
-        })?;
-        let (x, w) = (inputs[0], inputs[1]);
-        self.loss.check(x, w, inputs[2])?;
-        let sum = x.dtype.statistics();
-        typed("the gradient of the loss", inputs[3], &Type::new(sum, [1]))?;
-        let mut made = vec![Type::new(sum, [1]), x.clone()];
-        made.extend(self.weight.then(|| w.with_dtype(sum)));
-        Ok(made)
-    }
-
-    fn overwrites(&self) -> Vec<(usize, usize)> {
-        if self.accumulate { vec![(2, 4)] } else { vec![] }
-    }
-
-    fn may_overwrite(&self) -> Vec<(usize, usize)> {
-        vec![(1, 0)]
-    }
-
-    fn indices(&self, _inputs: &[&Type]) -> Vec<Indices> {
-        vec![Indices { input: 2, end: self.loss.vocab, negative: true }]
-    }
-
-    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        let matmuls = if self.weight { 3 } else { 2 };
-        let flops = matmuls * 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
-        Cost { flops, bytes: traffic(inputs, outputs) }
-    }
-
-    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
-        let chunks = Chunks::new(&self.loss, limits, inputs, outputs);
-        let (dloss, dx) = (Place::input(3, inputs[3]), Place::output(1, outputs[1]));
-        let dw = outputs.get(2).map(|dw| Place::output(2, dw));
-        let columns = chunks.columns_of(dx);
-        let mut launches = Launches::new();
-        launches.by_rows(limits, dx, columns, false, |launches, dx| {
-            let chunks = Chunks { grad: Some((dloss, dx, dw, self.accumulate)), ..chunks };
-            chunks.append(launches);
-        });
-        Ok(launches)
-    }
-
-    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (x, w, targets, dloss) = (inputs[0], inputs[1], inputs[2], inputs[3].get(0));
-        let (loss, dx) = (outputs[0], outputs[1]);
-        let columns = x.ty().last();
-        let mut sum = vec![0.0; w.len()];
-        let mut total = 0.0;
-        for r in 0..targets.len() {
-            let (logits, normaliser, target) = self.loss.row(inputs, r);
-            let mut drow = vec![0.0; columns];
-            if target >= 0 {
-                total += normaliser - logits[target as usize];
-                for (v, logit) in logits.iter().enumerate() {
-                    let hit = f64::from(u8::from(v as i64 == target));
-                    let slope = self.loss.cap.map_or(1.0, |cap| 1.0 - (logit / cap).powi(2));
-                    let dlogit =
-                        slope * ((logit - normaliser).exp() - hit) * dloss / counted(&targets);
-                    for c in 0..columns {
-                        drow[c] += dlogit * w.get(v * columns + c);
-                        sum[v * columns + c] += dlogit * x.get(r * columns + c);
-                    }
-                }
-            }
-            drow.iter().enumerate().for_each(|(c, &value)| dx.set(r * columns + c, value));
-        }
-        loss.set(0, total / counted(&targets));
-        let Some(dw) = outputs.get(2) else { return };
-        for (index, &value) in sum.iter().enumerate() {
-            let before = if self.accumulate { dw.get(index) } else { 0.0 };
-            dw.set(index, before + value);
-        }
     }
 }

@@ -25,6 +25,8 @@ struct Options {
     runs: usize,
     /// Timed steps of each run.
     steps: usize,
+    /// Whom to compare with.
+    libraries: Vec<String>,
     cases: Vec<Case>,
 }
 
@@ -68,6 +70,7 @@ const MODELS: [Model; 2] = [
         seq_len: 512,
     },
 ];
+const LIBRARIES: [&str; 3] = ["pytorch", "burn", "candle"];
 /// Devices and precisions.
 const ARITHMETIC: [(&str, &str); 3] = [("cpu", "f32"), ("cpu", "bf16"), ("wgpu", "f32")];
 
@@ -78,6 +81,7 @@ impl Options {
             rust_peers: root().join("../shared/peers/rust"),
             runs: 3,
             steps: 10,
+            libraries: vec![],
             cases: vec![],
         };
         let (mut models, mut devices, mut precisions) = (vec![], vec![], vec![]);
@@ -95,6 +99,9 @@ impl Options {
                 "--rust-peers" => options.rust_peers = value.into(),
                 "--runs" => options.runs = value.parse().context("--runs takes a number")?,
                 "--steps" => options.steps = value.parse().context("--steps takes a number")?,
+                "--library" if LIBRARIES.contains(&value.as_str()) => {
+                    options.libraries.push(value.clone());
+                }
                 "--model" if known(flag, value) => models.push(value.as_str()),
                 "--device" if known(flag, value) => devices.push(value.as_str()),
                 "--precision" if known(flag, value) => precisions.push(value.as_str()),
@@ -103,6 +110,9 @@ impl Options {
         }
         if options.runs == 0 || options.steps == 0 {
             bail!("--runs and --steps must be at least 1");
+        }
+        if options.libraries.is_empty() {
+            options.libraries = LIBRARIES.map(str::to_owned).to_vec();
         }
         let asked = |given: &[&str], name: &str| given.is_empty() || given.contains(&name);
         for model in MODELS.iter().filter(|model| asked(&models, model.name)) {
@@ -192,7 +202,14 @@ mod tests {
 
     #[test]
     fn unknown_options_are_refused() {
-        for words in ["--precision f64", "--model gpt3", "--device cuda", "--runs 0", "--runs"] {
+        for words in [
+            "--precision f64",
+            "--model gpt3",
+            "--device cuda",
+            "--library jax",
+            "--runs 0",
+            "--runs",
+        ] {
             assert!(parse(words).is_err(), "{words}");
         }
         assert_eq!(parse("--runs 2").expect("options").runs, 2);

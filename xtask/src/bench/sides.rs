@@ -15,6 +15,9 @@ pub const THREADS: &str = "2";
 pub const WARMUP: usize = 3;
 const LR: &str = "3e-4";
 
+/// Sequences in the data for each that is read: they are drawn anywhere in it, and none should be met twice.
+const SPARE: usize = 64;
+
 /// Runs PyTorch's script with one batch for all steps, which it has no flag for.
 const FIXED_BATCH: &str = "\
 import runpy, sys, torch
@@ -71,29 +74,42 @@ pub fn found(options: &Options) -> anyhow::Result<(Vec<Side>, Vec<String>)> {
     };
     let mut sides = vec![side("tightrope", "", &own, &["cpu", "wgpu"])];
     let mut absent = vec![];
-    if options.peer.is_file()
-        && python(&["-c", "import torch"]).output().is_ok_and(|done| done.status.success())
-    {
-        for compile in ["none", "default"] {
-            sides.push(side("pytorch", compile, &options.peer, &["cpu"]));
+    let asked = |device: &str| options.cases.iter().any(|case| case.device == device);
+    let compared = |library: &str| options.libraries.iter().any(|name| name == library);
+    if compared("pytorch") && asked("cpu") {
+        if options.peer.is_file() && text_of(&mut python(&["-c", "import torch"])).is_ok() {
+            for compile in ["none", "default"] {
+                sides.push(side("pytorch", compile, &options.peer, &["cpu"]));
+            }
+        } else {
+            absent.push(format!(
+                "PyTorch isn't run: needs {} and a python3 that imports torch (pip install torch==2.11.0)",
+                options.peer.display()
+            ));
         }
-    } else {
-        absent.push(format!(
-            "PyTorch isn't run: needs {} and a python3 that imports torch (pip install torch==2.11.0)",
-            options.peer.display()
-        ));
     }
-    if options.rust_peers.join("Cargo.toml").is_file() {
-        let burn = rust_peer(&options.rust_peers, "burn-gpt", &["flex", "wgpu"])?;
-        sides.push(side("burn", "flex", &burn, &["cpu"]));
-        sides.push(side("burn", "wgpu", &burn, &["wgpu"]));
-        let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
-        sides.push(side("candle", "cpu", &candle, &["cpu"]));
-    } else {
+    if !compared("burn") && !compared("candle") {
+        return Ok((sides, absent));
+    }
+    if !options.rust_peers.join("Cargo.toml").is_file() {
         absent.push(format!(
             "Burn and candle aren't run: needs the workspace {}",
             options.rust_peers.display()
         ));
+        return Ok((sides, absent));
+    }
+    if compared("burn") {
+        // What no case asks for isn't built: the backend for WebGPU takes longest.
+        let backends = [("cpu", "flex"), ("wgpu", "wgpu")];
+        let backends = backends.into_iter().filter(|(device, _)| asked(device));
+        let features: Vec<&str> = backends.map(|(_, feature)| feature).collect();
+        let burn = rust_peer(&options.rust_peers, "burn-gpt", &features)?;
+        sides.push(side("burn", "flex", &burn, &["cpu"]));
+        sides.push(side("burn", "wgpu", &burn, &["wgpu"]));
+    }
+    if compared("candle") && asked("cpu") {
+        let candle = rust_peer(&options.rust_peers, "candle-gpt", &[])?;
+        sides.push(side("candle", "cpu", &candle, &["cpu"]));
     }
     Ok((sides, absent))
 }
@@ -164,7 +180,7 @@ impl Side {
     ) -> anyhow::Result<Command> {
         let model = case.model;
         let steps = WARMUP + steps;
-        let sequences = if batches == Batches::Fixed { 1 } else { steps * model.batch };
+        let sequences = if batches == Batches::Fixed { 1 } else { SPARE * steps * model.batch };
         let data = scratch.join("tokens.bin");
         fs::write(&data, shard(sequences * (model.seq_len + 1), model.vocab))
             .context("can't write tokens")?;
