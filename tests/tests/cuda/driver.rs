@@ -470,7 +470,10 @@ fn what_is_timed_is_neither_how_a_launch_begins_nor_who_else_is_there() {
         assert_eq!(key, other);
         for (exact, late) in [own, library].into_iter().zip(late) {
             let apart = late - exact;
-            assert!(exact == late || (0.0..1e-6 + 0.05 * exact).contains(&apart), "{key}: {exact}, {late}");
+            assert!(
+                exact == late || (0.0..1e-6 + 0.05 * exact).contains(&apart),
+                "{key}: {exact}, {late}"
+            );
         }
     }
 }

@@ -7,8 +7,8 @@ use tightrope_core::activation::gelu_tanh;
 use tightrope_core::expr::{input, random};
 use tightrope_core::launch::{Launch, Limits, MOST_ELEMENTS, Operand, Source, Word};
 use tightrope_core::ops::{
-    Embedding, FusedMatMul, LayerNorm, LinearCrossEntropy, LinearCrossEntropyGrad,
-    Map, MatMul, Reduce, Softmax,
+    Embedding, FusedMatMul, LayerNorm, LinearCrossEntropy, LinearCrossEntropyGrad, Map, MatMul,
+    Reduce, Softmax,
 };
 use tightrope_core::{DType, Op, Rule, Type};
 
