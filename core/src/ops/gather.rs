@@ -254,9 +254,8 @@ impl Rule for EmbeddingGrad {
         let mut launches = Launches::new();
         let windows =
             windows_with_vectors(limits, ids.elements, &[(dy.dtype, columns)], &[(ids.dtype, 1)]);
-        // Sums that several launches make are held in f32. No row of one element fills a word of two.
         let cut = table.dtype != DType::F32 && windows.len() > 1;
-        let by = if cut { 1 } else { columns };
+        let by = (!cut).then_some(columns);
         launches.by_rows(limits, table, by, self.accumulate, |launches, table| {
             if !self.accumulate {
                 Map::push_zeros(limits, launches, table);

@@ -357,12 +357,11 @@ impl<'a> Chunks<'a> {
         Gemm { in_order: true, ..matmul }
     }
 
-    /// Elements of a row of `dx` that are stored together.
-    pub(super) fn columns_of(&self, dx: Place) -> u64 {
-        // Sums that several launches make are held in f32. No row of one element fills a word of two.
+    /// Elements of a row of `dx` that are stored together; `None` where several launches add to them.
+    pub(super) fn columns_of(&self, dx: Place) -> Option<u64> {
         let cut =
             dx.dtype != DType::F32 && self.w.elements > self.limits.binding_elements(self.w.dtype);
-        if cut { 1 } else { self.columns }
+        (!cut).then_some(self.columns)
     }
 
     /// dw += dlogitsᵀ · x, which begins with the first rows where it isn't added to.

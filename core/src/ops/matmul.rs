@@ -98,8 +98,7 @@ impl MatMul {
     /// Appends the launches that store the matmul of these inputs at `out`.
     fn push(&self, limits: &Limits, launches: &mut Launches, inputs: &[&Type], out: Place) {
         let n = self.matrices(inputs[0], inputs[1]).n as u64;
-        // Sums that several launches make are held in f32. No row of one element fills a word of two.
-        let columns = if self.matmul(inputs, out).cuts_sum(limits) { 1 } else { n };
+        let columns = (!self.matmul(inputs, out).cuts_sum(limits)).then_some(n);
         launches.by_rows(limits, out, columns, self.accumulate, |launches, out| {
             self.matmul(inputs, out).push(limits, launches);
         });

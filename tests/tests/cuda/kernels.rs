@@ -54,6 +54,20 @@ fn kernels_match_the_references_emulated() {
     check_drawn(Cuda::new(Box::new(Emulated::new(cache(), 1))), "emulated cases", cases::all());
 }
 
+/// Bytes of a binding that a few rows of many cases fill.
+const SMALL_BINDING: u64 = 1 << 12;
+
+#[test]
+fn tensors_that_no_launch_binds_whole_are_cut() {
+    let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 5)));
+    backend.bind_at_most(SMALL_BINDING);
+    // What needs a window that isn't cut, as a large row, is refused on every device.
+    let limits = backend.limits().clone();
+    let taken = |case: &Case| !launches(case, &limits).is_empty();
+    let cases: Vec<Case> = cases::all().into_iter().chain(matmul_cases()).filter(taken).collect();
+    check_drawn(backend, "cut cases", cases);
+}
+
 /// Matmuls of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
 /// tile's path.
 fn matmul_cases() -> Vec<Case> {
