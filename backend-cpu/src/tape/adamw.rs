@@ -3,7 +3,7 @@
 //! The formulas are those that the optimizer's map has; a map with any other runs as a tape. Numbers are equal to the tape's, bit
 //! for bit.
 
-use half::{bf16, f16};
+use half::bf16;
 use tightrope_core::expr::{Binary, Expr, Term, Unary, constant, input, join, split};
 use tightrope_core::ops::Map;
 use tightrope_core::{DType, Type};
@@ -13,6 +13,10 @@ use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
 
 /// Inputs that all parameters share: whether the step is taken, the factor of gradients, the learning rate, and both corrections.
 const SHARED: usize = 5;
+
+/// Whether the loop is built: a browser's module would grow by more than its page has room for, and most of its models train on
+/// a GPU.
+pub(super) const BUILT: bool = cfg!(not(target_family = "wasm"));
 
 /// AdamW (Loshchilov and Hutter 2019) over parameters with state in f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +36,9 @@ pub(super) struct AdamW {
 impl AdamW {
     /// The update that `map` over inputs of these types is, if it's one.
     pub(super) fn of(map: &Map, inputs: &[&Type]) -> Option<Self> {
+        if !BUILT {
+            return None;
+        }
         let halves = map.dtypes.get(1) == Some(&DType::I16);
         let zeroes = map.formulas.len() == 4 + usize::from(halves);
         let mut numbers = vec![];
@@ -57,7 +64,7 @@ impl AdamW {
         let is_segment = |own: &[&Type]| {
             let dtypes: Vec<DType> = own.iter().map(|ty| ty.dtype).collect();
             let (before, after) = dtypes.split_at(weight.len());
-            let gradient = [DType::F32, DType::BF16, DType::F16].contains(&after[0]);
+            let gradient = [DType::F32, DType::BF16].contains(&after[0]);
             let equal = own.iter().all(|ty| ty.elements() == own[0].elements());
             equal && before == weight && gradient && after[1..] == [DType::F32; 2]
         };
@@ -143,9 +150,6 @@ impl AdamW {
             match gradient.ty().dtype {
                 DType::BF16 => {
                     self.step::<bf16>(isa, &numbers, taken, elements(gradient, start, count))
-                }
-                DType::F16 => {
-                    self.step::<f16>(isa, &numbers, taken, elements(gradient, start, count))
                 }
                 _ => self.step::<f32>(isa, &numbers, taken, elements(gradient, start, count)),
             }
@@ -309,7 +313,7 @@ mod tests {
         let elements = TASK + 131;
         for (halves, zeroes, decay, gradient) in [
             (false, false, Some(0.1), DType::F32),
-            (false, true, None, DType::F16),
+            (false, true, None, DType::BF16),
             (true, false, None, DType::F32),
             (true, true, Some(0.01), DType::BF16),
         ] {
