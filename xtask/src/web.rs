@@ -228,7 +228,9 @@ fn bind(modules: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
 /// Runs the page's own wasm-opt over the module: those of distributions may be too old for its tables.
 fn shrink(shell: &mut Shell, page: &Path, module: &Path) -> anyhow::Result<()> {
     let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
-    shell.run(Command::new(optimizer).args(FEATURES).arg("-O1").arg(module).arg("-o").arg(module))
+    let mut command = Command::new(optimizer);
+    // Over and over until nothing more shrinks: compressed, that is the smallest of its levels.
+    shell.run(command.args(FEATURES).args(["-O1", "--converge"]).arg(module).arg("-o").arg(module))
 }
 
 /// Prints the module's size.
