@@ -486,16 +486,22 @@ fn random_numbers_fill_the_arena_however_late_they_are_copied() {
         device.allocate(size as u64).unwrap();
         let mut staging = Staging::default();
         staging.write(&mut device, 0, &bytes(1, size)).unwrap();
-        device.read(&[0..1]).unwrap();
+        device.read(std::slice::from_ref(&(0..1))).unwrap();
         let block = bytes(2, 4096);
         // In the order of the kernels' queue: nothing is repeated that isn't there.
         device.staging()[..block.len()].copy_from_slice(&block);
         device.copy(0..block.len(), 0).unwrap();
         device.repeat(block.len() as u64).unwrap();
-        let all = device.read(&[0..size as u64]).unwrap();
+        let all = device.read(std::slice::from_ref(&(0..size as u64))).unwrap();
         assert!(all.chunks(block.len()).all(|chunk| *chunk == block[..chunk.len()]));
         device.clear().unwrap();
-        assert!(device.read(&[0..size as u64]).unwrap().iter().all(|&byte| byte == 0));
+        assert!(
+            device
+                .read(std::slice::from_ref(&(0..size as u64)))
+                .unwrap()
+                .iter()
+                .all(|&byte| byte == 0)
+        );
     }
 }
 

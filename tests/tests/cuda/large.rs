@@ -181,11 +181,11 @@ fn rows_beyond_32_bits_are_cut() {
     let x = ty(BF16, &[rows, CHANNELS]);
     let (gain, bias) = (ty(F32, &[CHANNELS]), ty(F32, &[CHANNELS]));
     assert!(x.elements() as u64 > 1 << 32);
-    hold(Map::new(gelu_tanh(input(0)), BF16), &[x.clone()], true);
+    hold(Map::new(gelu_tanh(input(0)), BF16), std::slice::from_ref(&x), true);
     hold(Map::new(input(0) + input(1), BF16), &[x.clone(), gain.clone()], true);
-    hold(Softmax, &[x.clone()], true);
+    hold(Softmax, std::slice::from_ref(&x), true);
     hold(LayerNorm { eps: 1e-5 }, &[x.clone(), gain, bias], true);
-    hold(Reduce::to_suffix(vec![CHANNELS], F32), &[x.clone()], false);
+    hold(Reduce::to_suffix(vec![CHANNELS], F32), std::slice::from_ref(&x), false);
     hold(Embedding, &[ty(BF16, &[VOCAB, CHANNELS]), ty(I32, &[rows])], true);
 }
 
