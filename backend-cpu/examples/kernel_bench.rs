@@ -69,12 +69,12 @@ fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
             let pairs: usize = (0..positions).map(|query| mask.keys(query, positions).len()).sum();
             // Two matmuls forward, five backward.
             let matmul = (2 * batch * heads * pairs * head_dim) as f64;
-            let mut scratch = vec![0.0; attention::forward_scratch(&dims, threads)];
+            let mut scratch = vec![0.0; attention::forward_scratch::<T>(&dims, threads)];
             let op = format!("attention {name} {which}");
             bench.line(&op, &shape, Work::Flop(2.0 * matmul), || {
                 attention::forward(&dims, scores, &masked, &qkv, &mut out, &mut lse, &mut scratch);
             });
-            let mut scratch = vec![0.0; attention::backward_scratch(&dims, threads)];
+            let mut scratch = vec![0.0; attention::backward_scratch::<T>(&dims, threads)];
             let op = format!("attention grad {name} {which}");
             bench.line(&op, &shape, Work::Flop(5.0 * matmul), || {
                 let saved = Saved { qkv: &qkv, out: &out, lse: &lse };

@@ -67,11 +67,11 @@ pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usiz
         }
         Op::Attention(op) => {
             let dims = sequences::dims(op, inputs[0]);
-            4 * attention::forward_scratch(&dims, threads)
+            4 * by_storage!(inputs[0].dtype, 0, attention::forward_scratch(&dims, threads))
         }
         Op::AttentionGrad(grad) => {
             let dims = sequences::dims(&grad.0, inputs[0]);
-            4 * attention::backward_scratch(&dims, threads)
+            4 * by_storage!(inputs[0].dtype, 0, attention::backward_scratch(&dims, threads))
         }
         Op::CachedAttention(op) => {
             4 * sequences::cached_scratch(&op.0, inputs[0], inputs[1], threads).0

@@ -9,13 +9,16 @@
 //! of a head. Query head h reads key-value head h / (H / KV).
 //!
 //! Packed qkv is (B, T, (H + 2·KV)·D): queries of head h at columns h·D.., keys of key-value head j
-//! at (H + j)·D.., its values at (H + KV + j)·D... Arithmetic is in f32 whatever the storage.
+//! at (H + j)·D.., its values at (H + KV + j)·D... Arithmetic is in f32 whatever the storage, but for tensors in
+//! bf16 where the CPU multiplies pairs of them: there the probabilities, and the gradients of scores, are rounded to
+//! bf16 before they are multiplied, and every sum is still in f32.
 //! Results don't depend on the number of threads, bit for bit. Tiles that a mask leaves empty are skipped.
 
 mod backward;
 mod decode;
 mod forward;
 mod mask;
+mod operands;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -25,7 +28,11 @@ pub use decode::{Cache, Place, decode, decode_scratch};
 pub use forward::{forward, forward_scratch};
 pub use mask::{Masked, Scores};
 
-use crate::fast::vmath::LANES;
+use std::any::TypeId;
+
+use half::bf16;
+
+use crate::fast::vmath::{Isa, LANES, Storage};
 
 /// Sizes of one attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +80,9 @@ impl Dims {
         self.batch * self.heads * self.positions
     }
 
-    /// Channels of a head in a tile.
-    fn width(&self) -> usize {
-        self.head_dim.next_multiple_of(LANES)
+    /// Channels of a head in a tile, so that they fill vectors of lanes of `depth` elements.
+    fn width(&self, depth: usize) -> usize {
+        self.head_dim.next_multiple_of(LANES * depth)
     }
 
     /// Panics where the sizes are none of an attention: core checks them when it builds the graph.
@@ -93,4 +100,9 @@ const QUERIES: usize = 64;
 /// Queries of a tile of a sequence.
 fn tile_rows(positions: usize) -> usize {
     QUERIES.min(positions).max(1)
+}
+
+/// Elements in a lane of the operands of tensors of `T`: 2 where they are multiplied as pairs of bf16.
+fn depth<T: Storage>(isa: Isa) -> usize {
+    if isa.multiplies_bf16() && TypeId::of::<T>() == TypeId::of::<bf16>() { 2 } else { 1 }
 }

@@ -13,33 +13,39 @@
 
 use super::forward::{score_tile, weigh};
 use super::mask::{KEYS, Tile};
-use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, Masked, Scores, tile_rows};
+use super::operands::{Operands, operated};
+use super::tile::{Left, PANEL, multiply};
+use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
+use crate::fast::vmath::{Isa, LANES, Storage, exp};
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
 
-/// f32 of scratch of the buffers of a worker: one array over the keys (keys and values transposed,
-/// keys, dk and dv have one each), one over the queries of a tile (q, dout and dq), one tile of scores
-/// (p and ds), and the two statistics of the queries.
-fn sizes(dims: &Dims) -> [usize; 4] {
-    let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
+/// f32 of scratch of the buffers of a worker: an operand over the keys (keys and values as panels, and keys), sums over
+/// the keys (dk and dv), one array over the queries of a tile (q, dout and dq), one tile of scores (p and ds), and the two
+/// statistics of the queries; with `depth` elements in a lane of an operand.
+fn sizes(dims: &Dims, depth: usize) -> [usize; 5] {
+    let (width, keys) = (dims.width(depth), dims.positions.next_multiple_of(PANEL));
     let rows = tile_rows(dims.positions);
-    // Values are converted in a panel's worth of rows, in the space of q and dout.
-    [keys * width, (rows * width).max(PANEL * width / 2), rows * SCORES_ROW, rows]
+    // Keys and values are converted in a panel's worth of rows, in the space of q and dout.
+    let queries = (rows * width).max(PANEL * width / 2);
+    [keys * width / depth, keys * width, queries, rows * SCORES_ROW, rows]
 }
 
-fn worker_scratch(dims: &Dims) -> usize {
-    let [keys, queries, scores, rows] = sizes(dims);
-    5 * keys + 3 * queries + 2 * scores + 2 * rows
+fn worker_scratch(dims: &Dims, depth: usize) -> usize {
+    let [operand, sums, queries, scores, rows] = sizes(dims, depth);
+    3 * operand + 2 * sums + 3 * queries + 2 * scores + 2 * rows
 }
 
-/// f32 of scratch that [`backward`] needs on `threads` threads.
-pub fn backward_scratch(dims: &Dims, threads: usize) -> usize {
-    threads.max(1) * worker_scratch(dims)
+/// f32 of scratch that [`backward`] of tensors of `T` needs on `threads` threads of this CPU.
+pub fn backward_scratch<T: Storage>(dims: &Dims, threads: usize) -> usize {
+    backward_scratch_on::<T>(Isa::detect(), dims, threads)
+}
+
+pub(super) fn backward_scratch_on<T: Storage>(isa: Isa, dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * worker_scratch(dims, depth::<T>(isa))
 }
 
 /// What [`backward`] reads; see there for the shapes.
@@ -93,19 +99,19 @@ pub(super) fn backward_on<T: Storage>(
     }
     let units = dims.batch * dims.kv_heads;
     let dqkv = Disjoint::new(dqkv);
-    for_each_task(units, scratch, worker_scratch(dims), |unit, scratch| {
+    for_each_task(units, scratch, worker_scratch(dims, depth::<T>(isa)), |unit, scratch| {
         task_on(isa, dims, scoring, masked, unit, saved, dout, &dqkv, scratch);
     });
 }
 
-dispatched!(fn task_on<T>(
+operated!(fn task_on<T>(
     dims: &Dims, scoring: Scores, masked: &Masked<'_>, unit: usize, saved: Saved<'_, T>, dout: &[T],
     dqkv: &Disjoint<'_, T>, scratch: &mut [f32],
 ) = task_body);
 
 #[expect(clippy::too_many_arguments, reason = "`backward` and its task")]
 #[inline(always)]
-fn task_body<S: Simd, T: Storage>(
+fn task_body<O: Operands, T: Storage>(
     dims: &Dims,
     scoring: Scores,
     masked: &Masked<'_>,
@@ -116,15 +122,16 @@ fn task_body<S: Simd, T: Storage>(
     scratch: &mut [f32],
 ) {
     let (d, width, packed, channels) =
-        (dims.head_dim, dims.width(), dims.packed(), dims.channels());
+        (dims.head_dim, dims.width(O::DEPTH), dims.packed(), dims.channels());
+    let lanes = width / O::DEPTH;
     let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
     let rows = tile_rows(dims.positions);
-    let [keys_len, queries_len, scores_len, _] = sizes(dims);
-    let (keys_t, rest) = scratch.split_at_mut(keys_len);
-    let (values_t, rest) = rest.split_at_mut(keys_len);
-    let (keys, rest) = rest.split_at_mut(keys_len);
-    let (dk, rest) = rest.split_at_mut(keys_len);
-    let (dv, rest) = rest.split_at_mut(keys_len);
+    let [operand_len, sums_len, queries_len, scores_len, _] = sizes(dims, O::DEPTH);
+    let (keys_t, rest) = scratch.split_at_mut(operand_len);
+    let (values_t, rest) = rest.split_at_mut(operand_len);
+    let (keys, rest) = rest.split_at_mut(operand_len);
+    let (dk, rest) = rest.split_at_mut(sums_len);
+    let (dv, rest) = rest.split_at_mut(sums_len);
     let (tiles, rest) = rest.split_at_mut(3 * queries_len);
     let (p, rest) = rest.split_at_mut(scores_len);
     let (ds, statistics) = rest.split_at_mut(scores_len);
@@ -133,16 +140,15 @@ fn task_body<S: Simd, T: Storage>(
     let sequence = &saved.qkv[first_row * packed..][..dims.positions * packed];
     let key_column = (dims.heads + kv) * d;
     let value_column = (dims.heads + dims.kv_heads + kv) * d;
+    let (key_columns, value_columns) = (&sequence[key_column..], &sequence[value_column..]);
     for start in (0..dims.positions).step_by(PANEL) {
-        let count = PANEL.min(dims.positions - start);
-        let (at, len) = (start * width, PANEL * width);
-        let source = &sequence[start * packed..];
-        let key_rows = &mut keys[at..][..len];
-        load_rows(&source[key_column..], packed, (count, d), 1.0, key_rows, width);
-        transpose_panel::<S>(key_rows, count, width, &mut keys_t[at..]);
-        load_rows(&source[value_column..], packed, (count, d), 1.0, tiles, width);
-        transpose_panel::<S>(tiles, count, width, &mut values_t[at..]);
+        let size = (PANEL.min(dims.positions - start), d);
+        for (columns, panels) in [(key_columns, &mut *keys_t), (value_columns, &mut *values_t)] {
+            let panel = &mut panels[start * lanes..];
+            O::panel(&columns[start * packed..], packed, size, tiles, panel, lanes);
+        }
     }
+    O::right(key_columns, packed, (dims.positions, d), keys, width);
     dk.fill(0.0);
     dv.fill(0.0);
 
@@ -153,26 +159,25 @@ fn task_body<S: Simd, T: Storage>(
         for first in (0..dims.positions).step_by(rows) {
             let count = rows.min(dims.positions - first);
             let source = &sequence[first * packed + head * d..];
-            load_rows(source, packed, (count, d), scoring.scale, queries, width);
+            let (q, q_right) = O::both(source, packed, (count, d), queries, width);
             let out_at = (first_row + first) * channels + head * d;
-            load_rows(&dout[out_at..], channels, (count, d), 1.0, douts, width);
-            // dq holds out until δ is known.
-            load_rows(&saved.out[out_at..], channels, (count, d), 1.0, dq, width);
+            let of_out = &dout[out_at..];
+            let (dout, dout_right) = O::both(of_out, channels, (count, d), douts, width);
             for r in 0..count {
-                delta[r] =
-                    dot::<S, f32, f32>(&douts[r * width..][..width], &dq[r * width..][..width]);
+                let out = &saved.out[out_at + r * channels..][..d];
+                delta[r] = dot::<O::Simd, T, T>(&of_out[r * channels..][..d], out);
             }
             lse[..count].copy_from_slice(
                 &saved.lse[(b * dims.heads + head) * dims.positions + first..][..count],
             );
             for (index, tile) in masked.tiles(first, count, dims).enumerate() {
-                score_tile::<S>(tile, (d, width), queries, keys_t, p, SCORES_ROW);
-                score_tile::<S>(tile, (d, width), douts, values_t, ds, SCORES_ROW);
+                score_tile::<O>(tile, (d, lanes), q, keys_t, p, SCORES_ROW);
+                score_tile::<O>(tile, (d, lanes), dout, values_t, ds, SCORES_ROW);
                 let columns = (tile.end - tile.start).next_multiple_of(LANES);
                 for r in 0..count {
                     let p = &mut p[r * SCORES_ROW..][..columns];
                     let ds = &mut ds[r * SCORES_ROW..][..columns];
-                    scoring.limit::<S>(p);
+                    scoring.of_products::<O::Simd>(p);
                     let mut of_scores = [0.0; KEYS];
                     let slopes = scoring.slopes(p, &mut of_scores);
                     let valid = masked.hide(dims, b, r, &tile, p);
@@ -187,20 +192,25 @@ fn task_body<S: Simd, T: Storage>(
                     let pairs = ds.as_chunks_mut::<LANES>().0.iter_mut();
                     for (ds, p) in pairs.zip(p.as_chunks_mut::<LANES>().0) {
                         for (ds, p) in ds.iter_mut().zip(p) {
-                            *p = exp::<S>(*p - lse[r]);
+                            *p = exp::<O::Simd>(*p - lse[r]);
                             *ds = *p * (*ds - delta[r]);
                         }
                     }
                     if let Some(slopes) = slopes {
-                        ds.iter_mut().zip(slopes).for_each(|(ds, slope)| *ds *= slope);
+                        // Beyond them, what a slope was made of isn't a score.
+                        ds[..valid].iter_mut().zip(slopes).for_each(|(ds, slope)| *ds *= slope);
                     }
                     if let Some(kept) = kept {
                         p.iter_mut().zip(kept).for_each(|(p, kept)| *p *= kept);
                     }
                 }
-                collect::<S>(tile, p, douts, dv, width);
-                collect::<S>(tile, ds, queries, dk, width);
-                weigh::<S>(tile, (ds, SCORES_ROW), keys, dq, width, index > 0);
+                O::by_columns(p, (count, columns), SCORES_ROW);
+                collect::<O>(tile, p, dout_right, dv, width);
+                // No one needs p any more.
+                let by_rows = O::by_rows(ds, (count, columns), SCORES_ROW, p);
+                weigh::<O>(tile, by_rows, keys, dq, width, index > 0);
+                O::by_columns(ds, (count, columns), SCORES_ROW);
+                collect::<O>(tile, ds, q_right, dk, width);
             }
             for r in 0..count {
                 let row = &mut dq[r * width..][..d];
@@ -213,6 +223,7 @@ fn task_body<S: Simd, T: Storage>(
             }
         }
     }
+    dk.iter_mut().for_each(|x| *x *= scoring.scale);
     for position in 0..dims.positions {
         let at = (first_row + position) * packed;
         // SAFETY: columns of this key-value head, which this task alone writes.
@@ -226,16 +237,21 @@ fn task_body<S: Simd, T: Storage>(
 /// out[start .. end] += weightsᵀ · rows: what the queries of a tile add to each key. Where the tile is causal, strip by strip
 /// of keys, leaving out the queries before a strip.
 #[inline(always)]
-fn collect<S: Simd>(tile: Tile, weights: &[f32], rows: &[f32], out: &mut [f32], width: usize) {
+fn collect<O: Operands>(tile: Tile, weights: &[f32], rows: &[f32], out: &mut [f32], width: usize) {
     let Tile { count, start, end, .. } = tile;
     let strip = tile.strip(end - start);
     for key in (start..end).step_by(strip) {
         let height = strip.min(end - key);
+        // A strip begins at an even key where lanes are pairs.
         let skip = tile.before(key);
-        multiply::<S>(
-            (height, width, count - skip),
-            Left { data: &weights[skip * SCORES_ROW + key - start..], row: 1, step: SCORES_ROW },
-            &rows[skip * width..],
+        multiply::<O>(
+            (height, width, (count - skip).div_ceil(O::DEPTH)),
+            Left {
+                data: &weights[skip * SCORES_ROW + key - start..],
+                row: 1,
+                step: O::DEPTH * SCORES_ROW,
+            },
+            &rows[skip / O::DEPTH * width..],
             width,
             &mut out[key * width..],
             width,

@@ -27,7 +27,7 @@ pub struct Place {
 
 /// f32 of scratch of a worker: one row of scores, one query, one output.
 fn worker_scratch(dims: &Dims) -> usize {
-    dims.positions.next_multiple_of(LANES) + 2 * dims.width()
+    dims.positions.next_multiple_of(LANES) + 2 * dims.width(1)
 }
 
 /// f32 of scratch that [`decode`] needs on `threads` threads.
@@ -100,16 +100,13 @@ fn task_body<S: Simd, T: Storage>(
     let (d, stride) = (dims.head_dim, dims.kv_heads * dims.head_dim);
     let start = (b * dims.positions + seen.start) * stride + head / dims.group() * d;
     let seen = seen.len();
-    let (query, rest) = scratch.split_at_mut(dims.width());
-    let (sum, scores) = rest.split_at_mut(dims.width());
+    let (query, rest) = scratch.split_at_mut(dims.width(1));
+    let (sum, scores) = rest.split_at_mut(dims.width(1));
     T::load(q, query);
-    for x in query[..d].iter_mut() {
-        *x *= scoring.scale;
-    }
     for (score, at) in scores[..seen].iter_mut().zip((start..).step_by(stride)) {
         *score = dot::<S, f32, T>(&query[..d], &cache.keys[at..][..d]);
     }
-    scoring.limit::<S>(&mut scores[..seen]);
+    scoring.of_products::<S>(&mut scores[..seen]);
     let scores = &mut scores[..seen.next_multiple_of(LANES)];
     let max = maximum(&scores[..seen]);
     let total = exponentiate::<S>(scores, seen, max);

@@ -5,29 +5,34 @@
 //! are dealt to several tasks, each of which packs the keys it needs.
 
 use super::mask::{KEYS, Tile};
-use super::tile::{Left, PANEL, load_rows, multiply, transpose_panel};
-use super::{Dims, Masked, Scores, tile_rows};
+use super::operands::{Operands, operated};
+use super::tile::{Left, PANEL, multiply};
+use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
+use crate::fast::vmath::{Isa, LANES, Storage, exp, ln};
 use crate::threads;
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
 
 /// f32 of scratch of each of the four buffers of a worker: keys, values, queries with output and
-/// scores, per-query sums and maxima.
-fn sizes(dims: &Dims) -> [usize; 4] {
-    let (width, keys) = (dims.width(), dims.positions.next_multiple_of(PANEL));
-    let rows = tile_rows(dims.positions);
+/// scores, per-query sums and maxima; with `depth` elements in a lane of an operand.
+fn sizes(dims: &Dims, depth: usize) -> [usize; 4] {
+    let (width, keys) = (dims.width(depth), dims.positions.next_multiple_of(PANEL));
+    let (rows, lanes) = (tile_rows(dims.positions), width / depth);
     // Keys are converted in a panel's worth of rows, which the tiles of queries have no use for yet.
-    let tiles = (rows * (2 * width + SCORES_ROW)).max(PANEL * width);
-    [keys * width, keys * width, tiles, 2 * rows]
+    let tiles = (rows * (lanes + width + SCORES_ROW)).max(PANEL * lanes);
+    [keys * lanes, keys * lanes, tiles, 2 * rows]
 }
 
-/// f32 of scratch that [`forward`] needs on `threads` threads.
-pub fn forward_scratch(dims: &Dims, threads: usize) -> usize {
-    threads.max(1) * sizes(dims).iter().sum::<usize>()
+/// f32 of scratch that [`forward`] of tensors of `T` needs on `threads` threads of this CPU.
+pub fn forward_scratch<T: Storage>(dims: &Dims, threads: usize) -> usize {
+    forward_scratch_on::<T>(Isa::detect(), dims, threads)
+}
+
+pub(super) fn forward_scratch_on<T: Storage>(isa: Isa, dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * sizes(dims, depth::<T>(isa)).iter().sum::<usize>()
 }
 
 /// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(score) over the
@@ -71,14 +76,14 @@ pub(super) fn forward_on<T: Storage>(
     let wanted = 2 * threads::current();
     let pieces = wanted.div_ceil(units).min(tiles);
     let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
-    let per_worker = sizes(dims).iter().sum();
+    let per_worker = sizes(dims, depth::<T>(isa)).iter().sum();
     for_each_task(units * pieces, scratch, per_worker, |task, scratch| {
         let piece = (task % pieces, pieces);
         task_on(isa, dims, scoring, masked, (task / pieces, piece), qkv, &out, &lse, scratch);
     });
 }
 
-dispatched!(fn task_on<T>(
+operated!(fn task_on<T>(
     dims: &Dims, scoring: Scores, masked: &Masked<'_>, task: (usize, (usize, usize)), qkv: &[T],
     out: &Disjoint<'_, T>, lse: &Disjoint<'_, f32>, scratch: &mut [f32],
 ) = task_body);
@@ -86,7 +91,7 @@ dispatched!(fn task_on<T>(
 /// Tiles `piece`, `piece + pieces`, … of every query head of key-value head `unit`.
 #[expect(clippy::too_many_arguments, reason = "`forward` and its task")]
 #[inline(always)]
-fn task_body<S: Simd, T: Storage>(
+fn task_body<O: Operands, T: Storage>(
     dims: &Dims,
     scoring: Scores,
     masked: &Masked<'_>,
@@ -96,10 +101,11 @@ fn task_body<S: Simd, T: Storage>(
     lse: &Disjoint<'_, f32>,
     scratch: &mut [f32],
 ) {
-    let (d, width, packed) = (dims.head_dim, dims.width(), dims.packed());
+    let (d, width, packed) = (dims.head_dim, dims.width(O::DEPTH), dims.packed());
+    let lanes = width / O::DEPTH;
     let (b, kv) = (unit / dims.kv_heads, unit % dims.kv_heads);
     let rows = tile_rows(dims.positions);
-    let [keys_len, values_len, tiles_len, _] = sizes(dims);
+    let [keys_len, values_len, tiles_len, _] = sizes(dims, O::DEPTH);
     let (keys, rest) = scratch.split_at_mut(keys_len);
     let (values, rest) = rest.split_at_mut(values_len);
     let (tiles, statistics) = rest.split_at_mut(tiles_len);
@@ -112,32 +118,26 @@ fn task_body<S: Simd, T: Storage>(
     let needed = masked.keys(last_tile * rows, count, dims).end;
     for start in (0..needed).step_by(PANEL) {
         let count = PANEL.min(needed - start);
-        load_rows(&key_columns[start * packed..], packed, (count, d), 1.0, tiles, width);
-        transpose_panel::<S>(tiles, count, width, &mut keys[start * width..]);
+        let panel = &mut keys[start * lanes..];
+        O::panel(&key_columns[start * packed..], packed, (count, d), tiles, panel, lanes);
     }
-    load_rows(value_columns, packed, (needed, d), 1.0, values, width);
+    O::right(value_columns, packed, (needed, d), values, width);
 
-    let (queries, tiles) = tiles.split_at_mut(rows * width);
+    let (queries, tiles) = tiles.split_at_mut(rows * lanes);
     let (output, scores) = tiles.split_at_mut(rows * width);
     let (maxima, sums) = statistics.split_at_mut(rows);
     for head in kv * dims.group()..(kv + 1) * dims.group() {
         for first in (piece * rows..dims.positions).step_by(pieces * rows) {
             let count = rows.min(dims.positions - first);
-            load_rows(
-                &sequence[first * packed + head * d..],
-                packed,
-                (count, d),
-                scoring.scale,
-                queries,
-                width,
-            );
+            let source = &sequence[first * packed + head * d..];
+            O::left(source, packed, (count, d), queries, lanes);
             maxima.fill(f32::NEG_INFINITY);
             sums.fill(0.0);
             for (index, tile) in masked.tiles(first, count, dims).enumerate() {
-                score_tile::<S>(tile, (d, width), queries, keys, scores, SCORES_ROW);
+                score_tile::<O>(tile, (d, lanes), queries, keys, scores, SCORES_ROW);
                 for r in 0..count {
                     let row = &mut scores[r * SCORES_ROW..][..KEYS];
-                    scoring.limit::<S>(&mut row[..tile.end - tile.start]);
+                    scoring.of_products::<O::Simd>(&mut row[..tile.end - tile.start]);
                     let valid = masked.hide(dims, b, r, &tile, row);
                     let row = &mut row[..(tile.end - tile.start).next_multiple_of(LANES)];
                     let max = maximum(&row[..valid]);
@@ -147,8 +147,8 @@ fn task_body<S: Simd, T: Storage>(
                         row.fill(0.0);
                         continue;
                     }
-                    let sum = exponentiate::<S>(row, valid, max);
-                    let decay = exp::<S>(maxima[r] - max);
+                    let sum = exponentiate::<O::Simd>(row, valid, max);
+                    let decay = exp::<O::Simd>(maxima[r] - max);
                     if index > 0 && decay != 1.0 {
                         for x in &mut output[r * width..][..width] {
                             *x *= decay;
@@ -160,13 +160,15 @@ fn task_body<S: Simd, T: Storage>(
                     if let Some(kept) = masked.kept(dims, query, &tile, &mut [0.0; KEYS]) {
                         row.iter_mut().zip(kept).for_each(|(weight, kept)| *weight *= kept);
                     }
+                    O::narrow(row);
                 }
-                weigh::<S>(tile, (scores, SCORES_ROW), values, output, width, index > 0);
+                let weights = Left { data: scores, row: SCORES_ROW, step: 1 };
+                weigh::<O>(tile, weights, values, output, width, index > 0);
             }
             // SAFETY: this head and these positions belong to this task alone.
             let lse = unsafe { lse.part((b * dims.heads + head) * dims.positions + first, count) };
             for r in 0..count {
-                lse[r] = maxima[r] + ln::<S>(sums[r]);
+                lse[r] = maxima[r] + ln::<O::Simd>(sums[r]);
                 let row = &mut output[r * width..][..d];
                 let inverse = 1.0 / sums[r];
                 for x in row.iter_mut() {
@@ -181,11 +183,11 @@ fn task_body<S: Simd, T: Storage>(
 }
 
 /// scores (count, end − start) = queries · keysᵀ, skipping what lies wholly after the diagonal.
-/// `keys` is all panels of the head.
+/// `keys` is all panels of the head, of `lanes` lanes each.
 #[inline(always)]
-pub(super) fn score_tile<S: Simd>(
+pub(super) fn score_tile<O: Operands>(
     tile: Tile,
-    (d, width): (usize, usize),
+    (d, lanes): (usize, usize),
     queries: &[f32],
     keys: &[f32],
     scores: &mut [f32],
@@ -194,10 +196,10 @@ pub(super) fn score_tile<S: Simd>(
     for panel in (tile.start..tile.end).step_by(PANEL) {
         // The first query that sees a key of this panel.
         let skip = tile.before(panel);
-        multiply::<S>(
-            (tile.count - skip, PANEL, d),
-            Left { data: &queries[skip * width..], row: width, step: 1 },
-            &keys[panel * width..],
+        multiply::<O>(
+            (tile.count - skip, PANEL, d.div_ceil(O::DEPTH)),
+            Left { data: &queries[skip * lanes..], row: lanes, step: 1 },
+            &keys[panel * lanes..],
             PANEL,
             &mut scores[skip * scores_row + panel - tile.start..],
             scores_row,
@@ -209,9 +211,9 @@ pub(super) fn score_tile<S: Simd>(
 /// out (count, width) (+)= weights · rows[start .. end]. Where the tile is causal, each query reads the keys up to its own
 /// position only, rounded up to a strip: the weights beyond are 0.
 #[inline(always)]
-pub(super) fn weigh<S: Simd>(
+pub(super) fn weigh<O: Operands>(
     tile: Tile,
-    (weights, weights_row): (&[f32], usize),
+    weights: Left,
     rows: &[f32],
     out: &mut [f32],
     width: usize,
@@ -222,10 +224,10 @@ pub(super) fn weigh<S: Simd>(
     for r in (0..count).step_by(strip) {
         let height = strip.min(count - r);
         let last = if causal { (first + r + height).min(end) } else { end };
-        multiply::<S>(
-            (height, width, last.saturating_sub(start)),
-            Left { data: &weights[r * weights_row..], row: weights_row, step: 1 },
-            &rows[start * width..],
+        multiply::<O>(
+            (height, width, last.saturating_sub(start).div_ceil(O::DEPTH)),
+            Left { data: &weights.data[r * weights.row..], ..weights },
+            &rows[start / O::DEPTH * width..],
             width,
             &mut out[r * width..],
             width,

@@ -22,11 +22,12 @@ impl Scores {
         Self { scale, cap: None }
     }
 
-    /// Caps scores.
+    /// Makes scores of products of queries and keys.
     #[inline(always)]
-    pub(super) fn limit<S: Simd>(&self, scores: &mut [f32]) {
+    pub(super) fn of_products<S: Simd>(&self, products: &mut [f32]) {
+        products.iter_mut().for_each(|product| *product *= self.scale);
         if let Some(cap) = self.cap {
-            scores.iter_mut().for_each(|score| *score = cap * tanh::<S>(*score / cap));
+            products.iter_mut().for_each(|score| *score = cap * tanh::<S>(*score / cap));
         }
     }
 

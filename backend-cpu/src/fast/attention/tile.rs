@@ -1,11 +1,12 @@
-//! Matmuls of small f32 tiles that lie in cache, and the packing that prepares them.
+//! Matmuls of small tiles that lie in cache, and the packing that prepares them.
 
+use super::operands::Operands;
 use crate::fast::vmath::{LANES, Simd, Storage};
 
 /// Keys in one packed panel: two of the widest vectors.
 pub(super) const PANEL: usize = 2 * LANES;
 
-/// A tile read as the left operand: element (i, k) at `i · row + k · step`, so that a transposed
+/// A tile read as the left operand: lane k of row i at `i · row + k · step`, so that a transposed
 /// tile costs nothing.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
@@ -14,13 +15,13 @@ pub(super) struct Left<'a> {
     pub(super) step: usize,
 }
 
-/// out (m, n) = left (m, k) · right (k, n), or += where `accumulate`. Rows of `right` and `out` are
-/// `right_row` and `out_row` apart; n is a multiple of [`LANES`].
+/// out (m, n) = left (m, k) · right (k, n), or += where `accumulate`, with k in lanes. Rows of `right` and
+/// `out` are `right_row` and `out_row` apart; n is a multiple of [`LANES`].
 ///
 /// Each element is a single chain of multiply-adds over k that starts from `out` where it
 /// accumulates: splitting k over calls does not change a bit of the result.
 #[inline(always)]
-pub(super) fn multiply<S: Simd>(
+pub(super) fn multiply<O: Operands>(
     (m, n, k): (usize, usize, usize),
     left: Left,
     right: &[f32],
@@ -40,14 +41,15 @@ pub(super) fn multiply<S: Simd>(
     }
     // Rows so that accumulators, one row of `right` and one broadcast fill the registers: 32 of
     // AVX-512, 16 elsewhere.
-    let rows = match S::WIDTH {
+    let vector = O::Simd::WIDTH;
+    let rows = match vector {
         16 => 8,
         8 => 6,
         _ => 4,
     };
     let mut j = 0;
     while j < n {
-        let wide = n - j >= 2 * S::WIDTH;
+        let wide = n - j >= 2 * vector;
         let mut i = 0;
         while i < m {
             let height = if m - i >= rows {
@@ -65,28 +67,29 @@ pub(super) fn multiply<S: Simd>(
                 let c = out.as_mut_ptr().add(i * out_row + j);
                 let steps = [left.row, left.step, right_row, out_row];
                 match (height, wide) {
-                    (8, true) => block::<S, 8, 2>(k, a, b, c, steps, accumulate),
-                    (6, true) => block::<S, 6, 2>(k, a, b, c, steps, accumulate),
-                    (4, true) => block::<S, 4, 2>(k, a, b, c, steps, accumulate),
-                    (_, true) => block::<S, 1, 2>(k, a, b, c, steps, accumulate),
-                    (8, false) => block::<S, 8, 1>(k, a, b, c, steps, accumulate),
-                    (6, false) => block::<S, 6, 1>(k, a, b, c, steps, accumulate),
-                    (4, false) => block::<S, 4, 1>(k, a, b, c, steps, accumulate),
-                    (_, false) => block::<S, 1, 1>(k, a, b, c, steps, accumulate),
+                    (8, true) => block::<O, 8, 2>(k, a, b, c, steps, accumulate),
+                    (6, true) => block::<O, 6, 2>(k, a, b, c, steps, accumulate),
+                    (4, true) => block::<O, 4, 2>(k, a, b, c, steps, accumulate),
+                    (_, true) => block::<O, 1, 2>(k, a, b, c, steps, accumulate),
+                    (8, false) => block::<O, 8, 1>(k, a, b, c, steps, accumulate),
+                    (6, false) => block::<O, 6, 1>(k, a, b, c, steps, accumulate),
+                    (4, false) => block::<O, 4, 1>(k, a, b, c, steps, accumulate),
+                    (_, false) => block::<O, 1, 1>(k, a, b, c, steps, accumulate),
                 }
             }
             i += height;
         }
-        j += if wide { 2 * S::WIDTH } else { S::WIDTH };
+        j += if wide { 2 * vector } else { vector };
     }
 }
 
 /// The innermost matmul, M rows by N vectors held in registers over the whole of k.
 ///
 /// # Safety
-/// M rows and N vectors of each operand, k steps deep, are valid; the CPU has `S`.
+/// M rows and N vectors of each operand, k steps deep, are valid; the CPU has the
+/// instructions of `O`.
 #[inline(always)]
-unsafe fn block<S: Simd, const M: usize, const N: usize>(
+unsafe fn block<O: Operands, const M: usize, const N: usize>(
     k: usize,
     a: *const f32,
     b: *const f32,
@@ -94,56 +97,51 @@ unsafe fn block<S: Simd, const M: usize, const N: usize>(
     [a_row, a_step, b_row, c_row]: [usize; 4],
     accumulate: bool,
 ) {
+    type S<O> = <O as Operands>::Simd;
     // SAFETY: every pointer below stays inside the M rows, N vectors and k steps of the contract.
     unsafe {
-        let mut sums = [[S::splat(0.0); N]; M];
+        let mut sums = [[S::<O>::splat(0.0); N]; M];
         if accumulate {
             for (i, row) in sums.iter_mut().enumerate() {
                 for (j, sum) in row.iter_mut().enumerate() {
-                    *sum = S::load(c.add(i * c_row + j * S::WIDTH));
+                    *sum = S::<O>::load(c.add(i * c_row + j * S::<O>::WIDTH));
                 }
             }
         }
         for step in 0..k {
             let (a, b) = (a.add(step * a_step), b.add(step * b_row));
-            let mut right = [S::splat(0.0); N];
+            let mut right = [S::<O>::splat(0.0); N];
             for (j, vector) in right.iter_mut().enumerate() {
-                *vector = S::load(b.add(j * S::WIDTH));
+                *vector = S::<O>::load(b.add(j * S::<O>::WIDTH));
             }
             for (i, row) in sums.iter_mut().enumerate() {
-                let x = S::splat(*a.add(i * a_row));
+                let x = S::<O>::splat(*a.add(i * a_row));
                 for (sum, &vector) in row.iter_mut().zip(&right) {
-                    *sum = S::vector_mul_add(x, vector, *sum);
+                    *sum = O::multiply_add(x, vector, *sum);
                 }
             }
         }
         for (i, row) in sums.iter().enumerate() {
             for (j, &sum) in row.iter().enumerate() {
-                S::store(c.add(i * c_row + j * S::WIDTH), sum);
+                S::<O>::store(c.add(i * c_row + j * S::<O>::WIDTH), sum);
             }
         }
     }
 }
 
-/// Copies `count` rows of `d` elements, `stride` apart in `from`, times `scale`, into rows of
-/// `width` ≥ d in `to`, zero beyond column d.
+/// Copies `count` rows of `d` elements, `stride` apart in `from`, into rows of `width` ≥ d in `to`, zero
+/// beyond column d.
 #[inline(always)]
 pub(super) fn load_rows<T: Storage>(
     from: &[T],
     stride: usize,
     (count, d): (usize, usize),
-    scale: f32,
     to: &mut [f32],
     width: usize,
 ) {
     for (r, row) in to.chunks_exact_mut(width).take(count).enumerate() {
         let (values, padding) = row.split_at_mut(d);
         T::load(&from[r * stride..][..d], values);
-        if scale != 1.0 {
-            for x in values {
-                *x *= scale;
-            }
-        }
         padding.fill(0.0);
     }
 }
@@ -175,6 +173,7 @@ pub(super) fn transpose_panel<S: Simd>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::operands::Floats;
     use super::*;
     use crate::fast::vmath::{Isa, dispatched};
 
@@ -186,7 +185,7 @@ mod tests {
         out: &mut [f32],
         accumulate: bool,
     ) {
-        multiply::<S>(sizes, left, right, sizes.1 + 3, out, sizes.1 + 1, accumulate);
+        multiply::<Floats<S>>(sizes, left, right, sizes.1 + 3, out, sizes.1 + 1, accumulate);
     }
     dispatched!(fn multiply_on(
         sizes: (usize, usize, usize), left: Left<'_>, right: &[f32], out: &mut [f32], accumulate: bool,

@@ -227,6 +227,9 @@ pub(crate) enum Level {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// With products of pairs of bf16, for what takes them: the rest is as for AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
 }
 
 impl Isa {
@@ -247,7 +250,8 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                 {
-                    return Isa(Level::Avx512);
+                    let pairs = is_x86_feature_detected!("avx512bf16");
+                    return Isa(if pairs { Level::Avx512Bf16 } else { Level::Avx512 });
                 }
                 return Isa(Level::Avx2);
             }
@@ -258,14 +262,22 @@ impl Isa {
     /// Every one this CPU has, the narrowest first.
     pub fn available() -> impl Iterator<Item = Isa> {
         #[cfg(target_arch = "x86_64")]
-        let all = [Level::Portable, Level::Avx2, Level::Avx512];
+        let all = [Level::Portable, Level::Avx2, Level::Avx512, Level::Avx512Bf16];
         #[cfg(not(target_arch = "x86_64"))]
         let all = [Level::Portable];
         let best = Isa::detect().0 as usize;
         all.into_iter().filter(move |&level| level as usize <= best).map(Isa)
     }
 
-    /// `portable`, `avx2` or `avx512`.
+    /// Whether it multiplies pairs of bf16.
+    pub(crate) fn multiplies_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Level::Avx512Bf16;
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// `portable`, `avx2`, `avx512` or `avx512-bf16`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Portable => "portable",
@@ -273,6 +285,8 @@ impl Isa {
             Level::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => "avx512-bf16",
         }
     }
 }
@@ -310,7 +324,9 @@ macro_rules! dispatched {
                 $crate::fast::vmath::Level::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: `Isa::detect` found every feature enabled above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::fast::vmath::Level::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::fast::vmath::Level::Avx512 | $crate::fast::vmath::Level::Avx512Bf16 => unsafe {
+                    avx512($($arg),*)
+                },
             }
         }
     };
