@@ -27,6 +27,7 @@ pub mod launch;
 pub mod ops;
 pub mod plan;
 mod random;
+mod ranks;
 mod role;
 mod session;
 mod target;
@@ -41,5 +42,6 @@ pub use graph::{Class, Graph, Life, Node, Phase, Program, Role, Tensor, TensorIn
 pub use launch::Launch;
 pub use ops::{Op, Rule};
 pub use plan::Plan;
+pub use ranks::{Ranks, RanksError, Ticket};
 pub use session::{NonFinite, Session, SessionError, split};
 pub use types::{DType, Type};
