@@ -39,13 +39,12 @@ impl Failure {
     }
 
     /// Prints the failure on stderr, and with `json` also as one object on stdout.
-    pub fn print(&self, json: bool) -> ExitCode {
+    pub fn print(&self, json: bool) {
         // A closed pipe leaves nobody to tell; the exit code still says it.
         let _ = std::io::stderr().lock().write_all(self.to_text().as_bytes());
         if json && !matches!(self, Self::Interrupted) {
             let _ = writeln!(std::io::stdout().lock(), "{}", self.to_json());
         }
-        ExitCode::from(self.code())
     }
 
     fn causes(&self) -> Vec<String> {

@@ -29,7 +29,11 @@ fn main() -> ExitCode {
     memory::speak_json(cli.command.json());
     match commands::run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.print(cli.command.json()),
+        Err(failure) => {
+            failure.print(cli.command.json());
+            // Other ranks may wait for this one.
+            tightrope::ranks::exit(failure.code().into())
+        }
     }
 }
 

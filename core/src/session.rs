@@ -1,5 +1,6 @@
 //! `Session`: a plan on a device, and a second plan on the host where something is offloaded.
 
+mod collective;
 mod offload;
 mod worker;
 
@@ -8,8 +9,9 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError, now};
 use crate::graph::{Role, Tensor};
-use crate::ops::{Rule, Transfer};
+use crate::ops::Rule;
 use crate::plan::{Event, Plan};
+use crate::ranks::{Ranks, RanksError};
 use crate::types::DType;
 
 pub use offload::split;
@@ -21,6 +23,7 @@ pub struct Session {
     plan: Arc<Plan>,
     backend: Box<dyn Backend>,
     host: Option<Host>,
+    ranks: Option<Box<dyn Ranks>>,
 }
 
 /// What went wrong in a session.
@@ -48,6 +51,19 @@ pub enum SessionError {
     /// A tensor is moved to or from the host, and the session has none.
     #[error("`{0}` is moved between the device and the host, and this session was given no host")]
     NoHost(String),
+    /// The other ranks can't be reached, or did something else.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
+    /// A program has collectives of another number of ranks than the session.
+    #[error("`{tensor}` is shared by {planned} ranks, and this session is of {joined}")]
+    OtherRanks {
+        /// What is sent.
+        tensor: String,
+        /// Ranks that the plan is for.
+        planned: usize,
+        /// Ranks that the session joined.
+        joined: usize,
+    },
 }
 
 /// The first op of a replay whose output isn't finite.
@@ -69,7 +85,7 @@ impl Session {
     pub fn new(plan: Plan, mut backend: Box<dyn Backend>) -> Result<Self, DeviceError> {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
-        Ok(Self { plan, backend, host: None })
+        Ok(Self { plan, backend, host: None, ranks: None })
     }
 
     /// As [`Session::new`], with a plan of what was [`split`] off readied on the host. Its programs run there, on what
@@ -86,6 +102,11 @@ impl Session {
         let mut session = Self::new(plan, backend)?;
         session.host = Some(Host::new(&session.plan, host.0, host.1)?);
         Ok(session)
+    }
+
+    /// Gives the session its way to the other ranks, with whom it makes the collectives of its programs.
+    pub fn join(&mut self, ranks: Box<dyn Ranks>) {
+        self.ranks = Some(ranks);
     }
 
     /// The plan of what runs on the host.
@@ -256,6 +277,12 @@ impl Session {
         let plan = Arc::clone(&self.plan);
         let nodes = &plan.graph.programs[program].nodes;
         let (Event::Begin(_, step) | Event::End(_, step)) = event;
+        if let Some(collective) = nodes[step].op.collective() {
+            return match event {
+                Event::Begin(..) => Ok(()),
+                Event::End(..) => self.collective(collective, &nodes[step]).await,
+            };
+        }
         let name = || plan.graph.info(nodes[step].outputs[0]).name.clone();
         let host = self.host.as_mut().ok_or_else(|| SessionError::NoHost(name()))?;
         Ok(host.transfer(event, nodes, &plan, &mut *self.backend).await?)
@@ -392,7 +419,7 @@ impl Session {
     ) -> Result<Option<NonFinite>, SessionError> {
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            match node.op.transfer().map(Transfer::direction) {
+            match node.op.direction() {
                 // Nothing is on its way where this ends early.
                 Some(direction) => {
                     self.transfer(index, Event::Begin(direction, step)).await?;

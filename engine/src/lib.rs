@@ -86,6 +86,8 @@ pub mod plan;
 #[cfg(feature = "wgpu")]
 pub mod product;
 pub mod profile;
+#[cfg(not(target_family = "wasm"))]
+pub mod ranks;
 pub mod rates;
 pub mod recipe;
 #[cfg(not(target_family = "wasm"))]

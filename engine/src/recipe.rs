@@ -118,6 +118,17 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// What all ranks of a run must have alike, each with a name: settings that decide what is computed, and the data.
+    ///
+    /// # Errors
+    /// Settings that can't be written: a path that isn't valid Unicode.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn facts(&self) -> Result<Vec<(String, String)>> {
+        let mut facts = crate::ranks::deciding(&self.record)?;
+        facts.push(("data".to_owned(), self.data.state(0).fingerprint));
+        Ok(facts)
+    }
+
     /// The recipe of a new run. Writes nothing.
     ///
     /// # Errors

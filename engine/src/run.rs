@@ -85,7 +85,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use tightrope_core::Backend;
+use tightrope_core::{Backend, Ranks};
 use tightrope_data::{Base, Checkpoint};
 use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig};
 use web_time::Instant;
@@ -142,6 +142,8 @@ pub struct Run<'a> {
     /// Its directory.
     home: Option<Home>,
     stop: Stop<'a>,
+    /// Whether it trains with other ranks.
+    joined: bool,
     summary: Summary,
     /// Whether what went wrong in a step that f16 skips is told.
     explains_skips: bool,
@@ -197,6 +199,7 @@ impl<'a> Run<'a> {
             every,
             home: None,
             stop: Box::new(|| false),
+            joined: false,
             summary: Summary { done, ..Summary::default() },
             explains_skips,
             skips: 0,
@@ -210,6 +213,21 @@ impl<'a> Run<'a> {
             owes_evaluation: false,
             ended: None,
         })
+    }
+
+    /// Trains with other ranks from now on, each of which has the same settings and data. One that is asked to stop stops all of them
+    /// before their next step.
+    ///
+    /// # Errors
+    /// A plan for another number of ranks, and a device that is lost again and again.
+    pub async fn join_async(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
+        self.joined = ranks.count() > 1;
+        let mut ranks = Some(ranks);
+        self.inner
+            .attempt(async |_, trainer| {
+                ranks.take().map_or(Ok(()), |ranks| Ok(trainer.join(ranks)?))
+            })
+            .await
     }
 
     /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there. No other process may
@@ -383,7 +401,8 @@ impl<'a> Run<'a> {
         if std::mem::take(&mut self.owes_evaluation) {
             self.evaluate_and_sample(self.done().steps).await?;
         }
-        let stepped = match self.wait()? {
+        let waited = self.wait()?;
+        let stepped = match self.agreed(waited).await? {
             Some(ended) => Err(ended),
             None => self.train_step().await?.ok_or(Ended::Interrupted),
         };
@@ -423,16 +442,28 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// How the run ends before its next step, where this rank's ends or any other was asked to stop.
+    async fn agreed(&mut self, own: Option<Ended>) -> Result<Option<Ended>> {
+        if !self.joined {
+            return Ok(own);
+        }
+        let stops = own.is_some() || (self.stop)();
+        let stops = self.with_trainer(async |trainer| Ok(trainer.any_rank(stops)?)).await?;
+        Ok(stops.then(|| own.unwrap_or(Ended::Interrupted)))
+    }
+
     /// What the next step came to, its seconds and the tensors that are watched, or `None` where it was abandoned.
     async fn train_step(&mut self) -> Result<Option<(Outcome, f64, Vec<Kept>)>> {
         let done = self.done();
         let skips = self.config().precision == Precision::F16;
         let lr = self.saved.rate.lr_at(done.steps);
         let started = Instant::now();
-        let stop = &mut self.stop;
+        // A step that others wait for isn't abandoned.
+        let (stop, joined) = (&mut self.stop, self.joined);
+        let mut stop = || !joined && stop();
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), done)?;
-            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), stop).await?;
+            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), &mut stop).await?;
             if !completed {
                 return Ok(None);
             }

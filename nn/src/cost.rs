@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::ops::{Direction, Transfer};
+use tightrope_core::ops::Direction;
 use tightrope_core::{
     DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
 };
@@ -92,7 +92,7 @@ impl Family {
             Op::MatMul(_) | Op::FusedMatMul(_) => Self::MatMul,
             op if op.loss().is_some() => Self::Loss,
             Op::Attention(_) | Op::AttentionGrad(_) | Op::CachedAttention(_) => Self::Attention,
-            Op::Transfer(_) => Self::Transfer,
+            Op::Transfer(_) | Op::Collective(_) => Self::Transfer,
             _ => Self::Elementwise,
         }
     }
@@ -303,8 +303,9 @@ impl Lanes {
     ) -> Self {
         let mut lanes = Self::default();
         for node in &program.nodes {
-            let lane = match node.op.transfer().map(Transfer::direction) {
-                None => &mut lanes.ops,
+            let lane = match node.op.direction() {
+                // Ops wait for the other ranks.
+                None | Some(Direction::Across) => &mut lanes.ops,
                 Some(Direction::Load) => &mut lanes.loads,
                 Some(Direction::Store) => &mut lanes.stores,
             };

@@ -40,6 +40,7 @@ mod peft;
 mod planner;
 mod precision;
 mod programs;
+mod ranks;
 mod recover;
 mod sample;
 mod saved;

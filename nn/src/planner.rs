@@ -57,7 +57,9 @@ impl<'a> Planner<'a> {
         target: &'a dyn Target,
         seconds: impl Fn(&Graph, &Node) -> f64 + 'a,
     ) -> Result<Self> {
-        let divisors = (1..=config.batch).filter(|n| config.batch.is_multiple_of(*n));
+        // Ranks make equally many passes.
+        let own = config.own_batch();
+        let divisors = (1..=own).filter(|n| own.is_multiple_of(*n));
         let micro_batches: Vec<usize> = match free.micro_batch && config.batch > 0 {
             true => divisors.collect(),
             false => vec![config.micro_batch],

@@ -60,8 +60,10 @@ pub struct TrainerConfig {
     pub precision: Precision,
     /// Samples of an optimizer step.
     pub batch: usize,
-    /// Samples of one pass; divides `batch`.
+    /// Samples of one pass; each of `ranks` makes as many passes of a step.
     pub micro_batch: usize,
+    /// Processes that train together, each on its part of every batch.
+    pub ranks: usize,
     /// What trades memory for time and leaves results as they are.
     pub build: BuildOptions,
     /// Update rule.
@@ -115,6 +117,7 @@ impl TrainerConfig {
             precision: Precision::F32,
             batch: 1,
             micro_batch: 1,
+            ranks: 1,
             build: BuildOptions {
                 loss_chunk: vocab.map_or(0, defaults::loss_rows),
                 ..BuildOptions::default()
@@ -142,8 +145,18 @@ impl TrainerConfig {
         }
     }
 
-    /// Micro-steps of an optimizer step.
+    /// Micro-steps of an optimizer step that each rank makes.
     pub fn accumulation(&self) -> usize {
+        self.passes() / self.ranks.max(1)
+    }
+
+    /// Samples of an optimizer step that each rank takes.
+    pub fn own_batch(&self) -> usize {
+        self.batch / self.ranks.max(1)
+    }
+
+    /// Micro-steps of an optimizer step that all ranks make together.
+    pub(crate) fn passes(&self) -> usize {
         self.batch / self.micro_batch
     }
 
@@ -315,6 +328,15 @@ impl Built {
             "micro_batch",
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
+        let (ranks, passes) = (config.ranks, config.passes());
+        ensure(ranks > 0 && passes.is_multiple_of(ranks), "ranks", || {
+            format!(
+                "{ranks} don't share the {passes} micro-batches of {micro_batch} of a step evenly"
+            )
+        })?;
+        ensure(ranks == 1 || !config.offload.any(), "memory.offload", || {
+            format!("isn't supported yet where {ranks} ranks train together")
+        })?;
         if let Programs::Inference { loss, .. } = config.programs {
             return Self::inference(config, loss);
         }
@@ -334,6 +356,9 @@ impl Built {
                 "several passes, or the host, sum gradients before the update: have the device make one pass a step".into()
             },
         )?;
+        ensure(ranks == 1 || !config.consume_gradients, "memory.consume_gradients", || {
+            format!("isn't supported yet where {ranks} ranks train together")
+        })?;
         let weights = config.declare(&mut graph)?;
         let teacher = config.declare_teacher(&mut graph)?;
         ensure(!weights.trained().0.is_empty(), "train.freeze", || {

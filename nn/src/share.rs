@@ -28,7 +28,7 @@ pub(crate) enum Share {
 impl Share {
     /// That of the passes of a step, declared in `graph` where the host writes it.
     pub(crate) fn declare(graph: &mut Graph, config: &TrainerConfig) -> Self {
-        let passes = config.accumulation();
+        let passes = config.passes();
         let counted = config.model.counted().filter(|_| passes > 1);
         let list = config.model.inputs();
         let of = |name| list.iter().position(|input| input.name == name && input.batched);
@@ -50,6 +50,12 @@ impl Share {
         };
         let inputs: Vec<Tensor> = scale.into_iter().flat_map(|scale| self.with(&[scale])).collect();
         Ok(graph.one(map, &inputs, "loss_seed")?)
+    }
+
+    /// A pass's share of `figure`, f32 (1).
+    pub(crate) fn of(self, graph: &mut Graph, figure: Tensor, name: &str) -> Result<Tensor> {
+        let map = Map::new(input(0) * self.factor(1), DType::F32);
+        Ok(graph.one(map, &self.with(&[figure]), name)?)
     }
 
     /// Adds a pass's share of `figure`, f32 (1), to `sum`.

@@ -13,6 +13,7 @@ use crate::inputs::Inputs;
 use crate::model::Model;
 use crate::optim::append_sharing;
 use crate::pass::Pass;
+use crate::ranks::sum_over_ranks;
 use crate::share::Share;
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
@@ -149,7 +150,10 @@ impl Training {
                 trained.gradient = sum.into.unwrap_or(trained.gradient);
             }
             total = sum;
-        } else {
+        }
+        let made = Made { total: &mut total, metrics: &mut metrics, trained: &mut trained };
+        made.sum_over_ranks(graph, config.ranks, loss_sum.is_none().then_some(share))?;
+        if loss_sum.is_none() {
             metrics.iter().for_each(|&(_, figure)| graph.result(figure));
         }
         let update = update(graph, config, declared, &trained, total, None)?;
@@ -213,6 +217,10 @@ impl Training {
                     }
                 }
                 None => {
+                    let (mut loss, mut metrics, mut trained) = (loss, metrics, trained);
+                    let made =
+                        Made { total: &mut loss, metrics: &mut metrics, trained: &mut trained };
+                    made.sum_over_ranks(graph, config.ranks, Some(declared.share))?;
                     metrics.iter().for_each(|&(_, figure)| graph.result(figure));
                     let first = Some(&self.update);
                     let Update { grad_norm, ok, .. } =
@@ -223,6 +231,35 @@ impl Training {
             found.push(shorter);
         }
         Ok(found)
+    }
+}
+
+/// What a rank has made of a step.
+struct Made<'a> {
+    total: &'a mut Tensor,
+    metrics: &'a mut [(String, Tensor)],
+    trained: &'a mut [Trained],
+}
+
+impl Made<'_> {
+    /// Makes all of it sums over `ranks`, of which each loss and figure is its rank's share; or becomes it first, where `share` is
+    /// given.
+    fn sum_over_ranks(self, graph: &mut Graph, ranks: usize, share: Option<Share>) -> Result<()> {
+        if ranks == 1 {
+            return Ok(());
+        }
+        graph.set_phase(Phase::Update);
+        for Trained { gradient, .. } in self.trained {
+            *gradient = sum_over_ranks(graph, ranks, *gradient)?;
+        }
+        let figures = self.metrics.iter_mut().map(|(name, figure)| (name.as_str(), figure));
+        for (name, figure) in [("loss", self.total)].into_iter().chain(figures) {
+            if let Some(share) = share {
+                *figure = share.of(graph, *figure, &format!("{name}.share"))?;
+            }
+            *figure = sum_over_ranks(graph, ranks, *figure)?;
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ mod step;
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, Role, Session, SessionError, Tensor};
+use tightrope_core::{Backend, DeviceError, Ranks, Role, Session, SessionError, Tensor};
 
 use crate::error::ensure;
 use crate::frozen::BLOCK;
@@ -67,6 +67,8 @@ pub enum TrainError {
 pub struct Trainer {
     pub(crate) session: Session,
     config: TrainerConfig,
+    /// Which of the ranks this is.
+    rank: usize,
     pub(crate) weights: Weights,
     pub(crate) handles: Handles,
     /// Whether inputs that always hold the same numbers hold them: decoding has some of its own there.
@@ -115,6 +117,7 @@ impl Trainer {
         let mut trainer = Self {
             session,
             config,
+            rank: 0,
             weights,
             handles,
             ranges_written: false,
@@ -126,6 +129,29 @@ impl Trainer {
             trainer.session.write_values(scale.scale, &[LossScale::INITIAL])?;
         }
         Ok(trainer)
+    }
+
+    /// Gives the trainer its way to the ranks that it trains with.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] where the plan is for another number of them.
+    pub fn join(&mut self, ranks: Box<dyn Ranks>) -> Result<(), TrainError> {
+        let (planned, joined) = (self.config.ranks, ranks.count());
+        ensure(planned == joined, "ranks", || {
+            format!("the plan is for {planned} ranks, and {joined} have come")
+        })?;
+        self.rank = ranks.rank();
+        self.session.join(ranks);
+        Ok(())
+    }
+
+    /// Whether any rank says so: all are asked at the same point, and hear the same.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    pub fn any_rank(&mut self, own: bool) -> Result<bool, TrainError> {
+        let said = self.session.gather_from_ranks("whether to stop", vec![u8::from(own)])?;
+        Ok(said.contains(&1))
     }
 
     /// What is trained and how.

@@ -12,6 +12,7 @@ use tightrope::machine::{resident, resident_peak};
 use tightrope::model::{self, Unit};
 use tightrope::nn::{Precision, Rates};
 use tightrope::profile::{self, Profile};
+use tightrope::ranks::{Together, refuse_alone};
 use tightrope::rates::{Known, Store};
 use tightrope::recipe::{Planned, Recipe};
 use tightrope::run::{Batches, Ended, Evaluation, Stepped, directory};
@@ -34,24 +35,30 @@ use crate::signals::Interrupt;
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::default();
-    let progress = |steps, done| match args.quiet {
+    let together = Together::connect()?;
+    // Of several ranks, one speaks.
+    let speaks = together.as_ref().is_none_or(Together::is_first);
+    let progress = |steps, done| match args.quiet || !speaks {
         true => Progress::silent(steps),
         false => Progress::new(steps, done, args.json),
     };
     let mut devices = Devices::default();
     let mut open = |spec: &Spec| {
         let device = devices.open(spec);
-        devices.notes.drain(..).for_each(|note| eprintln!("{note}"));
+        let notes = devices.notes.drain(..);
+        notes.filter(|_| speaks).for_each(|note| eprintln!("{note}"));
         device
     };
     let store = Store::of_user();
+    let (mut stdout, mut nowhere) = (io::stdout().lock(), io::sink());
     let world = World {
         open: &mut open,
         rates: &|device, precision, threads| store.measured(device, precision, threads),
         listen: &|| interrupt.listen(),
         stop: &mut || interrupt.requested(),
         progress: &progress,
-        out: &mut io::stdout().lock(),
+        out: if speaks { &mut stdout } else { &mut nowhere },
+        together,
     };
     train(args, world)
 }
@@ -73,16 +80,25 @@ struct World<'a> {
     progress: &'a dyn Fn(u64, u64) -> Progress,
     /// Where results go.
     out: &'a mut dyn Write,
+    /// The ranks that train with this one.
+    together: Option<Together>,
 }
 
 /// As [`run`], in this world.
 fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
-    let World { open, rates, listen, stop, progress, out } = world;
-    let said = args.settings.said()?;
+    let World { open, rates, listen, stop, progress, out, mut together } = world;
+    let mut said = args.settings.said()?;
+    match &together {
+        Some(together) => together.describe(&mut said)?,
+        None => refuse_alone(&said)?,
+    }
     let recipe = match &args.resume {
         None => Recipe::new(&said)?,
         Some(named) => Recipe::resume(&said, named.as_deref())?,
     };
+    if let Some(together) = &mut together {
+        together.agree(&recipe)?;
+    }
     let device = open(&recipe.step.device)?;
     let mut planned = recipe.plan(device)?;
     let threads = planned.recipe.step.scope.threads;
@@ -95,10 +111,17 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let steps = planned.recipe.step.rate.steps;
     let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
     let resident_start = resident();
-    let started = planned.start(open)?;
+    let mut started = planned.start(open)?;
     listen()?;
-    let (mut run, dir) = started.begin()?;
-    if let Some(profiling) = &mut profiling {
+    let writes = together.as_ref().is_none_or(Together::is_first);
+    if let Some(together) = together {
+        started.join(together.into_ranks())?;
+    }
+    let (mut run, dir) = match writes {
+        true => started.begin()?,
+        false => (started.alone(), PathBuf::new()),
+    };
+    if let Some(profiling) = profiling.as_mut().filter(|_| writes) {
         profiling.write(&dir, None)?;
     }
     let config = run.config().clone();

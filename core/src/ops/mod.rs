@@ -8,6 +8,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 mod attention;
+mod collective;
 mod cross_entropy;
 mod distillation;
 mod gather;
@@ -28,6 +29,7 @@ mod windows;
 
 pub use crate::cost::Cost;
 pub use attention::{Attention, AttentionGrad, CachedAttention, Dropout, Mask};
+pub use collective::{Collective, Part};
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
 pub use distillation::{LinearDistillation, LinearDistillationGrad};
 pub use gather::{Embedding, EmbeddingGrad};
@@ -245,15 +247,17 @@ macro_rules! ops {
             $(#[doc = concat!("See [`", stringify!($family), "`].")] $family($family),)+
             /// See [`Transfer`]: what the session does itself, and no device has a kernel for.
             Transfer(Transfer),
+            /// See [`Collective`]: as above.
+            Collective(Collective),
         }
 
         impl Op {
             fn rule(&self) -> &dyn Rule {
-                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op }
+                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op, Self::Collective(op) => op }
             }
 
             fn rule_mut(&mut self) -> &mut dyn Rule {
-                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op }
+                match self { $(Self::$family(op) => op,)+ Self::Transfer(op) => op, Self::Collective(op) => op }
             }
 
             /// Bytes of scratch that the op's launches share, and how many launches there are once the long ones are
@@ -280,7 +284,11 @@ macro_rules! ops {
 
             /// This op's variant in [`Op::FAMILIES`].
             pub fn family(&self) -> &'static str {
-                match self { $(Self::$family(_) => stringify!($family),)+ Self::Transfer(_) => "Transfer" }
+                match self {
+                    $(Self::$family(_) => stringify!($family),)+
+                    Self::Transfer(_) => "Transfer",
+                    Self::Collective(_) => "Collective",
+                }
             }
         }
 
@@ -290,6 +298,10 @@ macro_rules! ops {
 
         impl From<Transfer> for Op {
             fn from(op: Transfer) -> Self { Self::Transfer(op) }
+        }
+
+        impl From<Collective> for Op {
+            fn from(op: Collective) -> Self { Self::Collective(op) }
         }
     };
 }

@@ -25,13 +25,15 @@ pub enum Transfer {
     },
 }
 
-/// Which way a transfer goes.
+/// Which way bytes go that the session moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the device.
     Load,
     /// To the host.
     Store,
+    /// From rank to rank.
+    Across,
 }
 
 impl Transfer {
@@ -58,6 +60,15 @@ impl Transfer {
 }
 
 impl Op {
+    /// Which way it moves bytes, where the session does it.
+    pub fn direction(&self) -> Option<Direction> {
+        match self {
+            Self::Transfer(transfer) => Some(transfer.direction()),
+            Self::Collective(_) => Some(Direction::Across),
+            _ => None,
+        }
+    }
+
     /// The transfer, where it is one.
     pub fn transfer(&self) -> Option<&Transfer> {
         match self {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | load | where the load of the same place in the block before ends | before the first op that reads it |
 //! | store | after the op that makes its tensor | where the store of the same place in the next block begins |
+//! | across | at its step | there too |
 //!
 //! So a copy has the time of a block, and what is on its way takes the room of one block. Both ends are places in the
 //! program: how fast copies are changes when a step is done, and never who has which bytes. A pass begins and ends with none
@@ -45,6 +46,7 @@ struct Run {
     steps: Range<usize>,
     loads: Vec<usize>,
     stores: Vec<usize>,
+    across: Vec<usize>,
 }
 
 impl Outline {
@@ -88,6 +90,9 @@ impl Outline {
                 begin: step,
                 end: behind(place),
             }));
+            let direction = Direction::Across;
+            let at = |&step: &usize| InFlight { direction, step, begin: step, end: step };
+            in_flight.extend(run.across.iter().map(at));
         }
         in_flight.sort_by_key(|transfer| transfer.step);
         in_flight
@@ -105,14 +110,16 @@ impl Outline {
             let node = &self.nodes[turn.node];
             let (block, forward) = (node.block, node.phase == Phase::Forward && !turn.again);
             if runs.last().is_none_or(|run| (run.block, run.forward) != (block, forward)) {
-                let (loads, stores) = (vec![], vec![]);
-                runs.push(Run { block, forward, steps: step..step, loads, stores });
+                let steps = step..step;
+                let (loads, stores, across) = (vec![], vec![], vec![]);
+                runs.push(Run { block, forward, steps, loads, stores, across });
             }
             let Some(run) = runs.last_mut() else { continue };
             run.steps.end = step + 1;
             match self.direction(turn) {
                 Some(Direction::Load) => run.loads.push(step),
                 Some(Direction::Store) => run.stores.push(step),
+                Some(Direction::Across) => run.across.push(step),
                 None => {}
             }
         }
@@ -129,6 +136,7 @@ pub fn events(in_flight: &[InFlight]) -> Vec<(usize, Event)> {
         let (begin, end) = match direction {
             Direction::Load => ((begin, 1), (step, 2)),
             Direction::Store => ((step, 2), (end + 1, 0)),
+            Direction::Across => ((begin, 1), (step, 2)),
         };
         events.push((begin, Event::Begin(direction, step)));
         events.push((end, Event::End(direction, step)));

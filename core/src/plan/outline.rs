@@ -4,7 +4,7 @@
 use super::remat::{Links, Turn};
 use super::{Options, Target};
 use crate::graph::{Graph, Life, Phase, Program, Tensor, TensorInfo};
-use crate::ops::{Direction, Rule, Transfer};
+use crate::ops::{Direction, Rule};
 
 /// A program as numbers: all that lifetimes depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,7 +130,7 @@ impl Outline {
                 parameters: target.parameters(&node.op, &inputs, &outputs),
                 inputs: node.inputs.clone(),
                 block: node.block,
-                transfer: node.op.transfer().map(Transfer::direction),
+                transfer: node.op.direction(),
                 outputs: node.outputs.clone(),
             }
         });

@@ -124,6 +124,7 @@ impl Host {
                     self.worker.fill(place(&self.plan, own), backend.begin_load(at)?)
                 }
                 Direction::Store => backend.begin_store(at),
+                Direction::Across => Ok(()),
             },
             Event::End(direction, _) if stays && backend.copy_queues() => match direction {
                 Direction::Load => backend.end_load(self.worker.filled()?, at),
@@ -132,6 +133,7 @@ impl Host {
                     self.worker.take(target, backend.end_store(at)?)?;
                     self.add(own)
                 }
+                Direction::Across => Ok(()),
             },
             // In turn, piece by piece: the host holds no whole tensor besides.
             Event::End(Direction::Load, _) => self.send(own, (backend, device, output)),
@@ -143,7 +145,9 @@ impl Host {
                 }
                 self.add(own)
             }
-            Event::Begin(Direction::Load, _) | Event::End(Direction::Store, _) => Ok(()),
+            // What goes to other ranks isn't the host's.
+            Event::Begin(Direction::Load | Direction::Across, _)
+            | Event::End(Direction::Store | Direction::Across, _) => Ok(()),
         }
     }
 

@@ -192,7 +192,8 @@ fn fit_as_asked(
 ) -> Result<(Option<Planned>, u64)> {
     let free_micro_batch = scope.micro_batch;
     let mut smallest = u64::MAX;
-    for micro_batch in (1..=config.batch).rev().filter(|n| config.batch.is_multiple_of(*n)) {
+    let own = config.own_batch();
+    for micro_batch in (1..=own).rev().filter(|n| own.is_multiple_of(*n)) {
         if !free_micro_batch && micro_batch != config.micro_batch {
             continue;
         }

@@ -62,7 +62,7 @@ pub fn planned_now(
         config.options.checkpoint = plan::Checkpoint::None;
         opened.push((tighter.clone(), config.clone()));
         tighter.micro_batch = !config.consume_gradients;
-        config.micro_batch = config.batch;
+        config.micro_batch = config.own_batch();
         opened.push((tighter, config));
     }
     let mut refusal = Error::failed(anyhow!("no memory is free"), "end other programs");

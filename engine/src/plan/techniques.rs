@@ -134,7 +134,7 @@ impl Plans<'_> {
     fn base(&self) -> TrainerConfig {
         let mut base = TrainerConfig {
             precision: Precision::F32,
-            micro_batch: self.asked.batch,
+            micro_batch: self.asked.own_batch(),
             gradients: Gradients::F32,
             master: Master::F32,
             optimizer_bits: StateBits::B32,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tightrope_core::Backend;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::Ranks;
 use tightrope_nn::{self as nn, Architecture, TrainerConfig};
 
 use super::Recipe;
@@ -129,6 +131,14 @@ pub struct Started<'a> {
 
 #[cfg(not(target_family = "wasm"))]
 impl<'a> Started<'a> {
+    /// Trains with other ranks, see [`Run::join`].
+    ///
+    /// # Errors
+    /// As [`Run::join`].
+    pub fn join(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
+        self.run.join(ranks)
+    }
+
     /// The run without a directory: it writes nothing unless it's told where.
     pub fn alone(self) -> Run<'a> {
         self.run

@@ -258,9 +258,10 @@ fn trainer_config(
         precision: settings.run.precision.storage,
         batch,
         micro_batch: match train.micro_batch {
-            MicroBatch::Auto => batch,
+            MicroBatch::Auto => (batch / settings.run.ranks.max(1)).max(1),
             MicroBatch::Size(size) => size,
         },
+        ranks: settings.run.ranks,
         build: BuildOptions { loss_chunk, attention: memory.attention },
         optimizer,
         gradients: memory.gradients,

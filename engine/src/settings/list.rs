@@ -136,6 +136,7 @@ settings! {
         precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), only(READ), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
+        ranks: usize = 1, "Processes that train together, each on its part of every batch; mpirun and others that launch them say how many", [at_most(65536), flag("ranks", "N"), only(STEPS), passing(), elsewhere(&["world_size", "nproc_per_node"])];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];

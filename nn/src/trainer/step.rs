@@ -1,5 +1,7 @@
 //! A step of a trainer: its passes over micro-batches, its update, and what it came to.
 
+use std::ops::Range;
+
 use tightrope_core::{NonFinite, Role, SessionError, Tensor, now};
 
 use super::{Outcome, TrainError, Trainer, lacking, named};
@@ -8,7 +10,7 @@ use crate::inputs::{Batch, Values};
 
 impl Trainer {
     /// Queues one optimizer step, counted from 0, at learning rate `lr`, over the samples of `batch`: as many as a step
-    /// takes, of which each micro-step takes its part.
+    /// takes, of which each micro-step of each rank takes its part.
     ///
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
@@ -43,12 +45,11 @@ impl Trainer {
     ) -> Result<bool, TrainError> {
         let (shorter, values) = self.of_length(batch)?;
         let StepHandles { share, loss_sum, .. } = self.step_handles()?;
-        let (shares, sums) =
-            (share.written(&values, self.config.accumulation()), loss_sum.is_some());
+        let (shares, sums) = (share.written(&values, self.config.passes()), loss_sum.is_some());
         self.write_scalars(step, lr)?;
         let program = self.pass_program(shorter, sums)?;
         self.shorter = shorter;
-        for micro in 0..self.config.accumulation() {
+        for micro in self.own_passes() {
             if stop() {
                 self.clear_gradients()?;
                 return Ok(false);
@@ -63,6 +64,12 @@ impl Trainer {
             self.session.run(Role::Clear)?;
         }
         Ok(true)
+    }
+
+    /// Which of a step's micro-batches this rank takes.
+    fn own_passes(&self) -> Range<usize> {
+        let own = self.config.accumulation();
+        self.rank * own..(self.rank + 1) * own
     }
 
     /// Sets the sums of gradients to 0, as the update leaves them.
@@ -189,13 +196,13 @@ impl Trainer {
     ) -> Result<Option<NonFinite>, TrainError> {
         let (shorter, values) = self.of_length(batch)?;
         let &StepHandles { share, loss_sum, .. } = self.step_handles()?;
-        let shares = share.written(&values, self.config.accumulation());
+        let shares = share.written(&values, self.config.passes());
         if let Some(sum) = loss_sum {
             // The sum still holds what went wrong.
             self.session.write_values(sum, &[0.0])?;
         }
         let program = self.pass_program(shorter, loss_sum.is_some())?;
-        for micro in 0..self.config.accumulation() {
+        for micro in self.own_passes() {
             self.write_pass(step, (shorter, &values), &shares, micro)?;
             if let Some(found) = self.session.first_non_finite_at(program).await? {
                 return Ok(Some(found));

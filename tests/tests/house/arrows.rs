@@ -47,6 +47,7 @@ const COMMAND_LINE: &[&str] = &[
 
 const ENGINE: &[&str] = &[
     "tightrope-core",
+    "tightrope-ranks",
     "tightrope-nn",
     "tightrope-data",
     "tightrope-backend-cpu",

@@ -14,6 +14,7 @@ mod lora;
 mod narrow;
 mod offload;
 mod packing;
+mod ranks;
 mod shares;
 mod state;
 mod text;

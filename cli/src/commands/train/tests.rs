@@ -66,6 +66,7 @@ fn run_on(
             stop,
             progress: &progress,
             out: &mut io::sink(),
+            together: None,
         },
     )
 }

@@ -1,0 +1,99 @@
+//! The processes that train one model together: how a run finds the others, and what all must have alike.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tightrope_core::Ranks;
+use tightrope_ranks::{Launched, agree, connect};
+
+use crate::error::{Error, Help as _, Result};
+use crate::machine;
+use crate::recipe::Recipe;
+use crate::settings::{LIST, Settings};
+
+pub use tightrope_ranks::exit;
+
+/// How long a rank waits for another that says nothing: a checkpoint or an evaluation that takes one longer than the others is within it.
+const TIME_OUT: Duration = Duration::from_secs(60);
+
+/// The ranks that this process was launched with, and its place among them.
+pub struct Together {
+    ranks: Box<dyn Ranks>,
+    launched: Launched,
+}
+
+impl Together {
+    /// Connects with the ranks that this process was launched with; nothing where it was launched alone.
+    ///
+    /// # Errors
+    /// An environment that contradicts itself, no MPI, and ranks that can't be reached or are of another version.
+    pub fn connect() -> Result<Option<Self>> {
+        const HELP: &str = "launch every rank alike: mpirun -n 4 tightrope train …";
+        let launched = Launched::from_env().help(HELP)?;
+        let ranks = connect(TIME_OUT).help(HELP)?;
+        Ok(ranks.zip(launched).map(|(ranks, launched)| Self { ranks, launched }))
+    }
+
+    /// Whether this is the rank that speaks, and that writes files.
+    pub fn is_first(&self) -> bool {
+        self.launched.rank == 0
+    }
+
+    /// Puts into the settings how many ranks there are, and this one's part of the machine's threads where nothing is said of threads.
+    ///
+    /// # Errors
+    /// Settings that name another number of ranks.
+    pub fn describe(&self, settings: &mut Settings) -> Result<()> {
+        let Launched { count, local_count, .. } = self.launched;
+        let said = settings.run.ranks;
+        if settings.is_said("run.ranks") && said != count {
+            let message = format!("`run.ranks` is {said}, and {count} processes were launched");
+            return Err(Error::usage(anyhow!(message), "leave `run.ranks` out"));
+        }
+        settings.run.ranks = count;
+        let threads = machine::threads(0) / local_count.max(1);
+        settings.run.threads.get_or_insert(threads.max(1));
+        Ok(())
+    }
+
+    /// Holds that all ranks have the same settings and data.
+    ///
+    /// # Errors
+    /// What differs, and on which rank.
+    pub fn agree(&mut self, recipe: &Recipe) -> Result<()> {
+        let facts = recipe.facts()?;
+        let facts: Vec<(&str, &str)> =
+            facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        agree(&mut *self.ranks, &facts).help("give every rank the same settings and files")
+    }
+
+    /// The way to the others, for [`crate::run::Run::join`].
+    pub fn into_ranks(self) -> Box<dyn Ranks> {
+        self.ranks
+    }
+}
+
+/// Refuses settings of several ranks where there is only this process.
+///
+/// # Errors
+/// Where they are of several.
+pub fn refuse_alone(settings: &Settings) -> Result<()> {
+    match settings.run.ranks {
+        1 => Ok(()),
+        ranks => {
+            let message = format!("`run.ranks` is {ranks}, and this process was launched alone");
+            let help = format!("launch it with: mpirun -n {ranks} tightrope train …");
+            Err(Error::usage(anyhow!(message), help))
+        }
+    }
+}
+
+/// The settings that decide what a run computes, by name.
+pub(crate) fn deciding(settings: &Settings) -> Result<Vec<(String, String)>> {
+    let decide = LIST.iter().filter(|setting| !setting.passing);
+    let of = |setting: &crate::settings::Setting| {
+        let value = settings.value(setting.key).help("a setting can't be written: report it")?;
+        Ok((setting.key.to_owned(), value.map_or("unset".to_owned(), |value| value.to_string())))
+    };
+    decide.map(of).collect()
+}

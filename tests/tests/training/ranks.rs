@@ -1,0 +1,130 @@
+//! Several ranks that train one model, as threads of this process.
+
+use std::thread;
+use std::time::Duration;
+
+use conformance::language::language;
+use conformance::values::uniform;
+use pollster::block_on;
+use tightrope_backend_cpu::Cpu;
+use tightrope_core::plan::Options;
+use tightrope_nn::{Batch, Family, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_ranks::Threads;
+
+const STEPS: u64 = 4;
+
+/// Of `ranks` ranks that take `passes` micro-batches a step between them.
+fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
+    let mut model = tightrope_nn::preset("tiny").expect("a preset");
+    (model.family, model.layers, model.channels, model.hidden) = (family, 2, 32, 48);
+    (model.heads, model.kv_heads, model.context, model.vocab) = (4, 4, 24, 61);
+    TrainerConfig {
+        batch: 2 * passes,
+        micro_batch: 2,
+        ranks,
+        seed: 7,
+        ..TrainerConfig::new(model.build(24).expect("a model"))
+    }
+}
+
+/// Bits of loss and gradient norm of every step, and of all weights at the end: of one rank.
+fn run(config: &TrainerConfig, ranks: Option<Threads>) -> Vec<u32> {
+    let cpu = Cpu::new(1).expect("threads");
+    let planned = Planned::new(config, &cpu).expect("a plan");
+    let predicted = planned.plan.arena_bytes;
+    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    assert_eq!(trainer.allocated_bytes(), predicted);
+    if let Some(ranks) = ranks {
+        trainer.join(Box::new(ranks)).expect("as many ranks as planned for");
+    }
+    trainer.initialise().expect("weights");
+    let vocab = language(config).config().vocab as f64;
+    let mut bits = vec![];
+    for step in 0..STEPS {
+        let ids = |stream: u64| -> Vec<i32> {
+            let draw = |i| (uniform(step * 97 + stream, i) * vocab) as i32;
+            (0..config.tokens() as u64).map(draw).collect()
+        };
+        trainer.step(step, 1e-2, &Batch::text(&ids(0), &ids(1))).expect("a step");
+        let outcome = block_on(trainer.outcome()).expect("an outcome");
+        assert!(outcome.updated, "step {step} was skipped: {outcome:?}");
+        bits.extend([outcome.loss.to_bits(), outcome.grad_norm.to_bits()]);
+    }
+    for index in 0..trainer.parameters().len() {
+        let weight = block_on(trainer.weight(index)).expect("a weight");
+        bits.extend(weight.iter().map(|x| x.to_bits()));
+    }
+    bits
+}
+
+/// The same of all ranks, which have the same bits.
+fn run_all(config: &TrainerConfig) -> Vec<u32> {
+    let group = Threads::group(config.ranks, Duration::from_secs(60));
+    let mut all: Vec<Vec<u32>> = thread::scope(|scope| {
+        let ranks = group.into_iter().map(|rank| scope.spawn(move || run(config, Some(rank))));
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().map(|rank| rank.join().expect("a rank that ends well")).collect()
+    });
+    assert!(all.windows(2).all(|two| two[0] == two[1]), "ranks differ");
+    all.swap_remove(0)
+}
+
+/// With one micro-batch each, ranks sum gradients as one process does that sums them one by one.
+#[test]
+fn ranks_have_the_bits_of_a_process_that_sums_micro_batches_one_by_one() {
+    // What adds to a sum while it multiplies has another order.
+    let options = Options { fusion: false, ..Options::default() };
+    for precision in [Precision::F32, Precision::BF16, Precision::F16] {
+        for ranks in [2, 3, 4, 5] {
+            let of = |sharing| TrainerConfig {
+                precision,
+                options: options.clone(),
+                ..config(Family::Llama, sharing, ranks)
+            };
+            assert!(run_all(&of(ranks)) == run(&of(1), None), "{precision:?}, {ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn ranks_with_several_micro_batches_train_as_one_process_does() {
+    for family in [Family::Gpt2, Family::Llama] {
+        let alone = run(&config(family, 1, 6), None);
+        for ranks in [2, 3] {
+            let together = run_all(&config(family, ranks, 6));
+            assert_eq!(alone.len(), together.len());
+            for (at, (&a, &b)) in alone.iter().zip(&together).enumerate() {
+                let [a, b] = [a, b].map(f32::from_bits);
+                let near = (a - b).abs() <= 2e-3 * a.abs().max(0.1);
+                assert!(near, "{family:?}, {ranks} ranks: number {at} is {b}, not {a}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ranks_cannot_do_is_refused_by_name() {
+    let refused = |config: TrainerConfig| {
+        let cpu = Cpu::new(1).expect("threads");
+        Planned::new(&config, &cpu).err().expect("a refusal").to_string()
+    };
+    let said = refused(config(Family::Llama, 4, 6));
+    assert!(said.contains("4 don't share the 6 micro-batches of 2"), "{said}");
+    let said = refused(TrainerConfig {
+        clip: None,
+        consume_gradients: true,
+        ..config(Family::Llama, 2, 2)
+    });
+    assert!(said.contains("consume_gradients") && said.contains("2 ranks"), "{said}");
+
+    let cpu = Cpu::new(1).expect("threads");
+    let planned = Planned::new(&config(Family::Llama, 2, 2), &cpu).expect("a plan");
+    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    let three = Threads::group(3, Duration::from_secs(1)).swap_remove(0);
+    let said = trainer.join(Box::new(three)).unwrap_err().to_string();
+    assert!(said.contains("for 2 ranks, and 3 have come"), "{said}");
+    trainer.initialise().expect("weights");
+    let tokens = vec![0; 2 * 2 * 24];
+    let said = trainer.step(0, 1e-3, &Batch::text(&tokens, &tokens)).unwrap_err().to_string();
+    assert!(said.contains("is shared by 2 ranks, and this session is of 1"), "{said}");
+}
