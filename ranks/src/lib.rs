@@ -1,0 +1,32 @@
+//! The processes of a run: who carries bytes between them, and who launches them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `transport` | messages, as threads and MPI carry them |
+//! | `carrier` | exchanges and gathers made of messages; who is late, and why a rank ends |
+//! | `message` | headers and control messages |
+//! | `threads` | ranks that are threads of one process |
+//! | `mpi` | ranks that are processes, over the MPI library that is found when the program runs |
+//! | `launched` | who launched this process, and as which rank |
+//! | `agree` | compares what must be equal on all ranks |
+//! | `launch` | starts the ranks of a run on this machine |
+//!
+//! Nothing of MPI is needed to build this. NCCL, and launchers that don't bring MPI, aren't supported yet: [`connect`] says so.
+
+mod agree;
+mod carrier;
+mod connect;
+mod launched;
+mod message;
+#[cfg(unix)]
+mod mpi;
+mod pause;
+mod threads;
+mod transport;
+
+pub use agree::agree;
+pub use connect::{ConnectError, connect, exit};
+pub use launched::{Launched, LaunchedError, Launcher};
+#[cfg(unix)]
+pub use mpi::{Mpi, MpiError};
+pub use threads::Threads;
