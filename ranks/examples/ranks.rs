@@ -55,11 +55,20 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
             agree(ranks, &[("data", "1a2b"), ("settings", settings)])?;
             Ok("all agree".to_owned())
         }
-        ["killed"] => lose(ranks, |_| signal(libc::SIGKILL)),
-        ["stopped"] => lose(ranks, |_| signal(libc::SIGSTOP)),
-        ["failed"] => lose(ranks, |ranks| ranks.fail("no space is left on the disk")),
+        ["killed"] => lose(ranks, || signal(libc::SIGKILL)),
+        ["stopped"] => lose(ranks, || signal(libc::SIGSTOP)),
+        ["failed"] if second => {
+            let reason = "no space is left on the disk";
+            ranks.fail(reason);
+            Err(RanksError {
+                rank: Some(2),
+                what: "a checkpoint".to_owned(),
+                reason: reason.to_owned(),
+            })
+        }
+        ["failed"] => lose(ranks, || ()),
         ["gone"] if second => Ok("done".to_owned()),
-        ["gone"] => lose(ranks, |_| ()),
+        ["gone"] => lose(ranks, || ()),
         _ => {
             ranks.fail("its command isn't known");
             Err(RanksError {
@@ -79,10 +88,10 @@ fn signal(signal: i32) {
 }
 
 /// A few steps, then rank 2 is lost while the others go on.
-fn lose(ranks: &mut dyn Ranks, how: impl Fn(&mut dyn Ranks)) -> Result<String, RanksError> {
+fn lose(ranks: &mut dyn Ranks, how: impl Fn()) -> Result<String, RanksError> {
     for step in 0.. {
         if step == 3 && ranks.rank() == 2 {
-            how(ranks);
+            how();
         }
         let what = format!("step{step}.wte");
         let ticket = ranks.begin_exchange(&what, vec![1; 1000 * ranks.count()])?;

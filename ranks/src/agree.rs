@@ -36,7 +36,6 @@ pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksE
     let reasons: Vec<&str> = found.iter().map(|(.., reason)| reason.as_str()).collect();
     let reason = reasons.join("; ");
     let error = RanksError { rank: Some(*rank), what: format!("{WHAT}: {name}"), reason };
-    ranks.fail("it differs from other ranks");
     Err(error)
 }
 
@@ -70,7 +69,7 @@ fn differences(all: &[BTreeMap<String, String>]) -> Vec<(usize, String, String)>
     let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     names.sort();
     names.dedup();
-    let mut found = vec![];
+    let mut found: Vec<(usize, String, String)> = vec![];
     for name in names {
         let values: Vec<Option<&String>> = all.iter().map(|facts| facts.get(name)).collect();
         let having =
@@ -81,11 +80,11 @@ fn differences(all: &[BTreeMap<String, String>]) -> Vec<(usize, String, String)>
             |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
         for (rank, value) in values.iter().enumerate().filter(|(_, value)| *value != most) {
             let others = values.iter().position(|other| other == most).unwrap_or_default();
-            let reason = format!(
-                "rank {rank} has {name} {}, and rank {others} has {}",
-                said(*value),
-                said(*most)
-            );
+            // Of the first that differs, an error says "rank 2:" itself.
+            let first = found.first().is_none_or(|(first, ..)| *first == rank);
+            let who = if first { "it".to_owned() } else { format!("rank {rank}") };
+            let (own, other) = (said(*value), said(*most));
+            let reason = format!("{who} has {name} {own}, where rank {others} has {other}");
             found.push((rank, name.clone(), reason));
         }
     }
@@ -128,10 +127,10 @@ mod tests {
         for (odd, expected) in [
             (
                 &[("version", "0.1.0"), ("data", "ffff")][..],
-                r#"rank 0 has data "ffff", and rank 1 has "1a2b""#,
+                r#"it has data "ffff", where rank 1 has "1a2b""#,
             ),
-            (&[("version", "0.1.0")], r#"rank 0 has data none, and rank 1 has "1a2b""#),
-            (&[], r#"rank 0 has data none, and rank 1 has "1a2b"; rank 0 has version none"#),
+            (&[("version", "0.1.0")], r#"it has data none, where rank 1 has "1a2b""#),
+            (&[], r#"it has data none, where rank 1 has "1a2b"; it has version none"#),
         ] {
             for result in told(&[odd, most, most]) {
                 let error = result.unwrap_err();

@@ -130,7 +130,7 @@ impl Api {
         let number = |number: usize| Ok(ptr::without_provenance_mut(number));
         let variable = |name: &str| {
             // SAFETY: only the address is taken: Open MPI's handles are those of these variables.
-            unsafe { library.get::<c_void>(name.as_bytes()) }.map(Symbol::as_raw_ptr)
+            unsafe { library.get::<Handle>(name.as_bytes()) }.map(Symbol::as_raw_ptr)
         };
         let constant = |standard: usize, name: &str| match abi {
             Abi::Standard => number(standard),
