@@ -10,13 +10,18 @@
 //! | `launched` | who launched this process, and as which rank |
 //! | `agree` | compares what must be equal on all ranks |
 //! | `launch` | starts the ranks of a run on this machine |
+//! | `marked` | finds the processes of a launch, wherever they went |
 //!
 //! Nothing of MPI is needed to build this. NCCL, and launchers that don't bring MPI, aren't supported yet: [`connect`] says so.
 
 mod agree;
 mod carrier;
 mod connect;
+#[cfg(unix)]
+mod launch;
 mod launched;
+#[cfg(unix)]
+mod marked;
 mod message;
 #[cfg(unix)]
 mod mpi;
@@ -26,6 +31,8 @@ mod transport;
 
 pub use agree::agree;
 pub use connect::{ConnectError, connect, exit};
+#[cfg(unix)]
+pub use launch::{Ended, Launch, LaunchError};
 pub use launched::{Launched, LaunchedError, Launcher};
 #[cfg(unix)]
 pub use mpi::{Mpi, MpiError};

@@ -2,8 +2,8 @@
 
 use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_void};
-use std::path::PathBuf;
-use std::{env, ptr};
+use std::path::{Path, PathBuf};
+use std::{env, fs, iter, process, ptr};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
@@ -177,24 +177,37 @@ fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> Status) -> String {
     String::from_utf8_lossy(&letters).trim_end_matches('\0').to_owned()
 }
 
-/// Beside the launcher on `PATH`, then where the system looks: a launcher and a library of two kinds don't know each other.
+/// Beside the programs that launched this one, beside the launcher on `PATH`, then where the system looks: a launcher and a library of two
+/// kinds don't know each other.
 fn candidates() -> Vec<(PathBuf, Abi)> {
-    let mut folders = vec![];
+    let mut programs = ancestors();
     let path = env::var_os("PATH").unwrap_or_default();
-    if let Some(folder) = env::split_paths(&path).find(|folder| folder.join("mpirun").is_file()) {
-        folders.push(folder.join("../lib"));
-    }
-    folders.push(PathBuf::new());
+    programs.extend(env::split_paths(&path).find(|folder| folder.join("mpirun").is_file()));
     let mut found = vec![];
-    for folder in folders {
+    for folder in programs {
         for (name, abi) in NAMES {
-            let path = folder.join(name);
-            if folder.as_os_str().is_empty() || path.is_file() {
+            let path = folder.join("../lib").join(name);
+            if path.is_file() && !found.contains(&(path.clone(), abi)) {
                 found.push((path, abi));
             }
         }
     }
+    found.extend(NAMES.map(|(name, abi)| (name.into(), abi)));
     found
+}
+
+/// Folders of the programs that this process descends from, where the system tells (Linux does): those of a launcher are among the last.
+fn ancestors() -> Vec<PathBuf> {
+    const GENERATIONS: usize = 8;
+    let parent = |process: u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    let all = iter::successors(Some(process::id()), |&process| parent(process)).skip(1);
+    all.take(GENERATIONS)
+        .filter_map(|process| fs::read_link(format!("/proc/{process}/exe")).ok())
+        .filter_map(|program| program.parent().map(Path::to_owned))
+        .collect()
 }
 
 /// Whether a library can be that of the launcher: of another, each process would be alone.

@@ -1,25 +1,32 @@
 //! A rank of its own process: what the tests start by `mpirun`, and what tells whether several processes work on a machine.
 //!
 //! ```text
-//! mpirun -n 4 ranks exchange     moves bytes of every length in every order, and says what went well
-//! mpirun -n 4 ranks time BYTES   how long an exchange takes
-//! mpirun -n 4 ranks killed       rank 2 kills itself; the others name it
-//! mpirun -n 4 ranks stopped      rank 2 stops
-//! mpirun -n 4 ranks failed       rank 2 says why it can't go on
-//! mpirun -n 4 ranks differ       rank 2 has other settings
-//! mpirun -n 4 ranks gone         rank 2 ends early, as if all were well
+//! mpirun -n 4 tightrope-rank exchange     moves bytes of every length in every order, and says what went well
+//! mpirun -n 4 tightrope-rank time BYTES   how long an exchange takes
+//! mpirun -n 4 tightrope-rank killed       rank 2 kills itself; the others name it
+//! mpirun -n 4 tightrope-rank stopped      rank 2 stops
+//! mpirun -n 4 tightrope-rank failed       rank 2 says why it can't go on
+//! mpirun -n 4 tightrope-rank differ       rank 2 has other settings
+//! mpirun -n 4 tightrope-rank gone         rank 2 ends early, as if all were well
+//! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found
 //! ```
 
 use std::time::{Duration, Instant};
 use std::{env, process};
+#[cfg(unix)]
+use std::{process::Command, sync::atomic::AtomicBool};
 
 use tightrope_core::{Ranks, RanksError};
+#[cfg(unix)]
+use tightrope_ranks::Launch;
 use tightrope_ranks::{agree, connect, exit};
 
 /// How long ranks wait for each other.
 const TIME_OUT: Duration = Duration::from_secs(10);
 
 fn main() {
+    #[cfg(unix)]
+    launch();
     let mut ranks = match connect(TIME_OUT) {
         Ok(Some(ranks)) => ranks,
         Ok(None) => {
@@ -44,6 +51,33 @@ fn main() {
     }
 }
 
+/// Starts ranks, where this process is told to.
+#[cfg(unix)]
+fn launch() {
+    let words: Vec<_> = env::args_os().skip(1).collect();
+    let ["launch", count] =
+        [0, 1].map(|at| words.get(at).and_then(|word| word.to_str()).unwrap_or_default())
+    else {
+        return;
+    };
+    let done = || -> Result<i32, Box<dyn std::error::Error>> {
+        let count = count.parse()?;
+        let mut command = Command::new(env::current_exe()?);
+        command.args(&words[2..]);
+        // Ctrl+C and its like set it in the program that trains; nothing does here.
+        let stop = AtomicBool::new(false);
+        let ended = Launch::find(None)?.run(count, &command, TIME_OUT, &stop)?;
+        if let Some((rank, how)) = &ended.first {
+            println!("rank {rank} failed first: {how}");
+        }
+        Ok(ended.code)
+    };
+    process::exit(done().unwrap_or_else(|error| {
+        println!("not launched: {error}");
+        1
+    }))
+}
+
 fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let second = ranks.rank() == 2;
@@ -55,8 +89,8 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
             agree(ranks, &[("data", "1a2b"), ("settings", settings)])?;
             Ok("all agree".to_owned())
         }
-        ["killed"] => lose(ranks, || signal(libc::SIGKILL)),
-        ["stopped"] => lose(ranks, || signal(libc::SIGSTOP)),
+        ["killed"] => lose(ranks, || lose_this(Signal::Kill)),
+        ["stopped"] => lose(ranks, || lose_this(Signal::Stop)),
         ["failed"] if second => {
             let reason = "no space is left on the disk";
             ranks.fail(reason);
@@ -80,11 +114,28 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
     }
 }
 
-/// Signals this process.
-fn signal(signal: i32) {
-    let process = i32::try_from(process::id()).unwrap_or_default();
-    // SAFETY: a signal to this process.
-    unsafe { libc::kill(process, signal) };
+/// Ends or stops this process.
+fn lose_this(signal: Signal) {
+    #[cfg(unix)]
+    {
+        let process = i32::try_from(process::id()).unwrap_or_default();
+        let signal = match signal {
+            Signal::Kill => libc::SIGKILL,
+            Signal::Stop => libc::SIGSTOP,
+        };
+        // SAFETY: a signal to this process.
+        unsafe { libc::kill(process, signal) };
+    }
+    #[cfg(not(unix))]
+    match signal {
+        Signal::Kill => process::abort(),
+        Signal::Stop => std::thread::park(),
+    }
+}
+
+enum Signal {
+    Kill,
+    Stop,
 }
 
 /// A few steps, then rank 2 is lost while the others go on.
