@@ -29,6 +29,12 @@ pub trait Ranks: Send {
     /// # Errors
     /// [`RanksError`].
     fn finish(&mut self, ticket: Ticket) -> Result<Vec<u8>, RanksError>;
+
+    /// Tells the others why this rank ends, so that they name it and its reason. What they wait for fails. Does nothing where they can't be
+    /// told.
+    fn fail(&mut self, reason: &str) {
+        let _ = reason;
+    }
 }
 
 /// What was begun and isn't finished, counted from 0.

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tightrope-backend-cpu", &["tightrope-core"]),
     ("tightrope-backend-wgpu", &["tightrope-core"]),
     ("tightrope-backend-cuda", &["tightrope-core"]),
+    ("tightrope-ranks", &["tightrope-core"]),
     ("tightrope-web", &["tightrope"]),
     ("tightrope-python", &["tightrope"]),
     ("tightrope", ENGINE),

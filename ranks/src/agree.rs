@@ -1,0 +1,153 @@
+//! Compares what must be equal on all ranks, before anything depends on it.
+
+use std::collections::BTreeMap;
+
+use tightrope_core::{Ranks, RanksError};
+
+/// Compares facts, each a name and a value (a version, or a hash of something long). All ranks call this at the same place.
+///
+/// # Errors
+/// Where ranks differ: the error names the first that differs from most, and its reason says who has what.
+pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksError> {
+    const WHAT: &str = "what all ranks compare";
+    let own = written(facts);
+    // Ranks with other facts write other lengths, and gathers need equal ones.
+    let ticket = ranks.begin_gather(WHAT, (own.len() as u64).to_le_bytes().to_vec())?;
+    let lengths = ranks.finish(ticket)?;
+    let lengths: Vec<usize> = lengths
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| usize::try_from(u64::from_le_bytes(*bytes)).unwrap_or(usize::MAX))
+        .collect();
+    let longest = lengths.iter().copied().max().unwrap_or_default();
+    let mut padded = own;
+    padded.resize(longest, 0);
+    let ticket = ranks.begin_gather(WHAT, padded)?;
+    let all = ranks.finish(ticket)?;
+    if longest == 0 {
+        return Ok(());
+    }
+    let texts =
+        all.chunks(longest).zip(lengths).map(|(bytes, length)| &bytes[..length.min(bytes.len())]);
+    let all: Vec<BTreeMap<String, String>> = texts.map(read).collect();
+    let found = differences(&all);
+    let Some((rank, name, _)) = found.first() else { return Ok(()) };
+    let reasons: Vec<&str> = found.iter().map(|(.., reason)| reason.as_str()).collect();
+    let reason = reasons.join("; ");
+    let error = RanksError { rank: Some(*rank), what: format!("{WHAT}: {name}"), reason };
+    Err(error)
+}
+
+/// Texts with their lengths before them.
+fn written(facts: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = vec![];
+    for text in facts.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    bytes
+}
+
+fn read(mut bytes: &[u8]) -> BTreeMap<String, String> {
+    let mut text = || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (text, rest) = rest.split_at_checked(length)?;
+        bytes = rest;
+        Some(String::from_utf8_lossy(text).into_owned())
+    };
+    let mut facts = BTreeMap::new();
+    while let Some((name, value)) = text().and_then(|name| Some((name, text()?))) {
+        facts.insert(name, value);
+    }
+    facts
+}
+
+/// Ranks that differ from most, each with a name and what it has; where as many have one value as another, the first rank counts.
+fn differences(all: &[BTreeMap<String, String>]) -> Vec<(usize, String, String)> {
+    let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+    names.sort();
+    names.dedup();
+    let mut found: Vec<(usize, String, String)> = vec![];
+    for name in names {
+        let values: Vec<Option<&String>> = all.iter().map(|facts| facts.get(name)).collect();
+        let having =
+            |value: &Option<&String>| values.iter().filter(|other| *other == value).count();
+        // Of equals, `max_by_key` takes the last.
+        let Some(most) = values.iter().rev().max_by_key(|value| having(value)) else { continue };
+        let said =
+            |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
+        for (rank, value) in values.iter().enumerate().filter(|(_, value)| *value != most) {
+            let others = values.iter().position(|other| other == most).unwrap_or_default();
+            // Of the first that differs, an error says "rank 2:" itself.
+            let first = found.first().is_none_or(|(first, ..)| *first == rank);
+            let who = if first { "it".to_owned() } else { format!("rank {rank}") };
+            let (own, other) = (said(*value), said(*most));
+            let reason = format!("{who} has {name} {own}, where rank {others} has {other}");
+            found.push((rank, name.clone(), reason));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Threads;
+
+    /// What each rank is told that has these facts.
+    fn told(all: &[&[(&str, &str)]]) -> Vec<Result<(), RanksError>> {
+        thread::scope(|scope| {
+            let ranks = Threads::group(all.len(), Duration::from_secs(10));
+            let started: Vec<_> = ranks
+                .into_iter()
+                .zip(all)
+                .map(|(mut ranks, facts)| scope.spawn(move || agree(&mut ranks, facts)))
+                .collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn equal_facts_pass() {
+        let facts: &[(&str, &str)] = &[("version", "0.1.0"), ("settings", "1a2b")];
+        assert_eq!(told(&[facts; 4]), vec![Ok(()); 4]);
+        assert_eq!(told(&[&[] as &[(&str, &str)]; 3]), vec![Ok(()); 3]);
+        // In another order they are the same.
+        assert_eq!(told(&[facts, &[facts[1], facts[0]]]), vec![Ok(()); 2]);
+    }
+
+    #[test]
+    fn the_rank_that_differs_is_named_by_all_with_what_it_has() {
+        let most: &[(&str, &str)] = &[("version", "0.1.0"), ("data", "1a2b")];
+        for (odd, expected) in [
+            (
+                &[("version", "0.1.0"), ("data", "ffff")][..],
+                r#"it has data "ffff", where rank 1 has "1a2b""#,
+            ),
+            (&[("version", "0.1.0")], r#"it has data none, where rank 1 has "1a2b""#),
+            (&[], r#"it has data none, where rank 1 has "1a2b"; it has version none"#),
+        ] {
+            for result in told(&[odd, most, most]) {
+                let error = result.unwrap_err();
+                assert_eq!(error.rank, Some(0));
+                assert!(error.reason.contains(expected), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_the_first_counts() {
+        for result in told(&[&[("data", "1")], &[("data", "2")]]) {
+            let error = result.unwrap_err();
+            assert_eq!(
+                (error.rank, error.what.as_str()),
+                (Some(1), "what all ranks compare: data")
+            );
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Starts the ranks of a run on this machine, by the `mpirun` that is found, and leaves none behind.
+//!
+//! A launcher ends all ranks at once when one is lost, before the others have said what they saw. So each rank runs in a shell that keeps
+//! its exit status from the launcher, until all have ended or have had time to.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs, thread};
+
+use crate::launched::Launcher;
+use crate::marked::Mark;
+
+/// What runs a rank: `$0` is the launch's folder, `$1` this process. Signals are for the rank, and its status is told in its file. A rank that
+/// ended well tells its launcher so; one that failed waits for the others, as long as this process lives.
+const SHELL: &str = r#"trap : TERM INT HUP
+launch=$1
+shift
+"$@"
+code=$?
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+echo $code > "$0/$rank.new" && mv "$0/$rank.new" "$0/$rank"
+while [ $code != 0 ] && [ ! -e "$0/end" ] && kill -0 "$launch"; do sleep 0.1; done 2> /dev/null
+exit $code"#;
+
+/// How often ranks are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// What ranks have beyond their time-out to say what they saw.
+const GRACE: Duration = Duration::from_secs(5);
+/// What a launcher has to end.
+const END: Duration = Duration::from_secs(3);
+
+/// A launcher that was found.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    mpirun: PathBuf,
+    launcher: Launcher,
+}
+
+/// How a run of several ranks ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Zero where all ranks ended well; else the exit code of the one that failed first, 128 and more for signals.
+    pub code: i32,
+    /// The rank that failed first, and how.
+    pub first: Option<(usize, String)>,
+}
+
+/// Why ranks can't be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// There's no launcher.
+    #[error(
+        "no mpirun was found {place}. Install Open MPI or MPICH 5: pip install mpich has all that it takes"
+    )]
+    NotFound {
+        /// Where it was looked for.
+        place: String,
+    },
+    /// There's a launcher of another kind.
+    #[error("{} is neither Open MPI's nor MPICH's: it calls itself {version:?}", mpirun.display())]
+    Unknown {
+        /// The launcher.
+        mpirun: PathBuf,
+        /// What it says.
+        version: String,
+    },
+    /// The system refuses something.
+    #[error("can't start {}: {error}", mpirun.display())]
+    System {
+        /// The launcher.
+        mpirun: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Launch {
+    /// Finds `mpirun` in `bin` of a folder, such as one that wheels were installed to, or on `PATH`.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    pub fn find(folder: Option<&Path>) -> Result<Self, LaunchError> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = match folder {
+            Some(folder) => vec![folder.join("bin")],
+            None => env::split_paths(&path).collect(),
+        };
+        let mut found = folders.iter().map(|folder| folder.join("mpirun"));
+        let Some(mpirun) = found.find(|mpirun| mpirun.is_file()) else {
+            let place = folder
+                .map_or("on PATH".to_owned(), |folder| format!("in {}/bin", folder.display()));
+            return Err(LaunchError::NotFound { place });
+        };
+        let output = Command::new(&mpirun).arg("--version").stdin(Stdio::null()).output();
+        let output =
+            output.map_err(|error| LaunchError::System { mpirun: mpirun.clone(), error })?;
+        let version = String::from_utf8_lossy(&output.stdout).into_owned();
+        let launcher =
+            if ["Open MPI", "OpenRTE", "prterun"].iter().any(|name| version.contains(name)) {
+                Launcher::OpenMpi
+            } else if version.contains("HYDRA")
+                || version.contains("MPICH")
+                || version.contains("Intel(R) MPI")
+            {
+                Launcher::Hydra
+            } else {
+                let version = version.lines().next().unwrap_or_default().to_owned();
+                return Err(LaunchError::Unknown { mpirun, version });
+            };
+        Ok(Self { mpirun, launcher })
+    }
+
+    /// Runs a command as so many ranks, with this process's output, and waits for them. Where one fails, the others have their `time_out`
+    /// and a little more to name it. When `stop` is set, all are asked to end by SIGTERM, and get as long. Then they are killed.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    pub fn run(
+        &self,
+        count: usize,
+        command: &Command,
+        time_out: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Ended, LaunchError> {
+        let system = |error| LaunchError::System { mpirun: self.mpirun.clone(), error };
+        let mark = Mark::new();
+        let folder = Folder::new().map_err(system)?;
+        let mut mpirun = self.command(count, command, &folder.0);
+        mark.on(&mut mpirun);
+        let child = mpirun.spawn().map_err(system)?;
+        let mut running = Running { child, mark, folder, count };
+        let status = running.wait(time_out + GRACE, stop).map_err(system)?;
+        let first = running.failed();
+        let code = match first {
+            Some((_, code)) => code,
+            None => status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1),
+        };
+        let first = first.map(|(rank, code)| (rank, how(code)));
+        Ok(Ended { code, first })
+    }
+
+    fn command(&self, count: usize, command: &Command, folder: &Path) -> Command {
+        let mut mpirun = Command::new(&self.mpirun);
+        let count = count.to_string();
+        match self.launcher {
+            Launcher::OpenMpi => {
+                // Bound to a core, a rank's threads would share it.
+                mpirun.args([
+                    "--host",
+                    &format!("localhost:{count}"),
+                    "--bind-to",
+                    "none",
+                    "-n",
+                    &count,
+                ]);
+                // SAFETY: it asks who the user is.
+                if unsafe { libc::geteuid() } == 0 {
+                    mpirun.arg("--allow-run-as-root");
+                }
+            }
+            _ => {
+                mpirun.args(["-launcher", "fork", "-hosts", "localhost", "-n", &count]);
+            }
+        }
+        let own = std::process::id().to_string();
+        mpirun.args(["sh", "-c", SHELL].map(OsStr::new)).arg(folder).arg(own);
+        mpirun.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => mpirun.env(name, value),
+                None => mpirun.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            mpirun.current_dir(folder);
+        }
+        // A group of its own: Ctrl+C is for this process, which passes it on.
+        mpirun.stdin(Stdio::null()).process_group(0);
+        #[cfg(target_os = "linux")]
+        // SAFETY: between fork and exec it makes one system call, which asks for a signal when this thread is gone.
+        unsafe {
+            mpirun.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            });
+        }
+        mpirun
+    }
+}
+
+/// As a shell's user says it.
+fn how(code: i32) -> String {
+    match code {
+        ..=128 => format!("exit code {code}"),
+        _ => format!("signal {}", code - 128),
+    }
+}
+
+/// Where ranks tell how they ended. Removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let name = format!("tightrope-launch-{}-{}", std::process::id(), since.as_nanos());
+        let folder = env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // One that stays holds a few bytes in a folder for what is temporary.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ranks that were started. None is left when dropped.
+struct Running {
+    child: Child,
+    mark: Mark,
+    folder: Folder,
+    count: usize,
+}
+
+impl Running {
+    /// Waits for the launcher, and ends ranks where it's time.
+    fn wait(&mut self, grace: Duration, stop: &AtomicBool) -> io::Result<ExitStatus> {
+        let (mut asked, mut since) = (false, None);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if stop.load(Ordering::Relaxed) && !asked {
+                asked = true;
+                since = since.or(Some(Instant::now()));
+                self.mark.signal(libc::SIGTERM, true);
+            }
+            let ended = self.ended();
+            if ended.iter().any(|(.., code)| *code != 0) {
+                let since = *since.get_or_insert_with(Instant::now);
+                if ended.len() == self.count || since.elapsed() > grace {
+                    fs::write(self.folder.0.join("end"), "")?;
+                    return self.end();
+                }
+            } else if since.is_some_and(|since: Instant| since.elapsed() > grace) {
+                return self.end();
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends the launcher, which ends its ranks.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        for signal in [0, libc::SIGTERM, libc::SIGKILL] {
+            let process = i32::try_from(self.child.id()).unwrap_or_default();
+            // SAFETY: a signal to a child that hasn't been waited for.
+            unsafe { libc::kill(process, signal) };
+            let since = Instant::now();
+            while since.elapsed() < END {
+                if let Some(status) = self.child.try_wait()? {
+                    return Ok(status);
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        self.child.wait()
+    }
+
+    /// Ranks that have ended: when, which, and with which code.
+    fn ended(&self) -> Vec<(SystemTime, usize, i32)> {
+        let read = |rank: usize| {
+            let file = self.folder.0.join(rank.to_string());
+            let code = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+            Some((fs::metadata(&file).and_then(|data| data.modified()).ok()?, rank, code))
+        };
+        (0..self.count).filter_map(read).collect()
+    }
+
+    /// The rank that failed first, and its code.
+    fn failed(&self) -> Option<(usize, i32)> {
+        let failed = self.ended().into_iter().filter(|(.., code)| *code != 0);
+        failed.min().map(|(_, rank, code)| (rank, code))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let since = Instant::now();
+        while self.mark.signal(libc::SIGKILL, false) > 0 && since.elapsed() < END {
+            thread::sleep(LOOK);
+        }
+        // It has ended by now, or was killed here.
+        let _ = self.child.wait();
+    }
+}
