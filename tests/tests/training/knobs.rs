@@ -263,6 +263,7 @@ fn every_arena_is_the_predicted_one() {
             weights: by_host && pick(22, &[0, 1]) == 1,
         };
         let config = TrainerConfig {
+            ranks: 1,
             programs: Programs::Training,
             shorter: vec![],
             model: model.build(pick(13, &[1, 7, 16, 33])).expect("a model"),
