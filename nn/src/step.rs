@@ -13,7 +13,7 @@ use crate::inputs::Inputs;
 use crate::model::Model;
 use crate::optim::append_sharing;
 use crate::pass::Pass;
-use crate::ranks::sum_over_ranks;
+use crate::ranks::{sum_of_shares, sum_over_ranks};
 use crate::share::Share;
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
@@ -242,8 +242,8 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Makes all of it sums over `ranks`, of which each loss and figure is its rank's share; or becomes it first, where `share` is
-    /// given.
+    /// Makes all of it sums over `ranks`. Losses and figures are of a pass where its `share` is given, and else their rank's shares
+    /// of a step already.
     fn sum_over_ranks(self, graph: &mut Graph, ranks: usize, share: Option<Share>) -> Result<()> {
         if ranks == 1 {
             return Ok(());
@@ -252,12 +252,12 @@ impl Made<'_> {
         for Trained { gradient, .. } in self.trained {
             *gradient = sum_over_ranks(graph, ranks, *gradient)?;
         }
-        let figures = self.metrics.iter_mut().map(|(name, figure)| (name.as_str(), figure));
-        for (name, figure) in [("loss", self.total)].into_iter().chain(figures) {
-            if let Some(share) = share {
-                *figure = share.of(graph, *figure, &format!("{name}.share"))?;
-            }
-            *figure = sum_over_ranks(graph, ranks, *figure)?;
+        let metrics = self.metrics.iter_mut().map(|(_, figure)| figure);
+        for figure in [self.total].into_iter().chain(metrics) {
+            *figure = match share {
+                Some(share) => sum_of_shares(graph, ranks, share, *figure)?,
+                None => sum_over_ranks(graph, ranks, *figure)?,
+            };
         }
         Ok(())
     }

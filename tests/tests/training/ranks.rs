@@ -18,6 +18,7 @@ fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     (model.family, model.layers, model.channels, model.hidden) = (family, 2, 32, 48);
     (model.heads, model.kv_heads, model.context, model.vocab) = (4, 4, 24, 61);
+    model.tied = family == Family::Gpt2;
     TrainerConfig {
         batch: 2 * passes,
         micro_batch: 2,
@@ -81,7 +82,15 @@ fn ranks_have_the_bits_of_a_process_that_sums_micro_batches_one_by_one() {
                 options: options.clone(),
                 ..config(Family::Llama, sharing, ranks)
             };
-            assert!(run_all(&of(ranks)) == run(&of(1), None), "{precision:?}, {ranks} ranks");
+            let (together, alone) = (run_all(&of(ranks)), run(&of(1), None));
+            let differing = together.iter().zip(&alone).filter(|(a, b)| a != b).count();
+            let first = together.iter().zip(&alone).position(|(a, b)| a != b);
+            assert_eq!(
+                differing,
+                0,
+                "of {}, {first:?} the first: {precision:?}, {ranks} ranks",
+                alone.len()
+            );
         }
     }
 }
