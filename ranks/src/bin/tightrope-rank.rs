@@ -8,6 +8,7 @@
 //! mpirun -n 4 tightrope-rank failed       rank 2 says why it can't go on
 //! mpirun -n 4 tightrope-rank differ       rank 2 has other settings
 //! mpirun -n 4 tightrope-rank gone         rank 2 ends early, as if all were well
+//! mpirun -n 4 tightrope-rank endless      goes on until it's ended from outside
 //! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found
 //! ```
 
@@ -102,7 +103,7 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
         }
         ["failed"] => lose(ranks, || ()),
         ["gone"] if second => Ok("done".to_owned()),
-        ["gone"] => lose(ranks, || ()),
+        ["gone" | "endless"] => lose(ranks, || ()),
         _ => {
             ranks.fail("its command isn't known");
             Err(RanksError {
