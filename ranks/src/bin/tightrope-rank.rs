@@ -12,7 +12,7 @@
 //! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, process};
 #[cfg(unix)]
 use std::{process::Command, sync::atomic::AtomicBool};
@@ -143,6 +143,9 @@ enum Signal {
 fn lose(ranks: &mut dyn Ranks, how: impl Fn()) -> Result<String, RanksError> {
     for step in 0.. {
         if step == 3 && ranks.rank() == 2 {
+            let since =
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            println!("lost at {} s", since.as_secs_f64());
             how();
         }
         let what = format!("step{step}.wte");
