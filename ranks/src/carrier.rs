@@ -17,6 +17,8 @@ const MESSAGE: usize = 64 << 20;
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long bytes may arrive after the word that their sender has ended.
 const BEHIND: Duration = Duration::from_millis(500);
+/// How long it is between looks at whether processes have ended.
+const EACH_LOOK: Duration = Duration::from_millis(100);
 /// How often ranks that are late may answer that they wait themselves.
 const RENEWALS: u32 = 3;
 
@@ -256,26 +258,35 @@ impl<T: Transport> Carrier<T> {
         }
     }
 
-    /// Asks ranks that are late what they do, and finds the one that doesn't answer.
+    /// The first of the ranks that are late whose process has ended.
+    fn lost(&self, late: &[usize]) -> Result<(), Fault> {
+        let lost =
+            late.iter().filter_map(|&rank| Some(Fault::of(rank, self.transport.ended(rank)?)));
+        lost.min_by_key(|fault| fault.rank).map_or(Ok(()), Err)
+    }
+
+    /// Finds a rank that is lost among those that are late, by its process or by asking what they do.
     fn look(&mut self, watch: &mut Watch, late: &[usize]) -> Result<(), Fault> {
+        let mut late = late.to_vec();
+        late.sort_unstable();
+        late.dedup();
+        if watch.looked.elapsed() >= EACH_LOOK {
+            watch.looked = Instant::now();
+            self.lost(&late)?;
+        }
         let Some(limit) = watch.limit else { return Ok(()) };
         match watch.asked {
             None if watch.since.elapsed() >= limit => {
-                for &rank in late {
+                for &rank in &late {
                     self.peers[rank].waits = None;
                 }
-                let mut distinct = late.to_vec();
-                distinct.sort_unstable();
-                distinct.dedup();
-                self.tell(&distinct, &Control::Ask);
+                self.tell(&late, &Control::Ask);
                 watch.asked = Some(Instant::now());
             }
             None => {}
             Some(asked) => {
-                let mut silent: Vec<usize> = late.to_vec();
+                let mut silent = late.clone();
                 silent.retain(|&rank| self.peers[rank].waits.is_none());
-                silent.sort_unstable();
-                silent.dedup();
                 if let [first, others @ ..] = &silent[..] {
                     if asked.elapsed() >= ANSWER {
                         let mut reason = format!("no answer within {} s", limit.as_secs_f64());
@@ -443,6 +454,8 @@ struct Watch {
     limit: Option<Duration>,
     /// When the last message arrived.
     since: Instant,
+    /// When it was last looked whether processes of late ranks have ended.
+    looked: Instant,
     /// When those that are late were asked what they do.
     asked: Option<Instant>,
     /// How often they have answered that they wait too.
@@ -452,7 +465,8 @@ struct Watch {
 impl Watch {
     fn new(time_out: Duration) -> Self {
         let limit = (!time_out.is_zero()).then_some(time_out);
-        Self { limit, since: Instant::now(), asked: None, renewals: 0 }
+        let now = Instant::now();
+        Self { limit, since: now, looked: now, asked: None, renewals: 0 }
     }
 }
 

@@ -41,6 +41,15 @@ pub struct Launch {
     launcher: Launcher,
 }
 
+/// Names the folder where ranks tell how they ended, to the ranks themselves.
+pub const FOLDER: &str = "TIGHTROPE_LAUNCH_FOLDER";
+
+/// How a rank's process ended, by what its shell wrote into the folder; nothing while it runs, or after it ended well.
+pub fn ended(folder: &Path, rank: usize) -> Option<String> {
+    let code = fs::read_to_string(folder.join(rank.to_string())).ok()?.trim().parse().ok()?;
+    (code != 0).then(|| format!("its process has ended by {}", how(code)))
+}
+
 /// How a run of several ranks ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
@@ -132,6 +141,7 @@ impl Launch {
         let folder = Folder::new().map_err(system)?;
         let mut mpirun = self.command(count, command, &folder.0);
         mark.on(&mut mpirun);
+        mpirun.env(FOLDER, &folder.0);
         let child = mpirun.spawn().map_err(system)?;
         let mut running = Running { child, mark, folder, count };
         let status = running.wait(time_out + GRACE, stop).map_err(system)?;
@@ -298,5 +308,41 @@ impl Drop for Running {
         }
         // It has ended by now, or was killed here.
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_process_ended_is_said_once_it_has() {
+        let folder = Folder::new().unwrap();
+        for (written, said) in
+            [("0", None), ("", None), ("1", Some("exit code 1")), ("137\n", Some("signal 9"))]
+        {
+            fs::write(folder.0.join("2"), written).unwrap();
+            let said = said.map(|said| format!("its process has ended by {said}"));
+            assert_eq!(ended(&folder.0, 2), said, "{written}");
+        }
+        assert_eq!(ended(&folder.0, 1), None);
+        let path = folder.0.clone();
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_without_mpirun_and_one_of_another_kind_are_refused() {
+        let folder = Folder::new().unwrap();
+        let error = Launch::find(Some(&folder.0)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("no mpirun was found in {}/bin.", folder.0.display())),
+            "{error}"
+        );
+        fs::create_dir(folder.0.join("bin")).unwrap();
+        // A program that is there, and says something else.
+        std::os::unix::fs::symlink("/bin/echo", folder.0.join("bin/mpirun")).unwrap();
+        let error = Launch::find(Some(&folder.0)).unwrap_err().to_string();
+        assert!(error.contains("is neither Open MPI's nor MPICH's"), "{error}");
     }
 }

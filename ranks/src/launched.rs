@@ -140,8 +140,6 @@ impl Launched {
             format!("local rank {local_rank} of {local_count}")
         } else if local_count > count {
             format!("one of {count} ranks, {local_count} of them on its machine")
-        } else if local_rank > rank {
-            format!("rank {rank}, and as local rank {local_rank}")
         } else {
             return Ok(self);
         };
@@ -286,10 +284,6 @@ mod tests {
                 "MPICH's Hydra launched this process as local rank 4 of 4",
             ),
             (with(&HYDRA, "MPI_LOCALNRANKS", "9"), "one of 8 ranks, 9 of them on its machine"),
-            (
-                with(&TORCHRUN, "RANK", "0"),
-                "torchrun launched this process as rank 0, and as local rank 1",
-            ),
             (
                 with(&TORCHRUN, "WORLD_SIZE", "many"),
                 "WORLD_SIZE is \"many\", and should be a number",

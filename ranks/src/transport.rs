@@ -63,6 +63,12 @@ pub trait Transport: Send + 'static {
     /// Notes which pieces have arrived.
     fn advance(&mut self, transfer: &mut Self::Transfer) -> Result<(), Fault>;
 
+    /// How the process of a rank ended, where whoever launched it tells.
+    fn ended(&self, rank: usize) -> Option<String> {
+        let _ = rank;
+        None
+    }
+
     /// A control message that has arrived, and who sent it.
     fn control(&mut self) -> Result<Option<(usize, Vec<u8>)>, Fault>;
 }

@@ -1,4 +1,4 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `oracle`, `bench`,
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `mpi`, `oracle`, `bench`,
 //! `npm`, `planning`, `python`, `torture`, `web` and `widget`.
 
 mod bench;
@@ -6,6 +6,7 @@ mod checks;
 mod counts;
 mod highs;
 mod mesa;
+mod mpi;
 mod npm;
 mod nvidia;
 mod packages;
@@ -39,6 +40,7 @@ usage: cargo xtask TASK
               --all                    all of them
   npm       the package for npm, built, packed and run with its examples in Chromium
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
+  mpi       several processes over MPICH and Open MPI, some of which are killed or stopped
   oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, Burn and candle, into bench/results/; with a binary that is built already
             where TIGHTROPE names one
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         }
         Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
+        Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Part),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),

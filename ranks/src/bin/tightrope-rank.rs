@@ -8,10 +8,11 @@
 //! mpirun -n 4 tightrope-rank failed       rank 2 says why it can't go on
 //! mpirun -n 4 tightrope-rank differ       rank 2 has other settings
 //! mpirun -n 4 tightrope-rank gone         rank 2 ends early, as if all were well
+//! mpirun -n 4 tightrope-rank endless      goes on until it's ended from outside
 //! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, process};
 #[cfg(unix)]
 use std::{process::Command, sync::atomic::AtomicBool};
@@ -102,7 +103,7 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
         }
         ["failed"] => lose(ranks, || ()),
         ["gone"] if second => Ok("done".to_owned()),
-        ["gone"] => lose(ranks, || ()),
+        ["gone" | "endless"] => lose(ranks, || ()),
         _ => {
             ranks.fail("its command isn't known");
             Err(RanksError {
@@ -142,6 +143,9 @@ enum Signal {
 fn lose(ranks: &mut dyn Ranks, how: impl Fn()) -> Result<String, RanksError> {
     for step in 0.. {
         if step == 3 && ranks.rank() == 2 {
+            let since =
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            println!("lost at {} s", since.as_secs_f64());
             how();
         }
         let what = format!("step{step}.wte");

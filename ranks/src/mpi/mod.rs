@@ -3,9 +3,11 @@
 
 mod library;
 
+use std::env;
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +16,7 @@ use std::time::Duration;
 use library::{Api, Handle, Status};
 
 use crate::carrier::{Carrier, carried};
+use crate::launch::{FOLDER, ended};
 use crate::launched::Launched;
 use crate::message::CONTROL;
 use crate::transport::{Fault, Pieces, Tag, Transfer, Transport};
@@ -133,6 +136,8 @@ struct World {
     count: usize,
     /// Whether MPI wasn't initialised before.
     ours: bool,
+    /// Where a launch of this project tells which processes have ended.
+    folder: Option<PathBuf>,
 }
 
 // SAFETY: the communicator is a handle of MPI's, which is told that threads take turns.
@@ -181,7 +186,8 @@ impl World {
             failed("MPI_Comm_size", (functions.comm_size)(communicator, &mut count))?;
         }
         let number = |number| usize::try_from(number).unwrap_or_default();
-        Ok(Self { api, communicator, rank: number(rank), count: number(count), ours })
+        let folder = env::var_os(FOLDER).map(PathBuf::from);
+        Ok(Self { api, communicator, rank: number(rank), count: number(count), ours, folder })
     }
 
     fn finalize(&self) {
@@ -354,6 +360,10 @@ impl Transport for World {
             done == 0 || status != 0
         });
         first
+    }
+
+    fn ended(&self, rank: usize) -> Option<String> {
+        ended(self.folder.as_ref()?, rank)
     }
 
     fn control(&mut self) -> Result<Option<(usize, Vec<u8>)>, Fault> {

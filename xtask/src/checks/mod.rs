@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{self, PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, npm, nvidia, python, root, system, torture, web, widget};
+use crate::{highs, mesa, mpi, npm, nvidia, python, root, system, torture, web, widget};
 
 /// A part of the checks.
 pub struct Stage {
@@ -65,6 +65,8 @@ const NPM: &str = "package for npm";
 const WIDGET: &str = "widget in JupyterLab";
 /// Runs that are killed, starved and damaged.
 const TORTURE: &str = "torture";
+/// By the libraries and launchers of others.
+pub const MPI: &str = "ranks over MPI";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -90,6 +92,7 @@ const STAGES: &[Stage] = &[
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
+    Stage::new(MPI, &[BUILD], Tests(mpi::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
     Stage::new("tests of tasks", &[BUILD], Tests(|shell| run(shell, &["test"], &OWN))),
     Stage::new("lints", &[BUILD], Check(lint)),
@@ -273,7 +276,7 @@ mod tests {
                 stage.name
             );
         }
-        let apart = [COOPERATIVE, KERNELS, ORACLE];
+        let apart = [COOPERATIVE, KERNELS, MPI, ORACLE];
         let tasks: [&[&str]; 6] = [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &apart];
         for name in tasks.concat() {
             assert!(names.contains(&name), "{name}");
