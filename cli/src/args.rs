@@ -51,6 +51,9 @@ pub struct Cli {
 pub enum Command {
     /// Train a model, then print a sample of it
     Train(Train),
+    /// Run a command as several processes on this machine that train together
+    #[cfg(unix)]
+    Launch(Launch),
     /// Show what training would take: memory, the choices made, time. Runs nothing
     Plan(Plan),
     /// Generate text from a run or a model directory
@@ -96,6 +99,8 @@ impl Command {
                 Data::Show(DataShow { json, .. }) | Data::Tokenize(Tokenize { json, .. }),
             )
             | Self::Tokenizer(Tokenizer::Train(TokenizerTrain { json, .. })) => *json,
+            #[cfg(unix)]
+            Self::Launch(_) => false,
             Self::Completions(_) | Self::Export(_) | Self::Man(_) | Self::Schema => false,
         }
     }
@@ -134,6 +139,29 @@ pub struct Train {
     /// Print the results as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// `tightrope launch`
+#[cfg(unix)]
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope launch -n 4 train --data book.txt --preset gpt2
+
+It starts them by the mpirun of Open MPI or MPICH 5 that is on PATH (pip install mpich brings one). Under
+mpirun or srun, tightrope train is one of the processes by itself:
+  mpirun -n 4 tightrope train --data book.txt --preset gpt2")]
+pub struct Launch {
+    /// How many processes
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    pub ranks: std::num::NonZeroUsize,
+    /// A command of tightrope and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `tightrope plan`

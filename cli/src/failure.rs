@@ -19,6 +19,13 @@ pub enum Failure {
         /// What to do next.
         help: Option<&'static str>,
     },
+    /// A process of several failed, which has said why.
+    Ranks {
+        /// Its exit code.
+        code: u8,
+        /// Which one, and how it ended.
+        first: Option<String>,
+    },
     /// SIGINT or SIGTERM ended the command, which has said all there is to say.
     Interrupted,
 }
@@ -30,6 +37,7 @@ impl Failure {
         match self {
             Self::Interrupted => 130,
             Self::Output { .. } => 1,
+            Self::Ranks { code, .. } => *code,
             Self::Engine(error) => match error.kind() {
                 Kind::Failed => 1,
                 Kind::Usage => 2,
@@ -51,7 +59,7 @@ impl Failure {
         match self {
             Self::Engine(error) => error.causes(),
             Self::Output { error, .. } => error.chain().skip(1).map(ToString::to_string).collect(),
-            Self::Interrupted => Vec::new(),
+            Self::Ranks { .. } | Self::Interrupted => Vec::new(),
         }
     }
 
@@ -59,7 +67,7 @@ impl Failure {
         match self {
             Self::Engine(error) => error.help(),
             Self::Output { help, .. } => *help,
-            Self::Interrupted => None,
+            Self::Ranks { .. } | Self::Interrupted => None,
         }
     }
 
@@ -68,7 +76,8 @@ impl Failure {
         let mut text = match self {
             Self::Engine(error) => format!("error: {error}\n"),
             Self::Output { error, .. } => format!("error: {error}\n"),
-            Self::Interrupted => return String::new(),
+            Self::Ranks { first: Some(first), .. } => format!("error: {first}\n"),
+            Self::Ranks { .. } | Self::Interrupted => return String::new(),
         };
         for cause in self.causes() {
             if !text.contains(&cause) {
@@ -90,6 +99,7 @@ impl Failure {
                 (details, error.message(), error.place())
             }
             Self::Output { error, .. } => (json!({}), error.to_string(), None),
+            Self::Ranks { first, .. } => (json!({}), first.clone().unwrap_or_default(), None),
             Self::Interrupted => return serde_json::Value::Null,
         };
         object["error"] = message.into();

@@ -44,6 +44,12 @@ impl Interrupt {
         Ok(())
     }
 
+    /// Set once a signal has come.
+    #[cfg(unix)]
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
     /// Whether a signal has come.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -134,9 +134,9 @@ fn listed(file: &str, key: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Bytes of memory that the system could hand out now, as Linux estimates it.
+/// Bytes of memory that the system could hand out now, as Linux estimates it: this rank's part of them, where several share the machine.
 pub fn free_memory() -> Option<u64> {
-    memory("MemAvailable:")
+    memory("MemAvailable:").map(|bytes| bytes / ranks_here() as u64)
 }
 
 /// Largest memory of this process so far, bytes: `VmHWM`, where the system tells it.
@@ -149,12 +149,25 @@ pub fn resident() -> Option<u64> {
     listed("/proc/self/status", "VmRSS:")
 }
 
-/// Threads that `asked` comes to: one on every core where none or 0 are asked for.
+/// Threads that `asked` comes to: one on every core where none or 0 are asked for, of which ranks that share the machine have equal
+/// parts.
 pub fn threads(asked: usize) -> usize {
     match asked {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => {
+            let all = std::thread::available_parallelism().map_or(1, usize::from);
+            (all / ranks_here()).max(1)
+        }
         threads => threads,
     }
+}
+
+/// Ranks of a run that share this machine's processor.
+fn ranks_here() -> usize {
+    #[cfg(not(target_family = "wasm"))]
+    if let Ok(Some(launched)) = tightrope_ranks::Launched::from_env() {
+        return launched.local_count.max(1);
+    }
+    1
 }
 
 /// Where Tightrope keeps what it can make again: rates of devices, compiled kernels.

@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
+#[cfg(unix)]
+use std::{num::NonZeroUsize, process::Command, sync::atomic::AtomicBool};
+
 use anyhow::anyhow;
 use tightrope_core::Ranks;
 use tightrope_ranks::{Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
-use crate::machine;
 use crate::recipe::Recipe;
 use crate::settings::{LIST, Settings};
 
+#[cfg(unix)]
+pub use tightrope_ranks::Ended;
 pub use tightrope_ranks::exit;
 
 /// How long a rank waits for another that says nothing: a checkpoint or an evaluation that takes one longer than the others is within it.
-const TIME_OUT: Duration = Duration::from_secs(60);
+pub const TIME_OUT: Duration = Duration::from_secs(60);
 
 /// The ranks that this process was launched with, and its place among them.
 pub struct Together {
@@ -39,20 +43,17 @@ impl Together {
         self.launched.rank == 0
     }
 
-    /// Puts into the settings how many ranks there are, and this one's part of the machine's threads where nothing is said of threads.
+    /// Puts into the settings how many ranks there are.
     ///
     /// # Errors
     /// Settings that name another number of ranks.
     pub fn describe(&self, settings: &mut Settings) -> Result<()> {
-        let Launched { count, local_count, .. } = self.launched;
-        let said = settings.run.ranks;
+        let (count, said) = (self.launched.count, settings.run.ranks);
         if settings.is_said("run.ranks") && said != count {
             let message = format!("`run.ranks` is {said}, and {count} processes were launched");
             return Err(Error::usage(anyhow!(message), "leave `run.ranks` out"));
         }
         settings.run.ranks = count;
-        let threads = machine::threads(0) / local_count.max(1);
-        settings.run.threads.get_or_insert(threads.max(1));
         Ok(())
     }
 
@@ -71,6 +72,23 @@ impl Together {
     pub fn into_ranks(self) -> Box<dyn Ranks> {
         self.ranks
     }
+}
+
+/// Runs a command as so many ranks on this machine, by the `mpirun` that is found, and waits for them. When `stop` is set, they are asked
+/// to end, and have `grace` to.
+///
+/// # Errors
+/// No `mpirun`, and one that can't be started.
+#[cfg(unix)]
+pub fn launch(
+    ranks: NonZeroUsize,
+    command: &Command,
+    grace: Duration,
+    stop: &AtomicBool,
+) -> Result<Ended> {
+    const HELP: &str = "put the mpirun of Open MPI or MPICH 5 on PATH";
+    let launch = tightrope_ranks::Launch::find(None).help(HELP)?;
+    launch.run(ranks.get(), command, grace, stop).help(HELP)
 }
 
 /// Refuses settings of several ranks where there is only this process.

@@ -161,7 +161,8 @@ impl Recipe {
         let file = dir.join(RUN_SETTINGS);
         let (mut before, text) = (Settings::default(), text_of(&file)?);
         before.read_text(&file.display().to_string(), &text)?;
-        let settings = before.clone().over(said);
+        let mut settings = before.clone().over(said);
+        settings.rechoose_micro_batch(said);
         settings.check()?;
         let mut notes = Vec::new();
         let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {

@@ -7,6 +7,8 @@ mod doctor;
 mod eval;
 mod export;
 mod generate;
+#[cfg(unix)]
+mod launch;
 mod man;
 mod plan;
 mod schema;
@@ -62,6 +64,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Man(args) => man::run(args),
         Command::Schema => schema::run(),
         Command::Train(args) => train::run(args),
+        #[cfg(unix)]
+        Command::Launch(args) => launch::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Export(args) => export::run(args),

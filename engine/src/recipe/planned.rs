@@ -178,6 +178,8 @@ fn chosen(settings: &mut Settings, config: &TrainerConfig) {
     // The run's own plan.json says the same.
     settings.memory.plan = None;
     let TrainerConfig { micro_batch, precision, options, .. } = config;
+    // A run goes on with any number of ranks.
+    settings.run.ranks = 1;
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
     settings.memory.gradients = config.gradients;
     settings.memory.master = config.master;

@@ -69,12 +69,39 @@ impl Settings {
         Ok(())
     }
 
-    fn check_train(&self) -> Result<(), SettingsError> {
-        let train = &self.train;
-        if let (Some(batch), MicroBatch::Size(micro_batch)) = (train.batch, train.micro_batch)
-            && !batch.is_multiple_of(micro_batch)
+    /// Leaves the micro-batch to the planner where what was chosen for another number of ranks doesn't fit these, and nothing is
+    /// `said` of it now.
+    pub(crate) fn rechoose_micro_batch(&mut self, said: &Self) {
+        let own = self.train.batch.map(|batch| batch / self.run.ranks.max(1));
+        if let (Some(own), MicroBatch::Size(micro_batch)) = (own, self.train.micro_batch)
+            && !own.is_multiple_of(micro_batch)
+            && !said.is_said("train.micro_batch")
         {
-            return Err(self.indivisible("train.batch", batch, "train.micro_batch", micro_batch));
+            self.train.micro_batch = MicroBatch::Auto;
+        }
+    }
+
+    fn check_train(&self) -> Result<(), SettingsError> {
+        let (train, ranks) = (&self.train, self.run.ranks);
+        if let Some(batch) = train.batch.filter(|batch| !batch.is_multiple_of(ranks)) {
+            return Err(self.indivisible("train.batch", batch, "run.ranks", ranks));
+        }
+        if let (Some(batch), MicroBatch::Size(micro_batch)) = (train.batch, train.micro_batch) {
+            let own = batch / ranks;
+            if !batch.is_multiple_of(micro_batch) {
+                let [whole, part] = ["train.batch", "train.micro_batch"];
+                return Err(self.indivisible(whole, batch, part, micro_batch));
+            }
+            if !own.is_multiple_of(micro_batch) {
+                return Err(self.error(
+                    &["train.micro_batch", "train.batch", "run.ranks"],
+                    format!(
+                        "`train.micro_batch` is {micro_batch}, which doesn't divide the {own} of \
+                         `train.batch` that each of {ranks} ranks takes"
+                    ),
+                    "leave `train.micro_batch` out, and it's chosen",
+                ));
+            }
         }
         if let (Some(steps), Some(warmup)) = (train.steps, train.warmup)
             && warmup > steps

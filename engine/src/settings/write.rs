@@ -178,6 +178,7 @@ holdout = 0.1
 device = "auto"
 precision = "f32"
 matmul = "auto"
+ranks = 1
 log_every = 10
 eval_every = 250
 sample_every = 0

@@ -76,16 +76,18 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line(
         "training",
         format!(
-            "{steps} steps of {tokens} {} ({} in all), {sequences}in {} of {}, {}",
+            "{steps} steps of {tokens} {} ({} in all), {sequences}in {} of {}{}, {}",
             unit.many,
             human_count(steps as f64 * tokens as f64),
             plural(config.accumulation(), "micro-batch", "micro-batches"),
             config.micro_batch,
+            on_each(config.ranks),
             config.optimizer.name(),
         ),
     );
     let (peak, classes) = (human_bytes(report.peak_bytes), by_class(&report));
-    line("memory", format!("peak {peak} as planned: {classes}"));
+    let each = on_each(config.ranks);
+    line("memory", format!("peak {peak} as planned{each}: {classes}"));
     line("device", format!("{}, {:?}", device.name(), config.precision).to_lowercase());
     if device.kind().can_be_lost() {
         line("host", copied_text(planned.snapshot_bytes()));
@@ -102,4 +104,9 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line("estimate", format!("{step_s:.3} s a step, {run} in all ({})", known.origin()));
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Where several ranks do the same, that each does.
+fn on_each(ranks: usize) -> String {
+    if ranks > 1 { format!(" on each of {ranks} ranks") } else { String::new() }
 }

@@ -432,7 +432,8 @@ impl Source {
     /// Settings that can't be read or don't hold together, and as [`Source::keeps_adapters`].
     pub fn settings(&self, said: &Settings) -> Result<Settings> {
         self.keeps_adapters(said)?;
-        let settings = self.trained_with()?.over(said);
+        let mut settings = self.trained_with()?.over(said);
+        settings.rechoose_micro_batch(said);
         settings.check()?;
         Ok(settings)
     }

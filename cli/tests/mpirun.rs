@@ -1,0 +1,186 @@
+//! `tightrope train` as several ranks over real MPI libraries. `cargo xtask mpi` installs both and runs these; `MPICH` and `OPEN_MPI` name
+//! the folders.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use serde_json::Value;
+
+const TIGHTROPE: &str = env!("CARGO_BIN_EXE_tightrope");
+const MPIS: [&str; 2] = ["MPICH", "OPEN_MPI"];
+
+/// `tightrope train` as so many ranks, over the MPI of this name.
+fn ranks(mpi: &str, count: usize, words: &[&str]) -> Command {
+    let home = env::var_os(mpi).unwrap_or_else(|| panic!("{mpi} is set by cargo xtask mpi"));
+    let mut command = Command::new(Path::new(&home).join("bin/mpirun"));
+    if mpi == "OPEN_MPI" {
+        command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+    }
+    command.args(["-n", &count.to_string(), TIGHTROPE, "train"]);
+    described(command, words)
+}
+
+/// `tightrope train` as one process.
+fn alone(words: &[&str]) -> Command {
+    let mut command = Command::new(TIGHTROPE);
+    command.arg("train");
+    described(command, words)
+}
+
+fn described(mut command: Command, words: &[&str]) -> Command {
+    let run = ["--preset", "tiny", "--device", "cpu", "--batch", "12", "--threads", "1", "--json"];
+    command.args(run).args(words).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command that ends well says as JSON.
+#[track_caller]
+fn said(mut command: Command) -> Value {
+    let Output { status, stdout, stderr } = command.output().expect("a program");
+    assert!(status.success(), "{status}\n{}\n{}", text(&stdout), text(&stderr));
+    let lines = text(&stdout);
+    // One rank speaks, once.
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    serde_json::from_str(&lines).expect("JSON")
+}
+
+/// The tensors of a run's checkpoint.
+fn weights(run: &Path, steps: u64) -> Vec<u8> {
+    let path = run.join(format!("checkpoints/step-{steps}/model.safetensors"));
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn run(&self, name: &str) -> (PathBuf, String) {
+        let path = self.0.path().join(name);
+        let text = path.to_str().expect("UTF-8").to_owned();
+        (path, text)
+    }
+}
+
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn ranks_train_alike_over_every_mpi_and_go_on_with_any_number() {
+    let folder = Folder::new();
+    let mut first: Option<(Value, Vec<u8>)> = None;
+    for mpi in MPIS {
+        let (run, out) = folder.run(mpi);
+        let words = ["--steps", "6", "--save-every", "3", "--set", "train.warmup=2", "--out", &out];
+        let ended = said(ranks(mpi, 4, &words));
+        let (loss, found) = (ended["last_loss"].clone(), weights(&run, 6));
+        assert_eq!(ended["predicted_peak_bytes"], ended["measured_peak_bytes"]);
+        match &first {
+            None => first = Some((loss.clone(), found)),
+            Some((of_first, weights)) => {
+                assert_eq!((of_first, weights), (&loss, &found), "{mpi}");
+            }
+        }
+        // From the middle on: with as many, with fewer, and alone.
+        for (name, count) in [("four", 4), ("three", 3), ("one", 1)] {
+            let from = run.join("checkpoints/step-3");
+            let (run, out) = folder.run(&format!("{mpi}-{name}"));
+            let words = ["--resume", from.to_str().expect("UTF-8"), "--out", &out];
+            let command = if count == 1 { alone(&words) } else { ranks(mpi, count, &words) };
+            let ended = said(command);
+            if count == 4 {
+                assert_eq!(ended["last_loss"], loss, "{mpi}");
+                assert!(
+                    Some(weights(&run, 6)) == first.as_ref().map(|(_, weights)| weights.clone())
+                );
+            }
+            let near =
+                ended["last_loss"].as_f64().expect("a loss") - loss.as_f64().expect("a loss");
+            assert!(near.abs() < 1e-3, "{near} with {count}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn ranks_with_other_settings_or_data_are_named() {
+    let folder = Folder::new();
+    for mpi in MPIS {
+        let (_, out) = folder.run(mpi);
+        // The third rank has another learning rate.
+        let home = env::var_os(mpi).expect("cargo xtask mpi");
+        let mut command = Command::new(Path::new(&home).join("bin/mpirun"));
+        if mpi == "OPEN_MPI" {
+            command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+        }
+        let train = [TIGHTROPE, "train", "--preset", "tiny", "--device", "cpu", "--batch", "12"];
+        for (count, rate) in [("2", "1e-3"), ("1", "2e-3")] {
+            if count == "1" {
+                command.arg(":");
+            }
+            command.args(["-n", count]).args(train).args(["--lr", rate, "--out", &out]);
+        }
+        let output = command.stdin(Stdio::null()).output().expect("mpirun");
+        let errors = text(&output.stderr);
+        assert!(!output.status.success());
+        assert!(errors.contains("rank 2") && errors.contains("train.lr"), "{mpi}: {errors}");
+        assert!(!Path::new(&out).exists(), "a run that never began has a directory");
+    }
+}
+
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn a_signal_to_one_rank_ends_all_with_a_checkpoint() {
+    let folder = Folder::new();
+    for mpi in MPIS {
+        let (run, out) = folder.run(mpi);
+        let mut command =
+            ranks(mpi, 3, &["--steps", "1000000", "--save-every", "0", "--out", &out]);
+        let mut started =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun");
+        let since = Instant::now();
+        // Steps are being made.
+        while fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count() < 3
+        {
+            assert!(since.elapsed() < Duration::from_secs(60), "no step was made");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let last = processes(&out).pop().expect("ranks");
+        let kill = Command::new("kill").args(["-TERM", &last.to_string()]).status();
+        assert!(kill.expect("kill").success());
+        let since = Instant::now();
+        while started.try_wait().expect("a process").is_none() {
+            assert!(since.elapsed() < Duration::from_secs(30), "ranks go on");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let output = started.wait_with_output().expect("a process");
+        let names = fs::read_dir(run.join("checkpoints")).expect("checkpoints").flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let saved = names.filter(|name| name.starts_with("step-")).count();
+        assert_eq!(saved, 1, "{}\n{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stderr).contains("its checkpoint is written"));
+        assert!(processes(&out).is_empty());
+    }
+}
+
+/// The ranks with this word on their command line.
+fn processes(word: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("Linux").flatten();
+    let found = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = line.split(|byte| *byte == 0);
+        let own = words.next()? == TIGHTROPE.as_bytes();
+        (own && words.any(|other| other == word.as_bytes())).then_some(pid)
+    });
+    let mut found: Vec<u32> = found.collect();
+    found.sort_unstable();
+    found
+}
