@@ -48,6 +48,8 @@ pub fn limits() -> Limits {
             tensor_cores: &[DType::BF16, DType::F16],
             wgmma: None,
             tf32: false,
+            plain_matmuls: false,
+            plain_attention: false,
         }),
     }
 }
