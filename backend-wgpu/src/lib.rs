@@ -8,6 +8,7 @@
 //! | `subgroups` | whether neighbouring threads share registers as kernels assume |
 //! | `recording` | a plan as pipelines, bind groups and dispatches |
 //! | `pace`, `calibrate`, `timer` | how long work takes, guessed, measured at the start, and by the device's clock |
+//! | `variants` | the kernels of ops, and those that others stand in for |
 //! | [`tiles`] | tile shapes, and the limits every adapter has |
 
 mod arena;
@@ -22,13 +23,14 @@ pub mod tiles;
 mod timer;
 #[cfg(test)]
 mod validation;
+mod variants;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type, Variants};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -206,6 +208,10 @@ impl Backend for Wgpu {
     fn name(&self) -> String {
         let Description { name, backend, .. } = &self.device.description;
         format!("wgpu ({name}, {backend})")
+    }
+
+    fn variants(&mut self) -> Option<&mut dyn Variants> {
+        Some(self)
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {

@@ -10,9 +10,17 @@ mod progress;
 mod signals;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
+use tightrope::check::{self, Checker, Program};
 use tightrope::settings;
+
+/// What this program is called with to run kernels that may take it down. Nobody types it.
+const CHECKS: &str = "check-kernels";
+
+/// Longest that a kernel takes for a small case.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     #[cfg(unix)]
@@ -21,6 +29,16 @@ fn main() -> ExitCode {
     }
     #[cfg(target_os = "linux")]
     name_a_runtime_folder();
+    if std::env::args_os().nth(1).is_some_and(|first| first == CHECKS) {
+        return match check::serve_stdin() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    check_kernels();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::print_usage(&error),
@@ -31,6 +49,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(cli.command.json()),
     }
+}
+
+/// Has kernels checked that a device wasn't seen with.
+fn check_kernels() {
+    let tell = |line: &str| eprintln!("{line}");
+    check::enable(match std::env::current_exe() {
+        Ok(path) => {
+            let arguments = vec![CHECKS.into()];
+            Checker::apart(Program { path, arguments, patience: PATIENCE }, tell)
+        }
+        Err(_) => Checker::here(tell),
+    });
 }
 
 /// Vulkan's loader asks for a Wayland display, whose library complains on stderr where nobody is logged in. A folder without a

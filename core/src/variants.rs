@@ -12,6 +12,8 @@ pub struct KernelUse {
     pub text: u64,
     /// The variants that it is of, which others can stand in for; the one to leave out first comes first.
     pub variants: Vec<&'static str>,
+    /// Whether it's none of the engine's, but the device's own library.
+    pub of_library: bool,
 }
 
 /// A device whose kernels are compiled for it. Some are variants, for which others stand in where they're left out.
