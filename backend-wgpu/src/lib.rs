@@ -45,6 +45,8 @@ pub struct Wgpu {
     compiled: Compiled,
     pace: Pace,
     timer: Option<Timer>,
+    /// Whether a plan is compiled as a whole when it's prepared.
+    compiles_early: bool,
     loaded: Option<Loaded>,
 }
 
@@ -67,7 +69,8 @@ impl Wgpu {
         let threads = subgroups::threads(&device).await?;
         device.offer(|own| own.subgroup = threads);
         let (compiled, pace) = (Compiled::default(), Pace::default());
-        let mut opened = Self { device, compiled, pace, timer: None, loaded: None };
+        let mut opened =
+            Self { device, compiled, pace, timer: None, compiles_early: false, loaded: None };
         let (tile, rate) = calibrate::fastest(&mut opened).await?;
         opened.device.limits.tile = tile;
         // A power of two, so that a small change of the measurement doesn't change plans.
@@ -227,7 +230,8 @@ impl Backend for Wgpu {
         *recording = Recording::new(&self.device, plan)?;
         // Compiling would show in the time of the first step; who only looks now and then can wait.
         for (index, program) in plan.graph.programs.iter().enumerate() {
-            if program.nodes.iter().any(|node| node.phase != Phase::Forward) {
+            let trains = program.nodes.iter().any(|node| node.phase != Phase::Forward);
+            if trains || self.compiles_early {
                 let all = 0..program.nodes.len();
                 recording.ready(&self.device, &mut self.compiled, (plan, arena), (index, all))?;
             }

@@ -71,6 +71,11 @@ impl Variants for Wgpu {
         Ok(uses)
     }
 
+    fn compile(&mut self, _uses: &[(&Op, Vec<&Type>, Vec<&Type>)]) {
+        // One after the other, but none while it's waited for.
+        self.compiles_early = true;
+    }
+
     fn leave_out(&mut self, variant: &str) {
         match variant {
             COOPERATIVE => self.device.offer(|own| own.cooperative = None),

@@ -10,7 +10,6 @@ mod progress;
 mod signals;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser as _;
 use tightrope::check::{self, Checker, Program};
@@ -18,9 +17,6 @@ use tightrope::settings;
 
 /// What this program is called with to run kernels that may take it down. Nobody types it.
 const CHECKS: &str = "check-kernels";
-
-/// Longest that a kernel takes for a small case.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     #[cfg(unix)]
@@ -53,14 +49,13 @@ fn main() -> ExitCode {
 
 /// Has kernels checked that a device wasn't seen with.
 fn check_kernels() {
-    let tell = |line: &str| eprintln!("{line}");
-    check::enable(match std::env::current_exe() {
+    match std::env::current_exe() {
         Ok(path) => {
-            let arguments = vec![CHECKS.into()];
-            Checker::apart(Program { path, arguments, patience: PATIENCE }, tell)
+            let program = Program { path, arguments: vec![CHECKS.into()] };
+            check::enable(Checker::new(program, |line| eprintln!("{line}")));
         }
-        Err(_) => Checker::here(tell),
-    });
+        Err(error) => eprintln!("kernels go unchecked: this program isn't found again: {error}"),
+    }
 }
 
 /// Vulkan's loader asks for a Wayland display, whose library complains on stderr where nobody is logged in. A folder without a

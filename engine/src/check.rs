@@ -4,9 +4,17 @@
 //! with an error or never ends is left out on that device, and another stands in for it. Whoever wants that says so once:
 //!
 //! ```no_run
-//! use tightrope::check::{self, Checker};
+//! use tightrope::check::{self, Checker, Program};
 //!
-//! check::enable(Checker::here(|line| eprintln!("{line}")));
+//! # fn asked_for_a_check() -> bool { false }
+//! // A process that is started so runs cases, and does nothing else.
+//! if asked_for_a_check() {
+//!     return check::serve_stdin();
+//! }
+//! let path = std::env::current_exe().expect("a program");
+//! let program = Program { path, arguments: vec!["check".into()] };
+//! check::enable(Checker::new(program, |line| eprintln!("{line}")));
+//! # Ok::<(), tightrope::Error>(())
 //! ```
 
 mod cases;
@@ -14,6 +22,7 @@ mod child;
 mod record;
 mod serve;
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -42,20 +51,14 @@ const REPORT: &str = "report it with the output of `tightrope doctor`";
 
 /// How kernels are checked.
 pub struct Checker {
-    /// The process that runs cases; this one where there's none.
-    program: Option<Program>,
+    program: Program,
     tell: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Checker {
-    /// In a process of their own, which a kernel may take down. `tell` hears what is checked, and what came of it.
-    pub fn apart(program: Program, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { program: Some(program), tell: Box::new(tell) }
-    }
-
-    /// In this process. A kernel that takes it down is left out when it's started again.
-    pub fn here(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { program: None, tell: Box::new(tell) }
+    /// By cases in a process of their own, which a kernel may take down. `tell` hears what is checked, and what came of it.
+    pub fn new(program: Program, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { program, tell: Box::new(tell) }
     }
 }
 
@@ -218,11 +221,6 @@ impl Checker {
         let (name, kind, records) = (device.name(), device.kind(), records());
         let Some(variants) = device.variants() else { return Verdict::Right };
         let mut record = records.read(&name, &variants.identity());
-        if let Some(mut wrong) = record.trying.take() {
-            // The process that tried it came to harm.
-            wrong.reason = "the process that ran it came to an end".to_owned();
-            return self.wrong(device, &records, record, wrong);
-        }
         let cases = cases(variants, &record);
         let known = cases.iter().find_map(|case| record.unusable(&case.kernels)).cloned();
         if let Some(wrong) = known {
@@ -232,11 +230,11 @@ impl Checker {
             return Verdict::Right;
         }
         let measured = variants.measured();
-        let count: usize = cases.iter().map(|case| case.kernels.len()).sum();
-        let kernels = plural(count, "kernel", "kernels");
-        let place = if self.program.is_some() { "in a process of its own" } else { "here" };
+        let new = cases.iter().flat_map(|case| &case.kernels).filter(|kernel| !record.has(kernel));
+        let new: BTreeSet<u64> = new.map(|kernel| kernel.text).collect();
+        let kernels = plural(new.len(), "kernel", "kernels");
         (self.tell)(&format!(
-            "{name}: {kernels} weren't seen on it before; each runs once, {place}"
+            "{name}: {kernels} weren't seen on it before; each runs once, in a process of its own"
         ));
         let start = Instant::now();
         for library in [false, true] {
@@ -247,7 +245,7 @@ impl Checker {
             }
             let asked = cases.iter().map(|checked| checked.case.clone()).collect();
             let request = Request::new(spec, kind, library, asked).measured(measured.clone());
-            match self.run(&request, &cases, &name, &records, &mut record) {
+            match self.run(&request, &cases, &mut record) {
                 Came::Right => {}
                 Came::Wrong(wrong) => return self.wrong(device, &records, record, wrong),
                 Came::Never(reason) => {
@@ -264,49 +262,21 @@ impl Checker {
     }
 
     /// Runs cases, and notes those that are right.
-    fn run(
-        &self,
-        request: &Request,
-        cases: &[&Checked],
-        name: &str,
-        records: &Records,
-        record: &mut Record,
-    ) -> Came {
+    fn run(&self, request: &Request, cases: &[&Checked], record: &mut Record) -> Came {
         let describe = |index: usize, reason: String| {
             let Checked { case, kernels, .. } = cases[index];
             Wrong::new(replaced(kernels), kernels, described(case), reason)
         };
         let mut wrong = None;
-        if let Some(program) = &self.program {
-            let mut heard = |event: &Event| match event {
-                Event::Done(index, None) => record.pass(&cases[*index].kernels),
-                Event::Done(index, Some(reason)) => wrong = Some((*index, reason.clone())),
-                Event::Opened | Event::Running(_) | Event::Answered => {}
-            };
-            match program.run(request, &mut heard) {
-                Ended::Told => {}
-                Ended::At(index, reason) => wrong = Some((index, reason)),
-                Ended::Never(reason) => return Came::Never(reason),
-            }
-        } else {
-            let mut heard = |event: Event| match event {
-                Event::Running(index) if record.trying.is_none() => {
-                    record.trying = Some(describe(index, String::new()));
-                    records.write(name, record);
-                }
-                Event::Done(index, outcome) => {
-                    record.trying = None;
-                    match outcome {
-                        None => record.pass(&cases[index].kernels),
-                        Some(reason) => wrong = Some((index, reason)),
-                    }
-                    records.write(name, record);
-                }
-                Event::Opened | Event::Running(_) | Event::Answered => {}
-            };
-            if let Err(error) = serve::serve(request, &mut heard) {
-                return Came::Never(error.message());
-            }
+        let mut heard = |event: &Event| match event {
+            Event::Done(index, None) => record.pass(&cases[*index].kernels),
+            Event::Done(index, Some(reason)) => wrong = Some((*index, reason.clone())),
+            Event::Opened | Event::Running(_) | Event::Answered => {}
+        };
+        match self.program.run(request, &mut heard) {
+            Ended::Told => {}
+            Ended::At(index, reason) => wrong = Some((index, reason)),
+            Ended::Never(reason) => return Came::Never(reason),
         }
         wrong.map_or(Came::Right, |(index, reason)| Came::Wrong(describe(index, reason)))
     }
@@ -349,8 +319,12 @@ fn replaced(kernels: &[KernelUse]) -> Option<&'static str> {
     kernels.iter().find_map(|kernel| kernel.variants.first().copied())
 }
 
-/// A case, for people: the op and the types that it's given.
+/// A case, for people: the op and the types that it's given, or the first of many.
 fn described(case: &Case) -> String {
-    let types: Vec<String> = case.inputs.iter().map(|sample| sample.ty.to_string()).collect();
-    format!("{} of {}", case.op.name(), types.join(", "))
+    const SHOWN: usize = 8;
+    let types: Vec<String> =
+        case.inputs.iter().take(SHOWN).map(|sample| sample.ty.to_string()).collect();
+    let more = case.inputs.len() - types.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} of {}{more}", case.op.name(), types.join(", "))
 }

@@ -379,12 +379,13 @@ fn not_built(feature: &str) -> Error {
 /// Why there's none, in words.
 #[cfg(feature = "cuda")]
 pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
-    let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
     #[cfg(feature = "emulation")]
     if let Some(faults) = emulated_faults() {
-        let device = Emulated::new(kernels, 1).with_faults(Faults::read(&faults)?);
+        // What is compiled for one test is the same for the next.
+        let device = Emulated::new(std::env::temp_dir(), 1).with_faults(Faults::read(&faults)?);
         return Ok(Cuda::new(Box::new(device)));
     }
+    let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
     match Gpu::open(ordinal, kernels) {
         Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
         Err(DeviceError::Lost { reason, .. }) => Err(reason),

@@ -7,6 +7,7 @@ mod encoders;
 mod exports;
 mod faults;
 mod images;
+mod kernels;
 mod lengths;
 mod lora;
 mod models;

@@ -241,12 +241,22 @@ fn remainder_of(op: &Op, index: usize) -> Option<usize> {
     let Op::Map(map) = op else { return None };
     let formulas = &map.formulas;
     let segment = index / formulas.len() * formulas.len();
-    let Term::Unary(Unary::LowHalf, number) = formulas[index - segment].term() else { return None };
-    let upper = |formula: &Expr| match formula.term() {
+    let Term::Unary(Unary::LowHalf, number) = changed(&formulas[index - segment]).term() else {
+        return None;
+    };
+    let upper = |formula: &Expr| match changed(formula).term() {
         Term::Unary(Unary::HighHalf, other) => other == number,
         _ => false,
     };
     formulas.iter().position(upper).map(|high| segment + high)
+}
+
+/// What a formula stores where it changes something: updates that are skipped store what was there.
+fn changed(formula: &Expr) -> &Expr {
+    match formula.term() {
+        Term::Select(_, yes, _) => changed(yes),
+        _ => formula,
+    }
 }
 
 /// Dtypes of a case's inputs and outputs.

@@ -220,3 +220,78 @@ fn finite(case: &Case) -> bool {
     let decoded = outputs.iter().zip(&bytes).map(|(ty, bytes)| values::decode(ty.dtype, bytes));
     decoded.flatten().all(f64::is_finite)
 }
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use std::time::Instant;
+
+    use tightrope_backend_cuda::Cuda;
+    use tightrope_backend_cuda::driver::Emulated;
+    use tightrope_backend_cuda::matmuls::Makers;
+    use tightrope_core::Backend as _;
+    use tightrope_nn::Planned;
+
+    use super::*;
+    use crate::recipe::Step;
+    use crate::settings::Settings;
+
+    /// The plan of a step of GPT-2 on a GPU with so many multiprocessors that warpgroups multiply on.
+    fn gpt2(precision: &str, device: &Cuda) -> Plan {
+        let mut settings = Settings::default();
+        for setting in ["model.preset=gpt2", "train.batch=8", &format!("run.precision={precision}")]
+        {
+            settings.read_argument(setting).unwrap();
+        }
+        Planned::new(&Step::of(&settings).unwrap().config, device).unwrap().plan
+    }
+
+    #[test]
+    fn cases_of_gpt2_are_small_and_run_every_kernel_of_its_plan() {
+        for precision in ["f32", "bf16"] {
+            let mut device = Cuda::new(Box::new(Emulated::new(std::env::temp_dir(), 1)));
+            device.restrict(|own| own.wgmma = Some(132));
+            device.matmuls_by(Makers::Fastest).unwrap();
+            let plan = gpt2(precision, &device);
+            let variants = device.variants().unwrap();
+            let start = Instant::now();
+            let cases = of_plan(&plan, variants, &|_| false);
+            let seconds = start.elapsed().as_secs_f64();
+            let mut covered = BTreeSet::new();
+            let (mut flops, mut largest) = (0, 0);
+            for Checked { case, kernels, library } in &cases {
+                let inputs: Vec<Type> = case.inputs.iter().map(|entry| entry.ty.clone()).collect();
+                let found = super::kernels(variants, &case.op, &inputs).unwrap();
+                let found = found.into_iter().filter(|kernel| kernel.of_library == *library);
+                assert_eq!(found.collect::<Vec<_>>(), *kernels);
+                covered.extend(kernels.iter().map(|kernel| kernel.text));
+                let types: Vec<&Type> = inputs.iter().collect();
+                let outputs = case.op.infer(&types).unwrap();
+                let own = case.op.cost(&types, &outputs.iter().collect::<Vec<_>>()).flops;
+                (flops, largest) = (flops + own, largest.max(own));
+            }
+            let nodes = plan.graph.programs.iter().flat_map(|program| &program.nodes);
+            for node in nodes {
+                let (inputs, outputs) = plan.graph.types(node);
+                let kernels = variants.kernels(&node.op, &inputs, &outputs).unwrap_or_default();
+                assert!(
+                    kernels.iter().all(|kernel| covered.contains(&kernel.text)),
+                    "{:?}",
+                    node.op
+                );
+            }
+            println!(
+                "{precision}: {} cases of {} kernels, {flops:.1e} operations, {largest:.1e} at most, {seconds:.1} s",
+                cases.len(),
+                covered.len()
+            );
+            let wgmma = |case: &Checked| {
+                case.kernels.iter().any(|kernel| kernel.label.starts_with("matmul_wgmma"))
+            };
+            assert_eq!(cases.iter().any(wgmma), precision == "bf16");
+            // References make some hundred millions a second on each core.
+            assert!(flops < 6_000_000_000, "{flops}");
+            // Known ones are no cases.
+            assert!(of_plan(&plan, variants, &|_| true).is_empty());
+        }
+    }
+}

@@ -16,6 +16,8 @@ const MARK: &str = "tightrope-check ";
 
 /// Longest that a device is opened and kernels are compiled.
 const COMPILING: Duration = Duration::from_secs(300);
+/// Longest that a small case takes.
+const RUNNING: Duration = Duration::from_secs(20);
 
 /// How to start a process that calls [`serve_stdin`].
 #[derive(Clone, Debug)]
@@ -24,8 +26,6 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Longest that a small case takes.
-    pub patience: Duration,
 }
 
 /// How a process went that ran cases.
@@ -85,7 +85,7 @@ impl Program {
         match self.listen(&events, request.cases(), tell) {
             Heard::All => Ended::Told,
             Heard::Silence(at) => {
-                let seconds = self.patience.as_secs_f64();
+                let seconds = RUNNING.as_secs();
                 match at {
                     Some(at) => Ended::At(at, format!("it didn't end within {seconds} s")),
                     None => Ended::Never("the process for them doesn't answer".to_owned()),
@@ -120,7 +120,7 @@ impl Program {
             tell(&event);
             match event {
                 Event::Opened | Event::Answered => patience = COMPILING,
-                Event::Running(index) => (at, patience) = (Some(index), self.patience),
+                Event::Running(index) => (at, patience) = (Some(index), RUNNING),
                 Event::Done(index, wrong) => {
                     if wrong.is_some() || index + 1 == cases {
                         return Heard::All;

@@ -54,8 +54,6 @@ pub struct Record {
     passed: BTreeSet<u64>,
     /// What is wrong.
     pub wrong: Vec<Wrong>,
-    /// What is being tried in a process that others need. Where it's still here when the file is read, that process ended.
-    pub trying: Option<Wrong>,
 }
 
 impl Record {

@@ -1,4 +1,4 @@
-//! Runs cases on a device, in a process that may come to harm or in one that others need.
+//! Runs cases on a device, in a process that may come to harm.
 
 use std::collections::VecDeque;
 use std::ops::Range;
