@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use tightrope_core::ops::Case;
-use tightrope_core::{Backend, KernelUse, Plan, Rule as _, Variants};
+use tightrope_core::{Backend, DeviceKind, KernelUse, Plan, Rule as _, Variants};
 use tightrope_nn::Planned;
 
 use crate::devices::{Devices, Spec};
@@ -245,7 +245,7 @@ impl Checker {
             }
             let asked = cases.iter().map(|checked| checked.case.clone()).collect();
             let request = Request::new(spec, kind, library, asked).measured(measured.clone());
-            match self.run(&request, &cases, &mut record) {
+            match self.run(kind, &request, &cases, &mut record) {
                 Came::Right => {}
                 Came::Wrong(wrong) => return self.wrong(device, &records, record, wrong),
                 Came::Never(reason) => {
@@ -262,7 +262,13 @@ impl Checker {
     }
 
     /// Runs cases, and notes those that are right.
-    fn run(&self, request: &Request, cases: &[&Checked], record: &mut Record) -> Came {
+    fn run(
+        &self,
+        kind: DeviceKind,
+        request: &Request,
+        cases: &[&Checked],
+        record: &mut Record,
+    ) -> Came {
         let describe = |index: usize, reason: String| {
             let Checked { case, kernels, .. } = cases[index];
             Wrong::new(replaced(kernels), kernels, described(case), reason)
@@ -273,7 +279,7 @@ impl Checker {
             Event::Done(index, Some(reason)) => wrong = Some((*index, reason.clone())),
             Event::Opened | Event::Running(_) | Event::Answered => {}
         };
-        match self.program.run(request, &mut heard) {
+        match self.program.run(kind, request, &mut heard) {
             Ended::Told => {}
             Ended::At(index, reason) => wrong = Some((index, reason)),
             Ended::Never(reason) => return Came::Never(reason),
