@@ -7,6 +7,7 @@
 //! | `recording` | a plan as tasks: launches with their arguments, and matmuls |
 //! | [`library`] | NVIDIA's library of matmuls, and what it is asked for |
 //! | [`matmuls`] | matmuls by NVIDIA's library where they're faster |
+//! | `variants` | the kernels of ops, and those that others stand in for |
 //! | [`driver`] | what a device does for a plan, and the devices |
 //! | [`Described`] | a GPU that isn't here, to plan for |
 
@@ -17,6 +18,7 @@ pub mod matmuls;
 mod planning;
 mod recording;
 pub mod source;
+mod variants;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +27,9 @@ pub use described::Described;
 
 use tightrope_core::launch::{Api, CudaLimits, Launch, Limits, Tile};
 use tightrope_core::plan::{PlannedAs, Target};
-use tightrope_core::{Backend, DType, DeviceError, DeviceKind, HostMemory, Plan, Reading};
+use tightrope_core::{
+    Backend, DType, DeviceError, DeviceKind, HostMemory, Plan, Reading, Variants,
+};
 
 use driver::{Copies, Driver, Staging};
 use matmuls::{Makers, Matmuls};
@@ -48,6 +52,8 @@ pub fn limits() -> Limits {
             tensor_cores: &[DType::BF16, DType::F16],
             wgmma: None,
             tf32: false,
+            plain_matmuls: false,
+            plain_attention: false,
         }),
     }
 }
@@ -153,6 +159,10 @@ impl Backend for Cuda {
 
     fn compute_capability(&self) -> Option<(i32, i32)> {
         self.driver.capability()
+    }
+
+    fn variants(&mut self) -> Option<&mut dyn Variants> {
+        Some(self)
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {

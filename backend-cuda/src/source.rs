@@ -9,6 +9,7 @@
 mod processor;
 
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tightrope_core::DType;
 use tightrope_core::launch::{Boxed, Launch, Place, Word};
@@ -41,6 +42,14 @@ const SHARED: &[(&str, &str)] = &[
 const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
 /// For kernels whose shared memory the launch sizes, which only Hopper runs.
 const HOPPER: &str = include_str!("../../kernels/shared/hopper.cuh");
+
+/// A hash of what comes before every kernel.
+pub fn digest() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (DEVICE, HOPPER, SHARED).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Stems of all kernel files.
 pub fn stems() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|&(stem, _)| stem)

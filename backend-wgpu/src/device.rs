@@ -26,6 +26,8 @@ pub struct Description {
     pub name: String,
     /// Vulkan, Metal, DX12 or the browser's WebGPU.
     pub backend: String,
+    /// Its driver and the driver's version, as far as it says.
+    pub driver: String,
     /// Discrete, integrated or virtual GPU, CPU, or other.
     pub kind: String,
     /// Most bytes of one buffer.
@@ -55,6 +57,7 @@ impl Description {
         Self {
             name: info.name,
             backend: format!("{:?}", info.backend),
+            driver: [info.driver, info.driver_info].join(" ").trim().to_owned(),
             kind: format!("{:?}", info.device_type),
             buffer_bytes: limits.max_buffer_size,
             binding_bytes: limits.max_storage_buffer_binding_size,

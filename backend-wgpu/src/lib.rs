@@ -8,6 +8,7 @@
 //! | `subgroups` | whether neighbouring threads share registers as kernels assume |
 //! | `recording` | a plan as pipelines, bind groups and dispatches |
 //! | `pace`, `calibrate`, `timer` | how long work takes, guessed, measured at the start, and by the device's clock |
+//! | `variants` | the kernels of ops, and those that others stand in for |
 //! | [`tiles`] | tile shapes, and the limits every adapter has |
 
 mod arena;
@@ -22,13 +23,14 @@ pub mod tiles;
 mod timer;
 #[cfg(test)]
 mod validation;
+mod variants;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type, Variants};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -43,6 +45,8 @@ pub struct Wgpu {
     compiled: Compiled,
     pace: Pace,
     timer: Option<Timer>,
+    /// Whether a plan is compiled as a whole when it's prepared.
+    compiles_early: bool,
     loaded: Option<Loaded>,
 }
 
@@ -65,7 +69,8 @@ impl Wgpu {
         let threads = subgroups::threads(&device).await?;
         device.offer(|own| own.subgroup = threads);
         let (compiled, pace) = (Compiled::default(), Pace::default());
-        let mut opened = Self { device, compiled, pace, timer: None, loaded: None };
+        let mut opened =
+            Self { device, compiled, pace, timer: None, compiles_early: false, loaded: None };
         let (tile, rate) = calibrate::fastest(&mut opened).await?;
         opened.device.limits.tile = tile;
         // A power of two, so that a small change of the measurement doesn't change plans.
@@ -208,6 +213,10 @@ impl Backend for Wgpu {
         format!("wgpu ({name}, {backend})")
     }
 
+    fn variants(&mut self) -> Option<&mut dyn Variants> {
+        Some(self)
+    }
+
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
         self.device.failure.take()?;
@@ -221,7 +230,8 @@ impl Backend for Wgpu {
         *recording = Recording::new(&self.device, plan)?;
         // Compiling would show in the time of the first step; who only looks now and then can wait.
         for (index, program) in plan.graph.programs.iter().enumerate() {
-            if program.nodes.iter().any(|node| node.phase != Phase::Forward) {
+            let trains = program.nodes.iter().any(|node| node.phase != Phase::Forward);
+            if trains || self.compiles_early {
                 let all = 0..program.nodes.len();
                 recording.ready(&self.device, &mut self.compiled, (plan, arena), (index, all))?;
             }

@@ -242,8 +242,12 @@ pub struct Verify {
 /// `tightrope doctor`
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
-  tightrope doctor --json")]
+  tightrope doctor --json
+  tightrope doctor --check")]
 pub struct Doctor {
+    /// Run every kernel of every GPU on small cases first, and leave out those that are wrong
+    #[arg(long)]
+    pub check: bool,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
     pub json: bool,

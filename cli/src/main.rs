@@ -12,7 +12,11 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tightrope::check::{self, Checker, Program};
 use tightrope::settings;
+
+/// What this program is called with to run kernels that may take it down. Nobody types it.
+const CHECKS: &str = "check-kernels";
 
 fn main() -> ExitCode {
     #[cfg(unix)]
@@ -21,6 +25,16 @@ fn main() -> ExitCode {
     }
     #[cfg(target_os = "linux")]
     name_a_runtime_folder();
+    if std::env::args_os().nth(1).is_some_and(|first| first == CHECKS) {
+        return match check::serve_stdin() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    check_kernels();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::print_usage(&error),
@@ -34,6 +48,17 @@ fn main() -> ExitCode {
             // Other ranks may wait for this one.
             tightrope::ranks::exit(failure.code().into())
         }
+    }
+}
+
+/// Has kernels checked that a device wasn't seen with.
+fn check_kernels() {
+    match std::env::current_exe() {
+        Ok(path) => {
+            let program = Program { path, arguments: vec![CHECKS.into()] };
+            check::enable(Checker::new(program, |line| eprintln!("{line}")));
+        }
+        Err(error) => eprintln!("kernels go unchecked: this program isn't found again: {error}"),
     }
 }
 

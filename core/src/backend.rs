@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::plan::Plan;
 use crate::target::Target;
+use crate::variants::Variants;
 
 /// What a device can fail with; everything else was checked when the graph was built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +130,11 @@ pub trait Backend: Target {
 
     /// Compute capability, major and minor number, of a GPU that has one.
     fn compute_capability(&self) -> Option<(i32, i32)> {
+        None
+    }
+
+    /// Its kernels, where it compiles some that are chosen among variants.
+    fn variants(&mut self) -> Option<&mut dyn Variants> {
         None
     }
 

@@ -2,6 +2,10 @@
 //!
 //! One function that returns an `Expr` is all an activation, a loss term or an optimizer rule needs.
 
+use serde::{Deserialize, Serialize};
+
+mod flat;
+
 use std::collections::BTreeSet;
 use std::ops;
 use std::sync::Arc;
@@ -9,7 +13,7 @@ use std::sync::Arc;
 use half::bf16;
 
 /// Functions of one argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unary {
     /// −x
     Neg,
@@ -45,7 +49,7 @@ pub enum Unary {
 }
 
 /// Functions of two arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Binary {
     /// a + b
     Add,

@@ -16,6 +16,7 @@
 
 pub mod activation;
 mod backend;
+pub mod conformance;
 mod cost;
 pub mod dialect;
 mod error;
@@ -33,6 +34,7 @@ mod session;
 mod target;
 mod tensor;
 mod types;
+mod variants;
 
 pub use backend::{Backend, DeviceError, DeviceKind, HostMemory, Reading, now};
 pub use error::{Error, Result};
@@ -45,3 +47,4 @@ pub use plan::Plan;
 pub use ranks::{Ranks, RanksError, Ticket};
 pub use session::{NonFinite, Session, SessionError, split};
 pub use types::{DType, Type};
+pub use variants::{KernelUse, Variants};

@@ -24,6 +24,7 @@ use tightrope_core::Backend;
 use tightrope_nn::{LanguageModel, Model as _, Outcome, Planned, Precision, Rates};
 
 use crate::block_on;
+use crate::check;
 use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::plan::Choices;
@@ -52,7 +53,7 @@ pub fn bench(step: &recipe::Step, tell: &mut dyn FnMut(&str)) -> Result<Figures>
     let (name, threads) = (device.name(), step.scope.threads);
     tell(&format!("measuring the peak of {name}"));
     let peaks = Peaks::measure(threads);
-    let planned = step.plan(&*device)?;
+    let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
     tell("measuring each op");
     let config = planned.config();
     let plan = planned.plan.clone();

@@ -17,6 +17,8 @@ use std::path::Path;
 use anyhow::anyhow;
 #[cfg(feature = "cpu")]
 use tightrope_backend_cpu::Cpu;
+#[cfg(feature = "emulation")]
+use tightrope_backend_cuda::driver::{Emulated, Faults};
 #[cfg(feature = "cuda")]
 use tightrope_backend_cuda::{Cuda, Described, driver::Gpu, matmuls::Makers};
 #[cfg(feature = "wgpu")]
@@ -30,6 +32,8 @@ use tightrope_core::DeviceError;
 use tightrope_core::launch::Limits;
 
 use crate::cards::Card;
+#[cfg(all(any(feature = "cuda", feature = "wgpu"), not(target_family = "wasm")))]
+use crate::check;
 #[cfg(any(feature = "cpu", feature = "wgpu"))]
 use crate::error::Help as _;
 use crate::error::{Error, Result};
@@ -163,7 +167,12 @@ impl Devices {
         }
         match (self.nvidia)(FIRST) {
             Ok(gpu) => {
-                let gpu = self.multiplying(gpu, spec)?;
+                let mut gpu = self.multiplying(gpu, spec)?;
+                if let Some(wrong) = check::unusable(&mut gpu) {
+                    let name = gpu.name();
+                    self.note(format!("--device auto doesn't take cuda:{FIRST}, {name}: {wrong}"));
+                    return Ok(None);
+                }
                 self.taken = Some(FIRST);
                 self.note(format!("--device auto takes cuda:{FIRST}, {}", gpu.name()));
                 Ok(Some(Box::new(gpu)))
@@ -176,7 +185,7 @@ impl Devices {
     }
 
     /// Adds what there is to tell, unless it was told.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", all(feature = "wgpu", not(target_family = "wasm"))))]
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -192,6 +201,13 @@ impl Devices {
         if has_gpu(self.nodes)
             && let Ok(gpu) = self.gpu(&hardware).await
         {
+            #[cfg(not(target_family = "wasm"))]
+            let mut gpu = gpu;
+            #[cfg(not(target_family = "wasm"))]
+            if let Some(wrong) = check::unusable(&mut *gpu) {
+                self.note(format!("--device auto doesn't take wgpu, {}: {wrong}", gpu.name()));
+                return cpu(spec.threads);
+            }
             return Ok(gpu);
         }
         cpu(spec.threads)
@@ -218,6 +234,13 @@ impl Devices {
         &mut self,
         options: &Adapter,
     ) -> std::result::Result<Box<dyn Backend>, DeviceError> {
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let mut gpu = self.wgpu_async(options).await?;
+            check::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
+            Ok(Box::new(gpu))
+        }
+        #[cfg(target_family = "wasm")]
         Ok(Box::new(self.wgpu_async(options).await?))
     }
 
@@ -268,18 +291,21 @@ impl Devices {
             Matmul::Cublaslt => Makers::Library,
         };
         match gpu.matmuls_by(makers) {
-            Err(problem) if makers == Makers::Library => Err(Error::failed(
-                anyhow!("`run.matmul` is cublaslt: {problem}"),
-                "install it, or leave run.matmul at auto",
-            )),
+            Err(problem) if makers == Makers::Library => {
+                return Err(Error::failed(
+                    anyhow!("`run.matmul` is cublaslt: {problem}"),
+                    "install it, or leave run.matmul at auto",
+                ));
+            }
             Err(problem) => {
                 self.note(format!(
                     "{problem}; until then, the engine's own kernels multiply matrices"
                 ));
-                Ok(gpu)
             }
-            Ok(()) => Ok(gpu),
+            Ok(()) => {}
         }
+        check::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
+        Ok(gpu)
     }
 }
 
@@ -353,12 +379,24 @@ fn not_built(feature: &str) -> Error {
 /// Why there's none, in words.
 #[cfg(feature = "cuda")]
 pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
+    #[cfg(feature = "emulation")]
+    if let Some(faults) = emulated_faults() {
+        // What is compiled for one test is the same for the next.
+        let device = Emulated::new(std::env::temp_dir(), 1).with_faults(Faults::read(&faults)?);
+        return Ok(Cuda::new(Box::new(device)));
+    }
     let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
     match Gpu::open(ordinal, kernels) {
         Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
         Err(DeviceError::Lost { reason, .. }) => Err(reason),
         Err(other) => Err(other.to_string()),
     }
+}
+
+/// What goes wrong on the device that is emulated in place of NVIDIA's GPUs; none where they're asked for themselves.
+#[cfg(feature = "emulation")]
+fn emulated_faults() -> Option<String> {
+    std::env::var("TIGHTROPE_EMULATED").ok()
 }
 
 /// Where Linux shows devices.
@@ -377,6 +415,10 @@ fn has_gpu(nodes: &Path) -> bool {
 /// Whether there can be a GPU of NVIDIA's: on Linux its driver has a node, or that of the system around it, as in WSL.
 #[cfg(feature = "cuda")]
 fn has_nvidia(nodes: &Path) -> bool {
+    #[cfg(feature = "emulation")]
+    if emulated_faults().is_some() {
+        return true;
+    }
     let known = |name: &str| name.starts_with("nvidia") || name == "dxg";
     if cfg!(target_os = "linux") { any_node(nodes, known) } else { cfg!(windows) }
 }

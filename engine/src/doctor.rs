@@ -20,10 +20,11 @@ use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::{Backend, Graph, Node};
 use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
 
+use crate::check::{self, Wrong};
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::recipe::Step;
-use crate::settings::{MicroBatch, Settings};
+use crate::settings::{Device, MicroBatch, Settings};
 use crate::units::{human_bytes, human_count};
 use crate::{block_on, devices};
 
@@ -44,7 +45,8 @@ impl Findings {
             .collect::<Result<Vec<_>>>()?;
         let gpus = block_on(adapters());
         let cuda = devices::open_cuda(0).map(Nvidia::of);
-        Ok(Self { device: device.name(), machine, gpus, cuda, fits })
+        let wrong = check::found();
+        Ok(Self { device: device.name(), machine, gpus, cuda, wrong, fits })
     }
 }
 
@@ -128,10 +130,18 @@ pub struct Findings {
     gpus: Vec<Description>,
     /// NVIDIA's first, or why there's none.
     cuda: std::result::Result<Nvidia, String>,
+    /// Kernels that were found wrong, each with its device.
+    wrong: Vec<(String, Wrong)>,
     fits: Vec<Fit>,
 }
 
 impl Findings {
+    /// The devices with kernels of their own, as `--device` takes them.
+    pub fn gpus(&self) -> Vec<Device> {
+        let cuda = self.cuda.is_ok().then_some(Device::Cuda(0));
+        cuda.into_iter().chain((0..self.gpus.len()).map(Device::Wgpu)).collect()
+    }
+
     /// The preset with the most parameters of those that fit.
     fn largest(&self, fits: impl Fn(&Fit) -> bool) -> Option<&Fit> {
         self.fits.iter().filter(|fit| fits(fit)).max_by_key(|fit| fit.parameters)
@@ -163,7 +173,12 @@ impl Findings {
             Err(reason) => json!({ "name": "cuda", "available": false, "reason": reason }),
         };
         let devices: Vec<_> = std::iter::once(cpu).chain(self.gpus_json()).chain([cuda]).collect();
-        json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices })
+        let wrong = self.wrong.iter().map(|(device, wrong)| {
+            let Wrong { variant, kernels, op, reason, .. } = wrong;
+            json!({ "device": device, "left_out": variant, "kernels": kernels, "op": op, "reason": reason })
+        });
+        let wrong: Vec<_> = wrong.collect();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "devices": devices, "wrong_kernels": wrong })
     }
 
     /// The adapters, or one entry that says what to install.
@@ -215,6 +230,9 @@ impl Findings {
             line("wgpu", NO_ADAPTER);
         }
         line("cuda", &self.cuda.as_ref().map_or_else(String::clone, Nvidia::text));
+        for (device, wrong) in &self.wrong {
+            line("wrong", &format!("{device}: {}", wrong.text()));
+        }
         let largest = |fit: Option<&Fit>| fit.map_or("none", |fit| fit.preset);
         line(
             "fits",
@@ -275,6 +293,7 @@ mod tests {
             machine: Machine::look(),
             gpus: vec![],
             cuda: Err("no driver".into()),
+            wrong: vec![],
             fits,
         };
         let object = found.json();

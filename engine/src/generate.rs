@@ -38,6 +38,7 @@ use tightrope_data::{ChatTemplate, Tokenizer};
 use tightrope_nn::{Architecture, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::block_on;
+use crate::check;
 use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
 use crate::model::Unit;
@@ -154,8 +155,9 @@ impl Loaded {
     ///
     /// # Errors
     /// As [`Loaded::plan_generator`], weights that can't be read, and those of the device.
-    pub fn generator(self, device: Box<dyn Backend>) -> Result<Generator> {
-        let planned = self.plan_generator(&*device)?;
+    pub fn generator(self, mut device: Box<dyn Backend>) -> Result<Generator> {
+        let planned =
+            check::planned(self.device(), &mut device, &mut |device| self.plan_generator(device))?;
         let trainer = self.started(planned, device)?;
         let tokenizer = self.tokenizer.unwrap_or(Tokenizer::Byte);
         // Who is spoken to today knows what day it is.
@@ -171,7 +173,7 @@ impl Loaded {
     ///
     /// # Errors
     /// Data that can't be read, and those of the device.
-    pub fn evaluate(mut self, device: Box<dyn Backend>) -> Result<Scored> {
+    pub fn evaluate(mut self, mut device: Box<dyn Backend>) -> Result<Scored> {
         let tokenizer = self.tokenizer.take();
         let source = &self.source;
         let mut data = self.settings.data.clone();
@@ -213,7 +215,7 @@ impl Loaded {
         };
         let mut step = self.step.clone().inference(true, self.settings.memory.weight_bits);
         step.config = TrainerConfig { decode: 0, losses: false, logits: false, ..step.config };
-        let planned = step.plan(&*device)?;
+        let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
         let mut trainer = self.started(planned, device)?;
         let (batches, count) = match &scored {
             Data::Images(images) => images.scored(trainer.config())?,

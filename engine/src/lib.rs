@@ -51,7 +51,7 @@
 //! | [`weights`] | where weights come from: model directories, checkpoints, adapters |
 //! | [`devices`], [`rates`], [`machine`] | what there is to run on, and how fast it is |
 //! | [`profile`], [`mod@bench`], [`timing`], [`product`] | what ops take |
-//! | [`verify`], [`doctor`] | whether a device computes what it should, and what a machine has |
+//! | [`check`], [`verify`], [`doctor`] | whether a device computes what it should, and what a machine has |
 //! | [`encode`] | tokenizers from texts, and texts as token ids |
 //! | [`rows`] | rows of conversations as training sees them |
 //! | [`generate`](mod@generate) | text from a model on disk, and its loss |
@@ -68,6 +68,8 @@
 #[cfg(all(feature = "cpu", not(target_family = "wasm")))]
 pub mod bench;
 pub mod cards;
+#[cfg(not(target_family = "wasm"))]
+pub mod check;
 pub mod checkpoint;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]

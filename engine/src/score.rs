@@ -41,6 +41,7 @@ pub use classes::Classified;
 pub use texts::TextScores;
 
 use crate::block_on;
+use crate::check;
 use crate::error::{Error, Help as _, Result};
 use crate::generate::Loaded;
 use crate::recipe::Step;
@@ -90,7 +91,12 @@ impl Loaded {
     }
 
     /// The model on `device`, for rows of at most these `lengths`, the longest last, of which there are `rows`.
-    fn scorer(&self, device: Box<dyn Backend>, lengths: &[usize], rows: usize) -> Result<Scorer> {
+    fn scorer(
+        &self,
+        mut device: Box<dyn Backend>,
+        lengths: &[usize],
+        rows: usize,
+    ) -> Result<Scorer> {
         let Some((&seq_len, shorter)) = lengths.split_last() else {
             return Err(Error::failed(anyhow!("there is no row to score"), "report it"));
         };
@@ -103,7 +109,7 @@ impl Loaded {
         let mut step = step.inference(false, settings.memory.weight_bits);
         let shorter = shorter.to_vec();
         step.config = TrainerConfig { decode: 0, losses: true, shorter, ..step.config };
-        let planned = step.plan(&*device)?;
+        let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
         Ok(Scorer { trainer: self.started(planned, device)?, lengths: lengths.to_vec() })
     }
 }

@@ -33,6 +33,7 @@ mod _engine {
     use numpy::{IntoPyArray as _, PyArray1};
     use pyo3::prelude::*;
     use pyo3::types::{PyCapsule, PyDict};
+    use tightrope::check::{self, Checker, Program};
     use tightrope::data::ImageDataset;
     use tightrope::devices::Spec;
     use tightrope::doctor::Findings;
@@ -48,11 +49,31 @@ mod _engine {
     #[pymodule_export]
     use crate::trainer::Trainer;
 
+    /// What another interpreter runs.
+    const CHECKS: &str = "from tightrope import _engine; _engine.run_checks()";
+
     type Column<'py, T> = Bound<'py, PyArray1<T>>;
 
     /// Version of the library.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Has kernels checked that a device wasn't seen with, by the interpreter started once more.
+    #[pymodule_init]
+    fn check_kernels(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let path: Option<PathBuf> = module.py().import("sys")?.getattr("executable")?.extract()?;
+        // A program that has the interpreter inside names none.
+        let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else { return Ok(()) };
+        let program = Program { path, arguments: vec!["-c".into(), CHECKS.into()] };
+        check::enable(Checker::new(program, |line| eprintln!("{line}")));
+        Ok(())
+    }
+
+    /// Runs kernels that may take the process down, for another process.
+    #[pyfunction]
+    fn run_checks(py: Python<'_>) -> PyResult<()> {
+        check::serve_stdin().map_err(|error| raised(py, &error))
+    }
 
     /// Every setting: `(key, keyword or None, description)`.
     #[pyfunction]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import CapsuleType
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "settings", "verify"]
+__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "run_checks", "settings", "verify"]
 
 VERSION: Final[str]
 """
@@ -188,6 +188,11 @@ def digits() -> tuple[Incomplete, Incomplete]:
 def doctor() -> str:
     """
     What the machine has, as JSON.
+    """
+
+def run_checks() -> None:
+    """
+    Runs kernels that may take the process down, for another process.
     """
 
 def settings() -> list[tuple[str, str | None, str]]:

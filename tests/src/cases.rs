@@ -1,5 +1,6 @@
 //! What is tried: the cases of every family in core, the same in f16, and shapes that core's lists lack.
 
+pub use tightrope_core::conformance::dtypes;
 use tightrope_core::expr::{Term, Unary, constant, input};
 use tightrope_core::ops::{
     Attention, Case, Codebook, Concat, Dequantize, Embedding, Fill, LayerNorm, LinearCrossEntropy,
@@ -62,19 +63,6 @@ pub fn in_f64(op: &Op) -> Op {
 /// f64 for floats, the dtype itself for the rest.
 pub fn widened(dtype: DType) -> DType {
     if dtype.is_float() { DType::F64 } else { dtype }
-}
-
-/// Dtypes of a case's inputs and outputs.
-pub fn dtypes(case: &Case) -> Vec<DType> {
-    let mut found: Vec<DType> = case.inputs.iter().map(|entry| entry.ty.dtype).collect();
-    // The dtype attributes, read by the one function that knows them all.
-    let attributes = std::cell::RefCell::new(vec![]);
-    retyped_op(&case.op, &|dtype| {
-        attributes.borrow_mut().push(dtype);
-        dtype
-    });
-    found.extend(attributes.into_inner());
-    found
 }
 
 /// Whether a formula of `op` takes an f32's bits apart or joins them: defined for bf16 alone, and a step
@@ -242,4 +230,15 @@ fn moves() -> Vec<Case> {
         ),
         Case::new(Concat { axis: 2 }, vec![unit(&[2, 1, 3]), unit(&[2, 1, 1]), unit(&[2, 1, 7])]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tolerance;
+
+    #[test]
+    fn every_exception_is_needed_by_a_case() {
+        assert_eq!(tolerance::unused(all().iter()), [] as [&str; 0]);
+    }
 }

@@ -3,11 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cases`] | what is tried: core's cases, and more shapes and dtypes |
-//! | [`values`] | what the inputs hold |
-//! | [`reference`](mod@reference) | an interpreter that runs graphs through the references |
 //! | [`gradcheck`] | symbolic gradients against central differences in f64 |
-//! | [`tolerance`] | how far a backend may be from the reference |
-//! | [`conformance`] | every case on a backend |
+//! | [`conformance`] | every case on a backend; how one is run and compared is [core's](tightrope_core::conformance) |
 //! | [`oracle`] | a backend made of the references |
 //! | [`draw`] | which cases of a test that takes long are tried today |
 //! | [`language`] | steps of language models, changed |
@@ -25,7 +22,6 @@ pub mod language;
 pub mod late;
 pub mod oracle;
 pub mod parallel;
-pub mod reference;
 pub mod times;
-pub mod tolerance;
-pub mod values;
+
+pub use tightrope_core::conformance::{reference, tolerance, values};

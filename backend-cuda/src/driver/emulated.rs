@@ -1,5 +1,6 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
+mod faults;
 mod maps;
 mod queues;
 
@@ -23,6 +24,9 @@ use super::{
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
 use crate::source::{self, Kernel, TensorMap};
+use crate::variants::LIBRARY;
+use faults::Fault;
+pub use faults::Faults;
 use queues::{Copy, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -57,6 +61,9 @@ struct Device {
     recorded: Vec<Vec<Task>>,
     /// What stands for cuBLASLt, where it's asked for.
     matmuls: Option<CublasLt>,
+    faults: Faults,
+    /// The kernel that ended with an error, after which nothing runs.
+    faulted: Option<String>,
 }
 
 /// Bytes of the arena, aligned as a GPU aligns what it allocates.
@@ -115,9 +122,17 @@ impl Emulated {
             queues,
             recorded: vec![],
             matmuls: None,
+            faults: Faults::default(),
+            faulted: None,
         };
         let device = Arc::new(Mutex::new(device));
         Self { device, staging: pages(HALVES * HALF_BYTES), marks }
+    }
+
+    /// The same device, on which this goes wrong.
+    pub fn with_faults(self, faults: Faults) -> Self {
+        self.device().faults = faults;
+        self
     }
 
     fn device(&self) -> MutexGuard<'_, Device> {
@@ -208,6 +223,18 @@ impl Device {
     }
 
     fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
+        let label = match task {
+            Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
+            Task::Matmul(_) => LIBRARY,
+        };
+        match self.faults.of(label) {
+            Some(Fault::Fault) => self.faulted = Some(format!("{label}: illegal memory access")),
+            Some(Fault::Wrong) => return Ok(()),
+            Some(Fault::Hang) | None => {}
+        }
+        if let Some(words) = &self.faulted {
+            return Err(self.lost(words));
+        }
         match task {
             Task::Kernel(dispatch) => self.run(dispatch),
             Task::Matmul(matmul) => self.multiply(matmul),
@@ -351,6 +378,11 @@ impl Driver for Emulated {
         NAME.into()
     }
 
+    fn versions(&self) -> String {
+        let device = self.device();
+        format!("driver emulated {:?}", device.faults)
+    }
+
     fn capability(&self) -> Option<Version> {
         None
     }
@@ -360,7 +392,7 @@ impl Driver for Emulated {
     }
 
     fn wgmma(&self) -> Option<u32> {
-        None
+        self.device().faults.wgmma
     }
 
     fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {

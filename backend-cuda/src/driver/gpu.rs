@@ -204,6 +204,16 @@ impl Driver for Gpu {
         self.name.clone()
     }
 
+    fn versions(&self) -> String {
+        let ((major, minor), (first, second)) = (self.driver, self.compiler.nvrtc.version());
+        let architecture = &self.compiler.architecture;
+        let driver = self.used_before.as_ref().and_then(|(nvml, _)| nvml.driver());
+        let driver = driver.unwrap_or_default();
+        format!(
+            "driver {driver} for CUDA {major}.{minor}, NVRTC {first}.{second} for {architecture}"
+        )
+    }
+
     fn capability(&self) -> Option<Version> {
         Some(self.capability)
     }

@@ -1,6 +1,6 @@
 //! NVIDIA's management library: bytes in use on a GPU, which can be asked before this process uses any.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use libloading::{Library, Symbol};
@@ -12,6 +12,9 @@ const NAME: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
 type Device = *mut c_void;
 /// Zero where a call went well.
 type Status = c_int;
+
+/// Room for the driver's version (NVML, `NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE`).
+const VERSION_BYTES: usize = 80;
 
 /// `nvmlMemory_t`.
 #[repr(C)]
@@ -54,6 +57,19 @@ impl Nvml {
         let status =
             unsafe { self.find::<Get>("nvmlDeviceGetMemoryInfo")?(self.device, &mut memory) };
         (status == 0).then_some(memory.used)
+    }
+
+    /// The driver's version.
+    pub fn driver(&self) -> Option<String> {
+        type Get = unsafe extern "C" fn(*mut c_char, c_uint) -> Status;
+        let mut words = [0u8; VERSION_BYTES];
+        let length = words.len() as c_uint;
+        // SAFETY: at most as many bytes are written.
+        let status = unsafe {
+            self.find::<Get>("nvmlSystemGetDriverVersion")?(words.as_mut_ptr().cast(), length)
+        };
+        let words = CStr::from_bytes_until_nul(&words).ok().filter(|_| status == 0)?;
+        Some(words.to_string_lossy().into_owned())
     }
 
     fn find<F>(&self, name: &str) -> Option<Symbol<'_, F>> {

@@ -55,6 +55,10 @@ pub struct CudaLimits {
     pub wgmma: Option<u32>,
     /// Whether matmuls of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
     pub tf32: bool,
+    /// Whether the kernel of matmuls on tensor cores computes wrongly on this device, so that others stand in for it.
+    pub plain_matmuls: bool,
+    /// The same of the kernel of attention on tensor cores.
+    pub plain_attention: bool,
 }
 
 /// Most elements that a launch binds of a tensor. Kernels count elements in 32 bits, and the threads of the last workgroup

@@ -13,6 +13,8 @@ mod cached;
 mod launches;
 mod mask;
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::row_windows;
 use super::{
     Array, Case, Cost, Inferred, Rule, convert, ensure, float, traffic, typed, unit, whole,
@@ -32,7 +34,7 @@ use mask::Extra;
 /// Attention over whole sequences. Inputs: packed projections, where the mask is of documents the document of each position
 /// (I32, (B, T)), and with dropout a key of four u32. Outputs: values (B, T, H·D) and the log of each query's normaliser
 /// (B, H, T).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// Query heads, H.
     pub heads: usize,
@@ -52,7 +54,7 @@ pub struct Attention {
 
 /// Gradient of [`Attention`]. Inputs: packed projections, out, lse, gradient of out, then what the mask and dropout read as in
 /// [`Attention`]. Output: gradient of the packed projections. Probabilities are recomputed tile by tile.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttentionGrad(pub Attention);
 
 impl Attention {

@@ -7,12 +7,14 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Array, Cost, Inferred, Op, Rule, arity};
 use crate::launch::{Launched, Launches, Limits};
 use crate::types::Type;
 
 /// Something that all ranks do together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Collective {
     /// Input: x. Outputs: this rank's shard of the part of x, (elements), as each rank has it, in the order of ranks. What a shard
     /// has beyond the part is 0.
@@ -22,7 +24,7 @@ pub enum Collective {
 }
 
 /// Elements of a tensor in row-major order, and how many shards they're cut into.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// How many ranks there are.
     pub ranks: usize,

@@ -6,6 +6,8 @@
 //!
 //! For a vocabulary, whose logits would be larger than all else, there is [`super::LinearCrossEntropy`].
 
+use serde::{Deserialize, Serialize};
+
 use super::reduce::{THREADS, lanes};
 use super::windows::{part, windows_with_vectors};
 use super::{
@@ -20,11 +22,11 @@ use crate::types::{DType, Type};
 
 /// Loss and accuracy. Inputs: logits (…, V), labels (I32, one a row; negative ones don't count). Outputs: loss (1) and accuracy
 /// (1) in f32. Where no row counts, both are 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossEntropy;
 
 /// Gradient of [`CrossEntropy`]'s loss. Inputs: logits, labels, gradient of the loss (1). Output: gradient of the logits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossEntropyGrad;
 
 /// Operations of a logit, for the cost.

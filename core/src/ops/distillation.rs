@@ -10,6 +10,8 @@
 //!
 //! T² keeps the soft loss's gradient of one size whatever T is. Backends hold chunks of logits, of as many rows of both models.
 
+use serde::{Deserialize, Serialize};
+
 use super::loss::{
     Chunks, Head, Scratch, THREADS, counted, gradient_cases, gradient_types, set_gradients,
 };
@@ -26,7 +28,7 @@ use crate::types::{DType, Type};
 
 /// Loss alone. Inputs: x (…, C), w (V, C), targets (I32, one a row), the teacher's x (…, C') and head (V', C'). Outputs: loss (1),
 /// and its parts (2), hard and soft. The teacher's inputs have no gradient.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearDistillation {
     /// The student's loss against targets.
     pub student: LinearCrossEntropy,
@@ -42,7 +44,7 @@ pub struct LinearDistillation {
 
 /// Loss and its gradients in one pass over the logits. Inputs: those of the loss, gradient of the loss (1), and where `accumulate`
 /// the gradient of w to add to. Outputs: loss (1), its parts (2), dx, and where `weight` dw.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearDistillationGrad {
     /// The loss.
     pub loss: LinearDistillation,

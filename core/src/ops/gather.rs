@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::layout::bits;
 use super::reduce::{QUAD, THREADS};
 use super::windows::{part, row_windows, windows_with_vectors};
@@ -18,12 +20,12 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Gather. Inputs: table (V, C), ids (I32). Output: (ids…, C).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Embedding;
 
 /// Scatter-add in fixed order. Inputs: ids, dy (ids…, C), and where `accumulate` the table to add to.
 /// Output: (rows, C), each element rounded once.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmbeddingGrad {
     /// Rows of the table, V.
     pub rows: usize,

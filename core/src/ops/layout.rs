@@ -4,6 +4,8 @@ mod shape;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::row_windows;
 use super::{Array, Case, Inferred, Rule, Sample, arity, ensure, unit, whole};
 use crate::error::Result;
@@ -15,14 +17,14 @@ use crate::types::{DType, Type};
 pub use shape::{Expand, Reshape};
 
 /// Reorders axes: axis i of the output is axis `axes[i]` of the input. The identity copies.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Permute {
     /// A permutation of the input's axes.
     pub axes: Vec<usize>,
 }
 
 /// Elements `start .. start + len` along one axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// The axis.
     pub axis: usize,
@@ -33,7 +35,7 @@ pub struct Slice {
 }
 
 /// Places the input at `start` of an axis of extent `extent`, zeros elsewhere: gradient of [`Slice`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SliceGrad {
     /// The axis.
     pub axis: usize,
@@ -44,7 +46,7 @@ pub struct SliceGrad {
 }
 
 /// Joins tensors along one axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concat {
     /// The axis.
     pub axis: usize,

@@ -14,6 +14,8 @@ use std::iter;
 pub use gradient::LinearCrossEntropyGrad;
 pub(super) use gradient::{gradient_cases, gradient_types, set_gradients};
 
+use serde::{Deserialize, Serialize};
+
 use super::matmul::{Gemm, Stored};
 use super::{
     Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, Sample, arity, ensure, float, range,
@@ -27,7 +29,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Loss alone. Inputs: x (…, C), w (V, C), targets (I32, one a row). Output: loss (1).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearCrossEntropy {
     /// Real columns of the head; the rest is padding with probability 0.
     pub vocab: usize,

@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::gcd;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, range, traffic, unit, whole};
 use crate::dialect::{self, Read};
@@ -20,7 +22,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// One formula an output, over every element.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
     /// One formula an output; `Input(i)` counts shared inputs first, then a segment's own.
     pub formulas: Vec<Expr>,

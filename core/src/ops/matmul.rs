@@ -5,6 +5,8 @@
 //! Either operand may be stored transposed. Without `batch` all leading axes of an operand are its rows;
 //! with it, both operands have the same leading axes and every pair of matrices is multiplied.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Array, Case, Cost, Inferred, Rule, ensure, float, shaped, traffic, unit};
 use crate::error::Result;
 use crate::launch::{Launched, Launches, Limits, Place};
@@ -22,7 +24,7 @@ pub use crate::launch::{Epilogue, Gemm, Matrices, Stored};
 
 /// Matmul of two matrices or of two stacks of them. Inputs: lhs, rhs, bias where `bias`, the tensor to
 /// add to where `accumulate`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatMul {
     /// `lhs` is stored (…, K, M).
     pub transpose_lhs: bool,

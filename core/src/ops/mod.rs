@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::launch::{Launched, Limits};
 use crate::tensor::Tensor;
@@ -242,7 +244,7 @@ impl<'a> Array<'a> {
 macro_rules! ops {
     ($($family:ident),+ $(,)?) => {
         /// An op with its attributes.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub enum Op {
             $(#[doc = concat!("See [`", stringify!($family), "`].")] $family($family),)+
             /// See [`Transfer`]: what the session does itself, and no device has a kernel for.
@@ -389,7 +391,7 @@ impl Rule for Op {
 }
 
 /// An op with the inputs to try it on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
     /// The op with its attributes.
     pub op: Op,
@@ -398,7 +400,7 @@ pub struct Case {
 }
 
 /// How a case's input is filled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Dtype and shape.
     pub ty: Type,
@@ -407,7 +409,7 @@ pub struct Sample {
 }
 
 /// Values of a case's input, from a counter-based generator.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fill {
     /// Uniform in [low, high).
     Uniform(f64, f64),

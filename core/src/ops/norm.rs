@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::reduce::{QUAD, Strips, THREADS, lanes, sum_columns};
 use super::windows::{part, windows_with_vectors};
 use super::{
@@ -19,7 +21,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Layer norm. Inputs: x (…, C), w (C), b (C). Outputs: y like x, mean (R), rstd (R).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNorm {
     /// Added to the variance.
     pub eps: f64,
@@ -27,7 +29,7 @@ pub struct LayerNorm {
 
 /// Gradient of [`LayerNorm`]. Inputs: x, w, mean, rstd, dy, and where `residual` what is added to dx. Outputs: dx, and where
 /// `weights` dw and db.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNormGrad {
     /// Whether the weights' gradients are made; those of frozen weights aren't.
     pub weights: bool,
@@ -36,7 +38,7 @@ pub struct LayerNormGrad {
 }
 
 /// RMS norm. Inputs: x (…, C), w (C). Outputs: y like x, rstd (R).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RmsNorm {
     /// Added to the mean square.
     pub eps: f64,
@@ -44,7 +46,7 @@ pub struct RmsNorm {
 
 /// Gradient of [`RmsNorm`]. Inputs: x, w, rstd, dy, and where `residual` what is added to dx. Outputs: dx, and where
 /// `weights` dw.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RmsNormGrad {
     /// Whether the weight's gradient is made; that of a frozen weight isn't.
     pub weights: bool,

@@ -11,6 +11,8 @@ mod nf4;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::reduce::{QUAD, THREADS, lanes};
 use super::windows::{part, windows_with_vectors};
 use super::{Array, Case, Inferred, Rule, arity, ensure, float, range, unit, whole};
@@ -22,7 +24,7 @@ pub use nf4::{DequantizeNf4, LEVELS, NF4_BLOCK, NF4_SCALES, Nf4, Nf4Scales, nf4_
 
 /// Quantizes. Inputs: x, and where it updates: the old quantized values, scales, whether to. Outputs: quantized values
 /// (like x), scales (one f32 a block).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantize {
     /// Consecutive elements that share a scale.
     pub block: usize,
@@ -34,7 +36,7 @@ pub struct Quantize {
 }
 
 /// Dequantizes. Inputs: quantized values, scales. Output: like the quantized values, in `dtype`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dequantize {
     /// Consecutive elements that share a scale.
     pub block: usize,

@@ -5,6 +5,8 @@
 //!   axis:   out[o,i] = scale · Σ_n x[o,n,i]            (means over positions)
 //!   squares: out[slot] = Σ x², the rest of out unchanged        (global gradient norm)
 
+use serde::{Deserialize, Serialize};
+
 use super::layout::around;
 use super::windows::{part, row_windows, windows_with_vectors};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
@@ -15,7 +17,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Which axes are summed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Axes {
     /// All but the trailing axes of this shape; the empty shape sums everything.
     ToSuffix(Vec<usize>),
@@ -26,7 +28,7 @@ pub enum Axes {
 }
 
 /// A sum. Input: x. Output: the axes that are left, in `dtype`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
     /// What is summed.
     pub axes: Axes,
@@ -38,7 +40,7 @@ pub struct Reduce {
 
 /// Sums of squares, of each of some tensors into a slot of a vector. Inputs: sums (N, f32), the tensors. Output: sums, in
 /// place.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SquareSum {
     /// Index of the first tensor's sum; those of the next ones follow.
     pub slot: usize,

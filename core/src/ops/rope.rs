@@ -4,6 +4,8 @@
 //!   where f[d] = theta^(−2d/D), or what [`Stretch`] makes of it. The other heads pass unchanged, so that packed
 //!   projections rotate in one pass.
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::row_windows;
 use super::{
     Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
@@ -23,7 +25,7 @@ use crate::types::{DType, Type};
 ///
 /// Linear interpolation (Chen et al. 2023) keeps nothing; Llama 3 keeps what turns often enough within the first length; YaRN
 /// (Peng et al. 2023) keeps the first pairs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// What share of a frequency is kept.
     pub kept: Kept,
@@ -34,7 +36,7 @@ pub struct Stretch {
 }
 
 /// The share of a frequency that is kept, before it's clamped to 0 … 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Of every pair.
     pub base: f64,
@@ -59,7 +61,7 @@ impl Stretch {
 
 /// Rotation by position. Inputs: x (B, T, N·D), and the position of the first row (I32, (1)) or of each one (I32, (B, T)).
 /// Output: like x.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     /// Heads that turn, from the first.
     pub rotated: usize,

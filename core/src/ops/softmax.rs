@@ -2,6 +2,8 @@
 //!
 //!   y[r,c] = exp(x[r,c] − max) / Σ exp(x[r,·] − max);   dx = y·(dy − Σ y·dy)
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, range, traffic, typed, unit};
 use crate::error::Result;
@@ -11,11 +13,11 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Softmax. Input: (…, C). Output: like it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax;
 
 /// Gradient of [`Softmax`]. Inputs: y, dy. Output: dx.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SoftmaxGrad;
 
 /// Operations of an element, for the cost.

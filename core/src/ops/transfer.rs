@@ -3,13 +3,15 @@
 //!
 //! A host's tensor keeps the handle that it has in the graph, and its place is in the host's plan alone.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Array, Cost, Inferred, Op, Rule, arity};
 use crate::launch::{Launched, Launches, Limits};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// A tensor that goes to the host, or comes from there.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Transfer {
     /// Input: x. Output: x as it is, of which the host has a copy now.
     Store {
@@ -26,7 +28,7 @@ pub enum Transfer {
 }
 
 /// Which way bytes go that the session moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// To the device.
     Load,

@@ -4,6 +4,8 @@
 //!   out[b,oy,ox,(ky,kx,c)] = x[b, oy·stride + ky·dilation − padding, ox·stride + kx·dilation − padding, c],  0 outside
 //!   dx[b,y,x,c]            = Σ of dy over all places that x[b,y,x,c] went to, in the order of (ky,kx)
 
+use serde::{Deserialize, Serialize};
+
 use super::windows::row_windows;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
 use crate::error::Result;
@@ -13,7 +15,7 @@ use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
 /// Order of the axes of an image, and of the columns that are made of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Channels {
     /// Images (B, H, W, C) and columns (KH, KW, C). A matmul of the columns gives the next layer's image.
     Last,
@@ -24,7 +26,7 @@ pub enum Channels {
 /// Patches. Input: images, (B, H, W, C) or (B, C, H, W). Output: (B, OH, OW, KH·KW·C), with
 /// OH = ⌊(H + 2·padding − dilation·(KH − 1) − 1) / stride⌋ + 1 and OW alike. Pairs are of the vertical axis and of the
 /// horizontal one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unfold {
     /// Order of axes.
     pub channels: Channels,
@@ -39,7 +41,7 @@ pub struct Unfold {
 }
 
 /// Gradient of [`Unfold`]: sums what lies over each pixel. Input: dy (B, OH, OW, KH·KW·C). Output: dx, like the images.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnfoldGrad {
     /// The op.
     pub unfold: Unfold,

@@ -11,6 +11,8 @@ use tightrope_nn::{self as nn, Architecture, TrainerConfig};
 
 use super::Recipe;
 #[cfg(not(target_family = "wasm"))]
+use crate::check;
+#[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
 use crate::error::{Help as _, Result};
 use crate::plan::{Choices, MadeFor, checkpoint_copy, free, planned_now};
@@ -30,12 +32,29 @@ pub struct Planned {
 }
 
 impl Planned {
-    pub(super) fn of(mut recipe: Recipe, device: Box<dyn Backend>) -> Result<Self> {
-        let (scope, config) = (&recipe.step.scope, &recipe.step.config);
-        let own = recipe.own.as_ref();
-        let (step, notes) = planned_now(scope, config, own, free(&*device), &*device)?;
+    /// On a device whose kernels are right for it, or on another.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn of(mut recipe: Recipe, mut device: Box<dyn Backend>) -> Result<Self> {
+        let mut notes = vec![];
+        let step = check::planned(&recipe.step.device, &mut device, &mut |device| {
+            let planned;
+            (planned, notes) = Self::now(&recipe, device)?;
+            Ok(planned)
+        })?;
         recipe.notes.extend(notes);
         Ok(Self::with(recipe, step, device))
+    }
+
+    #[cfg(target_family = "wasm")]
+    pub(super) fn of(mut recipe: Recipe, device: Box<dyn Backend>) -> Result<Self> {
+        let (step, notes) = Self::now(&recipe, &*device)?;
+        recipe.notes.extend(notes);
+        Ok(Self::with(recipe, step, device))
+    }
+
+    fn now(recipe: &Recipe, device: &dyn Backend) -> Result<(nn::Planned, Vec<String>)> {
+        let (scope, config) = (&recipe.step.scope, &recipe.step.config);
+        planned_now(scope, config, recipe.own.as_ref(), free(device), device)
     }
 
     pub(super) fn with(mut recipe: Recipe, step: nn::Planned, device: Box<dyn Backend>) -> Self {

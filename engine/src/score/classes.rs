@@ -8,6 +8,7 @@ use tightrope_data::{Corpus, TextBatch, documents};
 use tightrope_nn::{Architecture, TrainerConfig};
 
 use crate::block_on;
+use crate::check;
 use crate::error::{Error, Help as _, Result};
 use crate::generate::Loaded;
 use crate::recipe::Step;
@@ -44,7 +45,11 @@ impl Loaded {
     ///
     /// # Errors
     /// A model that doesn't classify texts, files that can't be read or hold no text, and those of the device.
-    pub fn classify_texts(self, device: Box<dyn Backend>, files: &[PathBuf]) -> Result<Classified> {
+    pub fn classify_texts(
+        self,
+        mut device: Box<dyn Backend>,
+        files: &[PathBuf],
+    ) -> Result<Classified> {
         let shown = self.dir().display();
         let (Architecture::Bert(model), Some(tokenizer)) = (&self.source.config, &self.tokenizer)
         else {
@@ -75,7 +80,7 @@ impl Loaded {
         let step = Step::of_model(&settings, self.source.config.clone())?;
         let mut step = step.inference(false, settings.memory.weight_bits);
         step.config = TrainerConfig { decode: 0, logits: true, ..step.config };
-        let planned = step.plan(&*device)?;
+        let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
         let mut trainer = self.started(planned, device)?;
         let (context, batch) = (trainer.config().model.tokens(), trainer.config().micro_batch);
         let mut probabilities = Vec::with_capacity(texts.len());

@@ -83,6 +83,10 @@ impl Driver for Watched {
     fn capability(&self) -> Option<Version> {
         self.device.capability()
     }
+    fn versions(&self) -> String {
+        self.device.versions()
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
         self.device.tensor_cores()
     }

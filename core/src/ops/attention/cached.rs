@@ -1,5 +1,7 @@
 //! Attention of new positions over a cache of keys and values, as decoding does it.
 
+use serde::{Deserialize, Serialize};
+
 use super::super::windows::row_windows;
 use super::super::{
     Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, traffic, typed, unit, whole,
@@ -11,7 +13,7 @@ use crate::types::{DType, Type};
 /// Attention of S new positions over a cache that they are first appended to. Inputs: packed projections
 /// (B, S, (H + 2·G)·D), key cache and value cache (B, Tmax, G·D), position of the first new one (I32, 1).
 /// Outputs: values (B, S, H·D) and both caches, in place.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachedAttention(pub Attention);
 
 impl CachedAttention {

@@ -124,6 +124,7 @@ impl Attention {
     ) -> (&'static str, u32, u64) {
         let direct_pays = !limits.tile.shares();
         let (entry, threads, rows) = if limits.cuda().tensor_cores.contains(&dtype)
+            && !limits.cuda().plain_attention
             && TENSOR_HEADS.contains(&self.head_dim)
         {
             (tensor, TENSOR_THREADS, TENSOR_TILE)

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::{Array, ensure};
 use crate::random::{RandomKey, uniform};
 use crate::types::{DType, Type};
 
 /// Which keys a query attends to: those that all parts allow. A query always attends to itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mask {
     /// Only keys up to the query's own position.
     pub causal: bool,
@@ -20,7 +22,7 @@ pub struct Mask {
 
 /// Dropout of probabilities (Srivastava et al. 2014): each is 0 with probability `p`, and the rest are scaled by 1/(1 − p).
 /// What is dropped depends on the key of random numbers, the stream and the pair of positions alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dropout {
     /// Probability that a probability is dropped; below 1.
     pub p: f64,

@@ -1,5 +1,7 @@
 //! Another shape for the same elements, and a tensor repeated along a new axis.
 
+use serde::{Deserialize, Serialize};
+
 use super::super::windows::row_windows;
 use super::super::{Array, Axes, Case, Inferred, Reduce, Rule, arity, ensure};
 use super::{Move, around, bits, copy, samples};
@@ -11,7 +13,7 @@ use crate::types::Type;
 
 /// The same elements in another shape. Where the input dies here, the output takes over its storage and nothing runs; else
 /// it's a copy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reshape {
     /// Extents of the output, as many elements as the input has.
     pub shape: Vec<usize>,
@@ -19,7 +21,7 @@ pub struct Reshape {
 
 /// Repeats a tensor along a new axis: `out[…, i, …] = x[…, …]` for each i below `extent`. The gradient is the sum over that
 /// axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expand {
     /// Where the new axis is in the output; the number of the input's axes makes it the last.
     pub axis: usize,

@@ -1,5 +1,7 @@
 //! Losses of a head with their gradients: what all such ops share, and cross-entropy's.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Chunks, LinearCrossEntropy, counted};
 use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::{
@@ -9,7 +11,7 @@ use crate::types::{DType, Type};
 
 /// Loss and its gradients in one pass over the logits. Inputs: x, w, targets, gradient of the loss (1), and
 /// where `accumulate` the gradient of w to add to. Outputs: loss (1), dx, and where `weight` dw.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearCrossEntropyGrad {
     /// The loss.
     pub loss: LinearCrossEntropy,

@@ -6,6 +6,8 @@
 //!
 //! Fusion makes them for devices whose kernels do all of it in one pass; others run the parts one after the other.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Epilogue, Gemm, MatMul, Stored};
 use crate::activation::gelu_tanh;
 use crate::expr::{Expr, input};
@@ -16,7 +18,7 @@ use crate::types::{DType, Type};
 /// A matmul with what is made of it. Inputs: those of `matmul`, then the operand where the formula reads one,
 /// of the matmul's type. Outputs: what the formula makes where there's one, the matmul where it's kept or there's
 /// no formula, the sums of lhs where asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FusedMatMul {
     /// The matmul.
     pub matmul: MatMul,

@@ -133,7 +133,9 @@ impl Gemm {
             [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
         let dtype = self.lhs.place.dtype;
         let chunk = TENSOR_CHUNK_BYTES / dtype.size() as u64;
-        (limits.cuda().tensor_cores.contains(&dtype) || limits.cuda().tf32 && dtype == DType::F32)
+        !limits.cuda().plain_matmuls
+            && (limits.cuda().tensor_cores.contains(&dtype)
+                || limits.cuda().tf32 && dtype == DType::F32)
             && self.rhs.place.dtype == dtype
             && [self.lhs, self.rhs].iter().all(|stored| stored.in_multiples(chunk))
             && inner.iter().all(|&extent| (extent as u64).is_multiple_of(chunk))

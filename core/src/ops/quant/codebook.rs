@@ -12,10 +12,12 @@
 //! farthest apart. Values down to 3e-7 of a block's largest stay apart from 0, where the linear codebook loses what is
 //! below 4e-3: second moments span that many decades.
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::DType;
 
 /// The numbers that the quantized values of a block stand for, as parts of its scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Codebook {
     /// Whole numbers from −127 to 127; the scale is the block's largest over 127.
     Linear,

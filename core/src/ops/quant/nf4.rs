@@ -7,6 +7,8 @@
 //! A scale is the largest absolute value of its block. Double quantization stores scales less their mean as [`Codebook::Signed`] in
 //! 8 bits: the op takes them dequantized.
 
+use serde::{Deserialize, Serialize};
+
 use super::super::windows::{part, windows_with_vectors};
 use super::super::{Array, Case, Inferred, Rule, arity, ensure, float, unit, whole};
 use super::Codebook;
@@ -40,7 +42,7 @@ const THREADS: u32 = 64;
 const PER_THREAD: u64 = 8;
 
 /// Dequantizes. Inputs: bytes (⌈n/2⌉ of U8, each of two codes), scales (f32, one a block). Output: n elements of `shape`, in `dtype`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DequantizeNf4 {
     /// Extents of the output.
     pub shape: Vec<usize>,
@@ -56,7 +58,7 @@ pub const NF4_BLOCK: usize = 64;
 pub const NF4_SCALES: usize = 256;
 
 /// A quantized weight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nf4 {
     /// Two codes each.
     pub bytes: Vec<u8>,
@@ -65,7 +67,7 @@ pub struct Nf4 {
 }
 
 /// Quantized scales.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nf4Scales {
     /// Quantized values, by [`Codebook::Signed`], of the scales less their mean.
     pub codes: Vec<u8>,

@@ -3,10 +3,10 @@
 
 use std::cell::Cell;
 
-use tightrope_core::ops::{Array, Case};
-use tightrope_core::{Class, Graph, Node, Result, Role, Rule, Tensor};
+use crate::ops::{Array, Case};
+use crate::{Class, Graph, Node, Result, Role, Rule, Tensor};
 
-use crate::values;
+use super::values;
 
 /// A graph and the bytes of its tensors, all zero at first.
 pub struct Interpreter<'g> {
@@ -125,7 +125,7 @@ impl Lone {
     /// The graph of a case.
     ///
     /// # Errors
-    /// [`tightrope_core::Error::Shape`] where the op doesn't take the case's inputs.
+    /// [`crate::Error::Shape`] where the op doesn't take the case's inputs.
     pub fn new(case: &Case) -> Result<Self> {
         let mut graph = Graph::new();
         let inputs: Vec<Tensor> = case
@@ -159,9 +159,9 @@ pub fn outputs(case: &Case) -> Result<Vec<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    use tightrope_core::expr::input;
-    use tightrope_core::ops::{Fill, Map, MatMul, Sample};
-    use tightrope_core::{DType, Type};
+    use crate::expr::input;
+    use crate::ops::{Fill, Map, MatMul, Sample};
+    use crate::{DType, Type};
 
     use super::*;
 

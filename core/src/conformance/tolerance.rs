@@ -4,8 +4,8 @@
 //!
 //!   nmse = Σ (a − r)² / Σ r²,   largest = max |a − r| / max |r|
 
-use tightrope_core::ops::{Case, Fill};
-use tightrope_core::{DType, Op};
+use crate::ops::{Case, Fill};
+use crate::{DType, Op};
 
 /// The error of one output, or the most that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -226,7 +226,7 @@ impl Exception {
 
 /// Storage that a case is reported under: its narrowest float, in inputs, attributes and outputs.
 pub fn storage(case: &Case) -> DType {
-    let found = crate::cases::dtypes(case);
+    let found = super::dtypes(case);
     [DType::F16, DType::BF16, DType::F32, DType::F64]
         .into_iter()
         .find(|dtype| found.contains(dtype))
@@ -238,7 +238,7 @@ pub fn unused<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> Vec<&'static
     let used = |exception: &&Exception| {
         cases.clone().any(|case| {
             let types: Vec<_> = case.inputs.iter().map(|entry| &entry.ty).collect();
-            let outputs = tightrope_core::Rule::infer(&case.op, &types).unwrap_or_default();
+            let outputs = crate::Rule::infer(&case.op, &types).unwrap_or_default();
             outputs.iter().any(|output| exception.holds(case, output.dtype))
         })
     };
@@ -269,11 +269,5 @@ mod tests {
         assert!(!Deviation::between(&[1.0], &[infinity]).within(of_dtype(DType::BF16)));
         assert!(!Deviation::between(&[-infinity], &[infinity]).within(of_dtype(DType::BF16)));
         assert_eq!(Deviation::between(&[nan, infinity], &[nan, infinity]), Deviation::NONE);
-    }
-
-    #[test]
-    fn every_exception_is_needed_by_a_case() {
-        let cases = crate::cases::all();
-        assert_eq!(unused(cases.iter()), [] as [&str; 0]);
     }
 }

@@ -1,8 +1,8 @@
 //! What the inputs of a case hold: a function of the case's samples and nothing else, so that every backend
 //! and every run sees the same bytes.
 
-use tightrope_core::DType;
-use tightrope_core::ops::{Case, Fill, Sample};
+use crate::DType;
+use crate::ops::{Case, Fill, Sample};
 
 /// Number `index` of stream `stream`, uniform in [0, 1) with 53 random bits (SplitMix64, Steele et al. 2014).
 pub fn uniform(stream: u64, index: u64) -> f64 {
@@ -59,7 +59,7 @@ pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use tightrope_core::Type;
+    use crate::Type;
 
     use super::*;
 

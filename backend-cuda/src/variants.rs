@@ -1,0 +1,109 @@
+//! The kernels of ops, to check them, and those that others stand in for.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tightrope_core::launch::Launch;
+use tightrope_core::{KernelUse, Op, Rule as _, Type, Variants};
+
+use crate::library::{Layout, Problem};
+use crate::{Cuda, kernels_of, source};
+
+/// Matmuls by Hopper's warpgroups.
+const WGMMA: &str = "matmul_wgmma";
+/// Matmuls on tensor cores by warps.
+const MATMUL_MMA: &str = "matmul_mma";
+/// Attention on tensor cores.
+const ATTENTION_MMA: &str = "attention_mma";
+/// What is done with a matmul in its own pass.
+const EPILOGUES: &str = "epilogues";
+/// Matmuls by NVIDIA's library.
+pub const LIBRARY: &str = "cuBLASLt";
+
+/// In the order in which they're left out: each is replaced by what comes after it, the last by plain kernels.
+const ALL: [&str; 5] = [LIBRARY, WGMMA, MATMUL_MMA, ATTENTION_MMA, EPILOGUES];
+
+fn hashed(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A matmul of the library as one of its kind, whatever its extents: with the same types, layouts and epilogue.
+fn kind(problem: &Problem) -> Problem {
+    let of = |layout: Layout| Layout { rows: 0, columns: 0, leading: 0, stride: 0, ..layout };
+    let Problem { a, b, d, batch, .. } = *problem;
+    Problem { a: of(a), b: of(b), d: of(d), batch: batch.min(2), k: 0, ..*problem }
+}
+
+impl Cuda {
+    /// The kinds of matmuls that the library may make of these launches.
+    fn of_library(&self, launches: &[Launch]) -> Vec<KernelUse> {
+        let Some(matmuls) = &self.planning.matmuls else { return vec![] };
+        let tf32 = self.planning.limits.cuda().tf32;
+        let problems = launches.iter().filter_map(|launch| {
+            Problem::of(launch.matmul.as_deref()?, tf32, |_| 0).map(|(problem, _)| kind(&problem))
+        });
+        let mut uses: Vec<KernelUse> = vec![];
+        for problem in problems {
+            let label = format!("{LIBRARY} {problem}");
+            if uses.iter().all(|known| known.label != label) {
+                let text = hashed((&label, &matmuls.library.version));
+                uses.push(KernelUse { label, text, variants: vec![LIBRARY], of_library: true });
+            }
+        }
+        uses
+    }
+}
+
+impl Variants for Cuda {
+    fn identity(&self) -> String {
+        let files = source::digest();
+        format!("{}, {}, kernels {files:016x}", self.driver.name(), self.driver.versions())
+    }
+
+    fn kernels(
+        &self,
+        op: &Op,
+        inputs: &[&Type],
+        outputs: &[&Type],
+    ) -> Result<Vec<KernelUse>, String> {
+        let launches = op.launch(&self.planning.limits, inputs, outputs)?.list;
+        let kernels = kernels_of(&launches).map_err(|error| error.to_string())?;
+        let fused = matches!(op, Op::FusedMatMul(_));
+        let uses = kernels.into_iter().map(|kernel| {
+            let file = kernel.label.split('.').next().unwrap_or_default();
+            let own = [WGMMA, MATMUL_MMA, ATTENTION_MMA].into_iter().filter(|name| *name == file);
+            let fused = (fused && file.starts_with("matmul")).then_some(EPILOGUES);
+            let variants = own.chain(fused).collect();
+            KernelUse { text: hashed(&kernel), label: kernel.label, variants, of_library: false }
+        });
+        let mut all = self.of_library(&launches);
+        all.extend(uses);
+        Ok(all)
+    }
+
+    fn compile(&mut self, uses: &[(&Op, Vec<&Type>, Vec<&Type>)]) {
+        let launches = uses.iter().filter_map(|(op, inputs, outputs)| {
+            op.launch(&self.planning.limits, inputs, outputs).ok()
+        });
+        let kernels = launches.filter_map(|launches| kernels_of(&launches.list).ok());
+        let kernels: Vec<_> = kernels.flatten().collect();
+        // What is wrong with one is said where it's used.
+        let _ = self.driver.load(&kernels);
+    }
+
+    fn leave_out(&mut self, variant: &str) {
+        match variant {
+            LIBRARY => self.planning.matmuls = None,
+            WGMMA => self.restrict(|own| own.wgmma = None),
+            MATMUL_MMA => self.restrict(|own| own.plain_matmuls = true),
+            ATTENTION_MMA => self.restrict(|own| own.plain_attention = true),
+            EPILOGUES => self.restrict(|own| own.epilogues = false),
+            _ => {}
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        &ALL
+    }
+}
