@@ -3,6 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cases`] | what is tried: core's cases, and more shapes and dtypes |
+//! | [`tensor_cores`] | cases for tensor cores by `mma.sync` |
+//! | [`warpgroups`] | cases for Hopper's tensor cores, by `wgmma` |
 //! | [`values`] | what the inputs hold |
 //! | [`reference`](mod@reference) | an interpreter that runs graphs through the references |
 //! | [`gradcheck`] | symbolic gradients against central differences in f64 |
@@ -26,6 +28,8 @@ pub mod late;
 pub mod oracle;
 pub mod parallel;
 pub mod reference;
+pub mod tensor_cores;
 pub mod times;
 pub mod tolerance;
 pub mod values;
+pub mod warpgroups;
