@@ -17,6 +17,8 @@ use std::path::Path;
 use anyhow::anyhow;
 #[cfg(feature = "cpu")]
 use tightrope_backend_cpu::Cpu;
+#[cfg(feature = "emulation")]
+use tightrope_backend_cuda::driver::{Emulated, Faults};
 #[cfg(feature = "cuda")]
 use tightrope_backend_cuda::{Cuda, Described, driver::Gpu, matmuls::Makers};
 #[cfg(feature = "wgpu")]
@@ -354,11 +356,22 @@ fn not_built(feature: &str) -> Error {
 #[cfg(feature = "cuda")]
 pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
     let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
+    #[cfg(feature = "emulation")]
+    if let Some(faults) = emulated_faults() {
+        let device = Emulated::new(kernels, 1).with_faults(Faults::read(&faults)?);
+        return Ok(Cuda::new(Box::new(device)));
+    }
     match Gpu::open(ordinal, kernels) {
         Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
         Err(DeviceError::Lost { reason, .. }) => Err(reason),
         Err(other) => Err(other.to_string()),
     }
+}
+
+/// What goes wrong on the device that is emulated in place of NVIDIA's GPUs; none where they're asked for themselves.
+#[cfg(feature = "emulation")]
+fn emulated_faults() -> Option<String> {
+    std::env::var("TIGHTROPE_EMULATED").ok()
 }
 
 /// Where Linux shows devices.

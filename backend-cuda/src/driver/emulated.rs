@@ -1,5 +1,6 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
+mod faults;
 mod maps;
 mod queues;
 
@@ -23,6 +24,8 @@ use super::{
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
 use crate::source::{self, Kernel, TensorMap};
+use faults::Fault;
+pub use faults::Faults;
 use queues::{Copy, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -57,6 +60,9 @@ struct Device {
     recorded: Vec<Vec<Task>>,
     /// What stands for cuBLASLt, where it's asked for.
     matmuls: Option<CublasLt>,
+    faults: Faults,
+    /// The kernel that ended with an error, after which nothing runs.
+    faulted: Option<String>,
 }
 
 /// Bytes of the arena, aligned as a GPU aligns what it allocates.
@@ -115,9 +121,17 @@ impl Emulated {
             queues,
             recorded: vec![],
             matmuls: None,
+            faults: Faults::default(),
+            faulted: None,
         };
         let device = Arc::new(Mutex::new(device));
         Self { device, staging: pages(HALVES * HALF_BYTES), marks }
+    }
+
+    /// The same device, on which this goes wrong.
+    pub fn with_faults(self, faults: Faults) -> Self {
+        self.device().faults = faults;
+        self
     }
 
     fn device(&self) -> MutexGuard<'_, Device> {
@@ -136,11 +150,16 @@ fn pages(bytes: usize) -> Pinned {
 }
 
 const NAME: &str = "emulated";
+/// What stands for NVIDIA's library, where faults are named.
+const LIBRARY: &str = "cuBLASLt";
 
 impl Device {
     /// Works until this holds, or nothing is left to do. After work that fails, the rest is forgotten.
     fn advance(&mut self, until: impl Fn(&Queues) -> bool) -> Result<(), DeviceError> {
         loop {
+            if let Some(words) = &self.faulted {
+                return Err(self.lost(words));
+            }
             self.queues.settle();
             if until(&self.queues) {
                 return Ok(());
@@ -208,10 +227,31 @@ impl Device {
     }
 
     fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
-        match task {
-            Task::Kernel(dispatch) => self.run(dispatch),
-            Task::Matmul(matmul) => self.multiply(matmul),
+        let label = match task {
+            Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
+            Task::Matmul(_) => LIBRARY,
+        };
+        let fault = self.faults.of(label);
+        if fault == Some(Fault::Fault) {
+            let words = format!("{label}: illegal memory access");
+            self.faulted = Some(words.clone());
+            return Err(self.lost(words));
         }
+        let before = (fault == Some(Fault::Wrong)).then(|| self.arena_bytes().to_vec());
+        match task {
+            Task::Kernel(dispatch) => self.run(dispatch)?,
+            Task::Matmul(matmul) => self.multiply(matmul)?,
+        }
+        if let Some(before) = before {
+            faults::spoil(&before, self.arena_bytes());
+        }
+        Ok(())
+    }
+
+    fn arena_bytes(&mut self) -> &mut [u8] {
+        let (start, bytes) = (self.at(0, self.bytes), self.bytes);
+        // SAFETY: the arena has as many bytes, and nothing else uses it while this is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) }
     }
 
     fn multiply(&self, matmul: &Multiply) -> Result<(), DeviceError> {
@@ -396,6 +436,10 @@ impl Driver for Emulated {
 
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
         let mut device = self.device();
+        if let Some(kernel) = kernels.iter().find(|kernel| device.faults.refuse(&kernel.label)) {
+            let log = "error: it's refused".to_owned();
+            return Err(DeviceError::Compile { kernel: kernel.label.clone(), log });
+        }
         let mut missing: Vec<&Kernel> = vec![];
         for kernel in kernels {
             if !device.loaded.contains_key(kernel) && !missing.contains(&kernel) {

@@ -18,7 +18,7 @@ use std::ops::Range;
 pub use copies::Copies;
 pub use copy_queues::{CopyQueues, Event, Pinned, Queue, Wait};
 #[cfg(any(test, feature = "emulation"))]
-pub use emulated::Emulated;
+pub use emulated::{Emulated, Faults};
 pub use gpu::Gpu;
 pub use requirements::{Version, has_wgmma, tensor_cores};
 pub use staging::{HALF_BYTES, HALVES, Staging};
