@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
 import time
 
@@ -82,20 +83,21 @@ class Call:
 
     def who(self):
         """Runs the first stage, which opens the device; why it doesn't, where it doesn't."""
+        start = time.monotonic()
         try:
-            cases = self.cases(self.device, time.monotonic())
+            cases = self.cases(self.device, start)
         except OSError as error:
-            self.fails(self.device, time.monotonic(), FAILED, str(error))
+            self.fails(self.device, start, FAILED, str(error))
             return str(error)
         self.report.known["gpu"] = cases.device
         first = cases.failures[0] if cases.failures else None
         # A device that hangs may come back.
         return first["message"] if first and first["case"] == OPENS and first["what"] == FAILED else None
 
-    def fails(self, stage, start, what, message):
+    def fails(self, stage, start, what, message, result=None):
         kernels = list(dict.fromkeys(KERNEL.findall(message)))
         failure = dict(case=self.shown(stage), at=None, kernels=kernels, what=what, message=message)
-        self.report.ends(stage.name, what, time.monotonic() - start, failures=[failure])
+        self.report.ends(stage.name, what, time.monotonic() - start, failures=[failure], result=result)
 
     def cases(self, stage, start):
         self.report.begins(stage.name, self.shown(stage))
@@ -123,7 +125,7 @@ class Call:
         if command.what == PASSED:
             self.report.ends(stage.name, PASSED, time.monotonic() - start, result=command.result)
         else:
-            self.fails(stage, start, command.what, command.message)
+            self.fails(stage, start, command.what, command.message, command.result)
 
 
 def main():
@@ -146,6 +148,8 @@ def main():
     faults = dict(fault.split("=", 1) for fault in asked.fault)
     if unknown := set(asked.only or []) - {stage.name for stage in stages.of(asked.call, place)}:
         parser.error(f"{asked.call} has no stage {', '.join(sorted(unknown))}")
+    # Whoever ends this ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     call = Call(asked.call, place, asked.results, asked.limit, faults, asked.case_limit, asked.only)
     for stage in call.stages:
         if stage.name in asked.short:

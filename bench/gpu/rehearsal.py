@@ -75,31 +75,39 @@ class Rehearsal:
     def call(self, call, name, faults=(), limit=LIMIT, case=CASE, only=()):
         """Runs a call; its report, and the seconds that it took."""
         results = self.folder / name
+        start = time.monotonic()
+        process = self.start(call, results, faults, limit, case, only)
+        _, errors = process.communicate(timeout=2 * LIMIT)
+        seconds = time.monotonic() - start
+        report = json.loads((results / f"gpu-{call}.json").read_text())
+        text = (results / f"gpu-{call}.txt").read_text()
+        assert report["complete"], errors
+        assert seconds < limit, f"{seconds:.1f} s of {limit} s"
+        waiting = [stage for stage, of in report["stages"].items() if of["status"] in ("not reached", "running")]
+        assert not waiting, waiting
+        failed = report["first_failure"] is not None
+        assert (process.returncode != 0) == failed, (process.returncode, report["first_failure"], errors)
+        assert not failed or report["first_failure"]["message"] in text.replace("\n    ", "\n"), text
+        print(f"{name}: {seconds:.1f} s", flush=True)
+        return report
+
+    def start(self, call, results, faults, limit, case, only):
+        """Starts a call with such faults."""
         once = results / "faults"
         once.mkdir(parents=True)
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
         words = ["--rehearsed", once, "--binaries", self.binaries, "--results", results, "--limit", limit, "--case-limit", case]
         words += ["--only", ",".join(only)] if only else []
         for stage, said in faults:
             words += ["--fault", f"{stage}={said}"]
             # Which isn't waited for.
             words += ["--short", stage] if "hang" in said and stage not in KERNELS else []
-        start = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, HERE, call, *map(str, words)], env=environment, capture_output=True, text=True, timeout=2 * LIMIT
+        return subprocess.Popen(
+            ["bash", HERE.parent / "gpu.sh", call, *map(str, words)],
+            env={**os.environ, "XDG_CACHE_HOME": str(self.cache)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        seconds = time.monotonic() - start
-        report = json.loads((results / f"gpu-{call}.json").read_text())
-        text = (results / f"gpu-{call}.txt").read_text()
-        assert report["complete"], done.stderr
-        assert seconds < limit, f"{seconds:.1f} s of {limit} s"
-        waiting = [stage for stage, of in report["stages"].items() if of["status"] in ("not reached", "running")]
-        assert not waiting, waiting
-        failed = report["first_failure"] is not None
-        assert (done.returncode != 0) == failed, (done.returncode, report["first_failure"], done.stderr)
-        assert not failed or report["first_failure"]["message"] in text.replace("\n    ", "\n"), text
-        print(f"{name}: {seconds:.1f} s", flush=True)
-        return report
 
 
 def named(report, stage, kind, kernel=None):
@@ -194,6 +202,36 @@ def where_everything_hangs(rehearsal):
     assert report["stages"]["copies"]["status"] == "no time left", report["stages"]["copies"]
 
 
+def of_processes(results):
+    """Processes of a call, by what their environment says of its folder."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found += [path] if os.fsencode(results) in path.read_bytes() else []
+        except OSError:
+            pass
+    return found
+
+
+def cut_off(rehearsal):
+    """A call is ended from outside: what it had done is in its report, with where it was, and nothing of it goes on."""
+    results = rehearsal.folder / "cut-off"
+    faults = [("wgmma", "matmul_wgmma=hang")]
+    process = rehearsal.start("own", results, faults, LIMIT, FIRST, ["maps", "wgmma"])
+    path = results / "gpu-own.json"
+    end = time.monotonic() + LIMIT
+    while not path.exists() or "case 1 of" not in (results / "gpu-own.log").read_text().partition("wgmma: ")[2]:
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+    assert of_processes(results), "nothing runs"
+    process.terminate()
+    process.wait(timeout=LIMIT)
+    report = json.loads(path.read_text())
+    assert not report["complete"]
+    assert {stage: of["status"] for stage, of in report["stages"].items()} == dict(device="passed", maps="passed", wgmma="running")
+    assert not of_processes(results), of_processes(results)
+
+
 def beside_pytorch(rehearsal):
     report = rehearsal.call("pytorch", "pytorch", [("torch-batch-4", "fails"), ("torch-batch-64-autotune", "lost")])
     stages = report["stages"]
@@ -221,7 +259,7 @@ def run(binaries):
     # The first compiles kernels for those that come after it.
     first = {check.__name__: check for check in (without_faults, without_a_driver, beside_pytorch)}
     then = {f"with_faults_{each}": lambda rehearsal, each=each: with_faults(rehearsal, each) for each in days}
-    then |= {check.__name__: check for check in (where_everything_hangs, under_the_sanitizer)}
+    then |= {check.__name__: check for check in (where_everything_hangs, cut_off, under_the_sanitizer)}
     errors = {}
     for checks in (first, then):
         with concurrent.futures.ThreadPoolExecutor() as pool:

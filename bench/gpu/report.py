@@ -60,6 +60,7 @@ class Report:
     def complete(self):
         self.known["complete"] = True
         self.write()
+        print("\n".join(["", *first_of(self.known), *figures(self.known)]))
 
     def passed(self):
         return all(stage["status"] in (PASSED, LEFT_OUT) for stage in self.known["stages"].values())
@@ -96,17 +97,27 @@ def failure_of(failure, most):
 
 
 def text(known):
-    lines = [f"{known['gpu'] or 'no device yet'}, {known['date']}: {known['call']}, {known['seconds']} s of {known['limit_s']} s"]
+    gpu = known["gpu"] or "no device yet"
+    lines = [f"{gpu}, {known['date']}: {known['call']}, {known['seconds']} s of {known['limit_s']} s", ""]
+    lines += first_of(known)
+    lines += [line_of(name, stage) for name, stage in known["stages"].items()]
+    return "\n".join([*lines, "", *figures(known)]) + "\n"
+
+
+def first_of(known):
+    """The first failure, with its whole message."""
     first = known["first_failure"]
-    if first:
-        lines += ["", f"the first failure, in {first['stage']}:"]
-        lines += ["    " + line for line in failure_of(first, 100_000)]
-    lines += ["", *(line_of(name, stage) for name, stage in known["stages"].items())]
-    results = {name: stage["result"] for name, stage in known["stages"].items() if isinstance(stage.get("result"), dict)}
-    for table in (steps, products, attention, ops):
-        if rows := table(results):
-            lines += ["", *rows]
-    return "\n".join(lines) + "\n"
+    if not first:
+        return []
+    return [f"the first failure, in {first['stage']}:", *("    " + line for line in failure_of(first, 100_000)), ""]
+
+
+def figures(known):
+    """Tables of what was measured."""
+    stages = known["stages"].items()
+    results = {name: stage["result"] for name, stage in stages if isinstance(stage.get("result"), dict)}
+    tables = (table(results) for table in (steps, products, attention, ops))
+    return [line for rows in tables if rows for line in (*rows, "")]
 
 
 def steps(results):
