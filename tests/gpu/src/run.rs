@@ -30,6 +30,13 @@ pub struct Device {
     pub library: bool,
 }
 
+impl Device {
+    /// What launches are made for on a GPU that is taken so.
+    pub fn limits(self) -> Limits {
+        limits().with_cuda(|own| own.wgmma = self.wgmma)
+    }
+}
+
 /// What is run.
 pub enum Work {
     /// Cases against the reference.
