@@ -25,15 +25,17 @@ readonly ALL=515
 pack() {
     local folder=$1 root=${here%/bench} name
     shift
-    mkdir -p "$folder/lib" || return 1
+    mkdir -p "$folder/lib" "$folder/parity" || return 1
     (cd "$root" && cargo build --release --locked --package tightrope-cli --package gpu-cases) || return 1
     for name in tightrope gpu-cases; do
-        cp "${CARGO_TARGET_DIR:-$root/target}/release/$name" "$folder/" && strip "$folder/$name" || return 1
+        strip -o "$folder/$name" "${CARGO_TARGET_DIR:-$root/target}/release/$name" || return 1
+        python3 "$here/gpu/pack.py" "$folder/$name" "$folder" && rm "$folder/$name" || return 1
     done
     for name in "$@"; do
         python3 "$here/gpu/pack.py" "$name" "$folder/lib" || return 1
     done
-    cp -r "$here/gpu.sh" "$here/gpu" "$root/../shared/peers/pytorch.py" "$root/tests/parity" "$folder/" || return 1
+    cp -r "$here/gpu.sh" "$here/gpu" "$root/../shared/peers/pytorch.py" "$folder/" || return 1
+    cp -r "$root"/tests/parity/*-case "$folder/parity/" || return 1
     echo "$folder is packed: $(du -sh "$folder" | cut -f 1)"
 }
 

@@ -32,7 +32,6 @@ def libraries():
     """Folders of NVRTC and cuBLASLt that came along or lie among Python's packages, where the loader doesn't look."""
     names = ("libnvrtc", "libcublasLt")
     folders = [HERE.parent / "lib"]
-    pack.unpack(folders[0])
     for folder in sys.path:
         folders += sorted(pathlib.Path(folder or ".").glob("nvidia/*/lib"))
     found = [str(folder) for folder in folders if any(list(folder.glob(f"{name}.so.[0-9]*")) for name in names)]
@@ -144,6 +143,8 @@ def main():
     asked = parser.parse_args()
     if asked.dry_run:
         return rehearsal.run(asked.binaries)
+    for folder in (HERE.parent, HERE.parent / "lib"):
+        pack.unpack(folder)
     place = stages.Place(asked.binaries.resolve(), HERE.parent / "pytorch.py", HERE.parent / "parity", asked.rehearsed)
     faults = dict(fault.split("=", 1) for fault in asked.fault)
     if unknown := set(asked.only or []) - {stage.name for stage in stages.of(asked.call, place)}:

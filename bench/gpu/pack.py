@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Libraries for a machine that has none: what of a wheel the engine loads, compressed on the way.
+"""What a machine with a GPU lacks, compressed on the way there: lenders limit what is carried.
 
-pack.py WHEEL FOLDER: packs the libraries of a wheel into a folder.
+pack.py FILE FOLDER: packs a file into a folder; of a wheel, the libraries that the engine loads.
 """
 import lzma
 import pathlib
@@ -9,20 +9,30 @@ import shutil
 import sys
 import zipfile
 
-# NVRTC with what it reads. cuBLASLt is larger than a machine's lender lets through.
+# NVRTC with what it reads. cuBLASLt is too large to be carried.
 LIBRARIES = ("libnvrtc.so", "libnvrtc-builtins.so")
-PACKED = ".xz"
+WHEEL, PACKED = ".whl", ".xz"
+RUNS = 0o755
 
 
-def pack(wheel, folder):
-    with zipfile.ZipFile(wheel) as archive:
+def pack(path, folder):
+    path = pathlib.Path(path)
+    if path.suffix != WHEEL:
+        with path.open("rb") as source:
+            compress(source, path.name, folder)
+        return
+    with zipfile.ZipFile(path) as archive:
         found = [name for name in archive.namelist() if pathlib.PurePath(name).name.startswith(LIBRARIES)]
         for name in found:
-            target = pathlib.Path(folder) / (pathlib.PurePath(name).name + PACKED)
-            with archive.open(name) as source, lzma.open(target, "wb") as packed:
-                shutil.copyfileobj(source, packed)
+            with archive.open(name) as source:
+                compress(source, pathlib.PurePath(name).name, folder)
     if not found:
-        sys.exit(f"{wheel} has none of {', '.join(LIBRARIES)}")
+        sys.exit(f"{path} has none of {', '.join(LIBRARIES)}")
+
+
+def compress(source, name, folder):
+    with lzma.open(pathlib.Path(folder) / (name + PACKED), "wb") as packed:
+        shutil.copyfileobj(source, packed)
 
 
 def unpack(folder):
@@ -33,6 +43,7 @@ def unpack(folder):
             partial = target.with_name(f".{target.name}.partial")
             with lzma.open(packed) as source, partial.open("wb") as file:
                 shutil.copyfileobj(source, file)
+            partial.chmod(RUNS)
             partial.replace(target)
 
 
