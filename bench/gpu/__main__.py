@@ -12,8 +12,8 @@ import time
 import pack
 import rehearsal
 import stages
-from report import FAILED, LEFT_OUT, NO_TIME, Report
-from watch import CASE, OPENS, PASSED, Cases, Command
+from report import LEFT_OUT, NO_TIME, NOT_RUN, Report
+from watch import CASE, FAILED, OPENS, PASSED, Cases, Command
 
 # Seconds for a whole call: a machine that is lent for ten minutes has transfers to make, and ends what takes longer.
 LIMIT = 500
@@ -54,7 +54,7 @@ class Call:
         for stage in self.stages:
             start = time.monotonic()
             if missing or stage.left_out:
-                self.report.ends(stage.name, LEFT_OUT if stage.left_out else FAILED, 0, why=stage.left_out or missing)
+                self.report.ends(stage.name, LEFT_OUT if stage.left_out else NOT_RUN, 0, why=stage.left_out or missing)
             elif self.end - start < LEAST:
                 self.report.ends(stage.name, NO_TIME, 0)
             else:

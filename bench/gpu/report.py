@@ -7,7 +7,7 @@ import time
 from watch import PASSED, write
 
 # Status of a stage besides those of what it runs.
-WAITS, RUNS, NO_TIME, LEFT_OUT, FAILED = "not reached", "running", "no time left", "left out", "failed"
+WAITS, RUNS, NO_TIME, LEFT_OUT, NOT_RUN = "not reached", "running", "no time left", "left out", "not run"
 # Characters of a message in the text, which has room for few.
 SHORT = 300
 ROWS = 12
