@@ -261,6 +261,9 @@ pub struct Bench {
     /// Settings.
     #[command(flatten)]
     pub settings: SettingArgs,
+    /// Measure for a moment, to see that it works: a few steps, and no rates for estimates
+    #[arg(long)]
+    pub quick: bool,
     /// Print the results as one JSON object on stdout
     #[arg(long)]
     pub json: bool,

@@ -2,11 +2,12 @@
 //! measured to reach.
 //!
 //! ```no_run
-//! use tightrope::bench::bench;
+//! use tightrope::bench::{Effort, bench};
 //! use tightrope::recipe::Step;
 //! use tightrope::settings::Settings;
 //!
-//! let figures = bench(&Step::of(&Settings::default())?, &mut |what| eprintln!("{what}"))?;
+//! let step = Step::of(&Settings::default())?;
+//! let figures = bench(&step, Effort::Thorough, &mut |what| eprintln!("{what}"))?;
 //! println!("{}", figures.text());
 //! # Ok::<(), tightrope::Error>(())
 //! ```
@@ -36,17 +37,45 @@ use ops::{Row, profile};
 
 /// Steps before the measured ones.
 const COLD: usize = 2;
-/// Shortest time that steps are measured for, and the fewest.
-const LEAST: (Duration, usize) = (Duration::from_secs(5), 5);
+/// Shortest time that something is measured for, and the fewest runs of it.
+type Least = (Duration, usize);
 /// Rows of the table whose shares matter.
 const LEAST_SHARE: f64 = 0.001;
+
+/// How long is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As long as figures take that are to be compared.
+    #[default]
+    Thorough,
+    /// As short as can be. Rates for estimates stay as they are.
+    Quick,
+}
+
+impl Effort {
+    /// For whole steps.
+    fn steps(self) -> Least {
+        match self {
+            Self::Thorough => (Duration::from_secs(5), 5),
+            Self::Quick => (Duration::ZERO, 3),
+        }
+    }
+
+    /// For all ops, one after the other.
+    fn ops(self) -> Least {
+        match self {
+            Self::Thorough => (Duration::from_secs(2), 3),
+            Self::Quick => (Duration::ZERO, 2),
+        }
+    }
+}
 
 /// Measures the step: its ops, rates for estimates (which are kept), and whole steps on a device of their own. `tell` hears
 /// what is measured next.
 ///
 /// # Errors
 /// A step that doesn't fit the memory, and what the device refuses.
-pub fn bench(step: &recipe::Step, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
+pub fn bench(step: &recipe::Step, effort: Effort, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
     let mut devices = Devices::default();
     let mut device = devices.open(&step.device)?;
     devices.notes.iter().for_each(|note| tell(note));
@@ -57,13 +86,19 @@ pub fn bench(step: &recipe::Step, tell: &mut dyn FnMut(&str)) -> Result<Figures>
     tell("measuring each op");
     let config = planned.config();
     let plan = planned.plan.clone();
-    let rows = profile(plan, &*config.model, config.accumulation(), &mut *device, &peaks)?;
-    tell("measuring rates for estimates");
-    let known = step.scope.rates.measure(&mut *device, planned.config().precision, threads);
+    let (model, accumulation) = (&*config.model, config.accumulation());
+    let rows = profile(plan, model, accumulation, &mut *device, &peaks, effort.ops())?;
+    let known = match effort {
+        Effort::Thorough => {
+            tell("measuring rates for estimates");
+            step.scope.rates.measure(&mut *device, config.precision, threads)
+        }
+        Effort::Quick => step.scope.rates.known(&*device, config.precision, threads),
+    };
     drop(device);
     tell("measuring whole steps");
     let device = devices.open(&step.device)?;
-    let step = Whole::measure(planned, device, threads, &peaks, &known.rates)?;
+    let step = Whole::measure(planned, device, threads, &peaks, &known.rates, effort.steps())?;
     Ok(Figures { device: name, threads, peaks, rows, step })
 }
 
@@ -91,6 +126,7 @@ impl Whole {
         threads: usize,
         peaks: &Peaks,
         rates: &Rates,
+        least: Least,
     ) -> Result<Self> {
         let config = planned.config().clone();
         let estimate = planned.estimate(rates);
@@ -109,7 +145,7 @@ impl Whole {
             if step == COLD {
                 start = Instant::now();
             }
-            if times.len() >= LEAST.1 && start.elapsed() >= LEAST.0 {
+            if times.len() >= least.1 && start.elapsed() >= least.0 {
                 break;
             }
             let inputs = inputs.iter().filter(|input| input.range.is_none());

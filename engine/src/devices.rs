@@ -386,6 +386,11 @@ pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
         return Ok(Cuda::new(Box::new(device)));
     }
     let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
+    #[cfg(feature = "emulation")]
+    if let Some(faults) = emulated_faults() {
+        let device = Emulated::new(kernels, 1).with_faults(Faults::read(&faults)?);
+        return Ok(Cuda::new(Box::new(device)));
+    }
     match Gpu::open(ordinal, kernels) {
         Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
         Err(DeviceError::Lost { reason, .. }) => Err(reason),

@@ -40,6 +40,12 @@ pub async fn run(backend: &mut dyn Backend, cases: &[Case], mode: Mode) -> Repor
     report
 }
 
+/// A case in words: its op with every attribute, and the types that it's of.
+pub fn described(case: &Case) -> String {
+    let types: Vec<String> = case.inputs.iter().map(|sample| sample.ty.to_string()).collect();
+    format!("{:?} of {}", case.op, types.join(", "))
+}
+
 impl Report {
     fn add(&mut self, case: &Case, outcome: Outcome) {
         let line = self.lines.entry((case.op.family(), tolerance::storage(case))).or_default();
@@ -50,10 +56,8 @@ impl Report {
                 line.deviation = Some(before.max(deviation));
             }
             Outcome::Unsupported(reason) => line.unsupported.push(reason),
-            Outcome::Fail(problem) => {
-                let types: Vec<String> =
-                    case.inputs.iter().map(|sample| sample.ty.to_string()).collect();
-                line.failed.push(format!("{:?} of {}: {problem}", case.op, types.join(", ")));
+            Outcome::Fail(problem) | Outcome::Lost(problem) => {
+                line.failed.push(format!("{}: {problem}", described(case)));
             }
         }
     }

@@ -3,6 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cases`] | what is tried: core's cases, and more shapes and dtypes |
+//! | [`tensor_cores`] | cases for tensor cores by `mma.sync` |
+//! | [`warpgroups`] | cases for Hopper's tensor cores, by `wgmma` |
 //! | [`gradcheck`] | symbolic gradients against central differences in f64 |
 //! | [`conformance`] | every case on a backend; how one is run and compared is [core's](tightrope_core::conformance) |
 //! | [`oracle`] | a backend made of the references |
@@ -22,6 +24,8 @@ pub mod language;
 pub mod late;
 pub mod oracle;
 pub mod parallel;
+pub mod tensor_cores;
 pub mod times;
+pub mod warpgroups;
 
 pub use tightrope_core::conformance::{reference, tolerance, values};

@@ -1,9 +1,10 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `mpi`, `oracle`, `bench`,
-//! `npm`, `planning`, `python`, `torture`, `web` and `widget`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `gpu`, `mpi`, `oracle`,
+//! `bench`, `npm`, `planning`, `python`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
 mod counts;
+mod gpu;
 mod highs;
 mod mesa;
 mod mpi;
@@ -41,6 +42,8 @@ usage: cargo xtask TASK
   npm       the package for npm, built, packed and run with its examples in Chromium
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   mpi       several processes over MPICH and Open MPI, some of which are killed or stopped
+  gpu       bench/gpu.sh rehearsed: every stage on an emulated device, with faults and without
+              --all                    every kind of fault in every stage
   oracle    plans held against the optimum that HiGHS finds
   bench     side by side with PyTorch, Burn and candle, into bench/results/; with a binary that is built already
             where TIGHTROPE names one
@@ -84,6 +87,8 @@ fn main() -> ExitCode {
         Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
         Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Part),
+        Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Part),
+        Some(("gpu", [all])) if all == "--all" => checks::run_only(&checks::ON_A_GPU, Draw::All),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),

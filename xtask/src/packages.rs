@@ -43,6 +43,14 @@ pub fn torture(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     built(shell, "torture", |artifact| artifact["executable"].as_str())
 }
 
+/// Cases on a GPU, each named before it runs.
+///
+/// # Errors
+/// Where it doesn't build.
+pub fn gpu_cases(shell: &mut Shell) -> anyhow::Result<PathBuf> {
+    built(shell, "gpu-cases", |artifact| artifact["executable"].as_str())
+}
+
 /// The library of the package for Python, as the tests use it.
 ///
 /// # Errors

@@ -151,11 +151,13 @@ fn pages(bytes: usize) -> Pinned {
 }
 
 const NAME: &str = "emulated";
-
 impl Device {
     /// Works until this holds, or nothing is left to do. After work that fails, the rest is forgotten.
     fn advance(&mut self, until: impl Fn(&Queues) -> bool) -> Result<(), DeviceError> {
         loop {
+            if let Some(words) = &self.faulted {
+                return Err(self.lost(words));
+            }
             self.queues.settle();
             if until(&self.queues) {
                 return Ok(());
@@ -227,18 +229,28 @@ impl Device {
             Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
             Task::Matmul(_) => LIBRARY,
         };
-        match self.faults.of(label) {
-            Some(Fault::Fault) => self.faulted = Some(format!("{label}: illegal memory access")),
-            Some(Fault::Wrong) => return Ok(()),
-            Some(Fault::Hang) | None => {}
+        let fault = self.faults.of(label);
+        if fault == Some(Fault::Fault) {
+            self.faulted = Some(format!("{label}: illegal memory access"));
         }
         if let Some(words) = &self.faulted {
             return Err(self.lost(words));
         }
+        let before = (fault == Some(Fault::Wrong)).then(|| self.arena_bytes().to_vec());
         match task {
-            Task::Kernel(dispatch) => self.run(dispatch),
-            Task::Matmul(matmul) => self.multiply(matmul),
+            Task::Kernel(dispatch) => self.run(dispatch)?,
+            Task::Matmul(matmul) => self.multiply(matmul)?,
         }
+        if let Some(before) = before {
+            faults::spoil(&before, self.arena_bytes());
+        }
+        Ok(())
+    }
+
+    fn arena_bytes(&mut self) -> &mut [u8] {
+        let (start, bytes) = (self.at(0, self.bytes), self.bytes);
+        // SAFETY: the arena has as many bytes, and nothing else uses it while this is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) }
     }
 
     fn multiply(&self, matmul: &Multiply) -> Result<(), DeviceError> {
@@ -428,6 +440,10 @@ impl Driver for Emulated {
 
     fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
         let mut device = self.device();
+        if let Some(kernel) = kernels.iter().find(|kernel| device.faults.refuse(&kernel.label)) {
+            let log = "error: it's refused".to_owned();
+            return Err(DeviceError::Compile { kernel: kernel.label.clone(), log });
+        }
         let mut missing: Vec<&Kernel> = vec![];
         for kernel in kernels {
             if !device.loaded.contains_key(kernel) && !missing.contains(&kernel) {

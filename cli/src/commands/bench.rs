@@ -1,7 +1,7 @@
 //! `tightrope bench`: every op of a training step and the step as a whole, against what the device was
 //! measured to reach.
 
-use tightrope::bench::bench;
+use tightrope::bench::{Effort, bench};
 
 use crate::args::Bench;
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build, about half as fast as one made with --release");
     }
-    let figures = bench(&step, &mut |note| eprintln!("{note}"))?;
+    let effort = if args.quick { Effort::Quick } else { Effort::Thorough };
+    let figures = bench(&step, effort, &mut |note| eprintln!("{note}"))?;
     if args.json { output::print_json(&figures.json()) } else { output::print(&figures.text()) }
 }

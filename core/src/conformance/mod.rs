@@ -44,6 +44,19 @@ pub enum Outcome {
     Unsupported(String),
     /// What is wrong.
     Fail(String),
+    /// The device is gone, in its words. Nothing more runs on it.
+    Lost(String),
+}
+
+impl From<DeviceError> for Outcome {
+    fn from(error: DeviceError) -> Self {
+        let words = error.to_string();
+        match error {
+            DeviceError::Compile { .. } => Self::Unsupported(words),
+            DeviceError::Lost { .. } => Self::Lost(words),
+            DeviceError::OutOfMemory { .. } | DeviceError::Input(_) => Self::Fail(words),
+        }
+    }
 }
 
 /// Runs one case on `backend`.
@@ -75,8 +88,8 @@ pub async fn try_against(
     };
     match on_device(backend, case, dying, mode, expected).await {
         Outcome::Pass(dying) => Outcome::Pass(kept.max(dying)),
-        Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
         Outcome::Fail(problem) => Outcome::Fail(format!("over dying inputs: {problem}")),
+        other => other,
     }
 }
 
@@ -113,10 +126,8 @@ async fn on_device(
         Ok(plan) => Arc::new(plan),
         Err(error) => return Outcome::Fail(error.to_string()),
     };
-    match backend.prepare(Arc::clone(&plan)) {
-        Ok(()) => {}
-        Err(error @ DeviceError::Compile { .. }) => return Outcome::Unsupported(error.to_string()),
-        Err(error) => return Outcome::Fail(error.to_string()),
+    if let Err(error) = backend.prepare(Arc::clone(&plan)) {
+        return error.into();
     }
     if backend.allocated_bytes() != plan.peak_bytes() {
         let (allocated, planned) = (backend.allocated_bytes(), plan.peak_bytes());
@@ -130,7 +141,7 @@ async fn on_device(
     for pattern in PATTERNS {
         match replay(backend, &plan, &lone.inputs, &inputs, &lone.outputs, pattern).await {
             Ok(outputs) => runs.push(outputs),
-            Err(problem) => return Outcome::Fail(problem),
+            Err(outcome) => return outcome,
         }
     }
     if runs[0] != runs[1] {
@@ -150,26 +161,26 @@ async fn replay(
     inputs: &[Vec<u8>],
     outputs: &[Tensor],
     pattern: u8,
-) -> std::result::Result<Vec<Vec<u8>>, String> {
-    let device = |error: DeviceError| error.to_string();
+) -> std::result::Result<Vec<Vec<u8>>, Outcome> {
     let place = |tensor: Tensor| {
+        let name = || &plan.graph.info(tensor).name;
         plan.range(tensor)
             .map(|(offset, bytes)| offset..offset + bytes)
-            .ok_or_else(|| format!("`{}` has no place in the plan", plan.graph.info(tensor).name))
+            .ok_or_else(|| Outcome::Fail(format!("`{}` has no place in the plan", name())))
     };
-    backend.write(0, &vec![pattern; plan.arena_bytes as usize]).map_err(device)?;
+    backend.write(0, &vec![pattern; plan.arena_bytes as usize])?;
     for (&tensor, bytes) in tensors.iter().zip(inputs) {
-        backend.write(place(tensor)?.start, bytes).map_err(device)?;
+        backend.write(place(tensor)?.start, bytes)?;
     }
-    backend.run(0, 0..plan.programs[0].steps.len()).map_err(device)?;
+    backend.run(0, 0..plan.programs[0].steps.len())?;
     let mut read = vec![];
     for &output in outputs {
-        read.push(backend.read(&[place(output)?]).await.map_err(device)?);
+        read.push(backend.read(&[place(output)?]).await?);
     }
     let taken_over = |tensor| outputs.iter().any(|&output| plan.graph.storage(output) == tensor);
     for (index, (&tensor, bytes)) in tensors.iter().zip(inputs).enumerate() {
-        if !taken_over(tensor) && backend.read(&[place(tensor)?]).await.map_err(device)? != *bytes {
-            return Err(format!("input {index} was written to"));
+        if !taken_over(tensor) && backend.read(&[place(tensor)?]).await? != *bytes {
+            return Err(Outcome::Fail(format!("input {index} was written to")));
         }
     }
     Ok(read)
@@ -189,7 +200,11 @@ pub async fn outputs(
     let plan = Arc::new(plan);
     backend.prepare(Arc::clone(&plan)).map_err(|error| error.to_string())?;
     let inputs = values::inputs(case);
-    replay(backend, &plan, &lone.inputs, &inputs, &lone.outputs, PATTERNS[0]).await
+    let outputs = replay(backend, &plan, &lone.inputs, &inputs, &lone.outputs, PATTERNS[0]).await;
+    outputs.map_err(|outcome| match outcome {
+        Outcome::Unsupported(words) | Outcome::Fail(words) | Outcome::Lost(words) => words,
+        Outcome::Pass(_) => "outputs were refused that passed".to_owned(),
+    })
 }
 
 fn compare(case: &Case, outputs: &[Vec<u8>], expected: Expected<'_>) -> Outcome {

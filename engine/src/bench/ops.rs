@@ -37,10 +37,7 @@ pub struct Row {
     pub share: f64,
 }
 
-/// Shortest time that ops are measured for, and the fewest replays.
-const LEAST: (Duration, usize) = (Duration::from_secs(2), 3);
-
-/// Replays the programs of a training step op by op; rows with the largest share first.
+/// Replays the programs of a training step op by op, at least so long and so often; rows with the largest share first.
 ///
 /// # Errors
 /// Those of the device.
@@ -50,9 +47,10 @@ pub fn profile(
     accumulation: usize,
     device: &mut dyn Backend,
     peaks: &Peaks,
+    least: (Duration, usize),
 ) -> Result<Vec<Row>, SessionError> {
     let plan = Arc::new(plan);
-    let times = times(&plan, model, device, LEAST)?;
+    let times = times(&plan, model, device, least)?;
     let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
     for (index, times) in times {
         let repeats = plan.graph.programs[index].role.runs_per_step(accumulation);

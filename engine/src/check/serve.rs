@@ -96,7 +96,9 @@ pub(super) fn serve(request: &Request, tell: &mut dyn FnMut(Event)) -> Result<()
         let outcome = block_on(try_against(&mut watched, case, Mode::Check, &outputs));
         let wrong = match outcome {
             Outcome::Pass(_) => None,
-            Outcome::Unsupported(reason) | Outcome::Fail(reason) => Some(reason),
+            Outcome::Unsupported(reason) | Outcome::Fail(reason) | Outcome::Lost(reason) => {
+                Some(reason)
+            }
         };
         let ends = wrong.is_some();
         tell(Event::Done(index, wrong));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use conformance::conformance::{Mode, outputs, run, unsupported};
 use conformance::draw::Draw;
 use conformance::tolerance::{self, Deviation};
-use conformance::{cases, reference, values};
+use conformance::{cases, reference, tensor_cores, values};
 use pollster::block_on;
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Gpu, Task};
 use tightrope_backend_cuda::library::{Finish, Problem};
@@ -15,13 +15,8 @@ use tightrope_backend_cuda::matmuls::Makers;
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
-use tightrope_core::activation::gelu_tanh;
-use tightrope_core::expr::input;
 use tightrope_core::launch::{Launch, Limits, Place};
-use tightrope_core::ops::{
-    Attention, AttentionGrad, Case, Fill, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad,
-    MatMul, Sample,
-};
+use tightrope_core::ops::{Case, Fill, MatMul, Sample};
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
 pub fn cache() -> PathBuf {
@@ -64,128 +59,29 @@ fn tensors_that_no_launch_binds_whole_are_cut() {
     // What needs a window that isn't cut, as a large row, is refused on every device.
     let limits = backend.limits().clone();
     let taken = |case: &Case| !launches(case, &limits).is_empty();
-    let cases: Vec<Case> = cases::all().into_iter().chain(matmul_cases()).filter(taken).collect();
+    let cases: Vec<Case> =
+        cases::all().into_iter().chain(tensor_cores::matmuls()).filter(taken).collect();
     check_drawn(backend, "cut cases", cases);
-}
-
-/// Matmuls of 16-bit operands in tiles that lie across edges, in all orders of storage; in slices of K; on every large
-/// tile's path.
-fn matmul_cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for dtype in [DType::BF16, DType::F16] {
-        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
-        for (transpose_lhs, transpose_rhs) in
-            [(false, false), (false, true), (true, false), (true, true)]
-        {
-            let (b, m, n, k) = (2, 72, 136, 104);
-            let lhs = if transpose_lhs { [b, k, m] } else { [b, m, k] };
-            let rhs = if transpose_rhs { [b, n, k] } else { [b, k, n] };
-            let op = MatMul { batch: true, transpose_lhs, transpose_rhs, ..MatMul::new(dtype) };
-            cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
-            // Rows that fill no tile, and columns that don't come in pairs where rhs may have such.
-            let (m, n) = (if transpose_lhs { 8 } else { 5 }, if transpose_rhs { 33 } else { 40 });
-            let lhs = if transpose_lhs { [48, m] } else { [m, 48] };
-            let rhs = if transpose_rhs { [n, 48] } else { [48, n] };
-            let op = MatMul { transpose_lhs, transpose_rhs, ..MatMul::new(DType::F32) };
-            cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
-        }
-        let accumulate =
-            MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
-        cases.push(Case::new(
-            accumulate,
-            vec![of(&[1600, 24]), of(&[1600, 40]), cases::unit(&[24, 40])],
-        ));
-        let bias = vec![of(&[2, 65, 64]), of(&[72, 64]), of(&[72])];
-        cases.push(Case::new(MatMul::linear(true, dtype), bias));
-    }
-    cases.push(Case::new(
-        MatMul::linear(false, DType::BF16),
-        vec![
-            cases::floats(DType::BF16, &[2048, 32], -1.0, 1.0),
-            cases::floats(DType::BF16, &[2048, 32], -1.0, 1.0),
-        ],
-    ));
-    cases
-}
-
-/// Matmuls that other ops became part of: in slices of K, and on the large tile's path.
-fn fused_cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for dtype in [DType::BF16, DType::F16] {
-        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
-        for (m, n, k) in [(72, 40, 1600), (2048, 2048, 8)] {
-            let (x, y) = (input(0), input(1));
-            let mut inputs = vec![of(&[m, k]), of(&[n, k]), of(&[n])];
-            let gelu = FusedMatMul {
-                formula: Some(gelu_tanh(x.clone())),
-                keeps_matmul: true,
-                ..MatMul::linear(true, dtype).into()
-            };
-            cases.push(Case::new(gelu, inputs.clone()));
-            inputs.push(of(&[m, n]));
-            let sum = FusedMatMul { formula: Some(x + y), ..MatMul::linear(true, dtype).into() };
-            cases.push(Case::new(sum, inputs));
-        }
-        for accumulate in [false, true] {
-            let matmul = MatMul { transpose_lhs: true, accumulate, ..MatMul::new(DType::F32) };
-            let op = FusedMatMul { lhs_sums: Some(DType::F32), ..matmul.into() };
-            let mut inputs = vec![of(&[1600, 136]), of(&[1600, 72])];
-            inputs.extend(accumulate.then(|| cases::unit(&[136, 72])));
-            cases.push(Case::new(op, inputs));
-        }
-    }
-    cases
-}
-
-/// Attention over one tile, and over several with a part of one at the end; heads that share keys.
-fn attention_cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for (b, t, heads, kv_heads, head_dim) in
-        [(2, 5, 2, 1, 16), (1, 65, 2, 2, 32), (1, 130, 4, 2, 64), (1, 193, 1, 1, 128)]
-    {
-        for dtype in [DType::BF16, DType::F16] {
-            let op = Attention::causal(heads, kv_heads, head_dim);
-            let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
-            let (qkv, out) = ([b, t, (heads + 2 * kv_heads) * head_dim], [b, t, heads * head_dim]);
-            cases.push(Case::new(op.clone(), vec![of(&qkv)]));
-            let lse = cases::floats(DType::F32, &[b, heads, t], 2.0, 4.0);
-            cases.push(Case::new(AttentionGrad(op), vec![of(&qkv), of(&out), lse, of(&out)]));
-        }
-    }
-    cases
-}
-
-/// The loss of rows in several chunks, the last of them a part of one; all three matmuls.
-fn loss_cases() -> Vec<Case> {
-    let (rows, columns, vocab, padded, chunk) = (40, 64, 250, 256, 16);
-    let mut cases = vec![];
-    for dtype in [DType::BF16, DType::F16] {
-        for accumulate in [false, true] {
-            let loss = LinearCrossEntropy { vocab, chunk, cap: None };
-            let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
-            let targets = cases::whole(&[rows], -1, vocab as i64);
-            let mut inputs =
-                vec![of(&[rows, columns]), of(&[padded, columns]), targets, cases::unit(&[1])];
-            inputs.extend(accumulate.then(|| cases::unit(&[padded, columns])));
-            cases
-                .push(Case::new(LinearCrossEntropyGrad { loss, accumulate, weight: true }, inputs));
-        }
-    }
-    cases
 }
 
 #[test]
 fn tensor_cores_match_the_references_emulated() {
-    let cases = [matmul_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [
+        tensor_cores::matmuls(),
+        tensor_cores::fused(),
+        tensor_cores::attention(),
+        tensor_cores::losses(),
+    ]
+    .concat();
     let on_tensor_cores = |case: &Case| {
         launches(case, &limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
     };
     assert!(cases.iter().all(on_tensor_cores));
     let elsewhere =
         |case: &Case| launches(case, &limits()).iter().any(|launch| launch.kernel == "matmul");
-    assert!(!loss_cases().iter().any(elsewhere));
+    assert!(!tensor_cores::losses().iter().any(elsewhere));
     let sums_of_lhs = |launch: &Launch| launch.constants.contains(&("SUMS_LHS", 1));
-    let fused = fused_cases();
+    let fused = tensor_cores::fused();
     assert!(fused.iter().any(|case| launches(case, &limits()).iter().any(sums_of_lhs)));
     check_drawn(Cuda::new(Box::new(Emulated::new(cache(), 3))), "cases on tensor cores", cases);
 }
@@ -195,7 +91,13 @@ fn without_tensor_cores_for_bf16_other_kernels_match_the_references_emulated() {
     let mut backend = Cuda::new(Box::new(Emulated::new(cache(), 4)));
     backend.restrict(|own| own.tensor_cores = &[DType::F16]);
     let in_bf16 = |case: &Case| case.inputs.iter().any(|sample| sample.ty.dtype == DType::BF16);
-    let cases = [matmul_cases(), fused_cases(), attention_cases(), loss_cases()].concat();
+    let cases = [
+        tensor_cores::matmuls(),
+        tensor_cores::fused(),
+        tensor_cores::attention(),
+        tensor_cores::losses(),
+    ]
+    .concat();
     let cases: Vec<Case> = cases.into_iter().filter(in_bf16).collect();
     let on_tensor_cores = |case: &Case| {
         launches(case, backend.limits()).iter().any(|launch| launch.kernel.ends_with("_mma"))
@@ -290,7 +192,9 @@ fn matmuls_in_tf32_of_what_it_holds_are_those_of_f32() {
 fn matmuls_by_the_library_match_the_references_emulated() {
     let with_matmul =
         |case: &Case| launches(case, &limits()).iter().any(|launch| launch.matmul.is_some());
-    let mut cases = [cases::all(), matmul_cases(), fused_cases(), loss_cases()].concat();
+    let mut cases =
+        [cases::all(), tensor_cores::matmuls(), tensor_cores::fused(), tensor_cores::losses()]
+            .concat();
     cases.retain(with_matmul);
     let problem = |launch: &Launch| Problem::of(launch.matmul.as_ref()?, false, |_| 0);
     let problems = cases.iter().flat_map(|case| launches(case, &limits()));
@@ -318,9 +222,15 @@ fn kernels_match_the_references_on_a_gpu_where_there_is_one() {
         Ok(mut gpu) => {
             the_driver_gives_what_is_asked(&mut gpu);
             let has_wgmma = gpu.wgmma().is_some();
-            let fused = fused_cases();
-            let all =
-                [cases::all(), matmul_cases(), fused, attention_cases(), loss_cases()].concat();
+            let fused = tensor_cores::fused();
+            let all = [
+                cases::all(),
+                tensor_cores::matmuls(),
+                fused,
+                tensor_cores::attention(),
+                tensor_cores::losses(),
+            ]
+            .concat();
             check(Cuda::new(Box::new(gpu)), &all);
             if has_wgmma {
                 crate::wgmma::check_all(|| Box::new(open().expect("the same GPU")));

@@ -4,14 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conformance::tolerance::{self, Deviation};
-use conformance::{cases, reference, values};
+use conformance::{cases, reference, values, warpgroups};
 use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Staging, Task};
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
-use tightrope_core::activation::gelu_tanh;
-use tightrope_core::expr::input;
 use tightrope_core::launch::{Launch, Limits, Place, Source, Word};
-use tightrope_core::ops::{Case, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyGrad, MatMul};
+use tightrope_core::ops::{Case, MatMul};
 use tightrope_core::{DType, Role, Rule};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
@@ -20,69 +18,6 @@ use crate::kernels::{cache, check, launches};
 /// Limits of a GPU with so many multiprocessors.
 fn hopper(multiprocessors: u32) -> Limits {
     limits().with_cuda(|own| own.wgmma = Some(multiprocessors))
-}
-
-/// Matmuls in all orders of storage, in tiles that lie across every edge, narrow and wide; with what is added to them.
-fn matmul_cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for (dtype, out) in [(DType::BF16, DType::F32), (DType::F16, DType::F16)] {
-        let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);
-        for (transpose_lhs, transpose_rhs) in
-            [(false, false), (false, true), (true, false), (true, true)]
-        {
-            for (b, m, n, k) in [(3, 136, 200, 104), (1, 72, 264, 200)] {
-                let lhs = if transpose_lhs { [b, k, m] } else { [b, m, k] };
-                let rhs = if transpose_rhs { [b, n, k] } else { [b, k, n] };
-                let op = MatMul { batch: true, transpose_lhs, transpose_rhs, ..MatMul::new(out) };
-                cases.push(Case::new(op, vec![of(&lhs), of(&rhs)]));
-            }
-        }
-        // Rows that fill no tile, and columns that don't come in pairs.
-        let odd = MatMul { transpose_rhs: true, ..MatMul::new(DType::F32) };
-        cases.push(Case::new(odd, vec![of(&[129, 64]), of(&[131, 64])]));
-        let bias = vec![of(&[2, 65, 64]), of(&[136, 64]), of(&[136])];
-        cases.push(Case::new(MatMul::linear(true, dtype), bias));
-        let op = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
-        let mut inputs = vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])];
-        cases.push(Case::new(op.clone(), inputs.clone()));
-        let sums = FusedMatMul { lhs_sums: Some(DType::F32), ..op.into() };
-        cases.push(Case::new(sums, inputs));
-        let (x, y) = (input(0), input(1));
-        inputs = vec![of(&[130, 72]), of(&[136, 72]), of(&[136])];
-        let gelu = FusedMatMul {
-            formula: Some(gelu_tanh(x.clone())),
-            keeps_matmul: true,
-            ..MatMul::linear(true, dtype).into()
-        };
-        cases.push(Case::new(gelu, inputs.clone()));
-        inputs.push(of(&[130, 136]));
-        let residual = FusedMatMul { formula: Some(x + y), ..MatMul::linear(true, dtype).into() };
-        cases.push(Case::new(residual, inputs));
-    }
-    cases
-}
-
-/// Matmuls of long sums and few tiles.
-fn sliced_cases() -> Vec<Case> {
-    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
-    let sum = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
-    let inputs = vec![of(&[2000, 72]), of(&[2000, 136]), cases::unit(&[72, 136])];
-    let bias = vec![of(&[2, 40, 1800]), of(&[136, 1800]), of(&[136])];
-    vec![Case::new(sum, inputs), Case::new(MatMul::linear(true, DType::BF16), bias)]
-}
-
-/// The loss of rows in several chunks, the last of them a part of one: matmuls whose sums go on from others.
-fn loss_cases() -> Vec<Case> {
-    let (rows, columns, vocab, padded, chunk) = (40, 128, 250, 256, 16);
-    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
-    let op = LinearCrossEntropyGrad {
-        loss: LinearCrossEntropy { vocab, chunk, cap: None },
-        accumulate: false,
-        weight: true,
-    };
-    let targets = cases::whole(&[rows], -1, vocab as i64);
-    let inputs = vec![of(&[rows, columns]), of(&[padded, columns]), targets, cases::unit(&[1])];
-    vec![Case::new(op, inputs)]
 }
 
 /// Runs all cases on such devices, which make tile after tile on one multiprocessor, and slices on several; what was launched.
@@ -97,7 +32,11 @@ pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
         check(backend, cases);
         all.concat()
     };
-    [with(1, &[matmul_cases(), loss_cases()].concat()), with(8, &sliced_cases())].concat()
+    [
+        with(1, &[warpgroups::matmuls(), warpgroups::losses()].concat()),
+        with(8, &warpgroups::sliced()),
+    ]
+    .concat()
 }
 
 fn constant(launch: &Launch, name: &str) -> u32 {

@@ -30,6 +30,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tightrope-backend-wgpu",
         ],
     ),
+    (
+        "gpu-cases",
+        &[
+            "conformance",
+            "tightrope",
+            "tightrope-core",
+            "tightrope-nn",
+            "tightrope-backend-cpu",
+            "tightrope-backend-cuda",
+        ],
+    ),
     ("torture", &["tightrope"]),
     ("xtask", &[]),
 ];

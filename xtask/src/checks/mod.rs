@@ -19,7 +19,7 @@ use report::Outcome;
 use crate::counts::Counts;
 use crate::packages::{self, PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{highs, mesa, mpi, npm, nvidia, python, root, system, torture, web, widget};
+use crate::{gpu, highs, mesa, mpi, npm, nvidia, python, root, system, torture, web, widget};
 
 /// A part of the checks.
 pub struct Stage {
@@ -58,6 +58,8 @@ const TIMES: &str = "page in time";
 pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
 /// By NVIDIA's compilers.
 pub const KERNELS: &str = "CUDA kernels compiled";
+/// What is done on a machine with a GPU, rehearsed on an emulated one.
+const GPU: &str = "rehearsal for a GPU";
 /// Its tests and, some days, its wheel.
 const PYTHON: &str = "package for Python";
 const NOTEBOOKS: &str = "notebooks";
@@ -91,6 +93,7 @@ const STAGES: &[Stage] = &[
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
+    Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test)),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(MPI, &[BUILD], Tests(mpi::test)),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
@@ -108,6 +111,9 @@ const STAGES: &[Stage] = &[
     Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
     Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
 ];
+
+/// What the rehearsal for a GPU takes.
+pub const ON_A_GPU: [&str; 3] = [SYSTEM, BUILD, GPU];
 
 /// What the package for Python takes.
 pub const PACKAGE_FOR_PYTHON: [&str; 2] = [BUILD, PYTHON];
@@ -277,7 +283,8 @@ mod tests {
             );
         }
         let apart = [COOPERATIVE, KERNELS, MPI, ORACLE];
-        let tasks: [&[&str]; 6] = [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &apart];
+        let tasks: [&[&str]; 7] =
+            [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &ON_A_GPU, &apart];
         for name in tasks.concat() {
             assert!(names.contains(&name), "{name}");
         }
