@@ -132,13 +132,6 @@ __device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &oth
     }
 }
 
-__device__ unsigned rounded_pair(float low, float high) {
-    Element pair[2];
-    tr_round(low, pair[0]);
-    tr_round(high, pair[1]);
-    return pair[0].bits | unsigned(pair[1].bits) << 16;
-}
-
 // Adds other rows times their weights to the sums of the warp's own rows.
 template <unsigned BLOCKS, class Other>
 __device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS][4], Other &other) {
@@ -148,10 +141,10 @@ __device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS
     for (unsigned j = 0; j < BLOCKS; j += 2) {
         // Sums of 16 × 8 lie in a warp as halves of its 16 × 16 factors do.
         const unsigned rows[4] = {
-            rounded_pair(weights[j][0], weights[j][1]),
-            rounded_pair(weights[j][2], weights[j][3]),
-            rounded_pair(weights[j + 1][0], weights[j + 1][1]),
-            rounded_pair(weights[j + 1][2], weights[j + 1][3]),
+            tr_round_pair<Element>(weights[j][0], weights[j][1]),
+            tr_round_pair<Element>(weights[j][2], weights[j][3]),
+            tr_round_pair<Element>(weights[j + 1][0], weights[j + 1][1]),
+            tr_round_pair<Element>(weights[j + 1][2], weights[j + 1][3]),
         };
         const unsigned row = j * MMA_COLUMNS + matrix % 2 * 8 + lane % 8;
 #pragma unroll

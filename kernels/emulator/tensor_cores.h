@@ -84,6 +84,13 @@ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, TrAt at) {
     }
 }
 
+template <class T> unsigned tr_round_pair(float low, float high) {
+    T pair[2];
+    tr_round(low, pair[0]);
+    tr_round(high, pair[1]);
+    return pair[0].bits | unsigned(pair[1].bits) << 16;
+}
+
 // Words of a lane's operands.
 struct TrFragments {
     unsigned a[4], b[2];

@@ -87,6 +87,9 @@ __device__ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, unsi
 struct Bf16;
 struct F16;
 
+// Two neighbours in a word, rounded to nearest, ties to even.
+template <class T> __device__ unsigned tr_round_pair(float low, float high);
+
 // sums += a · b on tensor cores: a is 16 × 16 by rows, b 16 × 8 by columns, in the layouts of mma.m16n8k16.
 template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 
@@ -94,6 +97,18 @@ template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsig
 __device__ unsigned tr_round_tf32(unsigned bits);
 
 #if __CUDA_ARCH__ >= 800
+template <> __device__ unsigned tr_round_pair<Bf16>(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+template <> __device__ unsigned tr_round_pair<F16>(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
 template <>
 __device__ void tr_multiply_add<Bf16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -125,6 +140,10 @@ __device__ void tr_multiply_add<float>(float (&sums)[4], const unsigned (&a)[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #else
+template <> __device__ unsigned tr_round_pair<F16>(float low, float high) {
+    return tr_float_to_half(low) | unsigned(tr_float_to_half(high)) << 16;
+}
+
 // Turing's tensor cores multiply f16 alone, and half as deep: a and b are two of mma.m16n8k8's side by side.
 __device__ void tr_multiply_add_half(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
