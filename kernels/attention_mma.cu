@@ -35,25 +35,30 @@ __device__ unsigned place(unsigned row, unsigned chunk) {
     return row * CHUNKS_OF_ROW + (chunk ^ (row / (CHUNK / SWIZZLED) % SWIZZLED));
 }
 
-// Begins to copy COUNT rows from `row` on, which lie `stride` elements apart from element `first` on.
-template <unsigned COUNT, class Tile, class Stored>
-__device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsigned first, unsigned stride, unsigned row) {
-    for (unsigned i = threadIdx.x; i < COUNT * CHUNKS_OF_ROW; i += WORKGROUP) {
-        const unsigned r = i / CHUNKS_OF_ROW;
-        const unsigned chunk = i % CHUNKS_OF_ROW;
-        const bool exists = row + r < args.seq_len;
-        tr_copy_async(to, place(r, chunk), stored, exists ? first + (row + r) * stride + CHUNK * chunk : 0, exists);
+// Begins to copy COUNT rows from `row` on, which lie STRIDE elements apart from element `first` on. A thread copies the same chunk of several rows, so that where they lie is found once.
+template <unsigned COUNT, unsigned STRIDE, class Tile, class Stored>
+__device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsigned first, unsigned row) {
+    constexpr unsigned TOGETHER = WORKGROUP / CHUNKS_OF_ROW;
+    const unsigned chunk = threadIdx.x % CHUNKS_OF_ROW;
+    const unsigned own = threadIdx.x / CHUNKS_OF_ROW;
+    const unsigned from = first + (row + own) * STRIDE + CHUNK * chunk;
+#pragma unroll
+    for (unsigned done = 0; done < COUNT; done += TOGETHER) {
+        if (TOGETHER <= COUNT || own < COUNT) {
+            const bool exists = row + own + done < args.seq_len;
+            tr_copy_async(to, place(own + done, chunk), stored, from, exists, done * STRIDE);
+        }
     }
 }
 
 template <unsigned COUNT, class Tile>
 __device__ void copy_packed(const Args &args, Tile &to, unsigned batch, unsigned column, unsigned row) {
-    copy_rows<COUNT>(args, to, args.qkv, batch * args.seq_len * PACKED + column, PACKED, row);
+    copy_rows<COUNT, PACKED>(args, to, args.qkv, batch * args.seq_len * PACKED + column, row);
 }
 
 template <unsigned COUNT, class Tile>
 __device__ void copy_dout(const Args &args, Tile &to, unsigned batch, unsigned head, unsigned row) {
-    copy_rows<COUNT>(args, to, args.dout, out_index(args, batch, 0, head), HEADS * HEAD_DIM, row);
+    copy_rows<COUNT, HEADS * HEAD_DIM>(args, to, args.dout, out_index(args, batch, 0, head), row);
 }
 
 // The warp's first row in the block's, the first of a lane's two rows in the warp's, and the first of its two columns.

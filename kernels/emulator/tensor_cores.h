@@ -31,10 +31,11 @@ static TrCopies tr_copies[TR_MOST_THREADS];
 static void tr_forget_copies(unsigned thread) { tr_copies[thread].count = 0; }
 
 template <unsigned N, class Stored>
-void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists) {
+void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists, unsigned further = 0) {
     constexpr unsigned ELEMENTS = sizeof(Chunk) / sizeof(typename Stored::Element);
     Chunk value{};
     if (exists) {
+        from += further;
         if (from % ELEMENTS != 0) tr_fail(to.file, to.line, "copies %u from element %u, which is no multiple of them", ELEMENTS, from);
         tr_holds(&stored, from, ELEMENTS, stored.elements, "copies", to.file, to.line);
         memcpy(&value, stored.data + from, sizeof value);

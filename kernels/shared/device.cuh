@@ -40,12 +40,15 @@ template <unsigned N> __device__ unsigned tr_word(Shared<Chunk, N> &tile, unsign
 }
 
 #if __CUDA_ARCH__ >= 800
-// Begins to copy a chunk's elements of a tensor from `from` on, or zeros where they don't exist.
+// Begins to copy a chunk's elements of a tensor, from `further` elements past `from` on, or zeros where they don't exist. Copies from
+// the same element differ in a constant of the instruction alone.
 template <unsigned N, class Stored>
-__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists,
+                              unsigned further = 0) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"(tr_shared_address(tile, to)), "l"(__cvta_generic_to_global(stored.data + from)), "r"(exists ? 16 : 0)
+                 : "r"(tr_shared_address(tile, to)), "l"(__cvta_generic_to_global(stored.data + from + further)),
+                 "r"(exists ? 16 : 0)
                  : "memory");
 }
 
@@ -57,8 +60,9 @@ template <unsigned N> __device__ void tr_wait_copies() { asm volatile("cp.async.
 #else
 // Without copies beside other work, each ends before the next begins.
 template <unsigned N, class Stored>
-__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
-    tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from) : Chunk{};
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists,
+                              unsigned further = 0) {
+    tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from + further) : Chunk{};
 }
 
 __device__ void tr_commit_copies() {}
