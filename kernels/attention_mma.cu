@@ -100,11 +100,15 @@ template <unsigned BLOCKS> __device__ void scale(float (&values)[BLOCKS][4], con
     }
 }
 
-// Makes scores of products, and where they are capped what each grows by with its product.
+// What makes an exponent of 2 of a score. Products that aren't capped are scaled as late as here, by the multiply-add that
+// subtracts from the exponent.
+__device__ float to_power(const Args &args) { return CAPPED ? 1.0f : args.prescale; }
+
+// Makes scores of products, where they are capped, and what each grows by with its product.
 template <unsigned BLOCKS>
 __device__ void make_scores(const Args &args, float (&products)[BLOCKS][4], float (&slopes)[BLOCKS][4]) {
-    each_score(products, [&](float product, unsigned, unsigned) { return score_of(args, product); });
     if (CAPPED) {
+        each_score(products, [&](float product, unsigned, unsigned) { return score_of(args, product); });
 #pragma unroll
         for (unsigned j = 0; j < BLOCKS; j++) {
 #pragma unroll
@@ -174,6 +178,14 @@ __device__ void store_row(const Args &args, unsigned first, const Scores<HEAD_DI
 // Over the four lanes that share a row.
 template <class Fold> __device__ float fold_row(float value) { return tr_fold_lanes<Fold, 4>(value); }
 
+// Whether all of the warp's queries from `query` on attend to all keys from `key` on, so that none needs its own test.
+template <unsigned QUERIES, unsigned KEYS> __device__ bool all_attend(const Args &args, unsigned query, unsigned key) {
+    const bool exist = query + QUERIES <= args.seq_len && key + KEYS <= args.seq_len;
+    const bool before = !CAUSAL || key + KEYS <= query + 1;
+    const bool within = WINDOW == 0 || (query + QUERIES <= key + WINDOW && key + KEYS <= query + WINDOW);
+    return !DOCUMENTS && exist && before && within;
+}
+
 __device__ void forward_mma(const Args &args) {
     const Tile at = tile_of(args, HEADS);
     const unsigned kv_head = at.head / GROUP;
@@ -186,6 +198,8 @@ __device__ void forward_mma(const Args &args) {
     copy_packed<ROWS>(args, value_rows, at.batch, value_column(kv_head), begin);
     tr_commit_copies();
     float highest[2] = {LOWEST, LOWEST};
+    // The same as an exponent of 2.
+    float top[2] = {0.0f, 0.0f};
     // Of the lane's own columns; all lanes of a row rescale by the same factors.
     float total[2] = {0.0f, 0.0f};
     Scores<HEAD_DIM> sums;
@@ -201,10 +215,16 @@ __device__ void forward_mma(const Args &args) {
             copy_packed<ROWS>(args, key_rows, at.batch, key_column(kv_head), first + ROWS);
         }
         tr_commit_copies();
+        if (CAPPED) {
+            each_score(scores, [&](float product, unsigned, unsigned) { return score_of(args, product); });
+        }
+        if (!all_attend<MMA_ROWS, ROWS>(args, at.first + rows_of_warp(), first)) {
+            each_score(scores, [&](float score, unsigned r, unsigned column) {
+                return attends(args, at.batch, query + 8 * r, first + column) ? score : LOWEST;
+            });
+        }
         float raised[2] = {highest[0], highest[1]};
-        each_score(scores, [&](float product, unsigned r, unsigned column) {
-            const bool seen = attends(args, at.batch, query + 8 * r, first + column);
-            const float score = seen ? score_of(args, product) : LOWEST;
+        each_score(scores, [&](float score, unsigned r, unsigned) {
             raised[r] = fmaxf(raised[r], score);
             return score;
         });
@@ -212,12 +232,14 @@ __device__ void forward_mma(const Args &args) {
 #pragma unroll
         for (unsigned r = 0; r < 2; r++) {
             raised[r] = fold_row<Max>(raised[r]);
-            factor[r] = exp2f(highest[r] - raised[r]);
+            // A row that has met no key it attends to keeps sums of zero: its scores are far below 0 once they are scaled.
+            top[r] = raised[r] == LOWEST ? 0.0f : raised[r] * to_power(args);
+            factor[r] = tr_exp2(highest[r] * to_power(args) - top[r]);
             highest[r] = raised[r];
             total[r] *= factor[r];
         }
         each_score(scores, [&](float score, unsigned r, unsigned) {
-            const float weight = exp2f(score - raised[r]);
+            const float weight = tr_exp2(score * to_power(args) - top[r]);
             total[r] += weight;
             return weight;
         });
@@ -247,7 +269,7 @@ __device__ void forward_mma(const Args &args) {
             const float left = DROPOUT ? total[r] * (1.0f - args.dropped) : total[r];
             store_row(args, out_index(args, at.batch, row, at.head), sums, r, 1.0f / left);
             if (column_of_lane() == 0) {
-                const float lse = highest[r] * LN_2 + logf(total[r]);
+                const float lse = top[r] * LN_2 + logf(total[r]);
                 args.statistics.store(lse_index(args, at.batch, at.head, row), lse);
             }
         }
@@ -288,9 +310,13 @@ __device__ void grad_queries_mma(const Args &args) {
         Scores<FEW> probability, slope, of_score;
         multiply_rows(probability, own_rows, other_rows);
         make_scores(args, probability, of_score);
-        each_score(probability, [&](float score, unsigned r, unsigned column) {
-            const bool seen = attends(args, at.batch, query + 8 * r, first + column);
-            return seen ? exp2f(score - lse2[r]) : 0.0f;
+        if (!all_attend<MMA_ROWS, FEW>(args, at.first + rows_of_warp(), first)) {
+            each_score(probability, [&](float score, unsigned r, unsigned column) {
+                return attends(args, at.batch, query + 8 * r, first + column) ? score : LOWEST;
+            });
+        }
+        each_score(probability, [&](float score, unsigned r, unsigned) {
+            return tr_exp2(score * to_power(args) - lse2[r]);
         });
         multiply_rows(slope, own_partners, other_partners);
         if (DROPOUT) {
@@ -331,11 +357,14 @@ __device__ void grad_keys_mma(const Args &args) {
             Scores<FEW> probability, slope, of_score;
             multiply_rows(probability, own_rows, other_rows);
             make_scores(args, probability, of_score);
-            each_score(probability, [&](float score, unsigned r, unsigned column) {
-                const unsigned query = first + column;
-                const float lse2 = statistic(args, of_lse, query) * LOG2_E;
-                const bool seen = attended(args, at.batch, key + 8 * r, query);
-                return seen ? exp2f(score - lse2) : 0.0f;
+            if (!all_attend<FEW, MMA_ROWS>(args, first, at.first + rows_of_warp())) {
+                each_score(probability, [&](float score, unsigned r, unsigned column) {
+                    return attended(args, at.batch, key + 8 * r, first + column) ? score : LOWEST;
+                });
+            }
+            each_score(probability, [&](float score, unsigned, unsigned column) {
+                const float lse2 = statistic(args, of_lse, first + column) * LOG2_E;
+                return tr_exp2(score * to_power(args) - lse2);
             });
             multiply_rows(slope, own_partners, other_partners);
             if (DROPOUT) {

@@ -25,6 +25,13 @@ __device__ unsigned short tr_float_to_half(float value) {
     return bits;
 }
 
+// Power of 2, at most 2^-22 of it off; zero below the least normal number.
+__device__ float tr_exp2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // 16 bytes, which copies and tensor cores move together.
 struct alignas(16) Chunk {
     unsigned word[4];

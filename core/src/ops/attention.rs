@@ -158,6 +158,8 @@ impl Attention {
         let dropped = varied([1, 7, 9, 12], &|op| Self { dropout, ..op });
         // Low, so that scores of numbers below 1 reach it.
         let capped = varied([2, 3, 5, 9], &|op| Self { scale: 0.7, cap: Some(0.9), ..op });
+        let turned = varied([3, 6, 9, 12], &|op| Self { scale: -0.3, ..op });
+        sizes.extend(turned);
         sizes.extend(dropped);
         sizes.extend(capped);
         sizes

@@ -21,6 +21,8 @@ const MOST_IN_REGISTERS: usize = 128;
 const TENSOR_TILE: u32 = 64;
 const TENSOR_THREADS: u32 = 128;
 const TENSOR_HEADS: [usize; 4] = [16, 32, 64, 128];
+/// The least scale there: products are compared before they're scaled, and a masked one is far below the others after it.
+const LEAST_TENSOR_SCALE: f64 = 1e-20;
 /// Threads of a workgroup of any other entry.
 pub(super) const THREADS: u32 = 64;
 
@@ -125,6 +127,7 @@ impl Attention {
         let direct_pays = !limits.tile.shares();
         let (entry, threads, rows) = if limits.cuda().tensor_cores.contains(&dtype)
             && TENSOR_HEADS.contains(&self.head_dim)
+            && self.scale >= LEAST_TENSOR_SCALE
         {
             (tensor, TENSOR_THREADS, TENSOR_TILE)
         } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
