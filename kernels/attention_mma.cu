@@ -11,15 +11,17 @@ using Element = decltype(Args::qkv)::Element;
 
 constexpr unsigned CHUNK = 8;
 constexpr unsigned CHUNKS_OF_ROW = HEAD_DIM / CHUNK;
-// Other rows at a time in the gradients, which keep four tiles in shared memory.
+// Other rows at a time in the gradients, and how often there is room for them in 48 KiB beside own rows and their partners.
 constexpr unsigned FEW = ROWS / 2;
+constexpr unsigned STAGES = HEAD_DIM > 64 ? 1 : 2;
+constexpr unsigned CHUNKS_OF_FEW = FEW * CHUNKS_OF_ROW;
 // What one instruction makes: 16 rows, of which a lane has two, 8 further, by 8 columns, of which it has two neighbours.
 constexpr unsigned MMA_ROWS = 16;
 constexpr unsigned MMA_COLUMNS = 8;
 constexpr unsigned MMA_K = 16;
 
 using Tall = Shared<Chunk, ROWS * CHUNKS_OF_ROW>;
-using Short = Shared<Chunk, FEW * CHUNKS_OF_ROW>;
+using Short = Shared<Chunk, STAGES * CHUNKS_OF_FEW>;
 
 __shared__ Tall own_rows;
 // Values or gradients that belong to own rows.
@@ -35,9 +37,10 @@ __device__ unsigned place(unsigned row, unsigned chunk) {
     return row * CHUNKS_OF_ROW + (chunk ^ (row / (CHUNK / SWIZZLED) % SWIZZLED));
 }
 
-// Begins to copy COUNT rows from `row` on, which lie STRIDE elements apart from element `first` on. A thread copies the same chunk of several rows, so that where they lie is found once.
+// Begins to copy COUNT rows from `row` on, which lie STRIDE elements apart from element `first` on, into a tile from chunk
+// `at` on. A thread copies the same chunk of several rows, so that where they lie is found once.
 template <unsigned COUNT, unsigned STRIDE, class Tile, class Stored>
-__device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsigned first, unsigned row) {
+__device__ void copy_rows(const Args &args, Tile &to, unsigned at, const Stored &stored, unsigned first, unsigned row) {
     constexpr unsigned TOGETHER = WORKGROUP / CHUNKS_OF_ROW;
     const unsigned chunk = threadIdx.x % CHUNKS_OF_ROW;
     const unsigned own = threadIdx.x / CHUNKS_OF_ROW;
@@ -46,19 +49,19 @@ __device__ void copy_rows(const Args &args, Tile &to, const Stored &stored, unsi
     for (unsigned done = 0; done < COUNT; done += TOGETHER) {
         if (TOGETHER <= COUNT || own < COUNT) {
             const bool exists = row + own + done < args.seq_len;
-            tr_copy_async(to, place(own + done, chunk), stored, from, exists, done * STRIDE);
+            tr_copy_async(to, at + place(own + done, chunk), stored, from, exists, done * STRIDE);
         }
     }
 }
 
 template <unsigned COUNT, class Tile>
-__device__ void copy_packed(const Args &args, Tile &to, unsigned batch, unsigned column, unsigned row) {
-    copy_rows<COUNT, PACKED>(args, to, args.qkv, batch * args.seq_len * PACKED + column, row);
+__device__ void copy_packed(const Args &args, Tile &to, unsigned batch, unsigned column, unsigned row, unsigned at = 0) {
+    copy_rows<COUNT, PACKED>(args, to, at, args.qkv, batch * args.seq_len * PACKED + column, row);
 }
 
 template <unsigned COUNT, class Tile>
-__device__ void copy_dout(const Args &args, Tile &to, unsigned batch, unsigned head, unsigned row) {
-    copy_rows<COUNT, HEADS * HEAD_DIM>(args, to, args.dout, out_index(args, batch, 0, head), row);
+__device__ void copy_dout(const Args &args, Tile &to, unsigned batch, unsigned head, unsigned row, unsigned at = 0) {
+    copy_rows<COUNT, HEADS * HEAD_DIM>(args, to, at, args.dout, out_index(args, batch, 0, head), row);
 }
 
 // The warp's first row in the block's, the first of a lane's two rows in the warp's, and the first of its two columns.
@@ -119,9 +122,9 @@ __device__ void make_scores(const Args &args, float (&products)[BLOCKS][4], floa
     }
 }
 
-// Inner products of the warp's own rows with other rows.
+// Inner products of the warp's own rows with other rows, which lie from chunk `from` on.
 template <unsigned BLOCKS, class Own, class Other>
-__device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &other) {
+__device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &other, unsigned from = 0) {
     const unsigned lane = threadIdx.x % WARP;
     const unsigned matrix = lane / 8;
     clear(products);
@@ -134,16 +137,16 @@ __device__ void multiply_rows(float (&products)[BLOCKS][4], Own &own, Other &oth
         for (unsigned j = 0; j < BLOCKS; j += 2) {
             unsigned columns[4];
             const unsigned row = j * MMA_COLUMNS + matrix / 2 * 8 + lane % 8;
-            tr_load_matrices<false>(columns, other, place(row, d / CHUNK + matrix % 2));
+            tr_load_matrices<false>(columns, other, from + place(row, d / CHUNK + matrix % 2));
             tr_multiply_add<Element>(products[j], rows, columns[0], columns[1]);
             tr_multiply_add<Element>(products[j + 1], rows, columns[2], columns[3]);
         }
     }
 }
 
-// Adds other rows times their weights to the sums of the warp's own rows.
+// Adds other rows, which lie from chunk `from` on, times their weights to the sums of the warp's own rows.
 template <unsigned BLOCKS, class Other>
-__device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS][4], Other &other) {
+__device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS][4], Other &other, unsigned from = 0) {
     const unsigned lane = threadIdx.x % WARP;
     const unsigned matrix = lane / 8;
 #pragma unroll
@@ -159,7 +162,7 @@ __device__ void weigh_rows(Scores<HEAD_DIM> &sums, const float (&weights)[BLOCKS
 #pragma unroll
         for (unsigned d = 0; d < HEAD_DIM / MMA_COLUMNS; d += 2) {
             unsigned columns[4];
-            tr_load_matrices<true>(columns, other, place(row, d + matrix / 2));
+            tr_load_matrices<true>(columns, other, from + place(row, d + matrix / 2));
             tr_multiply_add<Element>(sums[d], rows, columns[0], columns[1]);
             tr_multiply_add<Element>(sums[d + 1], rows, columns[2], columns[3]);
         }
@@ -286,10 +289,19 @@ __device__ void store_own(const Args &args, const Tile &at, unsigned column, con
     }
 }
 
+// Both gradients multiply a stage of other rows while the next ones come. Of wide heads, there is room for one stage.
 __device__ void grad_queries_mma(const Args &args) {
     const Tile at = tile_of(args, HEADS);
     const unsigned kv_head = at.head / GROUP;
     const unsigned query = at.first + rows_of_warp() + row_of_lane();
+    const unsigned end = end_of_keys(args, at.first, ROWS);
+    const auto bring = [&](unsigned first, unsigned stage) {
+        if (first < end) {
+            copy_packed<FEW>(args, other_rows, at.batch, key_column(kv_head), first, stage * CHUNKS_OF_FEW);
+            copy_packed<FEW>(args, other_partners, at.batch, value_column(kv_head), first, stage * CHUNKS_OF_FEW);
+        }
+        tr_commit_copies();
+    };
     float lse2[2], delta[2];
 #pragma unroll
     for (unsigned r = 0; r < 2; r++) {
@@ -298,17 +310,19 @@ __device__ void grad_queries_mma(const Args &args) {
     }
     copy_packed<ROWS>(args, own_rows, at.batch, query_column(at.head), at.first);
     copy_dout<ROWS>(args, own_partners, at.batch, at.head, at.first);
+    unsigned first = first_seen(at.first, FEW);
+    bring(first, 0);
     Scores<HEAD_DIM> sums;
     clear(sums);
-    const unsigned end = end_of_keys(args, at.first, ROWS);
-    for (unsigned first = first_seen(at.first, FEW); first < end; first += FEW) {
-        copy_packed<FEW>(args, other_rows, at.batch, key_column(kv_head), first);
-        copy_packed<FEW>(args, other_partners, at.batch, value_column(kv_head), first);
-        tr_commit_copies();
+    for (unsigned stage = 0; first < end; stage = (stage + 1) % STAGES) {
         tr_wait_copies<0>();
+        // All threads are done with the stage before this one, too.
         __syncthreads();
+        if (STAGES > 1) {
+            bring(first + FEW, (stage + 1) % STAGES);
+        }
         Scores<FEW> probability, slope, of_score;
-        multiply_rows(probability, own_rows, other_rows);
+        multiply_rows(probability, own_rows, other_rows, stage * CHUNKS_OF_FEW);
         make_scores(args, probability, of_score);
         if (!all_attend<MMA_ROWS, FEW>(args, at.first + rows_of_warp(), first)) {
             each_score(probability, [&](float score, unsigned r, unsigned column) {
@@ -318,7 +332,7 @@ __device__ void grad_queries_mma(const Args &args) {
         each_score(probability, [&](float score, unsigned r, unsigned) {
             return tr_exp2(score * to_power(args) - lse2[r]);
         });
-        multiply_rows(slope, own_partners, other_partners);
+        multiply_rows(slope, own_partners, other_partners, stage * CHUNKS_OF_FEW);
         if (DROPOUT) {
             const unsigned row = lse_index(args, at.batch, at.head, query);
             each_score(slope, [&](float product, unsigned r, unsigned column) {
@@ -330,67 +344,103 @@ __device__ void grad_queries_mma(const Args &args) {
         if (CAPPED) {
             scale(slope, of_score);
         }
-        weigh_rows(sums, slope, other_rows);
-        __syncthreads();
+        weigh_rows(sums, slope, other_rows, stage * CHUNKS_OF_FEW);
+        first += FEW;
+        if (STAGES == 1) {
+            __syncthreads();
+            bring(first, 0);
+        }
     }
     store_own(args, at, query_column(at.head), sums, args.scale);
 }
 
+// A query's log of its normaliser, and what its slopes subtract.
+struct Statistics {
+    float lse, delta;
+};
+
+// Those of a stage's queries.
+__shared__ Shared<float, STAGES == 1 ? 1 : STAGES * FEW> lse_of_query;
+__shared__ Shared<float, STAGES == 1 ? 1 : STAGES * FEW> delta_of_query;
+
 __device__ void grad_keys_mma(const Args &args) {
     const Tile at = tile_of(args, KV_HEADS);
     const unsigned key = at.first + rows_of_warp() + row_of_lane();
+    const unsigned begin = first_query(at.first, FEW);
+    const unsigned end = end_seen(args, at.first, ROWS);
+    const unsigned end_of_heads = (at.head + 1) * GROUP;
+    const auto bring = [&](unsigned head, unsigned first, unsigned stage) {
+        if (head < end_of_heads) {
+            copy_packed<FEW>(args, other_rows, at.batch, query_column(head), first, stage * CHUNKS_OF_FEW);
+            copy_dout<FEW>(args, other_partners, at.batch, head, first, stage * CHUNKS_OF_FEW);
+            if (STAGES > 1 && threadIdx.x < FEW) {
+                const unsigned to = stage * FEW + threadIdx.x;
+                const unsigned query = smaller(first + threadIdx.x, args.seq_len - 1);
+                tr_copy_word_async(lse_of_query, to, args.statistics, lse_index(args, at.batch, head, query));
+                tr_copy_word_async(delta_of_query, to, args.statistics, delta_index(args, at.batch, head, query));
+            }
+        }
+        tr_commit_copies();
+    };
     copy_packed<ROWS>(args, own_rows, at.batch, key_column(at.head), at.first);
     copy_packed<ROWS>(args, own_partners, at.batch, value_column(at.head), at.first);
+    unsigned head = at.head * GROUP;
+    unsigned first = begin;
+    bring(head, first, 0);
     Scores<HEAD_DIM> dvalues, dkeys;
     clear(dvalues);
     clear(dkeys);
-    for (unsigned head = at.head * GROUP; head < (at.head + 1) * GROUP; head++) {
-        const unsigned of_lse = lse_index(args, at.batch, head, 0);
-        const unsigned of_delta = delta_index(args, at.batch, head, 0);
-        const unsigned end = end_seen(args, at.first, ROWS);
-        for (unsigned first = first_query(at.first, FEW); first < end; first += FEW) {
-            copy_packed<FEW>(args, other_rows, at.batch, query_column(head), first);
-            copy_dout<FEW>(args, other_partners, at.batch, head, first);
-            tr_commit_copies();
-            tr_wait_copies<0>();
-            __syncthreads();
-            Scores<FEW> probability, slope, of_score;
-            multiply_rows(probability, own_rows, other_rows);
-            make_scores(args, probability, of_score);
-            if (!all_attend<FEW, MMA_ROWS>(args, first, at.first + rows_of_warp())) {
-                each_score(probability, [&](float score, unsigned r, unsigned column) {
-                    return attended(args, at.batch, key + 8 * r, first + column) ? score : LOWEST;
-                });
-            }
-            each_score(probability, [&](float score, unsigned, unsigned column) {
-                const float lse2 = statistic(args, of_lse, first + column) * LOG2_E;
-                return tr_exp2(score * to_power(args) - lse2);
-            });
-            multiply_rows(slope, own_partners, other_partners);
-            if (DROPOUT) {
-                const unsigned row = lse_index(args, at.batch, head, first);
-                const auto factor = [&](unsigned r, unsigned column) {
-                    return kept(args, row + column, key + 8 * r);
-                };
-                each_score(slope, [&](float product, unsigned r, unsigned column) {
-                    return product * factor(r, column);
-                });
-                Scores<FEW> dropped;
-                each_score(dropped, [&](float, unsigned r, unsigned column) { return factor(r, column); });
-                scale(dropped, probability);
-                weigh_rows(dvalues, dropped, other_partners);
+    for (unsigned stage = 0; head < end_of_heads; stage = (stage + 1) % STAGES) {
+        const bool last = first + FEW >= end;
+        const unsigned next = last ? begin : first + FEW;
+        const unsigned next_head = last ? head + 1 : head;
+        tr_wait_copies<0>();
+        __syncthreads();
+        if (STAGES > 1) {
+            bring(next_head, next, (stage + 1) % STAGES);
+        }
+        const auto statistics = [&](unsigned column) {
+            if constexpr (STAGES > 1) {
+                return Statistics{lse_of_query[stage * FEW + column], delta_of_query[stage * FEW + column]};
             } else {
-                weigh_rows(dvalues, probability, other_partners);
+                return Statistics{statistic(args, lse_index(args, at.batch, head, 0), first + column),
+                                  statistic(args, delta_index(args, at.batch, head, 0), first + column)};
             }
-            each_score(slope, [&](float product, unsigned, unsigned column) {
-                return product - statistic(args, of_delta, first + column);
+        };
+        Scores<FEW> probability, slope, of_score;
+        multiply_rows(probability, own_rows, other_rows, stage * CHUNKS_OF_FEW);
+        make_scores(args, probability, of_score);
+        if (!all_attend<FEW, MMA_ROWS>(args, first, at.first + rows_of_warp())) {
+            each_score(probability, [&](float score, unsigned r, unsigned column) {
+                return attended(args, at.batch, key + 8 * r, first + column) ? score : LOWEST;
             });
-            scale(slope, probability);
-            if (CAPPED) {
-                scale(slope, of_score);
-            }
-            weigh_rows(dkeys, slope, other_rows);
+        }
+        each_score(probability, [&](float score, unsigned, unsigned column) {
+            return tr_exp2(score * to_power(args) - statistics(column).lse * LOG2_E);
+        });
+        multiply_rows(slope, own_partners, other_partners, stage * CHUNKS_OF_FEW);
+        if (DROPOUT) {
+            const unsigned row = lse_index(args, at.batch, head, first);
+            const auto factor = [&](unsigned r, unsigned column) { return kept(args, row + column, key + 8 * r); };
+            each_score(slope, [&](float product, unsigned r, unsigned column) { return product * factor(r, column); });
+            Scores<FEW> dropped;
+            each_score(dropped, [&](float, unsigned r, unsigned column) { return factor(r, column); });
+            scale(dropped, probability);
+            weigh_rows(dvalues, dropped, other_partners, stage * CHUNKS_OF_FEW);
+        } else {
+            weigh_rows(dvalues, probability, other_partners, stage * CHUNKS_OF_FEW);
+        }
+        each_score(slope, [&](float product, unsigned, unsigned column) { return product - statistics(column).delta; });
+        scale(slope, probability);
+        if (CAPPED) {
+            scale(slope, of_score);
+        }
+        weigh_rows(dkeys, slope, other_rows, stage * CHUNKS_OF_FEW);
+        head = next_head;
+        first = next;
+        if (STAGES == 1) {
             __syncthreads();
+            bring(head, first, 0);
         }
     }
     store_own(args, at, value_column(at.head), dvalues, 1.0f);

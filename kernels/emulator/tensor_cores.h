@@ -30,6 +30,12 @@ static TrCopies tr_copies[TR_MOST_THREADS];
 
 static void tr_forget_copies(unsigned thread) { tr_copies[thread].count = 0; }
 
+inline void tr_begin_copy(void (*make)(const TrCopy &), void *tile, TrAt to, Chunk value) {
+    TrCopies &copies = tr_copies[threadIdx.x];
+    if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
+    copies.list()[copies.count++] = TrCopy{make, tile, to, value, copies.group};
+}
+
 template <unsigned N, class Stored>
 void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists, unsigned further = 0) {
     constexpr unsigned ELEMENTS = sizeof(Chunk) / sizeof(typename Stored::Element);
@@ -40,10 +46,19 @@ void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsign
         tr_holds(&stored, from, ELEMENTS, stored.elements, "copies", to.file, to.line);
         memcpy(&value, stored.data + from, sizeof value);
     }
-    TrCopies &copies = tr_copies[threadIdx.x];
-    if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
     const auto make = [](const TrCopy &copy) { static_cast<Shared<Chunk, N> *>(copy.tile)->write(copy.to, copy.value); };
-    copies.list()[copies.count++] = TrCopy{make, &tile, to, value, copies.group};
+    tr_begin_copy(make, &tile, to, value);
+}
+
+template <unsigned N, class Stored>
+void tr_copy_word_async(Shared<float, N> &array, TrAt to, const Stored &stored, unsigned from) {
+    tr_holds(&stored, from, 1, stored.elements, "copies", to.file, to.line);
+    Chunk value{};
+    memcpy(&value, stored.data + from, sizeof(float));
+    const auto make = [](const TrCopy &copy) {
+        static_cast<Shared<float, N> *>(copy.tile)->write(copy.to, __uint_as_float(copy.value.word[0]));
+    };
+    tr_begin_copy(make, &array, to, value);
 }
 
 template <unsigned N> unsigned tr_word(Shared<Chunk, N> &tile, TrAt index, unsigned word) {

@@ -59,6 +59,15 @@ __device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored 
                  : "memory");
 }
 
+// Begins to copy one number.
+template <unsigned N, class Stored>
+__device__ void tr_copy_word_async(Shared<float, N> &array, unsigned to, const Stored &stored, unsigned from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :
+                 : "r"(unsigned(__cvta_generic_to_shared(&array.data[to]))), "l"(__cvta_generic_to_global(stored.data + from))
+                 : "memory");
+}
+
 // Ends a group of copies.
 __device__ void tr_commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 
@@ -70,6 +79,11 @@ template <unsigned N, class Stored>
 __device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists,
                               unsigned further = 0) {
     tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from + further) : Chunk{};
+}
+
+template <unsigned N, class Stored>
+__device__ void tr_copy_word_async(Shared<float, N> &array, unsigned to, const Stored &stored, unsigned from) {
+    array.data[to] = stored.data[from];
 }
 
 __device__ void tr_commit_copies() {}
