@@ -189,8 +189,17 @@ template <unsigned QUERIES, unsigned KEYS> __device__ bool all_attend(const Args
     return !DOCUMENTS && exist && before && within;
 }
 
+// The block's queries. The last of a head attend to most keys where attention is causal, and come first: what begins last is short.
+__device__ Tile tile_of_queries(const Args &args) {
+    Tile at = tile_of(args, HEADS);
+    if (CAUSAL) {
+        at.first = (args.seq_len - 1) / ROWS * ROWS - at.first;
+    }
+    return at;
+}
+
 __device__ void forward_mma(const Args &args) {
-    const Tile at = tile_of(args, HEADS);
+    const Tile at = tile_of_queries(args);
     const unsigned kv_head = at.head / GROUP;
     const unsigned query = at.first + rows_of_warp() + row_of_lane();
     const unsigned begin = first_seen(at.first, ROWS);
@@ -291,7 +300,7 @@ __device__ void store_own(const Args &args, const Tile &at, unsigned column, con
 
 // Both gradients multiply a stage of other rows while the next ones come. Of wide heads, there is room for one stage.
 __device__ void grad_queries_mma(const Args &args) {
-    const Tile at = tile_of(args, HEADS);
+    const Tile at = tile_of_queries(args);
     const unsigned kv_head = at.head / GROUP;
     const unsigned query = at.first + rows_of_warp() + row_of_lane();
     const unsigned end = end_of_keys(args, at.first, ROWS);
