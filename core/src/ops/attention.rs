@@ -146,6 +146,7 @@ impl Attention {
             masked(1, 131, (2, 1, 16), false, Some(33), false),
             masked(2, 37, (2, 1, 8), true, None, true),
             masked(2, 70, (2, 2, 16), false, Some(20), true),
+            masked(1, 140, (2, 1, 16), true, None, true),
         ]);
         let dropout = Some(Dropout { p: 0.25, stream: 7 });
         let varied = |indices: [usize; 4], vary: &dyn Fn(Self) -> Self| {
