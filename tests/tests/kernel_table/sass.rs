@@ -190,7 +190,7 @@ impl Listing {
         loops
     }
 
-    /// What an iteration of a loop issues on the way through it that has the most tensor products, then the most bytes of global memory, then
+    /// What an iteration of a loop, or the whole kernel, issues on the way through it that has the most tensor products, then the most bytes of global memory, then
     /// the fewest instructions. Of loops within it, one iteration counts.
     fn way(&self, range: &RangeInclusive<usize>) -> Vec<&Instruction> {
         type Worth = (u64, u64, Reverse<usize>);
@@ -215,6 +215,10 @@ impl Listing {
             best.insert(at, (worth, from));
             match instruction.target {
                 Some(to) if to == first => end = end.max(Some((worth, at))),
+                // Only on the way through the whole kernel, since no branch goes back from here.
+                None if instruction.name() == "EXIT" && last + 1 == self.0.len() => {
+                    end = end.max(Some((worth, at)));
+                }
                 Some(to) if to > at && to <= last => incoming.entry(to).or_default().push(at),
                 _ => {}
             }
@@ -233,7 +237,7 @@ impl Listing {
         way
     }
 
-    /// An iteration of the loop where a kernel spends its time: of loops that no other such loop lies in, that with the most tensor products,
+    /// An iteration of the loop where a kernel spends its time, or all of a kernel that works in none: of loops that no other such loop lies in, that with the most tensor products,
     /// then the most bytes of global memory, then the fewest instructions.
     pub fn iteration(&self) -> Vec<&Instruction> {
         let loops = self.loops();
@@ -258,7 +262,11 @@ impl Listing {
         let chosen = (0..loops.len())
             .filter(|&index| works(&ways[index]) && inner(index))
             .max_by_key(|&index| (worth(&ways[index]), Reverse(ways[index].len())));
-        chosen.map_or_else(Vec::new, |index| ways[index].clone())
+        match chosen {
+            Some(index) => ways[index].clone(),
+            None if self.0.is_empty() => vec![],
+            None => self.way(&(0..=self.0.len() - 1)),
+        }
     }
 }
 
@@ -322,6 +330,15 @@ tr_entry_0:
         let text = LISTING.replace("HMMA.16816.F32.BF16", "IMAD");
         let listing = Listing::of(&text);
         assert_eq!(names(&listing.iteration()), ["LDGSTS", "BRA"]);
+    }
+
+    #[test]
+    fn a_kernel_that_works_in_no_loop_counts_as_a_whole() {
+        let text = LISTING.replace("HMMA.16816.F32.BF16", "IMAD").replace("LDGSTS.E", "MOV");
+        let listing = Listing::of(&text);
+        let way = listing.iteration();
+        assert_eq!(way.len(), 12, "{:?}", names(&way));
+        assert_eq!(names(&way).last().map(String::as_str), Some("EXIT"));
     }
 
     #[test]
