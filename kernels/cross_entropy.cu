@@ -5,9 +5,10 @@
 //   where logits are CAPPED: with cap·tanh(logits / cap) for them, and its slope as one more factor
 //   loss        = Σᵣ losses[r] / rows that count
 //
-// A block goes over a row twice, bound by traffic: first the largest logit and the sum of exponentials, kept together as
-// in online softmax (Milakov and Gimelshein 2018), then the gradient, which takes the logits' place: in the 16 bits
-// of the operands that it's multiplied with, where they have such.
+// Bound by traffic. Where HELD fours of each thread are a whole row, a block reads it once and keeps it in registers. Otherwise
+// it goes over the row twice: first the largest logit and the sum of exponentials, kept together as in online softmax
+// (Milakov and Gimelshein 2018), then the gradient. That takes the logits' place: in the 16 bits of the operands that it's
+// multiplied with, where they have such.
 
 constexpr unsigned WARPS = (WORKGROUP + WARP - 1) / WARP;
 constexpr float LOWEST = -3.4e38f;
@@ -39,7 +40,64 @@ __device__ Four capped(const Args &args, Four x) {
     return CAPPED ? Four{capped(args, x.x), capped(args, x.y), capped(args, x.z), capped(args, x.w)} : x;
 }
 
+constexpr unsigned FOURS = HELD > 0 ? HELD : 1;
+
+// The loss of a row that the block's registers hold, and its gradient.
+__device__ void normalise_held(const Args &args) {
+    const unsigned row = args.first_group + blockIdx.x;
+    const unsigned first = row * args.padded;
+    const int target = args.targets.raw(args.first + row);
+    const bool counts = target >= 0;
+    const auto column_of = [](unsigned i) { return 4 * (threadIdx.x + i * WORKGROUP); };
+    Four held[FOURS];
+    float largest = LOWEST;
+#pragma unroll
+    for (unsigned i = 0; i < FOURS; i++) {
+        const unsigned column = column_of(i);
+        held[i] = four(LOWEST);
+        if (column < args.vocab) {
+            held[i] = first_of(args.logits.load4(first + column), args.vocab - column, LOWEST);
+        }
+        largest = fmaxf(largest, max_of(held[i]));
+    }
+    const float top = tr_fold<Max, WORKGROUP, WORKGROUP>(largest, maxima);
+    float logit = 0.0f;
+    if (threadIdx.x == 0) {
+        logit = args.logits.load(first + smaller(counts ? target : 0, args.vocab - 1));
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (unsigned i = 0; i < FOURS; i++) {
+        held[i] = exp(held[i] - top);
+        sum += sum_of(held[i]);
+    }
+    // The target's logit is read before any is overwritten: all threads wait for the sum.
+    const float total = tr_fold<Sum, WORKGROUP, WORKGROUP>(sum, sums);
+    if (WORKGROUP <= WARP) {
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        args.losses.store(args.first + row, counts ? logf(total) + top - logit : 0.0f);
+    }
+    const float slope = counts ? args.scale.load(1) : 0.0f;
+    const float factor = slope / total;
+#pragma unroll
+    for (unsigned i = 0; i < FOURS; i++) {
+        const unsigned column = column_of(i);
+        const auto hit = [&](unsigned lane) { return int(column + lane) == target ? slope : 0.0f; };
+        if (column < args.padded) {
+            const Four gradient = held[i] * factor - Four{hit(0), hit(1), hit(2), hit(3)};
+            const unsigned count = decltype(Args::gradient)::VECTORS ? 4 : args.padded - column;
+            args.gradient.store4(APART * first + column, gradient, count);
+        }
+    }
+}
+
 __device__ void normalise(const Args &args) {
+    if constexpr (HELD > 0) {
+        normalise_held(args);
+        return;
+    }
     const unsigned row = args.first_group + blockIdx.x;
     const unsigned first = row * args.padded;
     const int target = args.targets.raw(args.first + row);

@@ -441,6 +441,9 @@ inline float __uint_as_float(unsigned bits) {
 // Never joined with a sum, on a GPU and, as it's compiled, here.
 inline float __fmul_rn(float a, float b) { return a * b; }
 
+// As on a GPU, zero below the least normal number.
+inline float tr_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
+
 inline float tr_half_to_float(unsigned short bits) {
     const unsigned sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
     if (magnitude >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);

@@ -30,19 +30,35 @@ static TrCopies tr_copies[TR_MOST_THREADS];
 
 static void tr_forget_copies(unsigned thread) { tr_copies[thread].count = 0; }
 
+inline void tr_begin_copy(void (*make)(const TrCopy &), void *tile, TrAt to, Chunk value) {
+    TrCopies &copies = tr_copies[threadIdx.x];
+    if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
+    copies.list()[copies.count++] = TrCopy{make, tile, to, value, copies.group};
+}
+
 template <unsigned N, class Stored>
-void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists) {
+void tr_copy_async(Shared<Chunk, N> &tile, TrAt to, const Stored &stored, unsigned from, bool exists, unsigned further = 0) {
     constexpr unsigned ELEMENTS = sizeof(Chunk) / sizeof(typename Stored::Element);
     Chunk value{};
     if (exists) {
+        from += further;
         if (from % ELEMENTS != 0) tr_fail(to.file, to.line, "copies %u from element %u, which is no multiple of them", ELEMENTS, from);
         tr_holds(&stored, from, ELEMENTS, stored.elements, "copies", to.file, to.line);
         memcpy(&value, stored.data + from, sizeof value);
     }
-    TrCopies &copies = tr_copies[threadIdx.x];
-    if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
     const auto make = [](const TrCopy &copy) { static_cast<Shared<Chunk, N> *>(copy.tile)->write(copy.to, copy.value); };
-    copies.list()[copies.count++] = TrCopy{make, &tile, to, value, copies.group};
+    tr_begin_copy(make, &tile, to, value);
+}
+
+template <unsigned N, class Stored>
+void tr_copy_word_async(Shared<float, N> &array, TrAt to, const Stored &stored, unsigned from) {
+    tr_holds(&stored, from, 1, stored.elements, "copies", to.file, to.line);
+    Chunk value{};
+    memcpy(&value, stored.data + from, sizeof(float));
+    const auto make = [](const TrCopy &copy) {
+        static_cast<Shared<float, N> *>(copy.tile)->write(copy.to, __uint_as_float(copy.value.word[0]));
+    };
+    tr_begin_copy(make, &array, to, value);
 }
 
 template <unsigned N> unsigned tr_word(Shared<Chunk, N> &tile, TrAt index, unsigned word) {
@@ -82,6 +98,13 @@ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, TrAt at) {
         };
         to[matrix] = element(lane % 4 * 2) | element(lane % 4 * 2 + 1) << 16;
     }
+}
+
+template <class T> unsigned tr_round_pair(float low, float high) {
+    T pair[2];
+    tr_round(low, pair[0]);
+    tr_round(high, pair[1]);
+    return pair[0].bits | unsigned(pair[1].bits) << 16;
 }
 
 // Words of a lane's operands.

@@ -25,6 +25,13 @@ __device__ unsigned short tr_float_to_half(float value) {
     return bits;
 }
 
+// Power of 2, at most 2^-22 of it off; zero below the least normal number.
+__device__ float tr_exp2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // 16 bytes, which copies and tensor cores move together.
 struct alignas(16) Chunk {
     unsigned word[4];
@@ -40,12 +47,24 @@ template <unsigned N> __device__ unsigned tr_word(Shared<Chunk, N> &tile, unsign
 }
 
 #if __CUDA_ARCH__ >= 800
-// Begins to copy a chunk's elements of a tensor from `from` on, or zeros where they don't exist.
+// Begins to copy a chunk's elements of a tensor, from `further` elements past `from` on, or zeros where they don't exist. Copies from
+// the same element differ in a constant of the instruction alone.
 template <unsigned N, class Stored>
-__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists,
+                              unsigned further = 0) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"(tr_shared_address(tile, to)), "l"(__cvta_generic_to_global(stored.data + from)), "r"(exists ? 16 : 0)
+                 : "r"(tr_shared_address(tile, to)), "l"(__cvta_generic_to_global(stored.data + from + further)),
+                 "r"(exists ? 16 : 0)
+                 : "memory");
+}
+
+// Begins to copy one number.
+template <unsigned N, class Stored>
+__device__ void tr_copy_word_async(Shared<float, N> &array, unsigned to, const Stored &stored, unsigned from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :
+                 : "r"(unsigned(__cvta_generic_to_shared(&array.data[to]))), "l"(__cvta_generic_to_global(stored.data + from))
                  : "memory");
 }
 
@@ -57,8 +76,14 @@ template <unsigned N> __device__ void tr_wait_copies() { asm volatile("cp.async.
 #else
 // Without copies beside other work, each ends before the next begins.
 template <unsigned N, class Stored>
-__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists) {
-    tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from) : Chunk{};
+__device__ void tr_copy_async(Shared<Chunk, N> &tile, unsigned to, const Stored &stored, unsigned from, bool exists,
+                              unsigned further = 0) {
+    tile.data[to] = exists ? *reinterpret_cast<const Chunk *>(stored.data + from + further) : Chunk{};
+}
+
+template <unsigned N, class Stored>
+__device__ void tr_copy_word_async(Shared<float, N> &array, unsigned to, const Stored &stored, unsigned from) {
+    array.data[to] = stored.data[from];
 }
 
 __device__ void tr_commit_copies() {}
@@ -87,6 +112,9 @@ __device__ void tr_load_matrices(unsigned (&to)[4], Shared<Chunk, N> &tile, unsi
 struct Bf16;
 struct F16;
 
+// Two neighbours in a word, rounded to nearest, ties to even.
+template <class T> __device__ unsigned tr_round_pair(float low, float high);
+
 // sums += a · b on tensor cores: a is 16 × 16 by rows, b 16 × 8 by columns, in the layouts of mma.m16n8k16.
 template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 
@@ -94,6 +122,18 @@ template <class T> __device__ void tr_multiply_add(float (&sums)[4], const unsig
 __device__ unsigned tr_round_tf32(unsigned bits);
 
 #if __CUDA_ARCH__ >= 800
+template <> __device__ unsigned tr_round_pair<Bf16>(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+template <> __device__ unsigned tr_round_pair<F16>(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
 template <>
 __device__ void tr_multiply_add<Bf16>(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -125,6 +165,10 @@ __device__ void tr_multiply_add<float>(float (&sums)[4], const unsigned (&a)[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #else
+template <> __device__ unsigned tr_round_pair<F16>(float low, float high) {
+    return tr_float_to_half(low) | unsigned(tr_float_to_half(high)) << 16;
+}
+
 // Turing's tensor cores multiply f16 alone, and half as deep: a and b are two of mma.m16n8k8's side by side.
 __device__ void tr_multiply_add_half(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "

@@ -30,6 +30,8 @@ __device__ void tr_round(float x, F16 &to) { to.bits = tr_float_to_half(x); }
 
 template <class T, unsigned WIDTH> struct Tensor {
     using Element = T;
+    // Whether there are no fours that go beyond the end.
+    static constexpr bool VECTORS = WIDTH == 4;
 
     T *data;
     unsigned long long elements;

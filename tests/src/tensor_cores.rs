@@ -96,11 +96,15 @@ pub fn attention() -> Vec<Case> {
     cases
 }
 
-/// The loss of rows in several chunks, the last of them a part of one; all three matmuls.
+/// The loss of rows in several chunks, the last of them a part of one; all three matmuls. And of rows that take more threads than
+/// usual to hold.
 pub fn losses() -> Vec<Case> {
-    let (rows, columns, vocab, padded, chunk) = (40, 64, 250, 256, 16);
     let mut cases = vec![];
-    for dtype in [DType::BF16, DType::F16] {
+    for (dtype, (rows, columns, vocab, padded, chunk)) in [
+        (DType::BF16, (40, 64, 250, 256, 16)),
+        (DType::F16, (40, 64, 250, 256, 16)),
+        (DType::BF16, (3, 16, 27_000, 27_008, 16)),
+    ] {
         for accumulate in [false, true] {
             let loss = LinearCrossEntropy { vocab, chunk, cap: None };
             let of = |shape: &[usize]| cases::floats(dtype, shape, -1.0, 1.0);

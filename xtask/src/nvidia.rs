@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: what NVIDIA's compilers make of every CUDA kernel, held against the table that's checked in.
+//! `cargo xtask kernels`: what NVIDIA's compilers make of every CUDA kernel, held against tables that are checked in.
 //!
 //! They come as Python wheels, of the versions that the table was made with, unpacked into a folder of the build. Nothing
 //! is installed, and no GPU is needed.
@@ -18,6 +18,8 @@ const COMPILERS: [&str; 6] = [
     "nvidia-cuda-cccl==13.0.85",
     "nvidia-cuda-nvrtc==13.0.88",
 ];
+/// Prints machine code. The oldest that is published reads what the compilers make.
+const DISASSEMBLER: &str = "nvidia-cuda-nvdisasm==13.2.78";
 /// The library whose calls are described to it.
 const CUBLASLT: &str = "nvidia-cublas==13.0.2.14";
 
@@ -32,6 +34,8 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     );
     let home = wheels::unpacked(shell, "NVIDIA", &[&COMPILERS[..], &[CUBLASLT]].concat())?
         .join("nvidia/cu13");
+    let disassembler =
+        wheels::unpacked(shell, "nvdisasm", &[DISASSEMBLER])?.join("nvidia/cu13/bin/nvdisasm");
     let mut command = words(&["test", "--lib", "--test", "kernel_table"]);
     command
         .args(PACKAGES)
@@ -39,6 +43,8 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         .env("CUDA_HOME", &home)
         // What was compiled by others is compiled again.
         .env("CUDA_WHEELS", COMPILERS.join(" "))
+        .env("NVDISASM", disassembler)
+        .env("NVDISASM_WHEEL", DISASSEMBLER)
         .env("LD_LIBRARY_PATH", home.join("lib"));
     shell.run(&mut command)
 }

@@ -148,6 +148,7 @@ impl Attention {
             masked(1, 131, (2, 1, 16), false, Some(33), false),
             masked(2, 37, (2, 1, 8), true, None, true),
             masked(2, 70, (2, 2, 16), false, Some(20), true),
+            masked(1, 140, (2, 1, 16), true, None, true),
         ]);
         let dropout = Some(Dropout { p: 0.25, stream: 7 });
         let varied = |indices: [usize; 4], vary: &dyn Fn(Self) -> Self| {
@@ -160,6 +161,8 @@ impl Attention {
         let dropped = varied([1, 7, 9, 12], &|op| Self { dropout, ..op });
         // Low, so that scores of numbers below 1 reach it.
         let capped = varied([2, 3, 5, 9], &|op| Self { scale: 0.7, cap: Some(0.9), ..op });
+        let turned = varied([3, 6, 9, 12], &|op| Self { scale: -0.3, ..op });
+        sizes.extend(turned);
         sizes.extend(dropped);
         sizes.extend(capped);
         sizes

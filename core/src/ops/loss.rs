@@ -175,6 +175,11 @@ const SHORT_ROW: u64 = 4096;
 const SHORT_ROW_THREADS: u32 = 64;
 pub(super) const THREADS: u32 = 256;
 
+/// Fours of a row that a thread's registers hold where it is read once, of as many threads as a multiprocessor has registers for, and
+/// of whom that is asked of rows that are longer than the usual number of them holds.
+const MOST_HELD: u64 = 26;
+const HOLDING_THREADS: u32 = 512;
+
 /// Rows of a chunk are a multiple of this, so that sums over rows group them in the same way whatever the chunk; and
 /// where tensor cores sum, which take as many at once.
 const CHUNK_GRANULE: u64 = 4;
@@ -253,6 +258,25 @@ impl<'a> Chunks<'a> {
         threads.min(self.limits.workgroup)
     }
 
+    /// Fours of a row of logits that each of so many threads holds, or 0 where they read it twice.
+    fn held(&self, threads: u32) -> u64 {
+        let fours = self.padded.div_ceil(4 * u64::from(threads));
+        let pays = self.grad.is_some() && self.cap.is_none();
+        if pays && fours <= MOST_HELD { fours } else { 0 }
+    }
+
+    /// Threads that make the gradient of a row of logits.
+    fn normalising_threads(&self) -> u32 {
+        let usual = self.threads();
+        let more =
+            self.limits.dialect() == Dialect::Cuda && HOLDING_THREADS <= self.limits.workgroup;
+        if more && self.held(usual) == 0 && self.held(HOLDING_THREADS) > 0 {
+            HOLDING_THREADS
+        } else {
+            usual
+        }
+    }
+
     fn append(&self, launches: &mut Launches) {
         let threads = THREADS.min(self.limits.workgroup);
         let scratch = self.scratch(launches, self.rows);
@@ -263,7 +287,8 @@ impl<'a> Chunks<'a> {
             let rows = self.chunk.min(self.rows - start);
             self.logits(start, rows, scratch.logits, launches);
             let flops = 10 * rows * self.padded;
-            let normalise = self.bound(&scratch, "normalise", self.threads(), rows, flops);
+            let normalise =
+                self.bound(&scratch, "normalise", self.normalising_threads(), rows, flops);
             launches.push(normalise.param("first", start).param("rows", rows));
             self.gradients(start, rows, scratch.gradient, launches);
             start += rows;
@@ -309,7 +334,9 @@ impl<'a> Chunks<'a> {
             .bind("loss", self.loss)
             .costing(flops);
         match self.limits.dialect() {
-            Dialect::Cuda => launch.bind_four("gradient", gradient, aligned),
+            Dialect::Cuda => {
+                launch.constant("HELD", self.held(threads)).bind_four("gradient", gradient, aligned)
+            }
             Dialect::Wgsl => launch,
         }
     }

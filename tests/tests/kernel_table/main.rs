@@ -1,4 +1,5 @@
-//! What NVIDIA's compilers make of every kernel, held against the tables `kernels.tsv` and `nvcc.tsv` of backend-cuda. Needs
+//! What NVIDIA's compilers make of every kernel, held against the tables `kernels.tsv` and `nvcc.tsv` of backend-cuda; and how much of
+//! a GPU's peak the machine code of hot kernels allows, against `bounds.tsv`. Needs
 //! no GPU: `cargo xtask kernels` brings the compilers, of the versions that the tables were made with.
 //! After a change that is meant, `UPDATE_SNAPSHOTS=1 cargo xtask kernels` rewrites the tables, and their difference is
 //! reviewed with the change.
@@ -6,6 +7,8 @@
 //! A row of a table ends with a hash of all that its kernels are made of: texts, options and compilers. A row with the hash that is
 //! stored says what it said then, so its kernels are not compiled again, but for a few rows drawn by the date.
 
+mod bounds;
+mod sass;
 mod table;
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,8 +16,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bounds::{Block, Iteration, MULTIPROCESSORS};
 use conformance::draw::Draw;
 use conformance::parallel;
+use sass::Listing;
 use table::{Stored, hash};
 use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
 use tightrope_backend_cuda::source::{self, Kernel};
@@ -356,4 +361,89 @@ fn nvcc_compiles_every_kernel() {
     assert!(problems.iter().all(String::is_empty), "{}", problems.concat());
     let line = |row: &Row<'_>| format!("{}\t{}\t{}", row.key(), row.variants.len(), row.hash);
     stored.compare(rows.iter().map(line).collect());
+}
+
+/// Kernels whose bounds are of interest, and constants that tell their variants apart.
+const HOT: [(&str, &[&str]); 7] = [
+    ("attention_mma.", &["HEAD_DIM"]),
+    ("cross_entropy.normalise", &["GRADIENT"]),
+    ("matmul_mma.mma", &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED"]),
+    ("matmul_wgmma.wgmma", &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED"]),
+    ("norm.layer_backward", &["COLUMNS"]),
+    ("norm.layer_forward", &["COLUMNS"]),
+    ("norm.layer_weights", &["COLUMNS"]),
+];
+
+/// The constants that tell a hot kernel from its other variants.
+fn variant(kernel: &Kernel) -> Option<String> {
+    let (_, names) = HOT.iter().find(|(label, _)| kernel.label.starts_with(label))?;
+    let value = |name: &&str| {
+        let line = format!("constexpr unsigned {name} = ");
+        let rest = kernel.text.lines().find_map(|text| text.strip_prefix(&line))?;
+        Some(format!("{}={}", name.to_lowercase(), rest.trim_end_matches(';')))
+    };
+    Some(names.iter().filter_map(value).collect::<Vec<_>>().join(" "))
+}
+
+/// The machine code of a kernel, as the disassembler prints it.
+fn disassembled(code: &[u8], index: usize) -> Listing {
+    let disassembler = std::env::var_os("NVDISASM").expect("NVDISASM is the disassembler");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{index}.cubin"));
+    std::fs::write(&file, code).expect("a file");
+    let output = Command::new(disassembler).arg("-c").arg(&file).output().expect("nvdisasm");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Listing::of(&String::from_utf8(output.stdout).expect("text"))
+}
+
+#[test]
+#[ignore = "needs NVRTC and nvdisasm: `cargo xtask kernels` brings them"]
+fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
+    let nvrtc = Nvrtc::open().expect("NVRTC");
+    let stored = Stored::open(
+        "bounds.tsv",
+        format!(
+            "# One iteration of hot kernels' inner loop, of GPT-2 124M in bf16: a warp's instructions and bytes, a multiprocessor's cycles \
+             for four warps, and the most of the peak that follows. These are bounds, not measurements.\n\
+             architecture\tkernel\tvariant\t{}\thash",
+            bounds::COLUMNS
+        ),
+    );
+    let compilers = std::env::var("CUDA_WHEELS").expect("CUDA_WHEELS names the compilers");
+    let disassembler = std::env::var("NVDISASM_WHEEL").expect("NVDISASM_WHEEL names its version");
+    // How machine code is read decides what a row says, too.
+    let readers = [include_str!("sass.rs"), include_str!("bounds.rs")].map(str::to_owned);
+    let mut jobs = BTreeMap::new();
+    for multiprocessor in &MULTIPROCESSORS {
+        let architecture = multiprocessor.architecture;
+        let is_its = |of: &&Generation| of.architectures.contains(&architecture);
+        let generation = GENERATIONS.iter().find(is_its).expect("a generation");
+        let gpt2 = tightrope_nn::preset("gpt2").expect("a preset");
+        let launches = of_model(&generation.limits(), gpt2, generation.narrow);
+        for kernel in kernels_of(&launches).expect("kernels") {
+            let Some(variant) = variant(&kernel) else { continue };
+            let text = source::for_device(&[&kernel]);
+            let hash = hash([&compilers, &disassembler, &text].into_iter().chain(&readers));
+            let key = format!("{architecture}\t{}\t{variant}", kernel.label);
+            // Of those that differ in nothing that is told, the first.
+            jobs.entry(key).or_insert((multiprocessor, kernel, text, hash));
+        }
+    }
+    let jobs: Vec<_> = jobs.into_iter().enumerate().collect();
+    let rows = parallel::map(&jobs, |(index, (key, (multiprocessor, kernel, text, hash)))| {
+        if let Some(row) = stored.row(key, hash) {
+            return row.to_owned();
+        }
+        let compiled = nvrtc.compile(text, multiprocessor.architecture);
+        let compiled = compiled.unwrap_or_else(|log| panic!("{key}: {log}"));
+        let listing = disassembled(&compiled.code, *index);
+        let said = Use::of(&compiled.log);
+        let block = Block {
+            threads: kernel.threads.into(),
+            registers: said.registers,
+            shared: said.shared + u64::from(kernel.shared_bytes),
+        };
+        let iteration = Iteration::of(&listing.iteration());
+        format!("{key}\t{}\t{hash}", iteration.row(block, multiprocessor))
+    });
+    stored.compare(rows);
 }

@@ -17,10 +17,15 @@ const STRIP: u32 = 8;
 const ROWS_PER_THREAD: u32 = 2;
 /// Most channels of a head that such a thread's registers hold.
 const MOST_IN_REGISTERS: usize = 128;
-/// Rows of a tile on tensor cores, its threads, and channels of heads whose vectors suit them.
+/// Rows of a tile on tensor cores, and of one that reads other rows half as often: as many as the registers of its threads and 48 KiB
+/// of shared memory have room for. Its threads, and channels of heads whose vectors suit them.
 const TENSOR_TILE: u32 = 64;
+const TALL_TENSOR_TILE: u32 = 128;
+const MOST_IN_TALL: usize = 64;
 const TENSOR_THREADS: u32 = 128;
 const TENSOR_HEADS: [usize; 4] = [16, 32, 64, 128];
+/// The least scale there: products are compared before they're scaled, and a masked one is far below the others after it.
+const LEAST_TENSOR_SCALE: f64 = 1e-20;
 /// Threads of a workgroup of any other entry.
 pub(super) const THREADS: u32 = 64;
 
@@ -69,7 +74,7 @@ impl Attention {
         flops: u64,
     ) -> Launch {
         let (kernel, tile) = if entry.ends_with("_mma") {
-            ("attention_mma", TENSOR_TILE)
+            ("attention_mma", self.tensor_tile(entry, extents))
         } else {
             ("attention", TILE)
         };
@@ -112,6 +117,13 @@ impl Attention {
         launch
     }
 
+    /// Rows of a tile of an entry on tensor cores.
+    fn tensor_tile(&self, entry: &str, extents: Extents) -> u32 {
+        let light = self.dropout.is_none() && self.cap.is_none() && entry != "grad_keys_mma";
+        let long = extents.seq_len >= TALL_TENSOR_TILE.into();
+        if light && long && self.head_dim <= MOST_IN_TALL { TALL_TENSOR_TILE } else { TENSOR_TILE }
+    }
+
     /// Entry, threads and workgroups that make the rows of `heads` heads: in tiles, or where processors emulate a
     /// GPU, in registers of one thread.
     pub(super) fn rows_of(
@@ -126,8 +138,9 @@ impl Attention {
         let (entry, threads, rows) = if limits.cuda().tensor_cores.contains(&dtype)
             && !limits.cuda().plain_attention
             && TENSOR_HEADS.contains(&self.head_dim)
+            && self.scale >= LEAST_TENSOR_SCALE
         {
-            (tensor, TENSOR_THREADS, TENSOR_TILE)
+            (tensor, TENSOR_THREADS, self.tensor_tile(tensor, extents))
         } else if direct_pays && self.head_dim <= MOST_IN_REGISTERS {
             (direct, STRIP, STRIP * ROWS_PER_THREAD)
         } else {
