@@ -35,8 +35,11 @@ pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksE
     let Some((rank, name, _)) = found.first() else { return Ok(()) };
     let reasons: Vec<&str> = found.iter().map(|(.., reason)| reason.as_str()).collect();
     let reason = reasons.join("; ");
-    let error = RanksError { rank: Some(*rank), what: format!("{WHAT}: {name}"), reason };
-    Err(error)
+    // Everybody has found the same, and is here before anybody says that it can't go on: else some would name one that says so.
+    let met = ranks.begin_gather(WHAT, vec![0]).and_then(|ticket| ranks.finish(ticket));
+    drop(met);
+    ranks.fail(&reason);
+    Err(RanksError { rank: Some(*rank), what: format!("{WHAT}: {name}"), reason })
 }
 
 /// Texts with their lengths before them.

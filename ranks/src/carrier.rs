@@ -241,17 +241,14 @@ impl<T: Transport> Carrier<T> {
                 continue;
             }
             self.listen(Some(&transfer.what))?;
-            let ends = self.peers.iter().enumerate();
-            for (rank, peer) in ends {
-                match &peer.end {
-                    Some(End::Failed(fault)) => return Err(fault.clone()),
-                    Some(End::Done) if late.contains(&rank) => {
-                        let since: &mut Instant = ended.get_or_insert_with(Instant::now);
-                        if since.elapsed() > BEHIND {
-                            return Err(Fault::of(rank, "it has ended"));
-                        }
-                    }
-                    _ => {}
+            if let Some(fault) = self.failed() {
+                return Err(fault);
+            }
+            let is_done = |&&rank: &&usize| self.peers[rank].end.is_some();
+            if let Some(rank) = late.iter().find(is_done) {
+                let since: &mut Instant = ended.get_or_insert_with(Instant::now);
+                if since.elapsed() > BEHIND {
+                    return Err(Fault::of(*rank, "it has ended"));
                 }
             }
             self.look(&mut watch, &late)?;
@@ -334,12 +331,15 @@ impl<T: Transport> Carrier<T> {
     fn explained(&mut self, fault: Fault, what: &str) -> Fault {
         // A transport that is broken has told why already.
         let _ = self.listen(Some(what));
-        let mut ends = self.peers.iter().filter_map(|peer| peer.end.as_ref());
-        let told = ends.find_map(|end| match end {
-            End::Failed(told) => Some(told.clone()),
-            End::Done => None,
-        });
-        told.unwrap_or(fault)
+        self.failed().unwrap_or(fault)
+    }
+
+    /// Why a rank has said that it can't go on.
+    fn failed(&self) -> Option<Fault> {
+        self.peers.iter().find_map(|peer| match &peer.end {
+            Some(End::Failed(fault)) => Some(fault.clone()),
+            _ => None,
+        })
     }
 
     /// Reads what ranks say of themselves, and answers that this one waits for `what`.
@@ -408,10 +408,17 @@ impl<T: Transport> Carrier<T> {
             self.tell(&self.others(), &Control::Done);
         }
         let orderly = self.culprit.is_none();
-        let limit =
-            if orderly && T::ENDS_TOGETHER { self.time_out.max(ANSWER) } else { Duration::ZERO };
         let others = self.others();
-        self.until(limit, |carrier| others.iter().all(|&rank| carrier.peers[rank].end.is_some()));
+        if orderly && T::ENDS_TOGETHER {
+            // As long as it takes: one may write a checkpoint yet, and is ended by a launcher where this process ends first.
+            self.until(Duration::MAX, |carrier| {
+                let has_ended = |&rank: &usize| carrier.peers[rank].end.is_some();
+                others.iter().all(has_ended)
+                    || carrier.failed().is_some()
+                    || carrier.lost(&others).is_err()
+            });
+        }
+        self.culprit = self.culprit.or_else(|| self.failed()?.rank);
         // Words that are said arrive.
         self.until(BEHIND, |carrier| carrier.telling.is_empty());
         orderly && others.iter().all(|&rank| matches!(self.peers[rank].end, Some(End::Done)))

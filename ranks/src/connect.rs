@@ -76,8 +76,8 @@ fn carried(launched: &Launched, time_out: Duration) -> Result<Box<dyn Ranks>, Co
     Err(ConnectError::Unsupported { launched: launched.to_string(), launcher, instead })
 }
 
-/// Ends this process. Where its ranks were dropped after an error, the others get two seconds to say what they have to say, and then
-/// the launcher ends all, a rank that doesn't answer included.
+/// Ends this process, in any case in which it was connected. Where the ranks ended with an error, the others get two seconds to say what
+/// they have to say. Then the launcher ends all, a rank that doesn't answer included.
 pub fn exit(code: i32) -> ! {
     #[cfg(unix)]
     crate::mpi::abort(code);

@@ -15,14 +15,13 @@ use std::{env, fs, thread};
 use crate::launched::Launcher;
 use crate::marked::Mark;
 
-/// What runs a rank: `$0` is the launch's folder, `$1` this process. Signals are for the rank, and its status is told in its file. A rank that
-/// ended well tells its launcher so; one that failed waits for the others, as long as this process lives.
-const SHELL: &str = r#"trap : TERM INT HUP
-launch=$1
+/// What runs a rank: `$0` is the launch's folder, `$1` this process. The rank's status is told in its file. A rank that ended well tells its
+/// launcher so; one that failed waits for the others, as long as this process lives.
+const SHELL: &str = r#"launch=$1
 shift
-"$@"
-code=$?
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+TIGHTROPE_LAUNCH_RANK=$rank "$@"
+code=$?
 echo $code > "$0/$rank.new" && mv "$0/$rank.new" "$0/$rank"
 while [ $code != 0 ] && [ ! -e "$0/end" ] && kill -0 "$launch"; do sleep 0.1; done 2> /dev/null
 exit $code"#;
@@ -31,6 +30,8 @@ exit $code"#;
 const LOOK: Duration = Duration::from_millis(20);
 /// What ranks have beyond their time-out to say what they saw.
 const GRACE: Duration = Duration::from_secs(5);
+/// What the last ranks have to end after others have failed, who have told them by then.
+const OTHERS: Duration = Duration::from_secs(3);
 /// What a launcher has to end.
 const END: Duration = Duration::from_secs(3);
 
@@ -242,24 +243,27 @@ struct Running {
 impl Running {
     /// Waits for the launcher, and ends ranks where it's time.
     fn wait(&mut self, grace: Duration, stop: &AtomicBool) -> io::Result<ExitStatus> {
-        let (mut asked, mut since) = (false, None);
+        let mut asked = false;
+        let mut limit: Option<Instant> = None;
+        let mut failed = 0;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if stop.load(Ordering::Relaxed) && !asked {
                 asked = true;
-                since = since.or(Some(Instant::now()));
+                limit = limit.or(Some(Instant::now() + grace));
                 self.mark.signal(libc::SIGTERM, true);
             }
             let ended = self.ended();
-            if ended.iter().any(|(.., code)| *code != 0) {
-                let since = *since.get_or_insert_with(Instant::now);
-                if ended.len() == self.count || since.elapsed() > grace {
-                    fs::write(self.folder.0.join("end"), "")?;
-                    return self.end();
-                }
-            } else if since.is_some_and(|since: Instant| since.elapsed() > grace) {
+            let now_failed = ended.iter().filter(|(.., code)| *code != 0).count();
+            if now_failed > failed {
+                failed = now_failed;
+                limit = Some(Instant::now() + if failed == 1 { grace } else { OTHERS });
+            }
+            let all = failed > 0 && ended.len() == self.count;
+            if all || limit.is_some_and(|limit| Instant::now() > limit) {
+                fs::write(self.folder.0.join("end"), "")?;
                 return self.end();
             }
             thread::sleep(LOOK);

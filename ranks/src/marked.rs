@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 /// Name of the variable.
 const NAME: &str = "TIGHTROPE_LAUNCH";
-/// What a launcher gives to ranks and not to its own helpers.
-const RANK: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+/// What a launch sets for ranks, and not for what starts them.
+const RANK: &str = "TIGHTROPE_LAUNCH_RANK";
 
 /// A launch.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Mark {
                 .filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='))
         };
         let marked = variables().any(|(name, value)| name == NAME && value == self.0);
-        let is_rank = || variables().any(|(name, _)| RANK.contains(&name));
+        let is_rank = || variables().any(|(name, _)| name == RANK);
         read.is_ok() && marked && (!ranks_alone || is_rank())
     }
 }
@@ -70,9 +70,6 @@ mod tests {
         command
             .args(["-c", "setsid sh -c 'sleep 60; true' & sleep 60; true"])
             .stdout(Stdio::null());
-        for name in RANK {
-            command.env_remove(name);
-        }
         command.envs(rank.map(|name| (name, "0")));
         mark.on(&mut command);
         command.spawn().unwrap()
@@ -89,7 +86,7 @@ mod tests {
     #[test]
     fn processes_of_a_launch_are_found_in_any_session_and_no_others() {
         let marks: Vec<Mark> = iter::repeat_with(Mark::new).take(2).collect();
-        let mut children = [sleepers(&marks[0], None), sleepers(&marks[1], Some("PMI_RANK"))];
+        let mut children = [sleepers(&marks[0], None), sleepers(&marks[1], Some(RANK))];
         // Two shells that wait for two programs, each.
         for mark in &marks {
             until(|| mark.signal(0, false) == 4);

@@ -2,8 +2,9 @@
 //! these; `MPICH` and `OPEN_MPI` name the folders.
 #![cfg(target_os = "linux")]
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -185,23 +186,40 @@ fn ranks_are_launched(mpi: Mpi) {
     assert_eq!(outcome.code, Some(0), "{:?}", outcome.lines);
 }
 
+/// A launch whose ranks all run, of ranks that never end by themselves.
+fn launched(mpi: Mpi, mark: &str) -> Child {
+    let mut command = mpi.launch(&["endless"]);
+    command.env(MARK, mark).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    let since = Instant::now();
+    // The launch, mpirun, and at least a shell and a rank for each of four.
+    while marked(mark).len() < 10 {
+        assert!(since.elapsed() < Duration::from_secs(30), "{:?}", marked(mark));
+        thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
 fn nothing_is_left_of_a_launch_that_is_killed(mpi: Mpi) {
     for signal in ["KILL", "TERM"] {
         let mark = unique();
-        let mut command = mpi.launch(&["endless"]);
-        command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let since = Instant::now();
-        // The launch, mpirun, and at least a shell and a rank for each of four.
-        while marked(&mark).len() < 10 {
-            assert!(since.elapsed() < Duration::from_secs(30), "{:?}", marked(&mark));
-            thread::sleep(Duration::from_millis(20));
-        }
+        let mut child = launched(mpi, &mark);
         let process = child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
         child.wait().unwrap();
         none_is_left(&mark);
     }
+}
+
+fn ranks_are_asked_to_end(mpi: Mpi) {
+    let mark = unique();
+    let mut child = launched(mpi, &mark);
+    let start = Instant::now();
+    child.stdin.take().unwrap().write_all(b"stop\n").unwrap();
+    // By SIGTERM, which ends a rank that doesn't handle it.
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    none_is_left(&mark);
 }
 
 macro_rules! tests {
@@ -238,6 +256,7 @@ tests! {
     a_launcher_ends_all_when_a_rank_is_killed
     ranks_are_launched
     nothing_is_left_of_a_launch_that_is_killed
+    ranks_are_asked_to_end
 }
 
 #[test]

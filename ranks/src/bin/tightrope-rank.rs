@@ -9,13 +9,18 @@
 //! mpirun -n 4 tightrope-rank differ       rank 2 has other settings
 //! mpirun -n 4 tightrope-rank gone         rank 2 ends early, as if all were well
 //! mpirun -n 4 tightrope-rank endless      goes on until it's ended from outside
-//! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found
+//! tightrope-rank launch N WORDS           starts N ranks with these words, by the mpirun that is found; a line of input asks them to end
 //! ```
 
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, process};
 #[cfg(unix)]
-use std::{process::Command, sync::atomic::AtomicBool};
+use std::{
+    io,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use tightrope_core::{Ranks, RanksError};
 #[cfg(unix)]
@@ -44,7 +49,10 @@ fn main() {
     let done = run(&mut *ranks, &words);
     drop(ranks);
     match done {
-        Ok(said) => println!("rank {rank}: {said}"),
+        Ok(said) => {
+            println!("rank {rank}: {said}");
+            exit(0)
+        }
         Err(error) => {
             println!("rank {rank} ends: {error}");
             exit(1)
@@ -65,9 +73,13 @@ fn launch() {
         let count = count.parse()?;
         let mut command = Command::new(env::current_exe()?);
         command.args(&words[2..]);
-        // Ctrl+C and its like set it in the program that trains; nothing does here.
-        let stop = AtomicBool::new(false);
-        let ended = Launch::find(None)?.run(count, &command, TIME_OUT, &stop)?;
+        // A line of input stands for Ctrl+C.
+        static STOP: AtomicBool = AtomicBool::new(false);
+        thread::spawn(|| {
+            let read = io::stdin().read_line(&mut String::new());
+            STOP.store(read.is_ok_and(|bytes| bytes > 0), Ordering::Relaxed);
+        });
+        let ended = Launch::find(None)?.run(count, &command, TIME_OUT, &STOP)?;
         if let Some((rank, how)) = &ended.first {
             println!("rank {rank} failed first: {how}");
         }

@@ -26,7 +26,8 @@ const PARTING: Duration = Duration::from_secs(2);
 
 /// A rank among processes, over the MPI library that the launcher belongs to.
 ///
-/// Dropped after all went well, it waits for the others to end too. After an error, say what is wrong and call [`exit`](crate::exit).
+/// When it's dropped and all went well, it waits for the others to end too. After an error, say what is wrong, and end the process by
+/// [`exit`](crate::exit).
 pub struct Mpi(Carrier<World>);
 
 /// This rank, after an error: what [`exit`] ends.
@@ -116,14 +117,14 @@ impl Drop for Mpi {
     }
 }
 
-/// Ends the processes of all ranks where this one ended with an error; returns where it didn't.
+/// Ends the processes of all ranks where one ended with an error; returns where none did.
 pub fn abort(code: i32) {
     let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(mut carrier) = failed {
         carrier.part(PARTING);
         let World { api, communicator, .. } = carrier.transport;
         // SAFETY: MPI is initialised and isn't finalized; this is the thread whose turn it is.
-        unsafe { (api.functions.abort)(communicator, code) };
+        unsafe { (api.functions.abort)(communicator, code.max(1)) };
     }
 }
 
