@@ -118,6 +118,12 @@ impl Records {
         }
     }
 
+    /// Forgets the device called `device`.
+    pub fn forget(&self, device: &str) {
+        // One that isn't there is forgotten.
+        let _ = self.file(device).map(fs::remove_file);
+    }
+
     /// Those of all devices.
     pub fn all(&self) -> Vec<Record> {
         let entries = self.0.iter().filter_map(|folder| fs::read_dir(folder).ok());
@@ -137,43 +143,4 @@ impl Records {
 
 fn read(file: &Path) -> Option<Record> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kernel(text: u64) -> KernelUse {
-        KernelUse { label: format!("norm.{text}"), text, variants: vec![], of_library: false }
-    }
-
-    #[test]
-    fn what_was_seen_with_another_driver_or_in_a_damaged_file_is_not_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::in_folder(Some(folder.path().join("tightrope")));
-        let mut record = records.read("GPU (x)", "driver 1");
-        assert!(!record.has(&kernel(1)));
-        record.pass(&[kernel(1), kernel(u64::MAX)]);
-        let reason = || "it didn't end".to_owned();
-        record.wrong.push(Wrong::new(None, &[kernel(3)], "norm".into(), reason()));
-        record.wrong.push(Wrong::new(Some("mma"), &[kernel(4)], "matmul".into(), reason()));
-        records.write("GPU (x)", &record);
-        let again = records.read("GPU (x)", "driver 1");
-        assert_eq!(again, record);
-        assert!(again.has(&kernel(u64::MAX)) && !again.has(&kernel(2)));
-        assert!(again.unusable(&[kernel(2), kernel(3)]).is_some());
-        // Another stands in for it.
-        assert!(again.unusable(&[kernel(4)]).is_none());
-        assert_eq!(records.all(), [record]);
-        assert!(!records.read("GPU (x)", "driver 2").has(&kernel(1)));
-        assert!(!records.read("another", "driver 1").has(&kernel(1)));
-        let file = records.file("GPU (x)").unwrap();
-        let text = fs::read(&file).unwrap();
-        fs::write(&file, &text[..text.len() / 2]).unwrap();
-        assert!(!records.read("GPU (x)", "driver 1").has(&kernel(1)));
-        assert!(records.all().is_empty());
-        let none = Records::in_folder(None);
-        none.write("GPU (x)", &again);
-        assert!(!none.read("GPU (x)", "driver 1").has(&kernel(1)));
-    }
 }
