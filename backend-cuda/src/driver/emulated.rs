@@ -232,7 +232,7 @@ impl Device {
             Task::Matmul(_) => LIBRARY,
         };
         let fault = self.faults.of(label);
-        if fault == Some(Fault::Fault) {
+        if fault == Some(Fault::Error) {
             let words = format!("{label}: illegal memory access");
             self.faulted = Some(words.clone());
             return Err(self.lost(words));
