@@ -18,9 +18,11 @@ import traceback
 HERE = pathlib.Path(__file__).resolve().parent
 # Seconds that a case may take on an emulated device, on a machine that does other things too: where its kernels were compiled
 # before, and where they weren't.
-CASE, FIRST = 8, 90
+CASE, FIRST = 12, 90
 # Seconds for a call, for one in which everything hangs, and for a stage that does.
 LIMIT, SHORT, SHORT_STAGE = 400, 30, 5
+# Seconds that Python takes to start and to end, on a machine that does other things too.
+STARTS = 20
 DATE = "TIGHTROPE_DRAW"
 
 # Faults of the emulated device.
@@ -82,7 +84,8 @@ class Rehearsal:
         report = json.loads((results / f"gpu-{call}.json").read_text())
         text = (results / f"gpu-{call}.txt").read_text()
         assert report["complete"], errors
-        assert seconds < limit, f"{seconds:.1f} s of {limit} s"
+        assert report["seconds"] < limit, f"{report['seconds']} s of {limit} s"
+        assert seconds < limit + STARTS, f"{seconds:.1f} s of {limit} s"
         waiting = [stage for stage, of in report["stages"].items() if of["status"] in ("not reached", "running")]
         assert not waiting, waiting
         failed = report["first_failure"] is not None

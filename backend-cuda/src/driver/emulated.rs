@@ -230,7 +230,7 @@ impl Device {
             Task::Matmul(_) => LIBRARY,
         };
         let fault = self.faults.of(label);
-        if fault == Some(Fault::Fault) {
+        if fault == Some(Fault::Error) {
             self.faulted = Some(format!("{label}: illegal memory access"));
         }
         if let Some(words) = &self.faulted {

@@ -12,7 +12,7 @@ pub enum Fault {
     /// It writes a wrong number.
     Wrong,
     /// It ends with an error, and so does everything after it.
-    Fault,
+    Error,
     /// It never ends.
     Hang,
 }
@@ -52,7 +52,7 @@ impl Faults {
                 ("driver", "none") => return Err("no NVIDIA driver is installed".into()),
                 (_, "refused") => Fault::Refused,
                 (_, "wrong") => Fault::Wrong,
-                (_, "fault") => Fault::Fault,
+                (_, "fault") => Fault::Error,
                 (_, "hang") => Fault::Hang,
                 _ => return Err(unknown()),
             };
@@ -69,10 +69,12 @@ impl Faults {
     /// What goes wrong with a kernel that runs; one that hangs doesn't come back.
     pub fn of(&self, label: &str) -> Option<Fault> {
         let found = self.listed(label).filter(|&fault| self.happens(label, fault))?;
-        while found == Fault::Hang {
-            std::thread::sleep(Duration::from_secs(1));
+        match found {
+            Fault::Hang => loop {
+                std::thread::sleep(Duration::from_secs(1));
+            },
+            other => Some(other),
         }
-        Some(found)
     }
 
     fn listed(&self, label: &str) -> Option<Fault> {
@@ -83,7 +85,7 @@ impl Faults {
     /// Whether a fault happens now: the first time, where it happens once.
     fn happens(&self, label: &str, fault: Fault) -> bool {
         match (&self.once, fault) {
-            (Some(folder), Fault::Fault | Fault::Hang) => {
+            (Some(folder), Fault::Error | Fault::Hang) => {
                 // Who makes the file is the first.
                 File::create_new(folder.join(format!("{label}-{fault:?}"))).is_ok()
             }
@@ -113,7 +115,7 @@ mod tests {
         let faults = faults.unwrap();
         assert_eq!(faults.of("reduce.sum_rows"), Some(Fault::Wrong));
         assert_eq!(faults.of("reduce.sum_columns"), None);
-        assert_eq!(faults.of("map.elements"), Some(Fault::Fault));
+        assert_eq!(faults.of("map.elements"), Some(Fault::Error));
         assert!(faults.refuse("norm.layer_forward") && !faults.refuse("map.elements"));
         assert_eq!(faults.wgmma, Some(4));
         assert_eq!(Faults::read(""), Ok(Faults::default()));
@@ -127,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let words = format!("map=fault,reduce=wrong,once={}", folder.path().display());
         let faults = || Faults::read(&words).unwrap();
-        assert_eq!(faults().of("map.elements"), Some(Fault::Fault));
+        assert_eq!(faults().of("map.elements"), Some(Fault::Error));
         assert_eq!(faults().of("map.elements"), None);
         for _ in 0..2 {
             assert_eq!(faults().of("reduce.sum_rows"), Some(Fault::Wrong));
