@@ -44,7 +44,11 @@ fn cases_of_gpt2_are_small_and_run_every_kernel_of_its_plan() {
             let outputs: Vec<&Type> = outputs.iter().collect();
             let found = variants.kernels(&case.op, &inputs, &outputs).unwrap();
             let found = found.into_iter().filter(|kernel| kernel.of_library == *library);
-            assert_eq!(found.collect::<Vec<_>>(), *kernels);
+            // Larger extents run some of them more often.
+            let texts = |kernels: &[KernelUse]| -> BTreeSet<u64> {
+                kernels.iter().map(|kernel| kernel.text).collect()
+            };
+            assert_eq!(texts(&found.collect::<Vec<_>>()), texts(kernels));
             covered.extend(kernels.iter().map(|kernel| kernel.text));
             let own = case.op.cost(&inputs, &outputs).flops;
             println!("{precision}: {own:.1e} operations of {} on {inputs:?}", case.op.name());
