@@ -19,8 +19,9 @@
 
 pub mod cases;
 mod child;
-mod record;
+pub(crate) mod record;
 mod serve;
+pub mod variants;
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -33,14 +34,13 @@ use tightrope_nn::Planned;
 
 use crate::devices::{Devices, Spec};
 use crate::error::{Error, Result};
-use crate::machine;
-use crate::recipe::Step;
-use crate::settings::{Device, Settings};
+use crate::settings::Device;
 use crate::units::plural;
 use cases::Checked;
 use child::Ended;
 pub use child::{Program, serve_stdin};
-pub use record::{Record, Records, Wrong};
+pub use record::{Record, Records, Wrong, found};
+use record::records;
 use serve::{Event, Request};
 
 /// Set to `off`, it keeps kernels from being checked.
@@ -67,43 +67,6 @@ static CHECKER: OnceLock<Checker> = OnceLock::new();
 /// Has kernels checked in this process from now on. The first call counts.
 pub fn enable(checker: Checker) {
     let _ = CHECKER.set(checker);
-}
-
-fn records() -> Records {
-    Records::in_folder(machine::cache_folder())
-}
-
-/// What was found wrong on devices of this user, for people: each with the device.
-pub fn found() -> Vec<(String, Wrong)> {
-    let of = |record: Record| {
-        let identity = record.identity;
-        record.wrong.into_iter().map(move |wrong| (identity.clone(), wrong))
-    };
-    records().all().into_iter().flat_map(of).collect()
-}
-
-/// Leaves out of a device what was found wrong on it, and says so.
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-pub(crate) fn leave_out(device: &mut dyn Backend) -> Vec<String> {
-    let name = device.name();
-    let Some(variants) = device.variants() else { return vec![] };
-    let record = records().read(&name, &variants.identity());
-    let mut notes = vec![];
-    for wrong in record.wrong {
-        if let Some(variant) = &wrong.variant {
-            variants.leave_out(variant);
-            notes.push(format!("{name}: {}", wrong.text()));
-        }
-    }
-    notes
-}
-
-/// Why a device isn't taken where there's a choice: a kernel of it that nothing stands in for.
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-pub(crate) fn unusable(device: &mut dyn Backend) -> Option<String> {
-    let name = device.name();
-    let record = records().read(&name, &device.variants()?.identity());
-    record.wrong.iter().find(|wrong| wrong.variant.is_none()).map(Wrong::text)
 }
 
 /// The plan that `make` makes for a device, of kernels that are right there: the device leaves out what isn't, and plans are
@@ -141,35 +104,6 @@ pub fn planned(
     }
 }
 
-/// Checks every variant of a device anew: the cases of all families, the steps of GPT-2 in each precision, and both again with
-/// each variant left out. What is wrong is [`found`] after that.
-///
-/// # Errors
-/// A device that isn't there, and a program that never said how to check.
-pub fn all(device: Device) -> Result<()> {
-    let Some(checker) = CHECKER.get() else {
-        return Err(Error::failed(
-            anyhow!("nothing checks kernels"),
-            "call `check::enable` before",
-        ));
-    };
-    let mut settings = Settings::default();
-    settings.run.device = device;
-    let spec = Spec::of(&settings);
-    let known = Devices::default().open(&spec)?;
-    records().forget(&known.name());
-    drop(known);
-    let mut opened = Devices::default().open(&spec)?;
-    let variants = opened.variants().map_or(&[][..], |variants| variants.known());
-    for left_out in std::iter::once(None).chain(variants.iter().map(Some)) {
-        if let (Some(variants), Some(variant)) = (opened.variants(), left_out) {
-            variants.leave_out(variant);
-        }
-        checker.every_case(&spec, &mut *opened)?;
-    }
-    Ok(())
-}
-
 /// What came of a check.
 enum Verdict {
     Right,
@@ -184,34 +118,6 @@ impl Checker {
         self.check(spec, device, &|variants, record| {
             cases::of_plan(plan, variants, &|kernel| record.has(kernel))
         })
-    }
-
-    /// Checks all that a device has of its kernels, as it's used now.
-    fn every_case(&self, spec: &Spec, device: &mut dyn Backend) -> Result<()> {
-        loop {
-            let mut plans = vec![];
-            for precision in ["f32", "bf16", "f16"] {
-                let mut settings = Settings::default();
-                settings.read_argument("model.preset=gpt2")?;
-                settings.read_argument(&format!("run.precision={precision}"))?;
-                plans.push(planned_in_all(&settings, device)?);
-            }
-            let verdict = self.check(spec, device, &|variants, record| {
-                let passed = |kernel: &KernelUse| record.has(kernel);
-                let mut found = cases::of_families(variants, &passed);
-                found.extend(plans.iter().flat_map(|plan| cases::of_plan(plan, variants, &passed)));
-                // What nothing stands in for is found once.
-                found.retain(|case| record.unusable(&case.kernels).is_none());
-                found
-            });
-            match verdict {
-                Verdict::Right => return Ok(()),
-                Verdict::LeftOut => {}
-                Verdict::Unusable(wrong) => {
-                    (self.tell)(&format!("{}: {}; {REPORT}", device.name(), wrong.text()));
-                }
-            }
-        }
     }
 
     /// Checks cases of which nothing is known.
@@ -308,12 +214,6 @@ impl Checker {
         }
         Verdict::LeftOut
     }
-}
-
-/// The step of these settings, whatever memory it takes: nothing of it is allocated.
-fn planned_in_all(settings: &Settings, device: &dyn Backend) -> Result<Plan> {
-    let step = Step::of(settings)?;
-    Ok(Planned::new(&step.config, device)?.plan)
 }
 
 /// How a run of cases came out.

@@ -33,7 +33,7 @@ use tightrope_core::launch::Limits;
 
 use crate::cards::Card;
 #[cfg(all(any(feature = "cuda", feature = "wgpu"), not(target_family = "wasm")))]
-use crate::check;
+use crate::check::record;
 #[cfg(any(feature = "cpu", feature = "wgpu"))]
 use crate::error::Help as _;
 use crate::error::{Error, Result};
@@ -168,7 +168,7 @@ impl Devices {
         match (self.nvidia)(FIRST) {
             Ok(gpu) => {
                 let mut gpu = self.multiplying(gpu, spec)?;
-                if let Some(wrong) = check::unusable(&mut gpu) {
+                if let Some(wrong) = record::unusable(&mut gpu) {
                     let name = gpu.name();
                     self.note(format!("--device auto doesn't take cuda:{FIRST}, {name}: {wrong}"));
                     return Ok(None);
@@ -204,7 +204,7 @@ impl Devices {
             #[cfg(not(target_family = "wasm"))]
             let mut gpu = gpu;
             #[cfg(not(target_family = "wasm"))]
-            if let Some(wrong) = check::unusable(&mut *gpu) {
+            if let Some(wrong) = record::unusable(&mut *gpu) {
                 self.note(format!("--device auto doesn't take wgpu, {}: {wrong}", gpu.name()));
                 return cpu(spec.threads);
             }
@@ -237,7 +237,7 @@ impl Devices {
         #[cfg(not(target_family = "wasm"))]
         {
             let mut gpu = self.wgpu_async(options).await?;
-            check::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
+            record::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
             Ok(Box::new(gpu))
         }
         #[cfg(target_family = "wasm")]
@@ -304,7 +304,7 @@ impl Devices {
             }
             Ok(()) => {}
         }
-        check::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
+        record::leave_out(&mut gpu).into_iter().for_each(|note| self.note(note));
         Ok(gpu)
     }
 }

@@ -11,7 +11,7 @@ use tightrope_ranks::{Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
 use crate::recipe::Recipe;
-use crate::settings::{LIST, Settings};
+use crate::settings::Settings;
 
 #[cfg(unix)]
 pub use tightrope_ranks::Ended;
@@ -104,14 +104,4 @@ pub fn refuse_alone(settings: &Settings) -> Result<()> {
             Err(Error::usage(anyhow!(message), help))
         }
     }
-}
-
-/// The settings that decide what a run computes, by name.
-pub(crate) fn deciding(settings: &Settings) -> Result<Vec<(String, String)>> {
-    let decide = LIST.iter().filter(|setting| !setting.passing);
-    let of = |setting: &crate::settings::Setting| {
-        let value = settings.value(setting.key).help("a setting can't be written: report it")?;
-        Ok((setting.key.to_owned(), value.map_or("unset".to_owned(), |value| value.to_string())))
-    };
-    decide.map(of).collect()
 }

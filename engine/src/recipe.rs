@@ -51,6 +51,8 @@ use crate::error::{Help as _, Result};
 use crate::model::language;
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
+#[cfg(not(target_family = "wasm"))]
+use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
 use crate::weights::{Places, Source, Start, teacher};
@@ -124,7 +126,14 @@ impl Recipe {
     /// Settings that can't be written: a path that isn't valid Unicode.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn facts(&self) -> Result<Vec<(String, String)>> {
-        let mut facts = crate::ranks::deciding(&self.record)?;
+        let decide = LIST.iter().filter(|setting| !setting.passing);
+        let mut facts = vec![];
+        for setting in decide {
+            let value =
+                self.record.value(setting.key).help("a setting can't be written: report it")?;
+            let value = value.map_or("unset".to_owned(), |value| value.to_string());
+            facts.push((setting.key.to_owned(), value));
+        }
         facts.push(("data".to_owned(), self.data.state(0).fingerprint));
         Ok(facts)
     }

@@ -44,6 +44,9 @@ pub enum ConnectError {
 /// Connects with the ranks that were launched with this process, and compares versions with them; nothing where it was launched alone.
 /// No rank is waited for longer than `time_out`; zero sets no limit. Whatever else must be equal, compare with [`agree()`](crate::agree).
 ///
+/// A rank answers while it waits for others. One that does something else for longer than `time_out`, while others wait for it, is taken to
+/// be lost: a checkpoint that one rank writes has to take less.
+///
 /// # Errors
 /// [`ConnectError`].
 pub fn connect(time_out: Duration) -> Result<Option<Box<dyn Ranks>>, ConnectError> {

@@ -19,6 +19,7 @@ mod decode;
 mod forward;
 mod mask;
 mod operands;
+mod panel;
 #[cfg(test)]
 mod tests;
 mod tile;

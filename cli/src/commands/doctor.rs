@@ -14,7 +14,7 @@ use crate::output;
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let mut found = Findings::look()?;
     if args.check {
-        found.gpus().into_iter().try_for_each(check::all)?;
+        found.gpus().into_iter().try_for_each(check::variants::check_all)?;
         found = Findings::look()?;
     }
     if args.json { output::print_json(&found.json()) } else { output::print(&found.text()) }

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::KernelUse;
+use tightrope_core::{Backend, KernelUse};
+
+use crate::machine;
 
 /// A kernel that is wrong on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,4 +145,42 @@ impl Records {
 
 fn read(file: &Path) -> Option<Record> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+/// The records of this user.
+pub(crate) fn records() -> Records {
+    Records::in_folder(machine::cache_folder())
+}
+
+/// What was found wrong on devices of this user, for people: each with the device.
+pub fn found() -> Vec<(String, Wrong)> {
+    let of = |record: Record| {
+        let identity = record.identity;
+        record.wrong.into_iter().map(move |wrong| (identity.clone(), wrong))
+    };
+    records().all().into_iter().flat_map(of).collect()
+}
+
+/// Leaves out of a device what was found wrong on it, and says so.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) fn leave_out(device: &mut dyn Backend) -> Vec<String> {
+    let name = device.name();
+    let Some(variants) = device.variants() else { return vec![] };
+    let record = records().read(&name, &variants.identity());
+    let mut notes = vec![];
+    for wrong in record.wrong {
+        if let Some(variant) = &wrong.variant {
+            variants.leave_out(variant);
+            notes.push(format!("{name}: {}", wrong.text()));
+        }
+    }
+    notes
+}
+
+/// Why a device isn't taken where there's a choice: a kernel of it that nothing stands in for.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) fn unusable(device: &mut dyn Backend) -> Option<String> {
+    let name = device.name();
+    let record = records().read(&name, &device.variants()?.identity());
+    record.wrong.iter().find(|wrong| wrong.variant.is_none()).map(Wrong::text)
 }

@@ -14,7 +14,8 @@
 use super::forward::{score_tile, weigh};
 use super::mask::{KEYS, Tile};
 use super::operands::{Operands, operated};
-use super::tile::{Left, PANEL, multiply};
+use super::panel::{Left, PANEL};
+use super::tile::multiply;
 use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
@@ -30,7 +31,7 @@ fn sizes(dims: &Dims, depth: usize) -> [usize; 5] {
     let (width, keys) = (dims.width(depth), dims.positions.next_multiple_of(PANEL));
     let rows = tile_rows(dims.positions);
     // Keys and values are converted in a panel's worth of rows, in the space of q and dout.
-    let queries = (rows * width).max(PANEL * width / 2);
+    let queries = (rows.next_multiple_of(depth) * width).max(PANEL * width / 2);
     [keys * width / depth, keys * width, queries, rows * SCORES_ROW, rows]
 }
 

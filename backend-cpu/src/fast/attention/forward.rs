@@ -6,7 +6,8 @@
 
 use super::mask::{KEYS, Tile};
 use super::operands::{Operands, operated};
-use super::tile::{Left, PANEL, multiply};
+use super::panel::{Left, PANEL};
+use super::tile::multiply;
 use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};

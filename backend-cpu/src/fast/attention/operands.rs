@@ -13,8 +13,8 @@
 use std::marker::PhantomData;
 
 #[cfg(doc)]
-use super::tile::PANEL;
-use super::tile::{Left, load_rows, transpose_panel};
+use super::panel::PANEL;
+use super::panel::{Left, load_rows, transpose_panel};
 use crate::fast::vmath::{Simd, Storage};
 
 /// One kind of operand.

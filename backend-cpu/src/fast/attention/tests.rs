@@ -217,7 +217,13 @@ fn documents() -> Vec<i32> {
 fn instruction_sets_agree() {
     let documents = documents();
     for masked in masks(&documents) {
-        for (b, t, h, kv, head) in [(2, 150, 4, 2, 33), (1, 333, 1, 1, 16), (1, 77, 3, 1, 7)] {
+        for (b, t, h, kv, head) in [
+            (2, 150, 4, 2, 33),
+            (1, 333, 1, 1, 16),
+            (1, 77, 3, 1, 7),
+            (2, 51, 2, 2, 64),
+            (1, 1, 1, 1, 3),
+        ] {
             for cap in [None, Some(3.0)] {
                 let d = dims(b, t, h, kv, head);
                 let scoring = Scores { scale: 0.3, cap };
