@@ -39,8 +39,8 @@ use crate::units::plural;
 use cases::Checked;
 use child::Ended;
 pub use child::{Program, serve_stdin};
-pub use record::{Record, Records, Wrong, found};
 use record::records;
+pub use record::{Record, Records, Wrong, found};
 use serve::{Event, Request};
 
 /// Set to `off`, it keeps kernels from being checked.
