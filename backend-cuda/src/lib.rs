@@ -47,6 +47,7 @@ pub fn limits() -> Limits {
             epilogues: true,
             tensor_cores: &[DType::BF16, DType::F16],
             wgmma: None,
+            warp_attention: false,
             tf32: false,
         }),
     }
