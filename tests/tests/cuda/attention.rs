@@ -309,11 +309,10 @@ fn in_the_gradient_tiles_that_were_not_waited_for_are_found_and_named() {
         ),
         // The stage is given back while it's multiplied.
         (
-            "tr_wait_products<1>();\n        arrive_once(room.empty());",
-            "arrive_once(room.empty());",
-            &["copies to what warp", "copies to where a copy", "shown"],
+            "begin_gradients(dkeys, rounded_slopes, room.queries());",
+            "begin_gradients(dkeys, rounded_slopes, room.queries()); arrive_once(room.empty());",
+            &["copies to what warp", "stores to what warp", "for whose phase all have arrived"],
         ),
-        ("tr_finish_sets<0>(dqueries);", "", &["stores to what warp", "shown"]),
     ]);
 }
 
@@ -336,7 +335,8 @@ fn in_the_gradient_slopes_that_were_not_waited_for_are_found_and_named() {
 
 #[test]
 fn blocks_that_add_out_of_order_are_found_and_named() {
-    let never = &["waits for a count that no block before it passes on"];
+    // Others wait too, and are named before.
+    let never = &["waits for a count that no block before it passes on", NEVER[0]];
     found_in_grad(&[
         ("tr_pass_count(args.counts, passed.count, passed.value);", "", never),
         ("tiles - 1 - number % tiles", "number % tiles", never),
@@ -359,6 +359,7 @@ fn in_the_gradient_other_layouts_and_sums_give_other_numbers() {
         ("group_key + PART <= (CAUSAL ? first + 1", "group_key <= (CAUSAL ? first + 1"),
         ("consumer * HALF);", "0);"),
         ("slopes[i + 1] - delta.y", "slopes[i + 1] - delta.x"),
+        ("tr_finish_sets<0>(dqueries);", ""),
         ("i + 1] * args.prescale - lse2.y", "i + 1] * args.prescale - lse2.x"),
     ];
     let verdicts = changed::verdicts(&grad(), &changes);
