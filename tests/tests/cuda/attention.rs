@@ -226,11 +226,6 @@ fn tiles_that_were_not_waited_for_are_found_and_named() {
             "tr_finish_sets<2>(scores);",
             &["copies to what warp", "shown"],
         ),
-        (
-            "tr_finish_sets<0>(sums);\n            arrive_once(ring.empty());",
-            "arrive_once(ring.empty());\n            tr_finish_sets<0>(sums);",
-            OVERWRITES,
-        ),
     ]);
 }
 
@@ -249,7 +244,6 @@ fn phases_that_never_end_are_found_and_named() {
 #[test]
 fn registers_that_were_not_shown_are_found_and_named() {
     found(&[
-        ("            tr_show_registers(sums);\n", "", &["sums that it has written and not shown"]),
         (
             "            tr_show_registers(factors);\n",
             "",
@@ -329,7 +323,6 @@ fn in_the_gradient_slopes_that_were_not_waited_for_are_found_and_named() {
         ("arrive_once(room.slopes_full());", "", NEVER),
         ("tr_show_registers(rounded_weights);", "", &["factors that it has written"]),
         ("tr_show_registers(rounded_slopes);", "", &["factors that it has written"]),
-        ("tr_show_registers(dqueries);", "", &["sums that it has written"]),
     ]);
 }
 
