@@ -36,6 +36,8 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
+    /// Where the library makes nothing.
+    pub const NONE: Self = Self { words: [0; Self::WORDS], workspace: 0 };
     /// Words of a description.
     pub const WORDS: usize = 8;
 }

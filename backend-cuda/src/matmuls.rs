@@ -1,4 +1,5 @@
-//! Matmuls by the device's library or by the engine's own kernels, whichever is faster.
+//! Matmuls by the device's library or by the engine's own kernels, whichever is faster; and attention by kernels of
+//! warpgroups or of warps, where both can.
 //!
 //! Where a matmul can be made both ways, both are timed once, on the arena of the plan before anything is in it, and the
 //! faster one is taken. What was timed is kept on disk, by shape and kernels, in a file for each device and version of the
@@ -30,21 +31,20 @@ pub enum Makers {
     Library,
 }
 
-/// A way to make something with the library: a matmul, and kernels that do with it what the library leaves.
+/// Another way to make something: by a matmul of the library and kernels that do with it what the library leaves, or by other
+/// kernels alone.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// For the library.
-    pub problem: Problem,
-    /// Where its matrices are.
-    pub at: Addresses,
-    /// What comes after the matmul.
+    /// For the library, and where its matrices are.
+    pub matmul: Option<(Problem, Addresses)>,
+    /// The kernels.
     pub after: Vec<Task>,
 }
 
-/// Something with a matmul in it that kernels make, and the library may.
+/// Something that kernels make, and that the library or other kernels may.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// The kernels' tasks, where it isn't known that the library is faster.
+    /// The kernels' tasks, where it isn't known that another way is faster.
     pub own: Vec<Task>,
     /// At least one.
     pub ways: Vec<Way>,
@@ -56,19 +56,36 @@ pub struct Contest {
 
 /// The key under which the times of these problems and these kernels are kept.
 pub fn key<'a>(problems: impl Iterator<Item = &'a Problem>, own: &[Kernel]) -> String {
-    let mut hasher = DefaultHasher::new();
-    own.hash(&mut hasher);
     let problems: Vec<String> = problems.map(Problem::to_string).collect();
-    format!("{} kernels {:016x}", problems.join(" or "), hasher.finish())
+    format!("{} kernels {:016x}", problems.join(" or "), hashed(own))
+}
+
+/// The same where other kernels make what these do, both for such arguments.
+pub fn key_of_kernels(own: &[Kernel], others: &[Kernel], arguments: impl Hash) -> String {
+    let label = |kernels: &[Kernel]| kernels.last().map(|kernel| kernel.label.clone());
+    let [of_own, of_others] = [own, others].map(|kernels| label(kernels).unwrap_or_default());
+    format!("{of_own} or {of_others} kernels {:016x}", hashed((own, others, arguments)))
+}
+
+fn hashed(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Contest {
+    /// Which ways are the library's.
+    pub fn of_library(&self) -> Vec<bool> {
+        self.ways.iter().map(|way| way.matmul.is_some()).collect()
+    }
+
     /// The tasks of a way.
     fn tasks(&self, way: &Way, algorithm: Algorithm) -> Vec<Task> {
-        let &Way { problem, at, .. } = way;
         let workspace = self.workspace;
-        let matmul = Task::Matmul(Box::new(Multiply { problem, algorithm, at, workspace }));
-        [&[matmul][..], &way.after].concat()
+        let matmul = way.matmul.map(|(problem, at)| {
+            Task::Matmul(Box::new(Multiply { problem, algorithm, at, workspace }))
+        });
+        matmul.into_iter().chain(way.after.iter().cloned()).collect()
     }
 
     /// The tasks of whoever won.
@@ -80,7 +97,7 @@ impl Contest {
     }
 }
 
-/// A way of the library that is taken, and its algorithm.
+/// A way that is taken, and the library's algorithm in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Winner {
     /// By position.
@@ -140,12 +157,16 @@ impl Matmuls {
         (own + self.library.workspace, own)
     }
 
-    /// Who makes what is kept under this key, among so many ways of the library: one of them, or `None` for the kernels.
-    /// Nothing where it has to be timed first.
-    pub fn known(&self, key: &str, ways: usize) -> Option<Option<Winner>> {
+    /// Who makes what is kept under this key, among ways that are the library's or aren't: one of them, or `None` for the
+    /// kernels. Nothing where it has to be timed first.
+    pub fn known(&self, key: &str, of_library: &[bool]) -> Option<Option<Winner>> {
         let Timed { own, library } = self.choices.find(key)?;
-        let wins = |seconds: f64| self.makers == Makers::Library || seconds < own;
-        let winner = library.filter(|&(winner, seconds)| wins(seconds) && winner.way < ways);
+        let wins = |&(winner, seconds): &(Winner, f64)| {
+            of_library.get(winner.way).is_some_and(|&of_library| {
+                of_library && self.makers == Makers::Library || seconds < own
+            })
+        };
+        let winner = library.filter(wins);
         Some(winner.map(|(winner, _)| winner))
     }
 
@@ -176,7 +197,7 @@ impl Matmuls {
         Ok(())
     }
 
-    /// Seconds of the kernels, and of the library's fastest way.
+    /// Seconds of the kernels, and of the fastest other way.
     fn timed(&self, driver: &mut dyn Driver, contest: &Contest) -> Result<Timed, DeviceError> {
         let alone = driver.record(&repeated(1, &contest.own))?;
         let mut one = f64::INFINITY;
@@ -188,7 +209,10 @@ impl Matmuls {
         let mut candidates = vec![(None, driver.record(&repeated(runs, &contest.own))?)];
         let mut ways = vec![];
         for (index, way) in contest.ways.iter().enumerate() {
-            let algorithms = driver.algorithms(&way.problem, self.library.workspace)?;
+            let algorithms = match &way.matmul {
+                Some((problem, _)) => driver.algorithms(problem, self.library.workspace)?,
+                None => vec![Algorithm::NONE],
+            };
             ways.extend(algorithms.into_iter().map(|algorithm| Winner { way: index, algorithm }));
         }
         for winner in ways {

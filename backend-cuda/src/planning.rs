@@ -38,7 +38,9 @@ impl Target for Planning {
         op.launch(&self.limits, inputs, outputs).map_or(0, |launches| {
             let Some(matmuls) = &self.matmuls else { return launches.scratch_bytes };
             let apart = recording::apart(op, &self.limits, inputs, outputs);
-            matmuls.scratch(&launches, apart.as_ref()).0
+            let beside = recording::beside(op, &self.limits, inputs, outputs);
+            let of_beside = beside.map_or(0, |beside| beside.scratch_bytes);
+            matmuls.scratch(&launches, apart.as_ref()).0.max(of_beside)
         })
     }
 

@@ -28,7 +28,7 @@ pub struct Recording {
 struct Unit<'a> {
     bound: Bound<'a>,
     own: Part,
-    /// Ways of the library to do the same; none where it can't.
+    /// Other ways to do the same: the library's, or other kernels'.
     ways: Vec<Way>,
     /// Where the library's workspace begins.
     workspace: u64,
@@ -44,10 +44,9 @@ struct Part {
     kernels: Vec<Kernel>,
 }
 
-/// A matmul for the library, and the launches that come after it.
+/// A matmul for the library and the launches that come after it, or launches of other kernels alone.
 struct Way {
-    problem: Problem,
-    at: Addresses,
+    matmul: Option<(Problem, Addresses)>,
     after: Part,
 }
 
@@ -87,6 +86,11 @@ pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, Devic
 }
 
 impl Unit<'_> {
+    /// Which ways are the library's.
+    fn of_library(&self) -> Vec<bool> {
+        self.ways.iter().map(|way| way.matmul.is_some()).collect()
+    }
+
     /// Leaves out the launches that nobody will run: those of ways that lose, once it's known who wins.
     fn settle(&mut self, winner: Option<Winner>) {
         if winner.is_some() {
@@ -121,9 +125,10 @@ impl Unit<'_> {
             Ok(tasks)
         };
         let own = tasks(self.own)?;
-        let ways = self.ways.into_iter().map(|Way { problem, at, after }| {
-            Ok(matmuls::Way { problem, at, after: tasks(after)? })
-        });
+        let ways = self
+            .ways
+            .into_iter()
+            .map(|Way { matmul, after }| Ok(matmuls::Way { matmul, after: tasks(after)? }));
         let ways = ways.collect::<Result<_, DeviceError>>()?;
         Ok(Contest { own, ways, workspace: self.workspace, key: self.key })
     }
@@ -151,7 +156,7 @@ impl Recording {
             }
         }
         for unit in units.iter_mut().filter(|unit| !unit.ways.is_empty()) {
-            let known = matmuls.as_deref().and_then(|p| p.known(&unit.key, unit.ways.len()));
+            let known = matmuls.as_deref().and_then(|p| p.known(&unit.key, &unit.of_library()));
             if let Some(winner) = known {
                 unit.settle(winner);
             }
@@ -178,7 +183,7 @@ impl Recording {
         let mut steps: Vec<Vec<Vec<Task>>> =
             programs.map(|program| program.nodes.iter().map(|_| vec![]).collect()).collect();
         for (bound, contest) in contests {
-            let known = matmuls.and_then(|p| p.known(&contest.key, contest.ways.len()));
+            let known = matmuls.and_then(|p| p.known(&contest.key, &contest.of_library()));
             steps[bound.program][bound.step].extend(contest.tasks_of(known.flatten()));
         }
         let mut replays = HashMap::new();
@@ -211,6 +216,16 @@ pub fn apart(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> O
     let alone = limits.clone().with_cuda(|own| own.epilogues = false);
     let fused = matches!(op, Op::FusedMatMul(_));
     fused.then(|| op.launch(&alone, inputs, outputs).ok()).flatten()
+}
+
+/// The launches of attention by warps, where it's made by warpgroups.
+pub fn beside(op: &Op, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Option<Launches> {
+    let by_warps = limits.clone().with_cuda(|own| own.warp_attention = true);
+    let is_attention = matches!(op, Op::Attention(_) | Op::AttentionGrad(_));
+    let is_other = limits.cuda().wgmma.is_some() && !limits.cuda().warp_attention && is_attention;
+    let [own, other] = [limits, &by_warps]
+        .map(|limits| is_other.then(|| op.launch(limits, inputs, outputs).ok()).flatten());
+    other.filter(|other| own.is_some_and(|own| own.list != other.list))
 }
 
 /// A node with everything its launches are bound to.
@@ -255,7 +270,7 @@ impl<'a> Bound<'a> {
             };
             let after = list.iter().position(|launch| !same_matmul(launch, &list[0]));
             let after = Part::new(&list[after.unwrap_or(list.len())..])?;
-            Ok(Some(Way { problem, at, after }))
+            Ok(Some(Way { matmul: Some((problem, at)), after }))
         };
         let unit = |launches: &[Launch]| {
             let own = Part::new(launches)?;
@@ -265,10 +280,20 @@ impl<'a> Bound<'a> {
                 // Of an op with parts, all of them.
                 ways.extend(apart.as_ref().map_or(Ok(None), |apart| way(&apart.list))?);
             }
-            let key = matmuls::key(ways.iter().map(|way| &way.problem), &own.kernels);
+            let problems = ways.iter().filter_map(|way| way.matmul.as_ref());
+            let key = matmuls::key(problems.map(|(problem, _)| problem), &own.kernels);
             let workspace = self.arena + self.scratch + workspace.unwrap_or(0);
             Ok(Unit { bound: self, own, ways, workspace, key })
         };
+        if let Some(beside) =
+            beside(&node.op, limits, &inputs, &outputs).filter(|_| workspace.is_some())
+        {
+            let (own, after) = (Part::new(&launches.list)?, Part::new(&beside.list)?);
+            let extents: Vec<&[usize]> = inputs.iter().map(|ty| &ty.shape[..]).collect();
+            let key = matmuls::key_of_kernels(&own.kernels, &after.kernels, extents);
+            let ways = vec![Way { matmul: None, after }];
+            return Ok(vec![Unit { bound: self, own, ways, workspace: 0, key }]);
+        }
         match apart {
             Some(_) => Ok(vec![unit(&launches.list)?]),
             None => launches.list.chunk_by(joined).map(unit).collect(),

@@ -41,7 +41,10 @@ const SHARED: &[(&str, &str)] = &[
 
 const DEVICE: &str = include_str!("../../kernels/shared/device.cuh");
 /// For kernels whose shared memory the launch sizes, which only Hopper runs.
-const HOPPER: &str = include_str!("../../kernels/shared/hopper.cuh");
+const HOPPER: [(&str, &str); 2] = [
+    ("hopper.cuh", include_str!("../../kernels/shared/hopper.cuh")),
+    ("warpgroups.cuh", include_str!("../../kernels/shared/warpgroups.cuh")),
+];
 
 /// A hash of what comes before every kernel.
 pub fn digest() -> u64 {
@@ -131,10 +134,12 @@ impl Kernel {
     /// # Errors
     /// In words, where there's no such kernel file, or a tensor of a dtype that kernels don't store.
     pub fn of(launch: &Launch) -> Result<Self, String> {
-        let before = before(find(launch.kernel)?);
         let mut files = vec![];
-        for stem in before.into_iter().chain([launch.kernel]) {
-            files.push((format!("{stem}.cu"), find(stem)?));
+        let mut next = Some(launch.kernel);
+        while let Some(stem) = next {
+            let text = find(stem)?;
+            files.insert(0, (format!("{stem}.cu"), text));
+            next = before(text);
         }
         Self::with_files(launch, &files)
     }
@@ -215,7 +220,7 @@ pub fn for_device(kernels: &[&Kernel]) -> String {
     let mut text = String::new();
     file(&mut text, "device.cuh", DEVICE);
     if kernels.iter().any(|kernel| kernel.shared_bytes > 0) {
-        file(&mut text, "hopper.cuh", HOPPER);
+        HOPPER.iter().for_each(|(name, header)| file(&mut text, name, header));
     }
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {

@@ -13,6 +13,10 @@ const WGMMA: &str = "matmul_wgmma";
 /// Matmuls on tensor cores by warps.
 const MATMUL_MMA: &str = "matmul_mma";
 /// Attention on tensor cores.
+/// Attention by warpgroups, its gradient, and what readies that.
+const ATTENTION_WGMMA: &str = "attention_wgmma";
+const OF_ATTENTION_WGMMA: [&str; 3] =
+    [ATTENTION_WGMMA, "attention_wgmma_grad", "attention_ordered"];
 const ATTENTION_MMA: &str = "attention_mma";
 /// What is done with a matmul in its own pass.
 const EPILOGUES: &str = "epilogues";
@@ -20,7 +24,7 @@ const EPILOGUES: &str = "epilogues";
 pub const LIBRARY: &str = "cuBLASLt";
 
 /// In the order in which they're left out: each is replaced by what comes after it, the last by plain kernels.
-const ALL: [&str; 5] = [LIBRARY, WGMMA, MATMUL_MMA, ATTENTION_MMA, EPILOGUES];
+const ALL: [&str; 6] = [LIBRARY, WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA, EPILOGUES];
 
 fn hashed(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -72,7 +76,9 @@ impl Variants for Cuda {
         let fused = matches!(op, Op::FusedMatMul(_));
         let uses = kernels.into_iter().map(|kernel| {
             let file = kernel.label.split('.').next().unwrap_or_default();
-            let own = [WGMMA, MATMUL_MMA, ATTENTION_MMA].into_iter().filter(|name| *name == file);
+            let file = if OF_ATTENTION_WGMMA.contains(&file) { ATTENTION_WGMMA } else { file };
+            let own = [WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA];
+            let own = own.into_iter().filter(|name| *name == file);
             let fused = (fused && file.starts_with("matmul")).then_some(EPILOGUES);
             let variants = own.chain(fused).collect();
             KernelUse { text: hashed(&kernel), label: kernel.label, variants, of_library: false }
@@ -97,6 +103,7 @@ impl Variants for Cuda {
             LIBRARY => self.planning.matmuls = None,
             WGMMA => self.restrict(|own| own.wgmma = None),
             MATMUL_MMA => self.restrict(|own| own.plain_matmuls = true),
+            ATTENTION_WGMMA => self.restrict(|own| own.warp_attention = true),
             ATTENTION_MMA => self.restrict(|own| own.plain_attention = true),
             EPILOGUES => self.restrict(|own| own.epilogues = false),
             _ => {}

@@ -1,8 +1,8 @@
-// Hopper's barriers, copy engine and products by groups of warps, on a processor; comes after tensor_cores.h.
+// Hopper's barriers and copy engine, on a processor; comes after tensor_cores.h.
 //
-// What is asynchronous happens as late as it may: a copy when somebody waits for its barrier, a product when its sums are
-// waited for, and until then sums aren't numbers. A missing wait is found whatever the order of threads: a warp knows of
-// what others did by what it waited for, and each 16 bytes of shared memory know who copied to them and who read them.
+// What is asynchronous happens as late as it may: a copy when somebody waits for its barrier. A missing wait is found whatever
+// the order of threads: a warp knows of what others did by what it waited for, and each 16 bytes of shared memory know who
+// copied to them and who read them.
 
 constexpr unsigned WARP_GROUP = 128;
 
@@ -37,6 +37,9 @@ struct TrPiece {
     unsigned barrier, phase, copied_line;
     // How far each warp had come when it was done with reading.
     unsigned read[TR_WARPS], read_line;
+    // How far each warp had come when it stored words there, 0 where it didn't; and of each word the thread that did, counted
+    // from 1, with the times that it had shown its stores by then.
+    unsigned stored[TR_WARPS], stored_line, storer[4], shows[4];
 };
 
 alignas(16) static unsigned char tr_dynamic[TR_DYNAMIC_BYTES];
@@ -191,6 +194,99 @@ inline void tr_wait_phase(unsigned address, unsigned parity, unsigned line = __b
     tr_clock().join(barrier.ended);
 }
 
+// ---- Words ----
+
+// How often each thread has shown its stores to the copy engine and to products.
+static unsigned tr_shows[TR_MOST_THREADS];
+
+// Holds that the warp knows of all that was stored in a piece.
+inline void tr_hold_stores(const TrPiece &piece, const char *verb, const char *file, unsigned line) {
+    for (unsigned warp = 0; warp < TR_WARPS; warp++) {
+        if (piece.stored[warp] <= tr_clock().of[warp]) continue;
+        tr_fail(file, line, "%s what warp %u stores at line %u, for which it hasn't waited", verb, warp, piece.stored_line);
+    }
+}
+
+inline void tr_store_word(unsigned address, unsigned word, unsigned line = __builtin_LINE(),
+                          const char *file = __builtin_FILE()) {
+    TrPiece &piece = tr_piece(address, file, line);
+    if (address % sizeof word != 0) tr_fail(file, line, "stores a word at address %u", address);
+    if (piece.phase > tr_clock().of[TR_WARPS + piece.barrier]) {
+        tr_fail(file, line, "stores to where a copy of line %u may still be on its way", piece.copied_line);
+    }
+    for (unsigned warp = 0; warp < TR_WARPS; warp++) {
+        if (piece.read[warp] <= tr_clock().of[warp]) continue;
+        tr_fail(file, line, "stores to what warp %u may still read at line %u", warp, piece.read_line);
+    }
+    tr_hold_stores(piece, "stores to", file, line);
+    const unsigned warp = threadIdx.x / TR_WARP, which = address / sizeof word % 4;
+    piece.stored[warp] = tr_clock().of[warp];
+    piece.stored_line = line;
+    piece.storer[which] = threadIdx.x + 1;
+    piece.shows[which] = tr_shows[threadIdx.x];
+    memcpy(tr_dynamic + (address - TR_FIRST_ADDRESS), &word, sizeof word);
+}
+
+inline void tr_load_two(unsigned address, float &first, float &second, unsigned line = __builtin_LINE(),
+                        const char *file = __builtin_FILE()) {
+    TrPiece &piece = tr_piece(address, file, line);
+    if (address % (2 * sizeof first) != 0) tr_fail(file, line, "loads two words at address %u", address);
+    const unsigned which = address / sizeof first % 4;
+    if (piece.storer[which] == 0 || piece.storer[which + 1] == 0) tr_fail(file, line, "loads what nobody has stored");
+    tr_hold_stores(piece, "loads", file, line);
+    const unsigned warp = threadIdx.x / TR_WARP;
+    if (piece.read[warp] < tr_clock().of[warp]) piece.read[warp] = tr_clock().of[warp];
+    piece.read_line = line;
+    memcpy(&first, tr_dynamic + (address - TR_FIRST_ADDRESS), sizeof first);
+    memcpy(&second, tr_dynamic + (address - TR_FIRST_ADDRESS) + sizeof first, sizeof second);
+}
+
+inline void tr_show_stores() { tr_shows[threadIdx.x]++; }
+
+inline void tr_meet_warp(unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    TrExchange<unsigned>(0, line, file);
+}
+
+// ---- Counts that blocks share ----
+
+// What a thread waited for last.
+struct TrCount {
+    const void *data;
+    unsigned index, value;
+};
+
+static TrCount tr_counts[TR_MOST_THREADS];
+
+template <class Counts> unsigned tr_take_ticket(const Counts &counts, unsigned index) {
+    const unsigned ticket = counts.raw(index);
+    counts.set(index, ticket + 1);
+    return ticket;
+}
+
+// Blocks run one after the other here: a count of blocks that come later never comes.
+template <class Counts>
+void tr_wait_count(const Counts &counts, unsigned index, unsigned value, unsigned line = __builtin_LINE(),
+                   const char *file = __builtin_FILE()) {
+    counts.raw(index, line, file);
+    const TrCount wanted{counts.data, index, value};
+    const auto came = [](const void *of) {
+        const TrCount &wanted = *static_cast<const TrCount *>(of);
+        return static_cast<const unsigned *>(wanted.data)[wanted.index] == wanted.value;
+    };
+    if (!came(&wanted)) tr_wait_until(came, &wanted, "a count that no block before it passes on", line, file);
+    tr_counts[threadIdx.x] = wanted;
+}
+
+template <class Counts>
+void tr_pass_count(const Counts &counts, unsigned index, unsigned value, unsigned line = __builtin_LINE(),
+                   const char *file = __builtin_FILE()) {
+    tr_meet_warp(line, file);
+    const TrCount &waited = tr_counts[threadIdx.x];
+    const bool after = waited.data == counts.data && waited.index == index && waited.value == value - 1;
+    if (value > 1 && !after) tr_fail(file, line, "passes on a count that it hasn't waited for");
+    if (threadIdx.x % TR_WARP == 0) counts.set(index, value, line, file);
+}
+
 // ---- Copies of boxes ----
 
 inline void tr_prefetch(const TensorMap &) {}
@@ -212,246 +308,10 @@ inline void tr_copy_box(unsigned to, const TensorMap &map, unsigned address, uns
                 tr_fail(file, line, "copies to what warp %u may still read at line %u", warp, piece.read_line);
             }
         }
+        tr_hold_stores(piece, "copies to", file, line);
         piece = TrPiece{index, barrier.phase + 1, line};
     }
     barrier.coming += bytes;
     tr_hold_bytes(barrier, file, line);
     tr_boxes[tr_box_count++] = TrBox{&map, to, index, {x, y, z}};
-}
-
-// ---- Products by groups of warps ----
-
-template <unsigned N> void tr_fewer_registers() { static_assert(N % 8 == 0 && N >= 24 && N <= 256); }
-template <unsigned N> void tr_more_registers() { static_assert(N % 8 == 0 && N >= 24 && N <= 256); }
-
-constexpr unsigned TR_MMA_M = 64;
-constexpr unsigned TR_MMA_K = 16;
-constexpr unsigned TR_MOST_N = 256;
-// Elements of 16 bits in a piece.
-constexpr unsigned TR_PIECE = 8;
-constexpr unsigned TR_MOST_PRODUCTS = 16;
-
-// A product on its way, of a group of warps.
-struct TrProduct {
-    unsigned columns, line;
-    // Where its operands' pieces lie, and which of its warps are done with them.
-    unsigned a[TR_MMA_M * TR_MMA_K / TR_PIECE], b[TR_MOST_N * TR_MMA_K / TR_PIECE];
-    bool done[WARP_GROUP / TR_WARP];
-    // What they held, once somebody has waited for it.
-    void (*read)(TrProduct &);
-    bool was_read;
-    float rows[TR_MMA_M][TR_MMA_K], by_column[TR_MOST_N][TR_MMA_K];
-};
-
-struct TrGroup {
-    // Products so far, and threads that have come for the next one, with what the first of them brought.
-    unsigned begun, came, line;
-    const char *file;
-    unsigned long long a, b;
-    TrProduct products[TR_MOST_PRODUCTS];
-};
-
-// A thread's sums, while they aren't its own.
-struct TrSums {
-    float *own;
-    unsigned count;
-    float value[TR_MOST_N / 2];
-    unsigned begun, finished, sets;
-    // Products before the end of each of the newest sets.
-    unsigned ends[TR_MOST_PRODUCTS];
-    bool shown;
-};
-
-static TrGroup tr_groups[TR_MOST_THREADS / WARP_GROUP];
-static TrSums tr_sums[TR_MOST_THREADS];
-
-// Address of the piece with element (along, k) of an operand, whose layout is the canonical one of the PTX manual.
-inline unsigned tr_operand_piece(unsigned long long descriptor, bool turned, unsigned along, unsigned k) {
-    const auto field = [&](unsigned bit) { return unsigned(descriptor >> bit & 0x3fff) << 4; };
-    const unsigned start = field(0), leading = field(16), stride = field(32), mode = unsigned(descriptor >> 62);
-    // Pieces of a row that is swizzled as a whole: 8, 4 or 2.
-    const unsigned pieces = mode == 0 ? 1 : 16 >> mode;
-    const unsigned row_bytes = pieces * sizeof(Chunk), chunk = along / TR_PIECE;
-    unsigned offset;
-    if (!turned) {
-        offset = along % 8 * row_bytes + along / 8 * stride + k / TR_PIECE * (mode == 0 ? leading : sizeof(Chunk));
-    } else if (mode == 0) {
-        offset = chunk * stride + k % 8 * row_bytes + k / 8 * leading;
-    } else {
-        offset = chunk % pieces * sizeof(Chunk) + chunk / pieces * leading + k % 8 * row_bytes + k / 8 * stride;
-    }
-    return tr_swizzled(start + offset, pieces);
-}
-
-// Calls for each piece of an operand, with its number and the place of its first element.
-template <class Each> void tr_each_piece(bool turned, unsigned extent, const Each &each) {
-    unsigned number = 0;
-    for (unsigned along = 0; along < extent; along += turned ? TR_PIECE : 1) {
-        for (unsigned k = 0; k < TR_MMA_K; k += turned ? 1 : TR_PIECE) each(number++, along, k);
-    }
-}
-
-// All pieces of a product.
-template <class Each> void tr_each_operand(const TrProduct &product, const Each &each) {
-    for (const unsigned address : product.a) each(address);
-    for (unsigned i = 0; i < product.columns * TR_MMA_K / TR_PIECE; i++) each(product.b[i]);
-}
-
-template <class T, bool TURNED>
-void tr_read_operand(const unsigned *pieces, unsigned extent, float (*to)[TR_MMA_K]) {
-    tr_each_piece(TURNED, extent, [&](unsigned number, unsigned along, unsigned k) {
-        T element[TR_PIECE];
-        memcpy(element, tr_dynamic + (pieces[number] - TR_FIRST_ADDRESS), sizeof element);
-        for (unsigned i = 0; i < TR_PIECE; i++) to[along + (TURNED ? i : 0)][k + (TURNED ? 0 : i)] = tr_value(element[i]);
-    });
-}
-
-// Begins a product for its group, of which all threads have come.
-template <class T, bool A_TURNED, bool B_TURNED>
-void tr_begin_product(TrGroup &group, unsigned columns, const char *file, unsigned line) {
-    const unsigned first_warp = threadIdx.x / WARP_GROUP * (WARP_GROUP / TR_WARP);
-    for (unsigned i = 0; i < WARP_GROUP; i++) {
-        const TrSums &sums = tr_sums[first_warp * TR_WARP + i];
-        if (sums.begun - sums.finished < TR_MOST_PRODUCTS) continue;
-        tr_fail(file, line, "begins more than %u products before one is finished", TR_MOST_PRODUCTS);
-    }
-    TrProduct &product = group.products[group.begun % TR_MOST_PRODUCTS];
-    product.columns = columns;
-    product.line = line;
-    product.was_read = false;
-    memset(product.done, 0, sizeof product.done);
-    product.read = [](TrProduct &product) {
-        tr_read_operand<T, A_TURNED>(product.a, TR_MMA_M, product.rows);
-        tr_read_operand<T, B_TURNED>(product.b, product.columns, product.by_column);
-    };
-    tr_each_piece(A_TURNED, TR_MMA_M, [&](unsigned number, unsigned along, unsigned k) {
-        product.a[number] = tr_operand_piece(group.a, A_TURNED, along, k);
-    });
-    tr_each_piece(B_TURNED, columns, [&](unsigned number, unsigned along, unsigned k) {
-        product.b[number] = tr_operand_piece(group.b, B_TURNED, along, k);
-    });
-    tr_each_operand(product, [&](unsigned address) {
-        TrPiece &piece = tr_piece(address, file, line);
-        if (piece.phase == 0) tr_fail(file, line, "multiplies what nobody has copied to shared memory");
-        for (unsigned warp = first_warp; warp < first_warp + WARP_GROUP / TR_WARP; warp++) {
-            if (piece.phase > tr_clocks[warp].of[TR_WARPS + piece.barrier]) {
-                tr_fail(file, line, "multiplies what the copy of line %u brings, for which warp %u hasn't waited",
-                        piece.copied_line, warp);
-            }
-            piece.read[warp] = TR_UNFINISHED;
-        }
-        piece.read_line = line;
-    });
-    group.begun++;
-}
-
-inline void tr_show_sums() { tr_sums[threadIdx.x].shown = true; }
-
-struct TrTurn {
-    const TrGroup *group;
-    unsigned number;
-};
-
-template <class T, bool A_TURNED, bool B_TURNED, unsigned N>
-void tr_multiply_async(float (&sums)[N], unsigned long long a, unsigned long long b, unsigned line = __builtin_LINE(),
-                       const char *file = __builtin_FILE()) {
-    TrSums &own = tr_sums[threadIdx.x];
-    const bool unfinished = own.begun != own.finished;
-    if (unfinished && own.own != sums) tr_fail(file, line, "begins a product with other sums than the unfinished ones");
-    const bool as_left = own.own == sums && (unfinished || memcmp(sums, own.value, sizeof sums) == 0);
-    if (!own.shown && !as_left) tr_fail(file, line, "multiplies into sums that it has written and not shown");
-    // A base offset is for what isn't swizzled from a multiple of the repeat on.
-    constexpr unsigned long long FIELDS = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 3ull << 62;
-    if (((a | b) & ~FIELDS) != 0) tr_fail(file, line, "has bits between a descriptor's fields");
-    TrGroup &group = tr_groups[threadIdx.x / WARP_GROUP];
-    if (group.came == 0) {
-        group.line = line;
-        group.file = file;
-        group.a = a;
-        group.b = b;
-    } else if (group.line != line || group.file != file || group.a != a || group.b != b) {
-        tr_fail(file, line, "multiplies something else than its group, which is at line %u", group.line);
-    }
-    const TrTurn turn{&group, group.begun};
-    if (++group.came == WARP_GROUP) {
-        tr_begin_product<T, A_TURNED, B_TURNED>(group, 2 * N, file, line);
-        group.came = 0;
-    } else {
-        const auto begun = [](const void *of) {
-            const TrTurn &turn = *static_cast<const TrTurn *>(of);
-            return turn.group->begun != turn.number;
-        };
-        tr_wait_until(begun, &turn, "its group of warps, of which some don't come", line, file);
-    }
-    if (!unfinished) memcpy(own.value, sums, sizeof sums);
-    own.own = sums;
-    own.count = N;
-    own.begun++;
-    own.shown = false;
-    for (float &sum : sums) sum = __uint_as_float(0x7fc00000u);
-}
-
-inline void tr_commit_products() {
-    TrSums &own = tr_sums[threadIdx.x];
-    own.ends[own.sets++ % TR_MOST_PRODUCTS] = own.begun;
-}
-
-// Adds a product to the thread's sums, and lets its warp be done with reading.
-inline void tr_finish_product(TrSums &own, TrGroup &group) {
-    const unsigned thread = threadIdx.x % WARP_GROUP, lane = thread % TR_WARP, warp = threadIdx.x / TR_WARP;
-    TrProduct &product = group.products[own.finished++ % TR_MOST_PRODUCTS];
-    if (!product.was_read) product.read(product);
-    product.was_read = true;
-    for (unsigned i = 0; i < product.columns / 2; i++) {
-        const float *row = product.rows[thread / TR_WARP * 16 + lane / 4 + i / 2 % 2 * 8];
-        const float *column = product.by_column[i / 4 * 8 + lane % 4 * 2 + i % 2];
-        float sum = 0.0f;
-        for (unsigned k = 0; k < TR_MMA_K; k++) sum += row[k] * column[k];
-        own.value[i] += sum;
-    }
-    if (product.done[thread / TR_WARP]) return;
-    product.done[thread / TR_WARP] = true;
-    const auto mark = [&](const TrProduct &product, unsigned read) {
-        tr_each_operand(product, [&](unsigned address) {
-            tr_pieces[(address - TR_FIRST_ADDRESS) / sizeof(Chunk)].read[warp] = read;
-        });
-    };
-    mark(product, tr_clock().of[warp]);
-    // Later ones may read the same.
-    for (unsigned i = own.finished; i < own.begun; i++) mark(group.products[i % TR_MOST_PRODUCTS], TR_UNFINISHED);
-}
-
-template <unsigned NEWEST> void tr_wait_products() {
-    TrSums &own = tr_sums[threadIdx.x];
-    if (own.sets <= NEWEST) return;
-    const unsigned end = own.ends[(own.sets - NEWEST - 1) % TR_MOST_PRODUCTS];
-    const bool some = own.finished < end;
-    while (own.finished < end) tr_finish_product(own, tr_groups[threadIdx.x / WARP_GROUP]);
-    if (some && own.finished == own.begun) memcpy(own.own, own.value, own.count * sizeof(float));
-}
-
-template <unsigned N> void tr_finish_products(float (&)[N]) { tr_wait_products<0>(); }
-
-// ---- Blocks ----
-
-static void tr_begin_async() {
-    if (tr.shared_bytes == 0) return;
-    memset(tr_clocks, 0, sizeof tr_clocks);
-    for (unsigned warp = 0; warp < TR_WARPS; warp++) tr_clocks[warp].of[warp] = 1;
-    memset(tr_pieces, 0, sizeof tr_pieces);
-    // What is left there by others isn't numbers.
-    memset(tr_dynamic, 0xff, sizeof tr_dynamic);
-    tr_barrier_count = tr_box_count = 0;
-    for (TrGroup &group : tr_groups) group.begun = group.came = 0;
-    for (unsigned i = 0; i < tr.threads; i++) tr_sums[i] = TrSums{};
-}
-
-static void tr_meet_async() {
-    if (tr.shared_bytes == 0) return;
-    TrClock all{};
-    for (const TrClock &clock : tr_clocks) all.join(clock);
-    for (unsigned warp = 0; warp < TR_WARPS; warp++) {
-        tr_clocks[warp] = all;
-        tr_clocks[warp].of[warp]++;
-    }
 }

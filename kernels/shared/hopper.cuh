@@ -1,5 +1,5 @@
 // Instructions that only code for Hopper alone may have: barriers in shared memory that count bytes, copies of boxes by
-// the copy engine, and products by groups of four warps. The twin of emulator/hopper.h.
+// the copy engine, and products by groups of four warps. The twin of emulator/hopper.h and of emulator/warpgroups.h.
 //
 // All of them know shared memory by its address in bytes.
 

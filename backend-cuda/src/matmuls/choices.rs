@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use super::Winner;
 use crate::library::Algorithm;
 
-/// Seconds of the two ways to make a matmul.
+/// Seconds of the ways to make something.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
     /// The engine's kernels.
     pub own: f64,
-    /// The library's fastest way, where it has any.
+    /// The fastest other way, the library's or of other kernels, where there is any.
     pub library: Option<(Winner, f64)>,
 }
 

@@ -3,10 +3,11 @@
 use super::{Kernel, SHARED, entry_name, file};
 
 /// What stands for a GPU on a processor.
-const PROCESSOR: [(&str, &str); 3] = [
+const PROCESSOR: [(&str, &str); 4] = [
     ("cuda_on_cpu.h", include_str!("../../../kernels/emulator/cuda_on_cpu.h")),
     ("tensor_cores.h", include_str!("../../../kernels/emulator/tensor_cores.h")),
     ("hopper.h", include_str!("../../../kernels/emulator/hopper.h")),
+    ("warpgroups.h", include_str!("../../../kernels/emulator/warpgroups.h")),
 ];
 
 /// Text of several kernels for a processor's C++ compiler. Kernel `i` is called [`entry_name`].

@@ -53,6 +53,8 @@ pub struct CudaLimits {
     /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for a warpgroup (Hopper's `wgmma`),
     /// where they do.
     pub wgmma: Option<u32>,
+    /// Whether attention is made by warps alone, also where warpgroups multiply.
+    pub warp_attention: bool,
     /// Whether matmuls of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.
     pub tf32: bool,
     /// Whether the kernel of matmuls on tensor cores computes wrongly on this device, so that others stand in for it.

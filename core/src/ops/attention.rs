@@ -12,6 +12,7 @@
 mod cached;
 mod launches;
 mod mask;
+mod wgmma;
 
 use serde::{Deserialize, Serialize};
 
@@ -299,12 +300,13 @@ impl Rule for Attention {
                     ],
                     &self.extra_operands(1, inputs)[..],
                 ];
-                launches.push(self.kernel(
-                    self.rows_of(limits, entries, self.heads, extents, qkv.dtype),
-                    extents,
-                    &operands.concat(),
-                    flops * extents.sequences,
-                ));
+                let (operands, flops) = (operands.concat(), flops * extents.sequences);
+                launches.push(if let Some(multiprocessors) = wgmma::takes(self, limits, qkv) {
+                    self.forward_wgmma(multiprocessors, extents, &operands, flops)
+                } else {
+                    let rows = self.rows_of(limits, entries, self.heads, extents, qkv.dtype);
+                    self.kernel(rows, extents, &operands, flops)
+                });
             }
         });
         Ok(launches)
@@ -400,13 +402,28 @@ impl Rule for AttentionGrad {
         launches.push(convert(limits, lse, statistics.window(0..count)));
         let dqkv = Place::output(0, outputs[0]);
         launches.by_rows(limits, dqkv, op.head_dim as u64, false, |launches, dqkv| {
-            let tensors = [(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
-            for range in row_windows(limits, batch, &tensors) {
+            let by_groups = wgmma::takes(op, limits, qkv);
+            let mut tensors =
+                vec![(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
+            tensors.extend(by_groups.map(|_| (DType::F32, wgmma::Ordered::sums(op, seq_len))));
+            let ranges = row_windows(limits, batch, &tensors);
+            let most = ranges.first().map_or(0, |range| range.end - range.start);
+            let ordered = by_groups.map(|_| wgmma::Ordered::new(launches, op, most, seq_len));
+            for range in ranges {
                 let window = |place: Place, n| place.window(range.start * n..range.end * n);
                 let extents = Extents { deltas, ..Extents::new(&range, seq_len) };
                 let statistics = ("statistics", statistics);
                 let [qkv, out] = [("qkv", window(qkv, packed)), ("out", window(out, columns))];
                 let [dout, dqkv] = [("dout", window(dout, columns)), ("out", window(dqkv, packed))];
+                if let Some(ordered) = &ordered {
+                    let (own, extra) =
+                        ([qkv, dout, statistics, dqkv], op.extra_operands(4, inputs));
+                    launches.push(op.begin_grad_wgmma(ordered, extents, &[out, dout, statistics]));
+                    let flops = flops(5) * extents.sequences;
+                    let operands = [&own, &extra[..]].concat();
+                    launches.push(op.grad_wgmma(ordered, extents, &operands, flops));
+                    continue;
+                }
                 let threads = THREADS.min(limits.workgroup);
                 let rows = extents.sequences * op.heads as u64 * seq_len;
                 launches.push(op.kernel(

@@ -1,5 +1,7 @@
 //! The CUDA backend without a GPU: its kernels and its driver, emulated on the processor.
 
+mod attention;
+mod changed;
 mod driver;
 mod kernels;
 mod large;

@@ -3,20 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conformance::tolerance::{self, Deviation};
-use conformance::{cases, reference, values, warpgroups};
-use tightrope_backend_cuda::driver::{Dispatch, Driver, Emulated, Staging, Task};
-use tightrope_backend_cuda::source::{self, Kernel};
+use conformance::{cases, tolerance, warpgroups};
+use tightrope_backend_cuda::driver::{Driver, Emulated};
 use tightrope_backend_cuda::{Cuda, limits};
-use tightrope_core::launch::{Launch, Limits, Place, Source, Word};
+use tightrope_core::launch::{Launch, Limits, Word};
 use tightrope_core::ops::{Case, MatMul};
 use tightrope_core::{DType, Role, Rule};
 use tightrope_nn::{ModelConfig, Planned, Precision, TrainerConfig};
 
+use crate::changed::{self, Changed};
 use crate::kernels::{cache, check, launches};
 
 /// Limits of a GPU with so many multiprocessors.
-fn hopper(multiprocessors: u32) -> Limits {
+pub fn hopper(multiprocessors: u32) -> Limits {
     limits().with_cuda(|own| own.wgmma = Some(multiprocessors))
 }
 
@@ -100,67 +99,16 @@ const FILES: [(&str, &str); 2] = [
     ("matmul_wgmma.cu", include_str!("../../../kernels/matmul_wgmma.cu")),
 ];
 
-/// Orders of threads in which each wrong kernel is tried.
-const ORDERS: usize = 3;
-
-/// What the emulated device says of the kernel with changes to its text, in several orders of threads: how far its numbers are
-/// off, or what is wrong. The ring goes round, and a tile has more columns than a swizzled row.
-fn verdicts(changes: &[(&str, &str)]) -> Vec<Vec<Result<Deviation, String>>> {
-    let op = MatMul::new(DType::F32);
+/// A matmul in which the ring goes round, and a tile has more columns than a swizzled row.
+fn changed() -> Changed<'static> {
     let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
-    let case = Case::new(op, vec![of(&[72, 520]), of(&[520, 136])]);
-    let launch = launches(&case, &hopper(1)).remove(0);
-    let kernels: Vec<Kernel> = changes
-        .iter()
-        .map(|(from, to)| {
-            let [first, (name, text)] = FILES;
-            assert!(text.contains(from), "{from}");
-            let files = [first, (name, &text.replace(from, to))];
-            let files = files.map(|(name, text)| (name.to_owned(), text));
-            Kernel::with_files(&launch, &files).expect("a kernel")
-        })
-        .collect();
-    let mut driver = Emulated::new(cache(), 7);
-    let loaded = driver.load(&kernels).expect("kernels that compile");
-    let inputs = values::inputs(&case);
-    let expected = values::decode(DType::F32, &reference::outputs(&case).expect("outputs")[0]);
-    let starts = [0, 1 << 18, 2 << 18];
-    let base = driver.allocate(3 << 18).expect("memory");
-    let mut staging = Staging::default();
-    for (start, bytes) in starts.iter().zip(&inputs) {
-        staging.write(&mut driver, *start, bytes).expect("room");
-    }
-    let address = |place: &Place| {
-        base + match place.source {
-            Source::Input(index) => starts[index],
-            _ => starts[2],
-        }
-    };
-    let map = |boxed: &_, address| driver.tensor_map(boxed, address);
-    let arguments = source::arguments(&launch, address, map).expect("arguments");
-    let mut once = |kernel| {
-        let dispatch = Dispatch { kernel, arguments: arguments.clone(), blocks: 1 };
-        let written = starts[2]..starts[2] + 4 * expected.len() as u64;
-        let launched = driver.launch(&Task::Kernel(dispatch));
-        let bytes = launched.and_then(|()| driver.read(&[written]));
-        let bytes = bytes.map_err(|error| error.to_string())?;
-        Ok(Deviation::between(&values::decode(DType::F32, &bytes), &expected))
-    };
-    loaded.into_iter().map(|kernel| (0..ORDERS).map(|_| once(kernel)).collect()).collect()
+    let case = Case::new(MatMul::new(DType::F32), vec![of(&[72, 520]), of(&[520, 136])]);
+    Changed { case, limits: hopper(1), files: &FILES, constants: &[] }
 }
 
-/// Each change is found whatever the order of threads, in one of these words.
 #[track_caller]
 fn found(changes: &[(&str, &str, &[&str])]) {
-    let texts: Vec<(&str, &str)> = changes.iter().map(|&(from, to, _)| (from, to)).collect();
-    for ((from, _, words), verdicts) in changes.iter().zip(verdicts(&texts)) {
-        for verdict in verdicts {
-            let said = verdict.expect_err(from);
-            println!("{said}");
-            assert!(said.contains("matmul_wgmma.cu:") && said.contains(": thread"), "{said}");
-            assert!(words.iter().any(|words| said.contains(words)), "{from}: {said}");
-        }
-    }
+    changed::found(&changed(), changes);
 }
 
 const WAITS_FOR_FULL: &str = "tr_wait_phase(ring.full(), ring.round % 2);";
@@ -222,7 +170,8 @@ fn another_layout_than_that_of_the_copies_gives_other_numbers() {
         ("STRIDE = REPEAT_BYTES / 16", "STRIDE = ROW_BYTES / 16"),
         ("tr_finish_products(sums);", "tr_wait_products<1>();"),
     ];
-    for ((from, to), verdicts) in changes.iter().zip(verdicts(&changes)) {
+    let verdicts = changed::verdicts(&changed(), &changes);
+    for ((from, to), verdicts) in changes.iter().zip(verdicts) {
         for verdict in verdicts {
             let right = verdict.is_ok_and(|off| off.within(tolerance::of_dtype(DType::F32)));
             assert_eq!(right, from == to, "{from} is {to}");

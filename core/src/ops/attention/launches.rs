@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::Attention;
 use super::mask::Extra;
+use super::wgmma;
 use crate::launch::{Launch, Limits, Operand, Place};
 use crate::types::{DType, Type};
 
@@ -73,10 +74,12 @@ impl Attention {
         operands: &[(&'static str, Place)],
         flops: u64,
     ) -> Launch {
-        let (kernel, tile) = if entry.ends_with("_mma") {
-            ("attention_mma", self.tensor_tile(entry, extents))
-        } else {
-            ("attention", TILE)
+        let (kernel, tile) = match entry {
+            wgmma::FORWARD => ("attention_wgmma", wgmma::TILE),
+            wgmma::GRAD => ("attention_wgmma_grad", wgmma::TILE),
+            wgmma::BEGIN_GRAD => ("attention_ordered", TILE),
+            _ if entry.ends_with("_mma") => ("attention_mma", self.tensor_tile(entry, extents)),
+            _ => ("attention", TILE),
         };
         let mut launch = Launch::new(kernel, entry, threads, groups)
             .constant("HEADS", self.heads as u64)
@@ -98,7 +101,9 @@ impl Attention {
             .real("scale", self.scale)
             .real("prescale", self.cap.map_or(self.scale * LOG2_E, |cap| self.scale / cap))
             .real("cap2", self.cap.unwrap_or_default() * LOG2_E);
-        let numbers = |name: &str| matches!(name, "statistics" | "position" | "documents" | "key");
+        let numbers = |name: &str| {
+            matches!(name, "statistics" | "position" | "documents" | "key" | wgmma::COUNTS)
+        };
         for &(name, place) in operands {
             let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
             launch = launch.bind_four(name, place, aligned);
