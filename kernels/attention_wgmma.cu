@@ -201,13 +201,13 @@ __device__ void weigh(const Args &args, const Tile &at, unsigned part_first, uns
         raised = tr_fold_lanes<Max, 4>(raised);
         // A row that attends to none so far has no weights, and no largest product to take them from.
         shift[r] = raised == NEVER ? 0.0f : raised * args.prescale;
-        factor[r] = tr_exp2(softmax.highest[r] * args.prescale - shift[r]);
+        factor[r] = tr_exp2_in_place(softmax.highest[r] * args.prescale - shift[r]);
         softmax.highest[r] = raised;
         softmax.total[r] *= factor[r];
     }
 #pragma unroll
     for (unsigned i = 0; i < SCORES; i++) {
-        scores[i] = tr_exp2(scores[i] * args.prescale - shift[i / 2 % 2]);
+        scores[i] = tr_exp2_in_place(scores[i] * args.prescale - shift[i / 2 % 2]);
         softmax.total[i / 2 % 2] += scores[i];
     }
 }

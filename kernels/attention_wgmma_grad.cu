@@ -313,10 +313,10 @@ __device__ void consume_queries(const Args &args, Room room, const Tile &at, uns
 #pragma unroll
         for (unsigned i = 0; i < PAIRS; i += 4) {
             const Two lse2 = statistics_of(room, i / 4 * 8 + column_of_thread(), 0);
-            weights[i] = tr_exp2(weights[i] * args.prescale - lse2.x);
-            weights[i + 1] = tr_exp2(weights[i + 1] * args.prescale - lse2.y);
-            weights[i + 2] = tr_exp2(weights[i + 2] * args.prescale - lse2.x);
-            weights[i + 3] = tr_exp2(weights[i + 3] * args.prescale - lse2.y);
+            weights[i] = tr_exp2_in_place(weights[i] * args.prescale - lse2.x);
+            weights[i + 1] = tr_exp2_in_place(weights[i + 1] * args.prescale - lse2.y);
+            weights[i + 2] = tr_exp2_in_place(weights[i + 2] * args.prescale - lse2.x);
+            weights[i + 3] = tr_exp2_in_place(weights[i + 3] * args.prescale - lse2.y);
         }
         mask_weights(args, at, group_key, first, weights);
         round_factors(rounded_weights, weights);

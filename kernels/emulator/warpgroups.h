@@ -350,16 +350,7 @@ template <unsigned NEWEST, unsigned N> void tr_finish_sets(float (&)[N]) { tr_wa
 
 template <unsigned N> void tr_finish_products(float (&)[N]) { tr_wait_products<0>(); }
 
-// Two numbers rounded to 16 bits, the first in the low half.
-template <class T> unsigned tr_round_pair(float low, float high) {
-    T pair[2];
-    tr_round(low, pair[0]);
-    tr_round(high, pair[1]);
-    return pair[0].bits | unsigned(pair[1].bits) << 16;
-}
-
-// 2 to the power of x; 0 where that is below the least normal number.
-inline float tr_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
+inline float tr_exp2_in_place(float x) { return tr_exp2(x); }
 
 // ---- Blocks ----
 

@@ -23,8 +23,8 @@ template <unsigned NEWEST, unsigned N> __device__ void tr_finish_sets(float (&su
     tr_show_registers(sums);
 }
 
-// 2 to the power of x; 0 where that is below the least normal number.
-__device__ float tr_exp2(float x) {
+// As tr_exp2, and stays in its place between waits: the compiler (13.0) would put a wait for products before it.
+__device__ float tr_exp2_in_place(float x) {
     float power;
     asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
     return power;
@@ -73,21 +73,6 @@ template <class Counts> __device__ void tr_pass_count(const Counts &counts, unsi
                      : "l"(__cvta_generic_to_global(counts.data + index)), "r"(value)
                      : "memory");
     }
-}
-
-// Two numbers rounded to 16 bits, the first in the low half.
-template <class T> __device__ unsigned tr_round_pair(float low, float high);
-
-template <> __device__ unsigned tr_round_pair<Bf16>(float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-template <> __device__ unsigned tr_round_pair<F16>(float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
 }
 
 // Begins sums = a · b, as tr_multiply_async begins sums += a · b.

@@ -10,6 +10,7 @@
 //! more scores than one tile of queries against its keys (Dao et al. 2022). Tiles that the mask leaves empty are skipped.
 
 mod cached;
+mod entries;
 mod launches;
 mod mask;
 mod wgmma;

@@ -4,8 +4,8 @@ use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 use super::Attention;
+use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE};
 use super::mask::Extra;
-use super::wgmma;
 use crate::launch::{Launch, Limits, Operand, Place};
 use crate::types::{DType, Type};
 
@@ -75,9 +75,9 @@ impl Attention {
         flops: u64,
     ) -> Launch {
         let (kernel, tile) = match entry {
-            wgmma::FORWARD => ("attention_wgmma", wgmma::TILE),
-            wgmma::GRAD => ("attention_wgmma_grad", wgmma::TILE),
-            wgmma::BEGIN_GRAD => ("attention_ordered", TILE),
+            FORWARD => ("attention_wgmma", GROUP_TILE),
+            GRAD => ("attention_wgmma_grad", GROUP_TILE),
+            BEGIN_GRAD => ("attention_ordered", TILE),
             _ if entry.ends_with("_mma") => ("attention_mma", self.tensor_tile(entry, extents)),
             _ => ("attention", TILE),
         };
@@ -101,9 +101,8 @@ impl Attention {
             .real("scale", self.scale)
             .real("prescale", self.cap.map_or(self.scale * LOG2_E, |cap| self.scale / cap))
             .real("cap2", self.cap.unwrap_or_default() * LOG2_E);
-        let numbers = |name: &str| {
-            matches!(name, "statistics" | "position" | "documents" | "key" | wgmma::COUNTS)
-        };
+        let numbers =
+            |name: &str| matches!(name, "statistics" | "position" | "documents" | "key" | COUNTS);
         for &(name, place) in operands {
             let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
             launch = launch.bind_four(name, place, aligned);

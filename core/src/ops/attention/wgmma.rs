@@ -1,22 +1,16 @@
 //! Attention by warpgroups, straight from shared memory (Hopper's `wgmma`): for which heads, and in what tiles.
 
 use super::Attention;
+use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE as TILE};
 use super::launches::{self, Extents};
 use crate::launch::{Boxed, Launch, Launches, Limits, Place};
 use crate::types::DType;
 
-/// Entries: values, the gradient, and what comes before it.
-pub(super) const FORWARD: &str = "forward_wgmma";
-pub(super) const GRAD: &str = "grad_wgmma";
-pub(super) const BEGIN_GRAD: &str = "begin_ordered";
-/// Names that kernel files have for what the gradient needs besides.
-pub(super) const COUNTS: &str = "counts";
+/// The name that kernel files have for what the gradient needs besides counts.
 const PARTIAL: &str = "partial";
 
 /// Three groups of four warps: one copies, two multiply.
 const THREADS: u32 = 384;
-/// Queries of a tile, and its keys.
-pub(super) const TILE: u32 = 128;
 /// Queries of a tile of the gradient's, and warps that count how many blocks have added to parts of it.
 const GRAD_QUERIES: u32 = 64;
 const COUNTED: u64 = 8;
