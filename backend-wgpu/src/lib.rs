@@ -23,14 +23,17 @@ pub mod tiles;
 mod timer;
 #[cfg(test)]
 mod validation;
+#[cfg(not(target_family = "wasm"))]
 mod variants;
 
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::Variants;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type, Variants};
+use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
 
 use arena::{Answer, Arena};
 use device::Device;
@@ -213,6 +216,7 @@ impl Backend for Wgpu {
         format!("wgpu ({name}, {backend})")
     }
 
+    #[cfg(not(target_family = "wasm"))]
     fn variants(&mut self) -> Option<&mut dyn Variants> {
         Some(self)
     }

@@ -15,6 +15,7 @@ use crate::types::{DType, Type};
 mod limits;
 mod matmul;
 
+pub(crate) use limits::LAUNCHES_CUDA;
 pub use limits::{Api, CudaLimits, Limits, MOST_ELEMENTS, Tile, WebGpuLimits};
 pub use matmul::{Epilogue, Gemm, Matrices, Stored};
 

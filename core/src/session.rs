@@ -1,5 +1,6 @@
 //! `Session`: a plan on a device, and a second plan on the host where something is offloaded.
 
+#[cfg(not(target_family = "wasm"))]
 mod collective;
 mod offload;
 mod worker;
@@ -11,7 +12,9 @@ use crate::backend::{Backend, DeviceError, now};
 use crate::graph::{Role, Tensor};
 use crate::ops::Rule;
 use crate::plan::{Event, Plan};
-use crate::ranks::{Ranks, RanksError};
+#[cfg(not(target_family = "wasm"))]
+use crate::ranks::Ranks;
+use crate::ranks::RanksError;
 use crate::types::DType;
 
 pub use offload::split;
@@ -23,6 +26,7 @@ pub struct Session {
     plan: Arc<Plan>,
     backend: Box<dyn Backend>,
     host: Option<Host>,
+    #[cfg(not(target_family = "wasm"))]
     ranks: Option<Box<dyn Ranks>>,
 }
 
@@ -85,7 +89,13 @@ impl Session {
     pub fn new(plan: Plan, mut backend: Box<dyn Backend>) -> Result<Self, DeviceError> {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
-        Ok(Self { plan, backend, host: None, ranks: None })
+        Ok(Self {
+            plan,
+            backend,
+            host: None,
+            #[cfg(not(target_family = "wasm"))]
+            ranks: None,
+        })
     }
 
     /// As [`Session::new`], with a plan of what was [`split`] off readied on the host. Its programs run there, on what
@@ -105,6 +115,7 @@ impl Session {
     }
 
     /// Gives the session its way to the other ranks, with whom it makes the collectives of its programs.
+    #[cfg(not(target_family = "wasm"))]
     pub fn join(&mut self, ranks: Box<dyn Ranks>) {
         self.ranks = Some(ranks);
     }
@@ -277,6 +288,7 @@ impl Session {
         let plan = Arc::clone(&self.plan);
         let nodes = &plan.graph.programs[program].nodes;
         let (Event::Begin(_, step) | Event::End(_, step)) = event;
+        #[cfg(not(target_family = "wasm"))]
         if let Some(collective) = nodes[step].op.collective() {
             return match event {
                 Event::Begin(..) => Ok(()),

@@ -85,7 +85,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use tightrope_core::{Backend, Ranks};
+use tightrope_core::Backend;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::Ranks;
 use tightrope_data::{Base, Checkpoint};
 use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig};
 use web_time::Instant;
@@ -220,6 +222,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// A plan for another number of ranks, and a device that is lost again and again.
+    #[cfg(not(target_family = "wasm"))]
     pub async fn join_async(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
         self.joined = ranks.count() > 1;
         let mut ranks = Some(ranks);
@@ -402,7 +405,9 @@ impl<'a> Run<'a> {
             self.evaluate_and_sample(self.done().steps).await?;
         }
         let waited = self.wait()?;
-        let stepped = match self.agreed(waited).await? {
+        #[cfg(not(target_family = "wasm"))]
+        let waited = self.agreed(waited).await?;
+        let stepped = match waited {
             Some(ended) => Err(ended),
             None => self.train_step().await?.ok_or(Ended::Interrupted),
         };
@@ -443,6 +448,7 @@ impl<'a> Run<'a> {
     }
 
     /// How the run ends before its next step, where this rank's ends or any other was asked to stop.
+    #[cfg(not(target_family = "wasm"))]
     async fn agreed(&mut self, own: Option<Ended>) -> Result<Option<Ended>> {
         if !self.joined {
             return Ok(own);

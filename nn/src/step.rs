@@ -245,7 +245,8 @@ impl Made<'_> {
     /// Makes all of it sums over `ranks`. Losses and figures are of a pass where its `share` is given, and else their rank's shares
     /// of a step already.
     fn sum_over_ranks(self, graph: &mut Graph, ranks: usize, share: Option<Share>) -> Result<()> {
-        if ranks == 1 {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") || ranks == 1 {
             return Ok(());
         }
         graph.set_phase(Phase::Update);

@@ -5,7 +5,9 @@ mod step;
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, Ranks, Role, Session, SessionError, Tensor};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::Ranks;
+use tightrope_core::{Backend, DeviceError, Role, Session, SessionError, Tensor};
 
 use crate::error::ensure;
 use crate::frozen::BLOCK;
@@ -135,6 +137,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`crate::Error::Setting`] where the plan is for another number of them.
+    #[cfg(not(target_family = "wasm"))]
     pub fn join(&mut self, ranks: Box<dyn Ranks>) -> Result<(), TrainError> {
         let (planned, joined) = (self.config.ranks, ranks.count());
         ensure(planned == joined, "ranks", || {
@@ -149,6 +152,7 @@ impl Trainer {
     ///
     /// # Errors
     /// A rank that doesn't answer.
+    #[cfg(not(target_family = "wasm"))]
     pub fn any_rank(&mut self, own: bool) -> Result<bool, TrainError> {
         let said = self.session.gather_from_ranks("whether to stop", vec![u8::from(own)])?;
         Ok(said.contains(&1))

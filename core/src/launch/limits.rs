@@ -3,6 +3,9 @@
 use crate::dialect::Dialect;
 use crate::types::DType;
 
+/// Whether CUDA's kernels can be launched at all: a browser has no use for what chooses among them.
+pub(crate) const LAUNCHES_CUDA: bool = !cfg!(target_family = "wasm");
+
 /// What a device can do: launches are made for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {

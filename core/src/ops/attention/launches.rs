@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Attention;
 use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE};
 use super::mask::Extra;
-use crate::launch::{Launch, Limits, Operand, Place};
+use crate::launch::{LAUNCHES_CUDA, Launch, Limits, Operand, Place};
 use crate::types::{DType, Type};
 
 /// Rows of a tile of scores, as many columns, and products of a thread along each.
@@ -139,7 +139,8 @@ impl Attention {
         dtype: DType,
     ) -> (&'static str, u32, u64) {
         let direct_pays = !limits.tile.shares();
-        let (entry, threads, rows) = if limits.cuda().tensor_cores.contains(&dtype)
+        let (entry, threads, rows) = if LAUNCHES_CUDA
+            && limits.cuda().tensor_cores.contains(&dtype)
             && !limits.cuda().plain_attention
             && TENSOR_HEADS.contains(&self.head_dim)
             && self.scale >= LEAST_TENSOR_SCALE

@@ -3,7 +3,7 @@
 use super::Attention;
 use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE as TILE};
 use super::launches::{self, Extents};
-use crate::launch::{Boxed, Launch, Launches, Limits, Place};
+use crate::launch::{Boxed, LAUNCHES_CUDA, Launch, Launches, Limits, Place};
 use crate::types::DType;
 
 /// The name that kernel files have for what the gradient needs besides counts.
@@ -35,7 +35,7 @@ pub(super) fn takes(op: &Attention, limits: &Limits, qkv: Place) -> Option<u32> 
         && op.dropout.is_none()
         && qkv.elements > 0;
     let cuda = limits.cuda();
-    cuda.wgmma.filter(|_| suits && !cuda.warp_attention)
+    cuda.wgmma.filter(|_| LAUNCHES_CUDA && suits && !cuda.warp_attention)
 }
 
 /// Scratch of the gradient, in which blocks add to sums one after the other.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Gemm, Matrices, Stored, wgmma};
 use crate::dialect::{self, Dialect};
 use crate::expr::input;
-use crate::launch::{Launch, Launches, Limits, Place};
+use crate::launch::{LAUNCHES_CUDA, Launch, Launches, Limits, Place};
 use crate::ops::reduce;
 use crate::types::DType;
 
@@ -133,7 +133,8 @@ impl Gemm {
             [if self.lhs.transposed { m } else { k }, if self.rhs.transposed { k } else { n }];
         let dtype = self.lhs.place.dtype;
         let chunk = TENSOR_CHUNK_BYTES / dtype.size() as u64;
-        !limits.cuda().plain_matmuls
+        LAUNCHES_CUDA
+            && !limits.cuda().plain_matmuls
             && (limits.cuda().tensor_cores.contains(&dtype)
                 || limits.cuda().tf32 && dtype == DType::F32)
             && self.rhs.place.dtype == dtype
