@@ -156,7 +156,8 @@ struct Softmax {
     float highest[2], total[2];
 };
 
-constexpr float NEVER = -__builtin_huge_valf();
+// The score of a key that isn't attended to: minus infinity.
+__device__ float never() { return __uint_as_float(0xff800000u); }
 
 // Whether the rows of a group from `query` on attend to all keys from `key` on.
 __device__ bool attend_all(const Args &args, unsigned query, unsigned key) {
@@ -181,13 +182,13 @@ __device__ void weigh(const Args &args, const Tile &at, unsigned part_first, uns
         }
 #pragma unroll
         for (unsigned i = 0; i < SCORES; i++) {
-            scores[i] = (seen[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1) != 0 ? scores[i] : NEVER;
+            scores[i] = (seen[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1) != 0 ? scores[i] : never();
         }
     } else if (!all) {
 #pragma unroll
         for (unsigned i = 0; i < SCORES; i++) {
             const unsigned key = first + i / 4 * 8 + column_of_thread() + i % 2;
-            scores[i] = attends(args, at.batch, query + i / 2 % 2 * 8, key) ? scores[i] : NEVER;
+            scores[i] = attends(args, at.batch, query + i / 2 % 2 * 8, key) ? scores[i] : never();
         }
     }
     float shift[2];
@@ -200,7 +201,7 @@ __device__ void weigh(const Args &args, const Tile &at, unsigned part_first, uns
         }
         raised = tr_fold_lanes<Max, 4>(raised);
         // A row that attends to none so far has no weights, and no largest product to take them from.
-        shift[r] = raised == NEVER ? 0.0f : raised * args.prescale;
+        shift[r] = raised == never() ? 0.0f : raised * args.prescale;
         factor[r] = tr_exp2_in_place(softmax.highest[r] * args.prescale - shift[r]);
         softmax.highest[r] = raised;
         softmax.total[r] *= factor[r];
@@ -278,7 +279,7 @@ __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
         }
         const Tile at = span.at;
         const unsigned first_query = at.first + consumer * PART;
-        Softmax softmax{{NEVER, NEVER}, {0.0f, 0.0f}};
+        Softmax softmax{{never(), never()}, {0.0f, 0.0f}};
         float factor[2];
         float scores[SCORES];
         float sums[SUMS];

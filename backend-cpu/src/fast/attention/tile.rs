@@ -9,7 +9,9 @@ use crate::fast::vmath::{LANES, Simd};
 ///
 /// Each element is a single chain of multiply-adds over k that starts from `out` where it
 /// accumulates: splitting k over calls does not change a bit of the result.
-#[inline(always)]
+// In a browser, which has one instruction set, all callers share it: its module is to be small.
+#[cfg_attr(target_family = "wasm", inline(never))]
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(super) fn multiply<O: Operands>(
     (m, n, k): (usize, usize, usize),
     left: Left,
