@@ -98,7 +98,8 @@ pub fn verdicts(of: &Changed<'_>, changes: &[(&str, &str)]) -> Vec<Vec<Verdict>>
             let dispatch = Dispatch { kernel, arguments: arguments.clone(), blocks };
             driver.launch(&Task::Kernel(dispatch)).map_err(|error| error.to_string())?;
         }
-        let bytes = driver.read(&[written.clone()]).map_err(|error| error.to_string())?;
+        let bytes =
+            driver.read(std::slice::from_ref(&written)).map_err(|error| error.to_string())?;
         Ok(Deviation::between(&values::decode(all[0].dtype, &bytes), &expected))
     };
     let each = loaded.chunks(launches.list.len());
