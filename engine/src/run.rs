@@ -79,6 +79,8 @@ mod saved;
 mod saving;
 mod stepped;
 pub mod tensorboard;
+#[cfg(not(target_family = "wasm"))]
+mod together;
 
 use std::collections::BTreeMap;
 #[cfg(not(target_family = "wasm"))]
@@ -86,8 +88,6 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use tightrope_core::Backend;
-#[cfg(not(target_family = "wasm"))]
-use tightrope_core::Ranks;
 use tightrope_data::{Base, Checkpoint};
 use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig};
 use web_time::Instant;
@@ -215,22 +215,6 @@ impl<'a> Run<'a> {
             owes_evaluation: false,
             ended: None,
         })
-    }
-
-    /// Trains with other ranks from now on, each of which has the same settings and data. One that is asked to stop stops all of them
-    /// before their next step.
-    ///
-    /// # Errors
-    /// A plan for another number of ranks, and a device that is lost again and again.
-    #[cfg(not(target_family = "wasm"))]
-    pub async fn join_async(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
-        self.joined = ranks.count() > 1;
-        let mut ranks = Some(ranks);
-        self.inner
-            .attempt(async |_, trainer| {
-                ranks.take().map_or(Ok(()), |ranks| Ok(trainer.join(ranks)?))
-            })
-            .await
     }
 
     /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there. No other process may
@@ -445,17 +429,6 @@ impl<'a> Run<'a> {
                 }
             }
         }
-    }
-
-    /// How the run ends before its next step, where this rank's ends or any other was asked to stop.
-    #[cfg(not(target_family = "wasm"))]
-    async fn agreed(&mut self, own: Option<Ended>) -> Result<Option<Ended>> {
-        if !self.joined {
-            return Ok(own);
-        }
-        let stops = own.is_some() || (self.stop)();
-        let stops = self.with_trainer(async |trainer| Ok(trainer.any_rank(stops)?)).await?;
-        Ok(stops.then(|| own.unwrap_or(Ended::Interrupted)))
     }
 
     /// What the next step came to, its seconds and the tensors that are watched, or `None` where it was abandoned.

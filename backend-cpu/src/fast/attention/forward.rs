@@ -159,7 +159,9 @@ fn task_body<O: Operands, T: Storage>(
                     maxima[r] = max;
                     let query = (b * dims.heads + head) * dims.positions + first + r;
                     if let Some(kept) = masked.kept(dims, query, &tile, &mut [0.0; KEYS]) {
-                        row.iter_mut().zip(kept).for_each(|(weight, kept)| *weight *= kept);
+                        // The factor is left for the end: weights of 1 stay what they are in 16 bits.
+                        let pairs = row.iter_mut().zip(kept).filter(|(_, kept)| **kept == 0.0);
+                        pairs.for_each(|(weight, _)| *weight = 0.0);
                     }
                     O::narrow(row);
                 }
@@ -171,7 +173,7 @@ fn task_body<O: Operands, T: Storage>(
             for r in 0..count {
                 lse[r] = maxima[r] + ln::<O::Simd>(sums[r]);
                 let row = &mut output[r * width..][..d];
-                let inverse = 1.0 / sums[r];
+                let inverse = masked.kept_scale() / sums[r];
                 for x in row.iter_mut() {
                     *x *= inverse;
                 }

@@ -137,6 +137,11 @@ impl Masked<'_> {
         high
     }
 
+    /// What probabilities that dropout keeps are multiplied by; 1 without it.
+    pub(super) fn kept_scale(&self) -> f32 {
+        self.dropout.map_or(1.0, |(dropout, _)| (1.0 / (1.0 - dropout.p)) as f32)
+    }
+
     /// What the probabilities of a row of a tile are multiplied by, of query `row` over all heads and sequences; nothing without
     /// dropout.
     pub(super) fn kept<'k>(
@@ -150,7 +155,7 @@ impl Masked<'_> {
         let to = &mut to[..tile.end - tile.start];
         let element = Dropout::element(row as u64, tile.start as u64, dims.positions as u64);
         fill_uniform(key, dropout.stream, element, to);
-        let (p, scale) = (dropout.p as f32, (1.0 / (1.0 - dropout.p)) as f32);
+        let (p, scale) = (dropout.p as f32, self.kept_scale());
         to.iter_mut().for_each(|draw| *draw = if *draw < p { 0.0 } else { scale });
         Some(to)
     }
