@@ -68,7 +68,7 @@ fn cases_of_gpt2_are_small_and_run_every_kernel_of_its_plan() {
         };
         assert_eq!(cases.iter().any(wgmma), precision == "bf16");
         // References make some hundred millions a second on each core.
-        assert!(flops < 6_000_000_000, "{flops}");
+        assert!(flops < 9_000_000_000, "{flops}");
         // Known ones are no cases.
         assert!(of_plan(&plan, variants, &|_| true).is_empty());
     }
