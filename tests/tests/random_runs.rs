@@ -312,6 +312,10 @@ fn a_hundred_random_runs_on_a_gpu_allocate_what_was_predicted() {
         let drawn = draws.config();
         let small = changed(&drawn, |model| {
             (model.layers, model.dropout) = (model.layers.min(2), 0.0);
+            let details = &mut model.details;
+            for layers in [&mut details.windowed, &mut details.unrotated] {
+                layers.retain(|&layer| layer < model.layers);
+            }
         });
         let config = TrainerConfig {
             batch: drawn.batch,

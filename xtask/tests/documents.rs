@@ -12,7 +12,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// Names of all functions marked as tests.
+/// Names of all functions that are marked, or listed, as tests.
 fn tests_of(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -27,6 +27,9 @@ fn tests_of(folder: &Path, found: &mut BTreeSet<String>) {
                 let function = after.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
                 found.extend(function.map(|(name, _)| name.to_owned()));
             }
+            // A macro of a file makes several tests of each function that it lists.
+            let lists = text.split("\ntests! {").skip(1).filter_map(|rest| rest.split('}').next());
+            found.extend(lists.flat_map(str::split_whitespace).map(str::to_owned));
         } else if name.ends_with(".mjs") {
             let text = fs::read_to_string(&path).unwrap();
             let named =
