@@ -189,12 +189,13 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     let x = values::<T>(r * c, 1.0);
     let mut sums = vec![0.0; c];
     let mut scratch = vec![0.0; rows::column_sums_scratch(r, c)];
+    let mut squares = vec![0.0; (r * c).div_ceil(4096)];
     let shape = format!("R={r} C={c}");
     bench.line(&format!("column sums {name}"), &shape, bytes(1, r * c), || {
         rows::column_sums(&x, &mut sums, true, &mut scratch);
     });
     bench.line(&format!("sum of squares {name}"), &shape, bytes(1, r * c), || {
-        std::hint::black_box(rows::sum_of_squares(&x));
+        rows::block_square_sums(&x, 4096, &mut squares);
     });
     let ids: Vec<i32> = (0..r as i32).map(|i| i * i % 8192).collect();
     let table = values::<T>(8192 * c, 1.0);

@@ -6,7 +6,7 @@ mod moves;
 mod sequences;
 
 use half::{bf16, f16};
-use tightrope_core::ops::{LinearCrossEntropyGrad, LinearDistillationGrad};
+use tightrope_core::ops::{LinearCrossEntropyGrad, LinearDistillationGrad, SquareSum};
 use tightrope_core::{DType, Op, Type};
 
 use crate::arena::View;
@@ -139,9 +139,14 @@ pub unsafe fn run(
             Op::Reduce(op) => {
                 by_storage!(dtype, false, matrices::reduce(op, inputs, outputs, scratch))
             }
-            Op::SquareSum(op) => inputs[1..].iter().zip(op.slot..).all(|(x, slot)| {
-                by_storage!(x.ty().dtype, false, matrices::square_sum(x, &outputs[0], slot))
-            }),
+            Op::SquareSum(op) => {
+                let mut slot = op.slot;
+                inputs[1..].iter().all(|x| {
+                    let first = slot;
+                    slot += SquareSum::blocks(x.ty().elements());
+                    by_storage!(x.ty().dtype, false, matrices::square_sum(x, &outputs[0], first))
+                })
+            }
             Op::Quantize(op) => by_storage!(dtype, false, matrices::quantize(op, inputs, outputs)),
             Op::Dequantize(op) => {
                 by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))

@@ -7,8 +7,8 @@ pub(crate) use pooled::*;
 
 #[cfg(not(target_family = "wasm"))]
 mod pooled {
+    pub(crate) use rayon::current_num_threads as current;
     use rayon::prelude::*;
-    pub(crate) use rayon::{current_num_threads as current, join};
     use tightrope_core::DeviceError;
 
     /// Threads that wait for work.
@@ -82,10 +82,6 @@ mod alone {
 
     pub(crate) fn current() -> usize {
         1
-    }
-
-    pub(crate) fn join<A, B>(left: impl FnOnce() -> A, right: impl FnOnce() -> B) -> (A, B) {
-        (left(), right())
     }
 
     pub(crate) fn for_each(count: usize, body: impl Fn(usize)) {

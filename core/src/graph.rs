@@ -1,9 +1,11 @@
 //! `Graph`: an SSA list of ops over typed tensors.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::ops::{Op, Rule, Tape};
+use crate::shards::Shards;
 use crate::types::{DType, Type};
 
 pub use crate::ops::Node;
@@ -21,6 +23,15 @@ pub struct Program {
     pub results: Vec<Tensor>,
 }
 
+/// A tensor of which each rank has its shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharded {
+    /// How it's cut.
+    pub shards: Shards,
+    /// The type of all of it.
+    pub whole: Type,
+}
+
 /// Tensors, and the programs that work on them. Persistent tensors are shared by all programs.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
@@ -30,6 +41,8 @@ pub struct Graph {
     pub programs: Vec<Program>,
     /// Storage of the gradients of persistent matrices (see [`Graph::grad_dtype`]); f32 where it isn't set.
     pub matrix_gradients: Option<DType>,
+    /// Persistent tensors that are this rank's shard of a larger one.
+    pub sharded: BTreeMap<Tensor, Sharded>,
     scopes: Vec<String>,
     phase: Option<Phase>,
     block: Option<usize>,
@@ -94,6 +107,24 @@ impl Graph {
     /// A tensor kept across programs and steps, written by the host or updated in place.
     pub fn persistent(&mut self, name: &str, ty: Type, class: Class) -> Tensor {
         self.declare(name, ty, class, Life::Persistent)
+    }
+
+    /// As [`Graph::persistent`], of which this rank has its shard alone: a tensor of one axis.
+    pub fn persistent_shard(
+        &mut self,
+        name: &str,
+        whole: Type,
+        shards: Shards,
+        class: Class,
+    ) -> Tensor {
+        let tensor = self.persistent(name, Type::new(whole.dtype, [shards.shard()]), class);
+        self.sharded.insert(tensor, Sharded { shards, whole });
+        tensor
+    }
+
+    /// The type of what a tensor is, or is a shard of.
+    pub fn whole(&self, tensor: Tensor) -> &Type {
+        self.sharded.get(&tensor).map_or_else(|| self.ty(tensor), |sharded| &sharded.whole)
     }
 
     /// A tensor that keeps its value between replays of the current program only.

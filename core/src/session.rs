@@ -152,7 +152,7 @@ impl Session {
         Ok((host.is_some(), offset..offset + bytes))
     }
 
-    /// Sets a tensor's bytes, little-endian elements in row-major order.
+    /// Sets the bytes that this process holds of a tensor, little-endian elements in row-major order.
     ///
     /// # Errors
     /// [`SessionError::Length`] and those of the device.
@@ -190,16 +190,25 @@ impl Session {
         Ok(())
     }
 
-    /// Sets a tensor's elements, rounded to its dtype.
+    /// Sets a tensor's elements, rounded to its dtype: of one that is cut among ranks, what this one holds of them.
     ///
     /// # Errors
     /// As [`Session::write`].
     pub fn write_values(&mut self, tensor: Tensor, values: &[f32]) -> Result<(), SessionError> {
         let bytes = self.bytes_of(tensor, values);
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(sharded) = self.plan.graph.sharded.get(&tensor).cloned() {
+            let expected = sharded.whole.bytes();
+            if bytes.len() != expected {
+                let tensor = self.plan.graph.info(tensor).name.clone();
+                return Err(SessionError::Length { tensor, expected, got: bytes.len() });
+            }
+            return self.write_to_shard(tensor, &sharded, 0, &bytes);
+        }
         self.write(tensor, &bytes)
     }
 
-    /// Sets as many of a tensor's elements as there are `values`, from `first` on.
+    /// Sets as many of a tensor's elements as there are `values`, from `first` on, as [`Session::write_values`].
     ///
     /// # Errors
     /// As [`Session::write`].
@@ -209,8 +218,13 @@ impl Session {
         first: usize,
         values: &[f32],
     ) -> Result<(), SessionError> {
-        let bytes = self.bytes_of(tensor, values);
-        self.write_from(tensor, first * self.plan.graph.dtype(tensor).size(), &bytes)
+        let (bytes, first) =
+            (self.bytes_of(tensor, values), first * self.plan.graph.dtype(tensor).size());
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(sharded) = self.plan.graph.sharded.get(&tensor).cloned() {
+            return self.write_to_shard(tensor, &sharded, first, &bytes);
+        }
+        self.write_from(tensor, first, &bytes)
     }
 
     /// Values as the elements of a tensor, rounded to its dtype.
@@ -300,7 +314,7 @@ impl Session {
         Ok(host.transfer(event, nodes, &plan, &mut *self.backend).await?)
     }
 
-    /// A tensor's bytes, once the device has made them.
+    /// The bytes that this process holds of a tensor, once the device has made them.
     ///
     /// # Errors
     /// [`SessionError::NoPlace`] and those of the device.
@@ -369,17 +383,21 @@ impl Session {
         Ok(dtypes.iter().map(&mut first).collect())
     }
 
-    /// A tensor's elements as f32.
+    /// A tensor's elements as f32: all of them where it's cut among ranks, which ask for them together.
     ///
     /// # Errors
     /// As [`Session::read`].
     pub async fn read_values(&mut self, tensor: Tensor) -> Result<Vec<f32>, SessionError> {
+        if let Some(sharded) = self.plan.graph.sharded.get(&tensor) {
+            let all = 0..sharded.whole.elements();
+            return self.read_values_of(tensor, &[all]).await;
+        }
         let dtype = self.plan.graph.dtype(tensor);
         let bytes = self.read(tensor).await?;
         Ok(dtype.values(&bytes))
     }
 
-    /// These elements of a tensor as f32, one range after the other.
+    /// These elements of a tensor as f32, one range after the other, as [`Session::read_values`].
     ///
     /// # Errors
     /// [`SessionError::Length`] past the tensor's end, and as [`Session::read`].
@@ -388,6 +406,10 @@ impl Session {
         tensor: Tensor,
         elements: &[Range<usize>],
     ) -> Result<Vec<f32>, SessionError> {
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(sharded) = self.plan.graph.sharded.get(&tensor).cloned() {
+            return self.read_from_shards(tensor, &sharded, elements).await;
+        }
         let dtype = self.plan.graph.dtype(tensor);
         let (with_host, all) = self.place(tensor)?;
         let mut places = Vec::with_capacity(elements.len());

@@ -10,7 +10,7 @@ use tightrope_core::Ranks;
 use tightrope_ranks::{Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{Planned, Recipe};
 use crate::settings::Settings;
 
 #[cfg(unix)]
@@ -68,7 +68,19 @@ impl Together {
         agree(&mut *self.ranks, &facts).help("give every rank the same settings and files")
     }
 
-    /// The way to the others, for [`crate::run::Run::join`].
+    /// Holds that all ranks have made the same plan.
+    ///
+    /// # Errors
+    /// A rank whose plan is another one.
+    pub fn agree_on_plan(&mut self, planned: &Planned) -> Result<()> {
+        const HELP: &str = "give every rank the same --memory: devices have not equally much free";
+        let (choices, bytes) =
+            (planned.json()?["choices"].to_string(), planned.step.plan.peak_bytes());
+        let plan = format!("{choices} in {bytes} bytes");
+        agree(&mut *self.ranks, &[("plan", &plan)]).help(HELP)
+    }
+
+    /// The way to the others, for [`crate::run::Parts::ranks`].
     pub fn into_ranks(self) -> Box<dyn Ranks> {
         self.ranks
     }

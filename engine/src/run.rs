@@ -175,6 +175,7 @@ impl<'a> Run<'a> {
         let mut described = parts.described;
         let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
         let copies = device.kind().can_be_lost();
+        let joined = planned.config().ranks > 1;
         let origin = Origin {
             start: parts.start,
             places: parts.places,
@@ -183,6 +184,8 @@ impl<'a> Run<'a> {
             reopen: parts.reopen,
             threads: parts.threads,
             notes: Vec::new(),
+            #[cfg(not(target_family = "wasm"))]
+            ranks: parts.ranks,
         };
         let mut inner = Recovering::start(origin, (device, planned), copies).await?;
         inner
@@ -201,7 +204,7 @@ impl<'a> Run<'a> {
             every,
             home: None,
             stop: Box::new(|| false),
-            joined: false,
+            joined,
             summary: Summary { done, ..Summary::default() },
             explains_skips,
             skips: 0,

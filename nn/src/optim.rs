@@ -12,6 +12,7 @@
 //! | this one | the rules, and f16 training's loss scale |
 //! | [`adafactor`] | the rule of Adafactor, whose second moment is factored |
 //! | [`muon`] | the rule of Muon, which is made of matmuls |
+//! | [`norm`] | the norm of all gradients |
 //! | [`shared`] | what the ops of every rule read |
 //! | [`state`] | how many bits the state takes, and its tensors |
 //! | [`trained`] | a parameter that an update changes |
@@ -19,6 +20,7 @@
 
 mod adafactor;
 mod muon;
+mod norm;
 mod shared;
 mod state;
 mod trained;
@@ -35,8 +37,8 @@ pub use muon::AdjustLr;
 pub use shared::{Scalars, UpdateOptions};
 pub use state::{State, StateBits, Stored, TableBits};
 pub use trained::Trained;
-pub(crate) use update::append_sharing;
 pub use update::{Update, append_update};
+pub(crate) use update::{append_sharing, hoist};
 
 /// An update rule by name, as settings choose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -27,12 +27,13 @@ use crate::model::{Decoder, Model};
 use crate::outputs::{Output, decoding};
 use crate::params::Parameter;
 use crate::pass::{Pass, of_teacher};
+use crate::sharding::declare_weights;
 use crate::share::Share;
 use crate::step::{Declared, Training, shorter_model};
 use crate::weights::{Weights, freeze};
 use crate::{
     BuildOptions, Estimate, Gradients, Input, Lora, LossScale, Master, Offload, Optimizer,
-    Precision, Rates, Result, StateBits, TableBits, defaults,
+    Precision, Rates, Result, Shard, StateBits, TableBits, defaults,
 };
 
 /// Which programs a plan has.
@@ -64,6 +65,8 @@ pub struct TrainerConfig {
     pub micro_batch: usize,
     /// Processes that train together, each on its part of every batch.
     pub ranks: usize,
+    /// What each of several ranks holds a shard of.
+    pub shard: Shard,
     /// What trades memory for time and leaves results as they are.
     pub build: BuildOptions,
     /// Update rule.
@@ -118,6 +121,7 @@ impl TrainerConfig {
             batch: 1,
             micro_batch: 1,
             ranks: 1,
+            shard: Shard::Nothing,
             build: BuildOptions {
                 loss_chunk: vocab.map_or(0, defaults::loss_rows),
                 ..BuildOptions::default()
@@ -359,15 +363,16 @@ impl Built {
         ensure(ranks == 1 || !config.consume_gradients, "memory.consume_gradients", || {
             format!("isn't supported yet where {ranks} ranks train together")
         })?;
-        let weights = config.declare(&mut graph)?;
+        let mut weights = config.declare(&mut graph)?;
         let teacher = config.declare_teacher(&mut graph)?;
         ensure(!weights.trained().0.is_empty(), "train.freeze", || {
             "it names every parameter, and leaves none to train".into()
         })?;
         let remainders = match config.master {
-            Master::F32 => weights.declare_remainders(&mut graph),
+            Master::F32 => weights.cut_remainders(&mut graph, |p| config.shards_of(p)),
             Master::None => vec![],
         };
+        let shards = declare_weights(&mut graph, config, &weights);
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
         let key = config.draws()?.then(|| random_key(&mut graph));
@@ -378,6 +383,7 @@ impl Built {
             weights: &weights,
             teacher: teacher.as_ref(),
             remainders: &remainders,
+            shards: &shards,
             key,
             share,
             loss_scale,
@@ -401,6 +407,9 @@ impl Built {
             shorter,
             teacher,
         });
+        if !cfg!(target_family = "wasm") {
+            weights.keep_shards(&mut graph, &shards);
+        }
         let host = offloaded(&mut graph, config.offload);
         Ok(Self { graph, host, weights, handles: reads })
     }

@@ -1,12 +1,15 @@
 //! Several processes that train one model: each makes its micro-batches of a step, and all add up what they made.
 //!
 //! Everything is summed in the order of ranks, so that every rank makes the same update, with the bits of a process that sums
-//! micro-batches one by one in that order.
+//! micro-batches one by one in that order, whichever shards of what it's made of are whose.
 
-use tightrope_core::ops::{Collective, Map, Part};
-use tightrope_core::{Graph, Tensor};
+use tightrope_core::expr::input;
+use tightrope_core::ops::{Collective, Concat, Map, Part, Slice, SquareSum};
+use tightrope_core::shards::Segment;
+use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
 use crate::error::Result;
+use crate::optim::Trained;
 use crate::share::Share;
 
 /// Bytes of a tensor that ranks exchange at once: what arrives takes as much room.
@@ -17,21 +20,42 @@ const PIECE: usize = 1 << 24;
 /// # Errors
 /// As [`Graph::push`].
 pub(crate) fn sum_over_ranks(graph: &mut Graph, ranks: usize, x: Tensor) -> Result<Tensor> {
-    let (elements, dtype) = (graph.ty(x).elements(), graph.dtype(x));
+    let shards = Shards::of(graph.ty(x).elements(), ranks, 1);
     let mut whole = x;
-    for first in (0..elements).step_by(PIECE / dtype.size()) {
-        let elements = first..elements.min(first + PIECE / dtype.size());
-        let part = Part { ranks, elements };
-        let shards = exchange(graph, &part, whole)?;
-        let mut sum = shards[0];
-        for &shard in &shards[1..] {
-            sum = alike(graph, x, "shard", |graph, name| {
-                graph.one(Map::add(dtype), &[sum, shard], name)
-            })?;
-        }
+    for part in parts(graph, &shards, x) {
+        let sum = exchanged_sum(graph, &part, whole, None)?;
         whole = gather(graph, part, sum, whole)?;
     }
     Ok(whole)
+}
+
+/// Appends this rank's shard of the sum of `x` over all ranks; added to `sum`, its shard of such a sum, where that's given.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn sum_to_shard(
+    graph: &mut Graph,
+    shards: &Shards,
+    x: Tensor,
+    sum: Option<Tensor>,
+) -> Result<Tensor> {
+    let parts = parts(graph, shards, x);
+    if let [part] = &parts[..] {
+        return exchanged_sum(graph, part, x, sum);
+    }
+    let mut made = vec![];
+    for part in parts {
+        let before = sum.map(|sum| {
+            let slice = Slice { axis: 0, start: part.range.start, len: part.range.len() };
+            alike(graph, x, "sum", |graph, name| graph.one(slice, &[sum], name))
+        });
+        let before = before.transpose()?;
+        made.push(exchanged_sum(graph, &part, x, before)?);
+    }
+    let all = alike(graph, x, "shard", |graph, name| graph.one(Concat { axis: 0 }, &made, name))?;
+    let Some(sum) = sum else { return Ok(all) };
+    let copy = Map { in_place: vec![(0, 0)], ..Map::new(input(1), graph.dtype(sum)) };
+    Ok(graph.one(copy, &[sum, all], "sum.of_all")?)
 }
 
 /// As [`sum_over_ranks`], of each rank's share of `x`, f32 (1).
@@ -44,23 +68,130 @@ pub(crate) fn sum_of_shares(
     share: Share,
     x: Tensor,
 ) -> Result<Tensor> {
-    let part = Part { ranks, elements: 0..1 };
-    let shards = exchange(graph, &part, x)?;
-    let shares = match share {
-        Share::Equal(_) => vec![share; ranks],
-        Share::Counted { tensor, input } => {
-            let exchanged = exchange(graph, &part, tensor)?;
-            exchanged.into_iter().map(|tensor| Share::Counted { tensor, input }).collect()
-        }
-    };
     let mut sum = None;
-    for (share, shard) in shares.into_iter().zip(shards) {
+    for (share, shard) in shares(graph, ranks, share, x)? {
         sum = Some(alike(graph, x, "shard", |graph, name| match sum {
             None => share.of(graph, shard, name),
             Some(sum) => share.added(graph, sum, shard, name),
         })?);
     }
-    gather(graph, part, sum.unwrap_or(x), x)
+    gather(graph, single(ranks), sum.unwrap_or(x), x)
+}
+
+/// Adds each rank's share of `figure` to `sum`, both f32 (1), in the order of ranks: the first rank's is the sum of all.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn add_shares(
+    graph: &mut Graph,
+    ranks: usize,
+    share: Share,
+    (mut sum, figure): (Tensor, Tensor),
+    name: &str,
+) -> Result<Tensor> {
+    for (share, shard) in shares(graph, ranks, share, figure)? {
+        sum = share.add(graph, sum, shard, name)?;
+    }
+    Ok(sum)
+}
+
+/// Appends the first rank's `x`, f32 (1), written over everybody's.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn of_first(graph: &mut Graph, ranks: usize, x: Tensor) -> Result<Tensor> {
+    gather(graph, single(ranks), x, x)
+}
+
+/// A tensor of one element, which is the first rank's.
+fn single(ranks: usize) -> Part {
+    Part { shards: Shards::of(1, ranks, 1), range: 0..1 }
+}
+
+/// What the first rank has of each rank: its share, and its `x`, f32 (1).
+fn shares(
+    graph: &mut Graph,
+    ranks: usize,
+    share: Share,
+    x: Tensor,
+) -> Result<Vec<(Share, Tensor)>> {
+    let figures = exchange(graph, &single(ranks), x)?;
+    let shares = match share {
+        Share::Equal(_) => vec![share; ranks],
+        Share::Counted { tensor, input } => {
+            let exchanged = exchange(graph, &single(ranks), tensor)?;
+            exchanged.into_iter().map(|tensor| Share::Counted { tensor, input }).collect()
+        }
+    };
+    Ok(shares.into_iter().zip(figures).collect())
+}
+
+/// Appends this rank's shard of a weight that all ranks have alike, for an update that is written over it.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn own(graph: &mut Graph, shards: &Shards, x: Tensor) -> Result<Tensor> {
+    Ok(alike(graph, x, "own", |graph, name| {
+        graph.one(Collective::Own(shards.clone()), &[x], name)
+    })?)
+}
+
+/// Appends `x` with the shards of all ranks written over it.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn gather_shards(
+    graph: &mut Graph,
+    shards: &Shards,
+    shard: Tensor,
+    x: Tensor,
+) -> Result<Tensor> {
+    let part = Part { shards: shards.clone(), range: 0..shards.shard() };
+    gather(graph, part, shard, x)
+}
+
+/// Appends the sums of squares of all ranks' blocks, where `squares` are those of their shards of what is `trained`.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn of_all_ranks(
+    graph: &mut Graph,
+    trained: &[Trained],
+    squares: Tensor,
+) -> Result<Tensor> {
+    let sharded: Vec<&Shards> =
+        trained.iter().filter_map(|t| Some(&t.sharded.as_ref()?.shards)).collect();
+    let Some(&&Shards { ranks, .. }) = sharded.first() else { return Ok(squares) };
+    let segments = |shards: &&Shards| shards.of_blocks(SquareSum::BLOCK).segments;
+    let segments: Vec<Segment> = sharded.iter().flat_map(segments).collect();
+    let shards = Shards { ranks, segments };
+    let ty = Type::new(DType::F32, [shards.elements()]);
+    let all = graph.one(Collective::Assemble { shards, ty }, &[squares], "grad_squares.of_all")?;
+    graph.info_mut(all).class = Class::Optimizer;
+    Ok(all)
+}
+
+/// A shard in parts that are small enough to be exchanged at once.
+fn parts(graph: &Graph, shards: &Shards, x: Tensor) -> Vec<Part> {
+    let step = (PIECE / graph.dtype(x).size() / shards.ranks).max(1);
+    let shard = shards.shard();
+    let part =
+        |first: usize| Part { shards: shards.clone(), range: first..shard.min(first + step) };
+    (0..shard).step_by(step).map(part).collect()
+}
+
+/// Appends the sum of a part of this rank's shard over all ranks, begun with `sum` where that's given and then written over it.
+fn exchanged_sum(graph: &mut Graph, part: &Part, x: Tensor, sum: Option<Tensor>) -> Result<Tensor> {
+    let shards = exchange(graph, part, x)?;
+    let (mut sum, rest) = match sum {
+        Some(sum) => (sum, &shards[..]),
+        None => (shards[0], &shards[1..]),
+    };
+    for &shard in rest {
+        let add = Map { in_place: vec![(0, 0)], ..Map::add(graph.dtype(x)) };
+        sum = alike(graph, x, "sum", |graph, name| graph.one(add, &[sum, shard], name))?;
+    }
+    Ok(sum)
 }
 
 fn exchange(graph: &mut Graph, part: &Part, x: Tensor) -> Result<Vec<Tensor>> {

@@ -99,7 +99,7 @@ impl Trainer {
         let graph = &self.session.plan().graph;
         let saved = |(index, state): (usize, &State)| SavedTensor {
             name: format!("{}.{}", self.parameters()[state.parameter].name, state.name()),
-            ty: graph.ty(state.tensor).clone(),
+            ty: graph.whole(state.tensor).clone(),
             place: Place::State(index),
         };
         self.states().iter().enumerate().map(saved).collect()
@@ -169,6 +169,22 @@ impl Trainer {
             Place::State(index) => self.handles.states()[index].tensor,
         };
         Ok(self.session.read_values_of(tensor, elements).await?)
+    }
+
+    /// Reads what a checkpoint holds along with a rank that writes one, which then has this rank's shards: in the order of
+    /// [`Trainer::saved_weights`] and [`Trainer::saved_states`].
+    ///
+    /// # Errors
+    /// Those of the device and of other ranks.
+    #[cfg(not(target_family = "wasm"))]
+    pub async fn read_along(&mut self) -> Result<(), TrainError> {
+        for saved in self.saved_weights().into_iter().chain(self.saved_states()) {
+            let mut read = 0;
+            while read < saved.ty.elements() {
+                read += self.saved_values_from(&saved, read).await?.len();
+            }
+        }
+        Ok(())
     }
 
     /// Sets every weight from a file with tensors of these names, and its adapters, if any, to their initial values.
@@ -395,7 +411,7 @@ impl Planned {
             parameter.parts.iter().map(move |part| Type::new(dtype, parameter.part_shape(part)))
         });
         let graph = &self.plan.graph;
-        let states = self.handles.states().iter().map(|state| graph.ty(state.tensor).bytes());
+        let states = self.handles.states().iter().map(|state| graph.whole(state.tensor).bytes());
         (weights.map(|ty| ty.bytes()).sum::<usize>() + states.sum::<usize>()) as u64
     }
 

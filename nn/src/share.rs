@@ -58,17 +58,16 @@ impl Share {
         Ok(graph.one(map, &self.with(&[figure]), name)?)
     }
 
-    /// Adds a pass's share of `figure`, f32 (1), to `sum`.
+    /// Adds a pass's share of `figure`, f32 (1), to `sum`, and gives its new handle.
     pub(crate) fn add(
         self,
         graph: &mut Graph,
         sum: Tensor,
         figure: Tensor,
         name: &str,
-    ) -> Result<()> {
+    ) -> Result<Tensor> {
         let map = Map { in_place: vec![(0, 0)], ..self.sum() };
-        graph.one(map, &self.with(&[sum, figure]), name)?;
-        Ok(())
+        Ok(graph.one(map, &self.with(&[sum, figure]), name)?)
     }
 
     /// `sum`, f32 (1), and a pass's share of `figure`, f32 (1).

@@ -11,9 +11,11 @@ use crate::error::{Error, Result};
 use crate::handles::ShorterHandles;
 use crate::inputs::Inputs;
 use crate::model::Model;
-use crate::optim::append_sharing;
+use crate::optim::{append_sharing, hoist};
+use crate::params::Parameter;
 use crate::pass::Pass;
-use crate::ranks::{sum_of_shares, sum_over_ranks};
+use crate::ranks::{add_shares, of_first, sum_of_shares, sum_over_ranks, sum_to_shard};
+use crate::sharding::{Shard, give_shards, take_shards};
 use crate::share::Share;
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
@@ -25,6 +27,8 @@ pub(crate) struct Declared<'a> {
     /// Weights of the model's teacher.
     pub(crate) teacher: Option<&'a Weights>,
     pub(crate) remainders: &'a [Tensor],
+    /// This rank's shards of weights, of those that it keeps nothing else of.
+    pub(crate) shards: &'a [Option<Tensor>],
     /// Key of random numbers, where a step draws any.
     pub(crate) key: Option<Tensor>,
     pub(crate) share: Share,
@@ -40,6 +44,8 @@ pub(crate) struct Training {
     pub(crate) metrics: Vec<(String, Tensor)>,
     /// Where gradients are summed over micro-steps.
     sums: Vec<Wanted>,
+    /// Where this rank's shards of them are, in their place.
+    shard_sums: Vec<Tensor>,
     pub(crate) update: Update,
     /// What the host reads by name.
     pub(crate) watched: Vec<Watched>,
@@ -61,7 +67,7 @@ impl Passed {
         (model, inputs): (&dyn Model, &Inputs),
         sums: &[Wanted],
     ) -> Result<Self> {
-        let Declared { weights, teacher, remainders, key, share, ref loss_scale } = *declared;
+        let Declared { weights, teacher, remainders, key, share, ref loss_scale, .. } = *declared;
         // The seed comes first, so that the loss can make its gradient at once.
         let seed = share.seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
         let pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
@@ -86,6 +92,7 @@ impl Passed {
                 kind: parameter.kind,
                 matrices: parameter.matrices(),
                 parts: parameter.parts.iter().map(|part| part.rows.clone()).collect(),
+                sharded: None,
             });
         }
         Ok(Self { loss, metrics, trained })
@@ -104,12 +111,13 @@ impl Training {
         let one = Type::new(DType::F32, [1]);
         let Declared { weights, share, ref loss_scale, .. } = *declared;
         let (parameters, tensors) = weights.trained();
+        let leave = config.gradients_leave();
         let mut sums: Vec<Wanted> = parameters
             .iter()
             .zip(tensors)
             .map(|(parameter, &tensor)| {
                 let ty = Type::new(graph.grad_dtype(tensor), parameter.shape.clone());
-                let held = accumulates && !config.offload.gradients;
+                let held = accumulates && !config.offload.gradients && !leave;
                 let compensated = ty.dtype == DType::BF16 && config.gradients == Gradients::Kahan;
                 let mut sum = |kind: &str| {
                     let name = format!("{kind}.{}", parameter.name);
@@ -120,6 +128,8 @@ impl Training {
                 Wanted { tensor, into, error }
             })
             .collect();
+        let shard_sums =
+            if leave && accumulates { declare_sums(graph, config, weights) } else { vec![] };
         let loss_sum =
             accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
         graph.begin(if accumulates { Role::Micro } else { Role::Train });
@@ -136,12 +146,16 @@ impl Training {
             let stored = store_gradients(graph, &made)?;
             sums.iter_mut().zip(stored).for_each(|(sum, stored)| sum.into = Some(stored));
         }
+        if leave {
+            gradients_to_shards(graph, config, weights, &mut trained, &shard_sums)?;
+        }
         let mut total = loss;
         if let Some(sum) = loss_sum {
-            share.add(graph, sum, loss, "loss_sum.next")?;
+            add_figure(graph, config, share, (sum, loss), "loss_sum.next")?;
             for (name, figure) in &mut metrics {
                 let sum = graph.persistent(&format!("{name}_sum"), one.clone(), Class::Optimizer);
-                share.add(graph, sum, *figure, &format!("{name}_sum.next"))?;
+                let name = format!("{name}_sum.next");
+                add_figure(graph, config, share, (sum, *figure), &name)?;
                 *figure = sum;
             }
             graph.begin(Role::Update);
@@ -149,19 +163,24 @@ impl Training {
             for (trained, sum) in trained.iter_mut().zip(&sums) {
                 trained.gradient = sum.into.unwrap_or(trained.gradient);
             }
+            for (trained, &sum) in trained.iter_mut().zip(&shard_sums) {
+                trained.gradient = sum;
+            }
             total = sum;
         }
         let made = Made { total: &mut total, metrics: &mut metrics, trained: &mut trained };
-        made.sum_over_ranks(graph, config.ranks, loss_sum.is_none().then_some(share))?;
+        made.sum_over_ranks(graph, config, weights, loss_sum.is_none().then_some(share))?;
         if loss_sum.is_none() {
             metrics.iter().for_each(|&(_, figure)| graph.result(figure));
         }
         let update = update(graph, config, declared, &trained, total, None)?;
-        let training = Self { loss: total, loss_sum, metrics, sums, update, watched };
+        let training = Self { loss: total, loss_sum, metrics, sums, shard_sums, update, watched };
         let errors: Vec<Tensor> = training.errors().collect();
         if config.clears() {
             graph.begin(Role::Clear);
             graph.set_phase(Phase::Update);
+            clear(graph, &training.accumulators())?;
+        } else if accumulates && config.sharded() == Shard::State {
             clear(graph, &training.accumulators())?;
         } else {
             // The update has written zeros over the sums themselves.
@@ -177,7 +196,8 @@ impl Training {
 
     /// Gradients that micro-steps add to, and their rounding errors.
     pub(crate) fn accumulators(&self) -> Vec<Tensor> {
-        self.sums.iter().filter_map(|sum| sum.into).chain(self.errors()).collect()
+        let sums = self.sums.iter().filter_map(|sum| sum.into);
+        sums.chain(self.shard_sums.iter().copied()).chain(self.errors()).collect()
     }
 
     /// Appends a pass over shorter sequences for each of [`TrainerConfig::shorter()`]. It does what the step's own does, to the same
@@ -197,14 +217,20 @@ impl Training {
             })?;
             let (program, tokens) = (graph.programs.len(), model.tokens());
             graph.begin(Role::Shorter);
-            let Passed { loss, metrics, trained } =
+            let Passed { loss, metrics, mut trained } =
                 Passed::append(graph, config, declared, (&*model, &inputs), &self.sums)?;
+            if config.gradients_leave() {
+                let weights = declared.weights;
+                gradients_to_shards(graph, config, weights, &mut trained, &self.shard_sums)?;
+            }
             let inputs = inputs.of(list)?;
             let shorter = match self.loss_sum {
                 Some(sum) => {
-                    declared.share.add(graph, sum, loss, "loss_sum.next")?;
+                    let share = declared.share;
+                    add_figure(graph, config, share, (sum, loss), "loss_sum.next")?;
                     for ((name, figure), (_, sum)) in metrics.iter().zip(&self.metrics) {
-                        declared.share.add(graph, *sum, *figure, &format!("{name}_sum.next"))?;
+                        let name = format!("{name}_sum.next");
+                        add_figure(graph, config, share, (*sum, *figure), &name)?;
                     }
                     ShorterHandles {
                         program,
@@ -217,10 +243,11 @@ impl Training {
                     }
                 }
                 None => {
-                    let (mut loss, mut metrics, mut trained) = (loss, metrics, trained);
+                    let (mut loss, mut metrics) = (loss, metrics);
                     let made =
                         Made { total: &mut loss, metrics: &mut metrics, trained: &mut trained };
-                    made.sum_over_ranks(graph, config.ranks, Some(declared.share))?;
+                    let share = Some(declared.share);
+                    made.sum_over_ranks(graph, config, declared.weights, share)?;
                     metrics.iter().for_each(|&(_, figure)| graph.result(figure));
                     let first = Some(&self.update);
                     let Update { grad_norm, ok, .. } =
@@ -242,26 +269,89 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Makes all of it sums over `ranks`. Losses and figures are of a pass where its `share` is given, and else their rank's shares
-    /// of a step already.
-    fn sum_over_ranks(self, graph: &mut Graph, ranks: usize, share: Option<Share>) -> Result<()> {
+    /// Makes all of it sums over ranks, or this one's shards of them. Losses and figures are of a pass where its `share` is given, and
+    /// else their rank's shares of a step already.
+    fn sum_over_ranks(
+        self,
+        graph: &mut Graph,
+        config: &TrainerConfig,
+        weights: &Weights,
+        share: Option<Share>,
+    ) -> Result<()> {
+        let ranks = config.ranks;
         // A browser's tab has no others to train with.
         if cfg!(target_family = "wasm") || ranks == 1 {
             return Ok(());
         }
         graph.set_phase(Phase::Update);
-        for Trained { gradient, .. } in self.trained {
-            *gradient = sum_over_ranks(graph, ranks, *gradient)?;
+        if !config.gradients_leave() {
+            let (parameters, _) = weights.trained();
+            for (Trained { gradient, .. }, parameter) in self.trained.iter_mut().zip(parameters) {
+                *gradient = match config.shards_of(parameter) {
+                    Some(shards) => sum_to_shard(graph, &shards, *gradient, None)?,
+                    None => sum_over_ranks(graph, ranks, *gradient)?,
+                };
+            }
         }
         let metrics = self.metrics.iter_mut().map(|(_, figure)| figure);
         for figure in [self.total].into_iter().chain(metrics) {
             *figure = match share {
                 Some(share) => sum_of_shares(graph, ranks, share, *figure)?,
+                None if config.gradients_leave() => of_first(graph, ranks, *figure)?,
                 None => sum_over_ranks(graph, ranks, *figure)?,
             };
         }
         Ok(())
     }
+}
+
+/// Adds a pass's share of a figure to a sum, with those of all ranks' passes where their gradients are summed too.
+fn add_figure(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    share: Share,
+    (sum, figure): (Tensor, Tensor),
+    name: &str,
+) -> Result<Tensor> {
+    match config.gradients_leave() {
+        true => add_shares(graph, config.ranks, share, (sum, figure), name),
+        false => share.add(graph, sum, figure, name),
+    }
+}
+
+/// Declares this rank's shards of the sums of gradients over micro-steps.
+fn declare_sums(graph: &mut Graph, config: &TrainerConfig, weights: &Weights) -> Vec<Tensor> {
+    let (parameters, tensors) = weights.trained();
+    let declare = |(parameter, &tensor): (&Parameter, &Tensor)| {
+        let ty = Type::new(graph.grad_dtype(tensor), parameter.shape.clone());
+        let name = format!("grad.{}", parameter.name);
+        match config.shards_of(parameter) {
+            Some(shards) => graph.persistent_shard(&name, ty, shards, Class::Gradient),
+            None => graph.persistent(&name, ty, Class::Gradient),
+        }
+    };
+    parameters.iter().zip(tensors).map(declare).collect()
+}
+
+/// Makes gradients of the current program this rank's shards of their sums over ranks, as soon as they're made; added to `sums` where there
+/// are any.
+fn gradients_to_shards(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    trained: &mut [Trained],
+    sums: &[Tensor],
+) -> Result<()> {
+    let first = graph.node_count();
+    graph.set_phase(Phase::Update);
+    for (index, (trained, parameter)) in trained.iter_mut().zip(weights.trained().0).enumerate() {
+        if let Some(shards) = config.shards_of(parameter) {
+            let sum = sums.get(index).copied();
+            trained.gradient = sum_to_shard(graph, &shards, trained.gradient, sum)?;
+        }
+    }
+    hoist(graph, first);
+    Ok(())
 }
 
 /// The model of `config` over sequences of `seq_len` tokens, which are shorter.
@@ -287,17 +377,22 @@ fn update(
     loss: Tensor,
     first: Option<&Update>,
 ) -> Result<Update> {
+    let mut trained = trained.to_vec();
+    let of_all = take_shards(graph, config, declared.weights, declared.shards, &mut trained)?;
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
         clip: config.clip,
-        zero_gradients: config.accumulates() && !config.clears(),
+        zero_gradients: config.accumulates()
+            && !config.clears()
+            && config.sharded() != Shard::State,
         consume: config.consume_gradients,
         bits: config.optimizer_bits,
         table_bits: config.table_bits,
         key: declared.key,
     };
     let with = (loss, declared.loss_scale.as_ref());
-    let update = append_sharing(graph, &config.optimizer, &options, trained, with, first)?;
+    let update = append_sharing(graph, &config.optimizer, &options, &trained, with, first)?;
+    give_shards(graph, &trained, &update, &of_all)?;
     for tensor in [loss, update.grad_norm, update.ok] {
         graph.result(tensor);
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use tightrope_core::graph::nearest;
-use tightrope_core::{Class, DType, Graph, Tensor, Type};
+use tightrope_core::plan::sharding::assemble_weights;
+use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
 use crate::frozen::{FrozenBits, Quantized};
@@ -151,12 +152,40 @@ impl Weights {
     /// Declares the master remainder of each trained weight (see [`Precision::remainder`]), one persistent tensor a
     /// parameter; none in f32.
     pub fn declare_remainders(&self, graph: &mut Graph) -> Vec<Tensor> {
+        self.cut_remainders(graph, |_| None)
+    }
+
+    /// As [`Weights::declare_remainders`], each cut among ranks as `shards` says.
+    pub(crate) fn cut_remainders(
+        &self,
+        graph: &mut Graph,
+        shards: impl Fn(&Parameter) -> Option<Shards>,
+    ) -> Vec<Tensor> {
         let Some(dtype) = self.precision.remainder() else { return vec![] };
         let declare = |parameter: &Parameter| {
             let ty = Type::new(dtype, parameter.shape.clone());
-            graph.persistent(&format!("{}.low", parameter.name), ty, Class::Weight)
+            let name = format!("{}.low", parameter.name);
+            match shards(parameter) {
+                None => graph.persistent(&name, ty, Class::Weight),
+                Some(shards) => graph.persistent_shard(&name, ty, shards, Class::Weight),
+            }
         };
         self.trained.0.iter().map(declare).collect()
+    }
+
+    /// Has every program put weights together of which this rank keeps its shard alone: by position among what is trained. The weights'
+    /// tensors are the shards after that.
+    pub(crate) fn keep_shards(&mut self, graph: &mut Graph, shards: &[Option<Tensor>]) {
+        let kept = self.trained.1.iter().zip(shards);
+        let kept: BTreeMap<Tensor, Tensor> =
+            kept.filter_map(|(&whole, shard)| Some((whole, (*shard)?))).collect();
+        if kept.is_empty() {
+            return;
+        }
+        assemble_weights(graph, &kept);
+        for tensor in self.tensors.iter_mut().chain(&mut self.trained.1) {
+            *tensor = kept.get(tensor).copied().unwrap_or(*tensor);
+        }
     }
 
     /// Storage of weights and activations.

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use tightrope_core::ops::{
-    Axes, Dequantize, DequantizeNf4, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm,
+    Axes, Dequantize, DequantizeNf4, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm, SquareSum,
 };
 use tightrope_core::{DType, Type};
 
@@ -244,7 +244,8 @@ fn sum<T: Storage>(op: &Reduce, ty: &Type, x: &[T], out: &mut [f32], scratch: &m
 pub unsafe fn square_sum<T: Storage>(x: &View<'_>, sums: &View<'_>, slot: usize) -> bool {
     // SAFETY: passed on; the sums are read and written through the output alone.
     let (x, sums) = unsafe { (x.slice::<T>(), sums.slice_mut::<f32>()) };
-    sums[slot] = rows::sum_of_squares(x) as f32;
+    let own = &mut sums[slot..][..SquareSum::blocks(x.len())];
+    rows::block_square_sums(x, SquareSum::BLOCK, own);
     true
 }
 

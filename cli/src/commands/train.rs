@@ -111,12 +111,13 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let steps = planned.recipe.step.rate.steps;
     let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
     let resident_start = resident();
-    let mut started = planned.start(open)?;
-    listen()?;
     let writes = together.as_ref().is_none_or(Together::is_first);
-    if let Some(together) = together {
-        started.join(together.into_ranks())?;
+    if let Some(mut together) = together {
+        together.agree_on_plan(&planned)?;
+        planned.ranks = Some(together.into_ranks());
     }
+    let started = planned.start(open)?;
+    listen()?;
     let (mut run, dir) = match writes {
         true => started.begin()?,
         false => (started.alone(), PathBuf::new()),

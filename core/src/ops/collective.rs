@@ -1,9 +1,15 @@
 //! What ranks send each other. The session does it between the steps of a program, through its [`crate::Ranks`], so that no device
 //! has a kernel for it.
 //!
-//! A part of a tensor is cut into as many shards as there are ranks, each but the last ones equally long. To sum a tensor over ranks,
-//! they exchange its shards, each adds up its own in the order of ranks, and they gather the sums: as many bytes as a reduction has, and
-//! the same bits whoever carries them.
+//! | op | makes |
+//! |---|---|
+//! | exchange | of a tensor that each rank has: this rank's shard of everybody's |
+//! | own | of a tensor that all have alike: this rank's shard |
+//! | gather | a tensor that all have alike, with everybody's shard in its place |
+//! | assemble | a tensor of everybody's shards |
+//!
+//! To sum a tensor over ranks, they exchange its shards, each adds up its own in the order of ranks, and they gather the sums: as many
+//! bytes as a reduction has, and the same bits whoever carries them.
 
 use std::ops::Range;
 
@@ -11,56 +17,64 @@ use serde::{Deserialize, Serialize};
 
 use super::{Array, Cost, Inferred, Op, Rule, arity};
 use crate::launch::{Launched, Launches, Limits};
+pub use crate::shards::Part;
+use crate::shards::Shards;
 use crate::types::Type;
 
 /// Something that all ranks do together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Collective {
-    /// Input: x. Outputs: this rank's shard of the part of x, (elements), as each rank has it, in the order of ranks. What a shard
-    /// has beyond the part is 0.
+    /// Input: x. Outputs: this part of this rank's shard of x, (elements), as each rank has it, in the order of ranks. What a shard has
+    /// beyond x is 0.
     Exchange(Part),
-    /// Inputs: this rank's shard of the part, (elements), and x. Output: x with the shards of all ranks in place of the part.
+    /// Input: x, which all ranks have alike. Output: this rank's shard, (elements), with 0 beyond x.
+    Own(Shards),
+    /// Inputs: this part of this rank's shard, (elements), and x. Output: x with the parts of all ranks in their places.
     Gather(Part),
-}
-
-/// Elements of a tensor in row-major order, and how many shards they're cut into.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// How many ranks there are.
-    pub ranks: usize,
-    /// Which elements.
-    pub elements: Range<usize>,
-}
-
-impl Part {
-    /// Elements of a shard.
-    pub fn shard(&self) -> usize {
-        self.elements.len().div_ceil(self.ranks.max(1))
-    }
-
-    /// A shard of `x`.
-    fn shard_of(&self, x: &Type) -> Type {
-        Type::new(x.dtype, [self.shard()])
-    }
-
-    /// # Errors
-    /// Where it isn't a part of `x`.
-    fn check(&self, x: &Type) -> Result<(), String> {
-        let Self { ranks, elements } = self;
-        if *ranks == 0 || elements.is_empty() || elements.end > x.elements() {
-            let Range { start, end } = elements;
-            return Err(format!("elements {start} to {end} for {ranks} ranks are no part of {x}"));
-        }
-        Ok(())
-    }
+    /// Input: this rank's shard, (elements). Output: the tensor of all of them.
+    Assemble {
+        /// How it's cut.
+        shards: Shards,
+        /// Its type.
+        ty: Type,
+    },
 }
 
 impl Collective {
-    /// What it's of.
-    pub fn part(&self) -> &Part {
+    /// How its tensor is cut.
+    pub fn shards(&self) -> &Shards {
         match self {
-            Self::Exchange(part) | Self::Gather(part) => part,
+            Self::Exchange(part) | Self::Gather(part) => &part.shards,
+            Self::Own(shards) | Self::Assemble { shards, .. } => shards,
         }
+    }
+
+    /// What of each shard it moves.
+    pub fn range(&self) -> Range<usize> {
+        match self {
+            Self::Exchange(part) | Self::Gather(part) => part.range.clone(),
+            Self::Own(shards) | Self::Assemble { shards, .. } => 0..shards.shard(),
+        }
+    }
+
+    /// What it moves of a shard of `x`.
+    fn moved(&self, x: &Type) -> Type {
+        Type::new(x.dtype, [self.range().len()])
+    }
+
+    /// # Errors
+    /// Where `x` isn't cut so.
+    fn check(&self, x: &Type) -> Result<(), String> {
+        let (shards, range) = (self.shards(), self.range());
+        if shards.ranks == 0 || shards.elements() != x.elements() {
+            let (elements, ranks) = (shards.elements(), shards.ranks);
+            return Err(format!("shards of {elements} elements for {ranks} ranks aren't of {x}"));
+        }
+        if range.is_empty() || range.end > shards.shard() {
+            let (Range { start, end }, shard) = (range, shards.shard());
+            return Err(format!("elements {start} to {end} aren't in a shard of {shard}"));
+        }
+        Ok(())
     }
 }
 
@@ -78,7 +92,9 @@ impl Rule for Collective {
     fn name(&self) -> &'static str {
         match self {
             Self::Exchange(_) => "exchange",
+            Self::Own(_) => "own",
             Self::Gather(_) => "gather",
+            Self::Assemble { .. } => "assemble",
         }
     }
 
@@ -86,33 +102,44 @@ impl Rule for Collective {
         match self {
             Self::Exchange(part) => {
                 let [x] = arity(inputs)?;
-                part.check(x)?;
-                Ok(vec![part.shard_of(x); part.ranks])
+                self.check(x)?;
+                Ok(vec![self.moved(x); part.shards.ranks])
             }
-            Self::Gather(part) => {
+            Self::Own(_) => {
+                let [x] = arity(inputs)?;
+                self.check(x)?;
+                Ok(vec![self.moved(x)])
+            }
+            Self::Gather(_) => {
                 let [shard, x] = arity(inputs)?;
-                part.check(x)?;
-                let expected = part.shard_of(x);
-                if *shard != expected {
-                    return Err(format!("the shard is {shard}, not {expected}"));
-                }
+                self.check(x)?;
+                fits(shard, &self.moved(x))?;
                 Ok(vec![x.clone()])
+            }
+            Self::Assemble { ty, .. } => {
+                let [shard] = arity(inputs)?;
+                self.check(ty)?;
+                fits(shard, &self.moved(ty))?;
+                Ok(vec![ty.clone()])
             }
         }
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
         match self {
-            Self::Exchange(_) => vec![],
             Self::Gather(_) => vec![(0, 1)],
+            Self::Exchange(_) | Self::Own(_) | Self::Assemble { .. } => vec![],
         }
     }
 
     /// Bytes that a rank sends.
     fn cost(&self, inputs: &[&Type], _outputs: &[&Type]) -> Cost {
-        let Part { ranks, .. } = self.part();
-        let shard = self.part().shard() * inputs[0].dtype.size();
-        Cost { flops: 0, bytes: (shard * (ranks - 1)) as u64 }
+        let others = match self {
+            Self::Own(_) => 0,
+            _ => self.shards().ranks - 1,
+        };
+        let bytes = self.range().len() * inputs[0].dtype.size() * others;
+        Cost { flops: 0, bytes: bytes as u64 }
     }
 
     fn launch(&self, _limits: &Limits, _inputs: &[&Type], _outputs: &[&Type]) -> Launched {
@@ -123,25 +150,39 @@ impl Rule for Collective {
     fn reference(&self, _inputs: &[Array<'_>], _outputs: &[Array<'_>]) {}
 }
 
+/// # Errors
+/// Where a shard has another type than it must have.
+fn fits(shard: &Type, expected: &Type) -> Result<(), String> {
+    match shard == expected {
+        true => Ok(()),
+        false => Err(format!("the shard is {shard}, not {expected}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::types::DType;
 
     #[test]
-    fn shards_cover_the_part_and_what_is_no_part_is_refused() {
+    fn shards_fit_their_tensor_and_others_are_refused() {
         let x = Type::new(DType::BF16, [3, 5]);
-        let part = |ranks, elements| Part { ranks, elements };
-        let exchange = |part: Part| Collective::Exchange(part).infer(&[&x]);
-        let shard = Type::new(DType::BF16, [4]);
-        assert_eq!(exchange(part(3, 4..14)), Ok(vec![shard.clone(); 3]));
-        let gather = Collective::Gather(part(3, 4..14));
-        assert_eq!(gather.infer(&[&shard, &x]), Ok(vec![x.clone()]));
-        assert_eq!(gather.cost(&[&shard, &x], &[&x]).bytes, 2 * 4 * 2);
+        let shards = Shards::of(15, 4, 2);
+        let part = |range| Part { shards: shards.clone(), range };
+        let of = |elements| Type::new(DType::BF16, [elements]);
+        assert_eq!(Collective::Exchange(part(1..4)).infer(&[&x]), Ok(vec![of(3); 4]));
+        assert_eq!(Collective::Own(shards.clone()).infer(&[&x]), Ok(vec![of(4)]));
+        let gather = Collective::Gather(part(0..4));
+        assert_eq!(gather.infer(&[&of(4), &x]), Ok(vec![x.clone()]));
+        assert_eq!(gather.cost(&[&of(4), &x], &[&x]).bytes, 3 * 4 * 2);
+        let assemble = Collective::Assemble { shards: shards.clone(), ty: x.clone() };
+        assert_eq!(assemble.infer(&[&of(4)]), Ok(vec![x.clone()]));
+        assert!(assemble.infer(&[&of(3)]).unwrap_err().contains("not bf16[4]"));
         let other = Type::new(DType::F32, [4]);
         assert!(gather.infer(&[&other, &x]).unwrap_err().contains("not bf16[4]"));
-        for (ranks, elements) in [(0, 0..4), (2, 3..3), (2, 8..16)] {
-            assert!(exchange(part(ranks, elements)).unwrap_err().contains("no part of"));
-        }
+        let outside = Collective::Exchange(part(2..5)).infer(&[&x]).unwrap_err();
+        assert!(outside.contains("aren't in a shard of 4"), "{outside}");
+        let larger = Collective::Own(shards).infer(&[&Type::new(DType::BF16, [16])]).unwrap_err();
+        assert!(larger.contains("shards of 15 elements"), "{larger}");
     }
 }

@@ -3,7 +3,7 @@
 //!   suffix: out[s] = scale · Σ over leading axes of x[…,s]      (bias gradients, repeated inputs)
 //!   last:   out[r] = scale · Σ_c x[r,c]
 //!   axis:   out[o,i] = scale · Σ_n x[o,n,i]            (means over positions)
-//!   squares: out[slot] = Σ x², the rest of out unchanged        (global gradient norm)
+//!   squares: out[slot + b] = Σ x² over block b of x, the rest of out unchanged        (global gradient norm)
 
 use serde::{Deserialize, Serialize};
 
@@ -38,11 +38,12 @@ pub struct Reduce {
     pub dtype: DType,
 }
 
-/// Sums of squares, of each of some tensors into a slot of a vector. Inputs: sums (N, f32), the tensors. Output: sums, in
-/// place.
+/// Sums of squares of the blocks of some tensors, in slots of a vector. Inputs: sums (N, f32), the tensors. Output: sums, in
+/// place. A block is [`SquareSum::BLOCK`] elements, and the last of a tensor what is left: whoever has some blocks of a tensor makes the
+/// same sums as who has all of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SquareSum {
-    /// Index of the first tensor's sum; those of the next ones follow.
+    /// Index of the sum of the first tensor's first block; all others follow.
     pub slot: usize,
 }
 
@@ -157,14 +158,34 @@ pub(super) fn sum_rows(
     scale: f64,
     (out, slot): (Place, u64),
 ) {
-    const SEGMENT: u64 = 4096;
-    let largest = limits.binding_elements(x.dtype).max(x.granule());
-    // A power of two, so that windows of a single row begin where a segment does.
-    let segment = SEGMENT.min(1 << largest.ilog2());
+    let segment = segment(limits, x);
     let segments = columns.div_ceil(segment).max(1);
-    let last = segments == 1;
-    let (to, slot_there) =
-        if last { (out, slot) } else { (launches.scratch(DType::F32, rows * segments), 0) };
+    if segments == 1 {
+        sum_segments(limits, launches, (x, rows, columns), squares, scale, (out, slot));
+        return;
+    }
+    let sums = launches.scratch(DType::F32, rows * segments);
+    sum_segments(limits, launches, (x, rows, columns), squares, 1.0, (sums, 0));
+    sum_rows(limits, launches, (sums, rows, segments), false, scale, (out, slot));
+}
+
+/// Elements of a row that a team of threads sums up; a power of two, so that windows of a single row begin where a segment does.
+fn segment(limits: &Limits, x: Place) -> u64 {
+    let largest = limits.binding_elements(x.dtype).max(x.granule());
+    (SquareSum::BLOCK as u64).min(1 << largest.ilog2())
+}
+
+/// As [`sum_rows`], but leaves the sum of each [`segment`] of each row, one after the other.
+fn sum_segments(
+    limits: &Limits,
+    launches: &mut Launches,
+    (x, rows, columns): (Place, u64, u64),
+    squares: bool,
+    scale: f64,
+    (out, slot): (Place, u64),
+) {
+    let segment = segment(limits, x);
+    let segments = columns.div_ceil(segment).max(1);
     let workgroup = THREADS.min(limits.workgroup);
     let lanes = lanes(segment.min(columns), workgroup);
     let teams = u64::from(workgroup) / lanes;
@@ -174,9 +195,9 @@ pub(super) fn sum_rows(
     for window in windows_with_vectors(limits, pieces, &[(x.dtype, width)], &[(DType::F32, sums)]) {
         let range = window.start * width..(window.end * width).min(rows * columns);
         let elements = range.end - range.start;
-        let made = slot_there + window.start * sums..slot_there + window.end * sums;
+        let made = slot + window.start * sums..slot + window.end * sums;
         let count = made.end - made.start;
-        let (to, first) = part(limits, to, made);
+        let (to, first) = part(limits, out, made);
         let row = if rows == 1 { elements } else { columns };
         let launch = Launch::new("reduce", "sum_rows", workgroup, count.div_ceil(teams))
             .constant("LANES", lanes)
@@ -192,11 +213,31 @@ pub(super) fn sum_rows(
             .param("strip", UNUSED)
             .param("segments", count)
             .param("slot", first)
-            .real("scale", if last { scale } else { 1.0 });
+            .real("scale", scale);
         launches.push(launch.costing(2 * elements));
     }
-    if !last {
-        sum_rows(limits, launches, (to, rows, segments), false, scale, (out, slot));
+}
+
+/// Appends launches that leave the sum of squares of each block of `x` in elements `slot..` of `out`, f32.
+fn sum_block_squares(
+    limits: &Limits,
+    launches: &mut Launches,
+    x: Place,
+    (out, slot): (Place, u64),
+) {
+    let block = SquareSum::BLOCK as u64;
+    if segment(limits, x) == block {
+        sum_segments(limits, launches, (x, 1, x.elements), true, 1.0, (out, slot));
+        return;
+    }
+    let (whole, end) = (x.elements / block, x.elements);
+    let blocks = x.window(0..whole * block);
+    if whole > 0 {
+        sum_rows(limits, launches, (blocks, whole, block), true, 1.0, (out, slot));
+    }
+    if whole * block < end {
+        let rest = x.window(whole * block..end);
+        sum_rows(limits, launches, (rest, 1, rest.elements), true, 1.0, (out, slot + whole));
     }
 }
 
@@ -424,18 +465,26 @@ impl Rule for Reduce {
 }
 
 impl SquareSum {
+    /// Elements of a block.
+    pub const BLOCK: usize = 4096;
+
+    /// Blocks of a tensor of so many elements.
+    pub fn blocks(elements: usize) -> usize {
+        elements.div_ceil(Self::BLOCK)
+    }
+
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
         for dtype in [DType::F32, DType::BF16] {
-            for (n, slot, slots) in [(1, 0, 1), (1000, 1, 2), (4099, 2, 3)] {
+            for (n, slot, slots) in [(1, 0, 1), (1000, 1, 2), (4099, 2, 4), (3 * 4096, 0, 3)] {
                 let inputs = vec![unit(DType::F32, &[slots]), unit(dtype, &[n])];
                 cases.push(Case::new(Self { slot }, inputs));
             }
-            // Tensors of one and of several levels of sums.
+            // Tensors of one and of several blocks.
             let shapes = [&[1][..], &[70, 65], &[1031], &[8200], &[3]];
             let tensors = shapes.iter().map(|shape| unit(dtype, shape));
-            let inputs = [unit(DType::F32, &[6])].into_iter().chain(tensors).collect();
+            let inputs = [unit(DType::F32, &[9])].into_iter().chain(tensors).collect();
             cases.push(Case::new(Self { slot: 1 }, inputs));
         }
         cases
@@ -456,7 +505,8 @@ impl Rule for SquareSum {
             float("x", x)?;
             ensure(sums.dtype == x.dtype.statistics(), || format!("{sums} holds no sums of {x}"))?;
         }
-        let end = self.slot + tensors.len();
+        let blocks: usize = tensors.iter().map(|x| Self::blocks(x.elements())).sum();
+        let end = self.slot + blocks;
         ensure(end <= sums.elements(), || {
             format!("slots {} to {end} are not in sums {sums}", self.slot)
         })?;
@@ -476,12 +526,12 @@ impl Rule for SquareSum {
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let sums = Place::output(0, outputs[0]);
+        let mut slot = self.slot;
         let of = |index: usize| {
             let x = Place::input(index, inputs[index]);
-            let whole = (x, 1, x.elements);
-            let slot = (self.slot + index - 1) as u64;
             let mut own = Launches { list: vec![], scratch_bytes: launches.scratch_bytes };
-            sum_rows(limits, &mut own, whole, true, 1.0, (sums, slot));
+            sum_block_squares(limits, &mut own, x, (sums, slot as u64));
+            slot += Self::blocks(inputs[index].elements());
             launches.scratch_bytes = own.scratch_bytes;
             own.list
         };
@@ -491,8 +541,13 @@ impl Rule for SquareSum {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        for (index, x) in inputs[1..].iter().enumerate() {
-            outputs[0].set(self.slot + index, (0..x.len()).map(|i| x.get(i).powi(2)).sum());
+        let mut slot = self.slot;
+        for x in &inputs[1..] {
+            for first in (0..x.len()).step_by(Self::BLOCK) {
+                let block = first..x.len().min(first + Self::BLOCK);
+                outputs[0].set(slot, block.map(|i| x.get(i).powi(2)).sum());
+                slot += 1;
+            }
         }
     }
 }

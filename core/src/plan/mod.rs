@@ -28,6 +28,7 @@ mod pareto;
 mod remat;
 mod report;
 mod search;
+pub mod sharding;
 mod taken;
 
 pub use buffer::{Buffer, Page, live_bytes};

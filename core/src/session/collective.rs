@@ -1,9 +1,18 @@
-//! Collectives of a session's programs: what it sends to the other ranks, and what comes from them.
+//! Collectives of a session's programs: what it sends to the other ranks, and what comes from them; and tensors of which each rank has
+//! a shard.
 
-use crate::graph::Node;
-use crate::ops::{Collective, Part};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::graph::{Node, Sharded};
+use crate::ops::Collective;
+use crate::shards::{Part, Shards};
+use crate::tensor::Tensor;
 
 use super::{Session, SessionError};
+
+/// Bytes of a shard that are sent at once: the host holds as many of each rank.
+const PIECE: usize = 1 << 22;
 
 impl Session {
     /// What each rank gives, in the order of ranks: equally many bytes of each, and this one's alone where there are no others.
@@ -17,34 +26,63 @@ impl Session {
         Ok(ranks.finish(ticket)?)
     }
 
+    /// This rank's place among as many as `shards` are for; `name` is of what they are shards of.
+    ///
+    /// # Errors
+    /// [`SessionError::OtherRanks`].
+    fn rank_of(&self, shards: &Shards, name: &str) -> Result<usize, SessionError> {
+        let (rank, joined) =
+            self.ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()));
+        if joined != shards.ranks {
+            let (tensor, planned) = (name.to_owned(), shards.ranks);
+            return Err(SessionError::OtherRanks { tensor, planned, joined });
+        }
+        Ok(rank)
+    }
+
     /// Makes a collective, once the device has made what it reads.
     pub(super) async fn collective(
         &mut self,
         collective: &Collective,
         node: &Node,
     ) -> Result<(), SessionError> {
-        let part = collective.part();
         let name = self.plan.graph.info(node.outputs[0]).name.clone();
-        let joined = self.ranks.as_ref().map_or(1, |ranks| ranks.count());
-        if joined != part.ranks {
-            let planned = part.ranks;
-            return Err(SessionError::OtherRanks { tensor: name, planned, joined });
-        }
+        let rank = self.rank_of(collective.shards(), &name)?;
         match collective {
             Collective::Exchange(part) => self.exchange(part, node, &name).await,
-            Collective::Gather(part) => self.gather(part, node, &name).await,
+            Collective::Own(shards) => self.own(shards, node, rank).await,
+            Collective::Gather(part) => {
+                let tensors = [node.inputs[0], node.outputs[0]];
+                self.collect(&part.shards, &part.range, tensors, &name).await
+            }
+            Collective::Assemble { shards, .. } => {
+                let tensors = [node.inputs[0], node.outputs[0]];
+                self.collect(shards, &(0..shards.shard()), tensors, &name).await
+            }
         }
+    }
+
+    /// Bytes of elements of a tensor in its arena.
+    fn bytes_at(&self, tensor: Tensor, elements: Range<usize>) -> Result<Range<u64>, SessionError> {
+        let (_, range) = self.place(tensor)?;
+        let size = self.plan.graph.dtype(tensor).size();
+        let at = |element: usize| range.start + (element * size) as u64;
+        Ok(at(elements.start)..at(elements.end))
     }
 
     async fn exchange(&mut self, part: &Part, node: &Node, name: &str) -> Result<(), SessionError> {
         let x = node.inputs[0];
+        let Part { shards, range } = part;
         let size = self.plan.graph.dtype(x).size();
-        let (_, whole) = self.place(x)?;
-        let at = |element: usize| whole.start + (element * size) as u64;
-        let read = at(part.elements.start)..at(part.elements.end);
-        let mut parts = self.backend.read(std::slice::from_ref(&read)).await?;
-        let shard = part.shard() * size;
-        parts.resize(shard * part.ranks, 0);
+        let bytes = range.len() * size;
+        let mut parts = vec![0; bytes * shards.ranks];
+        for (rank, part) in parts.chunks_exact_mut(bytes).enumerate() {
+            for run in shards.runs(rank, range) {
+                let at = self.bytes_at(x, run.whole..run.whole + run.len)?;
+                let read = self.backend.read(&[at]).await?;
+                part[(run.own - range.start) * size..][..read.len()].copy_from_slice(&read);
+            }
+        }
         let received = match &mut self.ranks {
             Some(ranks) => {
                 let ticket = ranks.begin_exchange(name, parts)?;
@@ -52,21 +90,118 @@ impl Session {
             }
             None => parts,
         };
-        for (&output, bytes) in node.outputs.iter().zip(received.chunks_exact(shard)) {
+        for (&output, bytes) in node.outputs.iter().zip(received.chunks_exact(bytes)) {
             let (_, to) = self.place(output)?;
             self.backend.write(to.start, bytes)?;
         }
         Ok(())
     }
 
-    async fn gather(&mut self, part: &Part, node: &Node, name: &str) -> Result<(), SessionError> {
-        let [shard, x] = [node.inputs[0], node.outputs[0]];
-        let size = self.plan.graph.dtype(x).size();
-        let (_, own) = self.place(shard)?;
-        let own = self.backend.read(std::slice::from_ref(&own)).await?;
-        let mut all = self.gather_from_ranks(name, own)?;
-        all.truncate(part.elements.len() * size);
-        let (_, whole) = self.place(x)?;
-        Ok(self.backend.write(whole.start + (part.elements.start * size) as u64, &all)?)
+    async fn own(&mut self, shards: &Shards, node: &Node, rank: usize) -> Result<(), SessionError> {
+        let [x, shard] = [node.inputs[0], node.outputs[0]];
+        let runs = shards.runs(rank, &(0..shards.shard()));
+        if runs.iter().map(|run| run.len).sum::<usize>() < shards.shard() {
+            let (_, all) = self.place(shard)?;
+            self.backend.write(all.start, &vec![0; (all.end - all.start) as usize])?;
+        }
+        for run in runs {
+            let from = self.bytes_at(x, run.whole..run.whole + run.len)?;
+            let to = self.bytes_at(shard, run.own..run.own + run.len)?;
+            let bytes = self.backend.read(&[from]).await?;
+            self.backend.write(to.start, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Puts everybody's elements `range` of a shard into the tensor that it's of.
+    async fn collect(
+        &mut self,
+        shards: &Shards,
+        range: &Range<usize>,
+        [shard, whole]: [Tensor; 2],
+        name: &str,
+    ) -> Result<(), SessionError> {
+        let size = self.plan.graph.dtype(whole).size();
+        let mut first = range.start;
+        while first < range.end {
+            let piece = first..range.end.min(first + (PIECE / size).max(1));
+            // A piece of a shard is given from its beginning on.
+            let own = self.bytes_at(shard, piece.start - range.start..piece.end - range.start)?;
+            let own = self.backend.read(&[own]).await?;
+            let all = self.gather_from_ranks(name, own)?;
+            for (rank, bytes) in all.chunks_exact(piece.len() * size).enumerate() {
+                for run in shards.runs(rank, &piece) {
+                    let to = self.bytes_at(whole, run.whole..run.whole + run.len)?;
+                    let bytes = &bytes[(run.own - piece.start) * size..][..run.len * size];
+                    self.backend.write(to.start, bytes)?;
+                }
+            }
+            first = piece.end;
+        }
+        Ok(())
+    }
+
+    /// Sets bytes of a tensor from `first` on, of which this rank has a shard: what it holds of them.
+    pub(super) fn write_to_shard(
+        &mut self,
+        tensor: Tensor,
+        sharded: &Sharded,
+        first: usize,
+        bytes: &[u8],
+    ) -> Result<(), SessionError> {
+        let name = self.plan.graph.info(tensor).name.clone();
+        let size = sharded.whole.dtype.size();
+        let (elements, expected) =
+            (first / size..(first + bytes.len()) / size, sharded.whole.bytes());
+        if elements.end * size > expected {
+            let got = elements.end * size;
+            return Err(SessionError::Length { tensor: name, expected, got });
+        }
+        let rank = self.rank_of(&sharded.shards, &name)?;
+        for run in sharded.shards.held(rank, &elements) {
+            let part = &bytes[(run.whole - elements.start) * size..][..run.len * size];
+            self.write_from(tensor, run.own * size, part)?;
+        }
+        Ok(())
+    }
+
+    /// These elements of a tensor of which each rank has a shard, as f32. All ranks ask for the same.
+    pub(super) async fn read_from_shards(
+        &mut self,
+        tensor: Tensor,
+        sharded: &Sharded,
+        elements: &[Range<usize>],
+    ) -> Result<Vec<f32>, SessionError> {
+        let plan = Arc::clone(&self.plan);
+        let name = &plan.graph.info(tensor).name;
+        let Sharded { shards, whole } = sharded;
+        let (rank, dtype) = (self.rank_of(shards, name)?, whole.dtype);
+        if let Some(outside) = elements.iter().find(|range| range.end > whole.elements()) {
+            let [expected, got] = [whole.elements(), outside.end].map(|n| n * dtype.size());
+            return Err(SessionError::Length { tensor: name.clone(), expected, got });
+        }
+        let held = |rank: usize| elements.iter().flat_map(move |range| shards.held(rank, range));
+        let count = |rank: usize| held(rank).map(|run| run.len).sum::<usize>();
+        let most = (0..shards.ranks).map(count).max().unwrap_or(0);
+        let (_, place) = self.place(tensor)?;
+        let at = |element: usize| place.start + (element * dtype.size()) as u64;
+        let own: Vec<_> =
+            held(rank).map(|run| (false, at(run.own)..at(run.own + run.len))).collect();
+        let mut own = self.read_places(&own).await?;
+        own.resize(most * dtype.size(), 0);
+        let all = self.gather_from_ranks(name, own)?;
+        // Each range is of the ranks that hold it, in their order.
+        let mut next: Vec<usize> = (0..shards.ranks).map(|rank| rank * most).collect();
+        let all = dtype.values(&all);
+        let mut values = vec![];
+        for range in elements {
+            for (rank, next) in next.iter_mut().enumerate() {
+                for run in shards.held(rank, range) {
+                    values.extend_from_slice(&all[*next..*next + run.len]);
+                    *next += run.len;
+                }
+            }
+        }
+        Ok(values)
     }
 }

@@ -29,6 +29,9 @@ pub struct Planned {
     pub step: nn::Planned,
     /// The device that it was planned for.
     pub device: Box<dyn Backend>,
+    /// The way to the ranks that it trains with.
+    #[cfg(not(target_family = "wasm"))]
+    pub ranks: Option<Box<dyn Ranks>>,
 }
 
 impl Planned {
@@ -59,7 +62,13 @@ impl Planned {
 
     pub(super) fn with(mut recipe: Recipe, step: nn::Planned, device: Box<dyn Backend>) -> Self {
         chosen(&mut recipe.record, step.config());
-        Self { recipe, step, device }
+        Self {
+            recipe,
+            step,
+            device,
+            #[cfg(not(target_family = "wasm"))]
+            ranks: None,
+        }
     }
 
     /// The plan's report, and the choices that made it: `plan.json` of a run.
@@ -90,7 +99,7 @@ impl Planned {
     /// Settings that can't be written: a path that isn't valid Unicode.
     pub fn parts(self, reopen: Reopen<'_>) -> Result<Parts<'_>> {
         let room_beside = self.checkpoint_copy().is_some();
-        let Self { recipe, step, device } = self;
+        let Self { recipe, step, device, .. } = self;
         let model = Architecture::of(&*step.config().model);
         let text = model.as_ref().map(|model| json_text(&model.to_hf())).transpose()?;
         let files = text.map(|text| ("config.json".to_owned(), text)).into_iter().collect();
@@ -112,6 +121,8 @@ impl Planned {
             explains_skips: recipe.record.run.detect_anomaly,
             room_beside,
             described,
+            #[cfg(not(target_family = "wasm"))]
+            ranks: self.ranks,
         })
     }
 
@@ -150,14 +161,6 @@ pub struct Started<'a> {
 
 #[cfg(not(target_family = "wasm"))]
 impl<'a> Started<'a> {
-    /// Trains with other ranks, see [`Run::join`].
-    ///
-    /// # Errors
-    /// As [`Run::join`].
-    pub fn join(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
-        self.run.join(ranks)
-    }
-
     /// The run without a directory: it writes nothing unless it's told where.
     pub fn alone(self) -> Run<'a> {
         self.run

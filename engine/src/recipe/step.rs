@@ -262,6 +262,7 @@ fn trainer_config(
             MicroBatch::Size(size) => size,
         },
         ranks: settings.run.ranks,
+        shard: memory.shard,
         build: BuildOptions { loss_chunk, attention: memory.attention },
         optimizer,
         gradients: memory.gradients,

@@ -1,7 +1,5 @@
 //! The blocking face of a run, for native programs.
 
-use tightrope_core::Ranks;
-
 use super::{Evaluation, Parts, Run, Stepped};
 use crate::block_on;
 use crate::error::Result;
@@ -13,14 +11,6 @@ impl<'a> Run<'a> {
     /// As [`Run::start_async`].
     pub fn start(parts: Parts<'a>) -> Result<Self> {
         block_on(Self::start_async(parts))
-    }
-
-    /// [`Run::join_async`], which blocks.
-    ///
-    /// # Errors
-    /// As [`Run::join_async`].
-    pub fn join(&mut self, ranks: Box<dyn Ranks>) -> Result<()> {
-        block_on(self.join_async(ranks))
     }
 
     /// [`Run::evaluate_async`], which blocks.

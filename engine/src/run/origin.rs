@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::Ranks;
 use tightrope_core::{Backend, DeviceError};
 use tightrope_nn::{self as nn, Done, LearningRate, Trainer};
 
@@ -29,6 +31,9 @@ pub(super) struct Origin<'a> {
     pub(super) threads: usize,
     /// What there is to tell of devices that were lost.
     pub(super) notes: Vec<String>,
+    /// The way to other ranks, until the first trainer has it.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) ranks: Option<Box<dyn Ranks>>,
 }
 
 impl nn::Origin for Origin<'_> {
@@ -51,6 +56,10 @@ impl nn::Origin for Origin<'_> {
     }
 
     fn fill(&mut self, trainer: &mut Trainer) -> Result<Done> {
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(ranks) = self.ranks.take() {
+            trainer.join(ranks)?;
+        }
         self.start.fill(trainer, &self.places, self.rate.steps)
     }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::anyhow;
 use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
+use tightrope_core::Ranks;
+#[cfg(not(target_family = "wasm"))]
 use tightrope_data::checkpoint::{latest_complete, list};
 use tightrope_nn::{LearningRate, Planned};
 
@@ -71,6 +73,10 @@ pub struct Parts<'a> {
     pub room_beside: bool,
     /// What a checkpoint says of the settings and the model.
     pub described: Described,
+    /// The way to the ranks that it trains with, which have the same settings and data. One that is asked to stop stops all of them
+    /// before their next step.
+    #[cfg(not(target_family = "wasm"))]
+    pub ranks: Option<Box<dyn Ranks>>,
 }
 
 impl<'a> Parts<'a> {
@@ -100,6 +106,8 @@ impl<'a> Parts<'a> {
             explains_skips: false,
             room_beside: false,
             described: Described::default(),
+            #[cfg(not(target_family = "wasm"))]
+            ranks: None,
         }
     }
 

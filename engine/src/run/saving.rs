@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[cfg(not(target_family = "wasm"))]
+use tightrope_nn::Shard;
 use tightrope_nn::Trainer;
 
 #[cfg(not(target_family = "wasm"))]
@@ -35,7 +37,7 @@ impl<'a> Run<'a> {
         self.find_home().await?;
         let steps = self.done().steps;
         let Some(home) = self.home.as_ref().filter(|_| self.checkpointed != Some(steps)) else {
-            return Ok(());
+            return self.lend_shards().await;
         };
         let (dir, metrics) = (home.dir().to_owned(), home.metrics_file());
         let (done, saved, beside) = (self.done(), &self.saved, &mut self.beside);
@@ -99,12 +101,32 @@ impl<'a> Run<'a> {
     async fn save_at_home(&mut self) -> Result<()> {
         let steps = self.done().steps;
         let Some(home) = self.home.as_mut().filter(|_| self.checkpointed != Some(steps)) else {
-            return Ok(());
+            return self.lend_shards().await;
         };
         home.flush();
         let dir = home.dir().to_owned();
         self.save_to(&dir).await?;
         self.checkpointed = Some(steps);
+        Ok(())
+    }
+
+    /// Gives the rank that writes a checkpoint this rank's shards of it, where each has some; nothing where the checkpoint of this step
+    /// is written.
+    #[cfg(not(target_family = "wasm"))]
+    async fn lend_shards(&mut self) -> Result<()> {
+        let steps = self.done().steps;
+        let sharded = self.joined && self.config().shard != Shard::Nothing;
+        if sharded && self.checkpointed != Some(steps) {
+            let lend =
+                async |_: &mut Origin<'a>, trainer: &mut Trainer| Ok(trainer.read_along().await?);
+            self.inner.attempt(lend).await?;
+            self.checkpointed = Some(steps);
+        }
+        Ok(())
+    }
+
+    #[cfg(target_family = "wasm")]
+    async fn lend_shards(&mut self) -> Result<()> {
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use tightrope_data::{RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule,
+    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, Shard, StateBits, TableBits,
+    UpdateRule,
 };
 use toml::Value;
 
@@ -489,8 +490,8 @@ impl SettingValue for Offload {
     }
 }
 
-/// Types that are a number of bits.
-macro_rules! read_as_bits {
+/// Types that are a number.
+macro_rules! read_as_number {
     ($($name:ident: $values:expr),*) => {$(
         impl SettingValue for $name {
             const KIND: Kind = Kind::OneOf($values);
@@ -506,7 +507,7 @@ macro_rules! read_as_bits {
     )*};
 }
 
-read_as_bits!(StateBits: &[32, 16, 8], TableBits: &[32, 8]);
+read_as_number!(StateBits: &[32, 16, 8], TableBits: &[32, 8], Shard: &[0, 1, 2, 3]);
 
 /// A whole number above 0.
 pub(super) fn count(value: &Value) -> Option<usize> {

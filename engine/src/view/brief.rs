@@ -30,7 +30,7 @@ fn by_class(report: &Report) -> String {
 /// What is about to be trained, a line each: model, data, training, memory, device, time.
 pub fn brief(planned: &Planned, known: &Known) -> String {
     let checkpoint_copy = planned.checkpoint_copy();
-    let Planned { recipe, step: planned, device } = planned;
+    let Planned { recipe, step: planned, device, .. } = planned;
     let (rate, data) = (&recipe.step.rate, &recipe.data);
     let config = planned.config();
     let report = planned.plan.report();

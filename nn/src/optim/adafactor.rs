@@ -13,9 +13,10 @@
 use std::ops::Range;
 
 use tightrope_core::expr::{constant, input};
-use tightrope_core::ops::{Concat, Expand, Map, Op, Reduce, Slice, SquareSum};
-use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
+use tightrope_core::ops::{Concat, Expand, Map, Op, Reduce, Slice};
+use tightrope_core::{Class, DType, Expr, Graph, Tensor};
 
+use super::norm::square_sum;
 use super::shared::Shared;
 use super::trained::{Rule, Trained};
 use crate::error::Result;
@@ -170,8 +171,7 @@ impl Adafactor<'_> {
 
 /// Appends an update that is held to [`THRESHOLD`].
 fn held(graph: &mut Graph, update: Tensor, name: &str) -> Result<Tensor> {
-    let zero = append(graph, Map::fill(0.0, &Type::new(DType::F32, [1])), &[], name)?;
-    let sum = append(graph, SquareSum { slot: 0 }, &[zero, update], name)?;
+    let sum = square_sum(graph, update, name)?;
     let scale = constant(1.0 / graph.ty(update).elements() as f64);
     let size = (input(1) * scale).sqrt() * constant(1.0 / THRESHOLD);
     let map = Map::new(input(0) / size.max(constant(1.0)), DType::F32);

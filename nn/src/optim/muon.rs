@@ -16,9 +16,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::expr::{constant, input};
-use tightrope_core::ops::{Concat, Map, MatMul, Op, Slice, SquareSum};
-use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
+use tightrope_core::ops::{Concat, Map, MatMul, Op, Slice};
+use tightrope_core::{Class, DType, Expr, Graph, Tensor};
 
+use super::norm::square_sum;
 use super::shared::{Blocks, Shared};
 use super::state::State;
 use super::trained::{Rule, Trained};
@@ -192,9 +193,7 @@ fn orthogonalize(graph: &mut Graph, matrix: Tensor, name: &str) -> Result<Tensor
             problem: format!("Muon updates matrices, and `{name}` is {}", graph.ty(matrix)),
         });
     };
-    let zero = Map::fill(0.0, &Type::new(DType::F32, [1]));
-    let zero = append(graph, zero, &[], name)?;
-    let square = append(graph, SquareSum { slot: 0 }, &[zero, matrix], name)?;
+    let square = square_sum(graph, matrix, name)?;
     let norm = append(graph, Map::new(input(0).sqrt(), DType::BF16), &[square], name)?;
     let unit = Map::new(input(0) / input(1).max(constant(EPS)), DType::BF16);
     let mut x = append(graph, unit, &[matrix, norm], name)?;

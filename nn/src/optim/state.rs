@@ -14,6 +14,7 @@
 //! [`TableBits::B8`] quantizes tables too, with a scale for each row, so that no row is measured by another.
 
 use serde::{Deserialize, Serialize};
+use tightrope_core::graph::Sharded;
 use tightrope_core::ops::Codebook;
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
@@ -70,7 +71,7 @@ impl StateBits {
 
     /// What the state of a parameter consists of, where that of tables has `of_tables`.
     fn stored(self, of_tables: TableBits, graph: &Graph, trained: &Trained) -> &'static [Stored] {
-        let small = graph.ty(trained.weight).elements() < SMALLEST;
+        let small = trained.whole(graph).elements() < SMALLEST;
         let single = trained.kind == Kind::Table && of_tables == TableBits::B32;
         match self {
             Self::B8 if !small && !single => &[Stored::Quantized, Stored::Scales],
@@ -177,7 +178,7 @@ impl State {
         index: usize,
         trained: &Trained,
     ) -> Vec<Self> {
-        let ty = graph.ty(trained.weight).clone();
+        let ty = trained.whole(graph).clone();
         let rule = match trained.matrices.is_empty() {
             true => optimizer.elementwise(),
             false => *optimizer,
@@ -202,7 +203,16 @@ impl State {
                     }
                 };
                 let name = format!("optim.{}.{slot}{}", trained.name, stored.suffix());
-                let tensor = graph.persistent(&name, ty, Class::Optimizer);
+                let tensor = match &trained.sharded {
+                    None => graph.persistent(&name, ty, Class::Optimizer),
+                    Some(Sharded { shards, .. }) => {
+                        let shards = match stored {
+                            Stored::Scales => shards.of_blocks(block(graph, trained)),
+                            Stored::Single | Stored::Half | Stored::Quantized => shards.clone(),
+                        };
+                        graph.persistent_shard(&name, ty, shards, Class::Optimizer)
+                    }
+                };
                 state.push(Self { parameter: index, slot, stored, tensor });
             }
         }
@@ -231,7 +241,7 @@ fn shape_of(graph: &Graph, slot: &str, trained: &Trained) -> Vec<usize> {
 /// Elements that share a scale in 8-bit state: of a table, those of a row.
 pub(super) fn block(graph: &Graph, trained: &Trained) -> usize {
     match trained.kind {
-        Kind::Table => graph.ty(trained.weight).last(),
+        Kind::Table => trained.whole(graph).last(),
         _ => BLOCK,
     }
 }

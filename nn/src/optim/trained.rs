@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use tightrope_core::expr::{Binary, Unary, input, random};
-use tightrope_core::{DType, Expr, Graph, Tensor};
+use tightrope_core::graph::Sharded;
+use tightrope_core::{DType, Expr, Graph, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
 use crate::params::Kind;
@@ -28,9 +29,16 @@ pub struct Trained {
     pub matrices: Vec<Range<usize>>,
     /// Rows of each tensor that a checkpoint holds it in; what follows is padding. Adafactor's means are of each.
     pub parts: Vec<Range<usize>>,
+    /// How it's cut among ranks, where weight, remainder and gradient are a rank's shard of it; its state is one then too.
+    pub sharded: Option<Sharded>,
 }
 
 impl Trained {
+    /// The type of all of the weight.
+    pub(super) fn whole<'a>(&'a self, graph: &'a Graph) -> &'a Type {
+        self.sharded.as_ref().map_or_else(|| graph.ty(self.weight), |sharded| &sharded.whole)
+    }
+
     pub(super) fn check(&self, graph: &Graph) -> Result<Master> {
         let (weight, gradient) = (graph.ty(self.weight), graph.ty(self.gradient));
         let expected = [DType::F32, DType::BF16].map(|dtype| weight.with_dtype(dtype));

@@ -1,15 +1,15 @@
-//! The ops of an update: the gradient norm, and one map over all parameters of a kind. A parameter whose state is
+//! The ops of an update: one map over all parameters of a kind. A parameter whose state is
 //! in 8 bits has ops of its own: its state becomes f32, goes through the map, and is quantized again, so that f32
 //! state exists for one parameter at a time.
 
 use std::collections::{BTreeMap, HashMap};
 
-use tightrope_core::expr::{Unary, constant, input};
-use tightrope_core::ops::{Map, Reduce, SquareSum};
-use tightrope_core::{Class, DType, Expr, Graph, Node, Phase, Tensor, Type};
+use tightrope_core::ops::Map;
+use tightrope_core::{Class, DType, Graph, Node, Phase, Tensor, Type};
 
 use super::adafactor::Adafactor;
 use super::muon::Muon;
+use super::norm::{norm, squares};
 use super::shared::{Blocks, Scalars, Shared, Streams, UpdateOptions};
 use super::state::{State, StateBits, Stored, TableBits};
 use super::trained::{Master, Rule, Trained};
@@ -27,6 +27,8 @@ pub struct Update {
     pub ok: Tensor,
     /// All optimizer state.
     pub state: Vec<State>,
+    /// The new weights that maps make, by the parameter's index.
+    pub(crate) weights: BTreeMap<usize, Tensor>,
 }
 
 /// Appends the update of all `trained` parameters to the current program. `loss`, f32 (1), takes part in
@@ -90,6 +92,10 @@ pub(crate) fn append_sharing(
                 .into()
         },
     )?;
+    let elementwise = !optimizer.is_of_matrices() && *optimizer != Optimizer::Adafactor;
+    ensure(elementwise || trained.iter().all(|t| t.sharded.is_none()), "memory.shard", || {
+        format!("isn't supported yet by {}, whose update takes whole matrices", optimizer.name())
+    })?;
     ensure(optimizer.takes_fewer_bits() || bits == StateBits::B32, "optimizer_bits", || {
         "is for state of one number a weight, and adafactor's is of rows and columns: leave it at 32".into()
     })?;
@@ -118,15 +124,8 @@ pub(crate) fn append_sharing(
 
     graph.set_phase(Phase::Update);
     let first = graph.node_count();
-    let mut gradients: Vec<(usize, Tensor)> =
-        trained.iter().map(|trained| trained.gradient).enumerate().collect();
-    if options.consume {
-        // Squares are summed in the order in which gradients are made, so that none waits for another.
-        let made = made(graph.nodes(0..first));
-        gradients.sort_by_key(|(_, gradient)| made.get(gradient).copied());
-    }
-    let [grad_norm, finite, factor] =
-        norm(graph, &gradients, options.consume, clip, loss, loss_scale)?;
+    let squares = squares(graph, trained, options.consume)?;
+    let [grad_norm, finite, factor] = norm(graph, squares, clip, loss, loss_scale)?;
     let (ok, factor) = match options.consume {
         false => (finite, factor),
         true => {
@@ -166,13 +165,16 @@ pub(crate) fn append_sharing(
             .chain(state.iter().copied())
             .collect()
     };
+    let mut weights = BTreeMap::new();
     for ((kind, ..), members) in groups {
         let tensors = |&index: &usize| {
             own(index, &state[index].iter().map(|state| state.tensor).collect::<Vec<_>>())
         };
         let name = if kind.0 { "update.decayed" } else { "update.plain" };
         let own: Vec<_> = members.iter().map(tensors).collect();
-        shared.append(graph, kind, &own, false, name)?;
+        let outputs = shared.append(graph, kind, &own, false, name)?;
+        let first = outputs.iter().step_by(outputs.len() / members.len());
+        weights.extend(members.into_iter().zip(first.copied()));
     }
     // The largest last, when the gradients of the others have left room for its state in f32.
     quantized.sort_by_key(|&(_, index)| graph.ty(trained[index].weight).elements());
@@ -182,6 +184,7 @@ pub(crate) fn append_sharing(
         let before = blocks.iter().map(|slot| slot.values(graph)).collect::<Result<Vec<_>>>()?;
         let own_tensors = [own(index, &before)];
         let outputs = shared.append(graph, kind, &own_tensors, true, &format!("update.{name}"))?;
+        weights.insert(index, outputs[0]);
         // The map's outputs are in the order of its own tensors, but for the gradient.
         let first = own(index, &[]).len() - 1;
         for (slot, &after) in blocks.iter().zip(&outputs[first..]) {
@@ -206,11 +209,11 @@ pub(crate) fn append_sharing(
     if options.consume {
         hoist(graph, first);
     }
-    Ok(Update { scalars, grad_norm, ok: finite, state: state.concat() })
+    Ok(Update { scalars, grad_norm, ok: finite, state: state.concat(), weights })
 }
 
 /// The position of the node that makes each tensor.
-fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
+pub(super) fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
     let nodes = nodes.iter().enumerate();
     nodes.flat_map(|(at, node)| node.outputs.iter().map(move |&tensor| (tensor, at))).collect()
 }
@@ -218,7 +221,7 @@ fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
 /// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over
 /// is read no more. A node that reads nothing of this program, as one that dequantizes state, could run at any time: it
 /// runs right before the first node that needs it, so that what it makes takes memory no longer than it has to.
-fn hoist(graph: &mut Graph, first: usize) {
+pub(crate) fn hoist(graph: &mut Graph, first: usize) {
     let storages = graph.storages();
     let storage = |tensor: &Tensor| storages[tensor.index()];
     // The last position at which a storage is written, and at which it's touched at all.
@@ -269,44 +272,4 @@ fn hoist(graph: &mut Graph, first: usize) {
     // Of what belongs to one position, the order stays.
     placed.sort_by_key(|&(at, _)| at);
     program.nodes = placed.into_iter().map(|(_, node)| node).collect();
-}
-
-/// Norm of all gradients, each with its slot among their squares, and `consumed` at a time of its own or not; whether it and the loss are finite, and the factor on the gradients.
-fn norm(
-    graph: &mut Graph,
-    gradients: &[(usize, Tensor)],
-    consumed: bool,
-    clip: Option<f64>,
-    loss: Tensor,
-    loss_scale: Option<&LossScale>,
-) -> Result<[Tensor; 3]> {
-    let slots = Type::new(DType::F32, [gradients.len()]);
-    let mut squares = graph.one(Map::fill(0.0, &slots), &[], "grad_squares")?;
-    // All at once where they are there at once: neighbours are in the slots' order then.
-    let together = if consumed { 1 } else { gradients.len() };
-    for gradients in gradients.chunks(together) {
-        let slot = gradients[0].0;
-        let tensors = gradients.iter().map(|&(_, gradient)| gradient);
-        let inputs: Vec<Tensor> = [squares].into_iter().chain(tensors).collect();
-        squares = graph.one(SquareSum { slot }, &inputs, "grad_squares")?;
-    }
-    let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[squares], "grad_square")?;
-    let mut inputs = vec![sum, loss];
-    inputs.extend(loss_scale.map(|loss_scale| loss_scale.scale));
-    let scale = if loss_scale.is_some() { input(2) } else { constant(1.0) };
-    let norm = input(0).sqrt() / scale.clone();
-    let finite = |value: Expr| value.unary(Unary::IsFinite);
-    let ok = finite(norm.clone()) * finite(input(1));
-    let clipped = match clip {
-        None => constant(1.0),
-        Some(clip) => (constant(clip) / (norm.clone() + constant(1e-6))).min(constant(1.0)),
-    };
-    let map = Map::several(vec![norm, ok, clipped / scale], vec![DType::F32; 3]);
-    let outputs = graph.push(map, &inputs, "grad_norm")?;
-    let outputs = [outputs[0], outputs[1], outputs[2]];
-    for (&tensor, name) in outputs.iter().zip(["grad_norm", "update.ok", "update.factor"]) {
-        let info = graph.info_mut(tensor);
-        (info.name, info.class) = (name.into(), Class::Optimizer);
-    }
-    Ok(outputs)
 }

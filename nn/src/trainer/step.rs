@@ -1,7 +1,5 @@
 //! A step of a trainer: its passes over micro-batches, its update, and what it came to.
 
-use std::ops::Range;
-
 use tightrope_core::{NonFinite, Role, SessionError, Tensor, now};
 
 use super::{Outcome, TrainError, Trainer, lacking, named};
@@ -66,10 +64,10 @@ impl Trainer {
         Ok(true)
     }
 
-    /// Which of a step's micro-batches this rank takes.
-    fn own_passes(&self) -> Range<usize> {
-        let own = self.config.accumulation();
-        self.rank * own..(self.rank + 1) * own
+    /// Which of a step's micro-batches this rank takes: ranks take turns, so that all of them add up in their order where each pass is
+    /// summed over ranks.
+    fn own_passes(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.rank..self.config.passes()).step_by(self.config.ranks.max(1))
     }
 
     /// Sets the sums of gradients to 0, as the update leaves them.

@@ -62,6 +62,7 @@ impl Setup {
                     kind: Kind::Other,
                     matrices: MATRICES[index].to_vec(),
                     parts: PARTS[index].to_vec(),
+                    sharded: None,
                 }
             })
             .collect();
@@ -488,6 +489,7 @@ fn refusals() {
         kind: Kind::Other,
         matrices: vec![],
         parts: PARTS[0].to_vec(),
+        sharded: None,
     };
     let half = tensor("half", DType::BF16, &[4]);
     let short = tensor("short", DType::F32, &[3]);

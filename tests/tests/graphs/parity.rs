@@ -151,6 +151,7 @@ fn build(graph: &mut Graph, case: &Case, precision: Precision) -> Built {
             kind: parameter.kind,
             matrices: parameter.matrices(),
             parts: parameter.parts.iter().map(|part| part.rows.clone()).collect(),
+            sharded: None,
         })
         .collect();
     graph.begin(Role::Train);

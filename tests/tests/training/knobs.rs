@@ -10,7 +10,7 @@ use tightrope_core::{Backend, Class};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
     Batch, BuildOptions, Family, Gradients, Master, ModelConfig, Offload, Optimizer, Planned,
-    Precision, Programs, StateBits, TableBits, Trainer, TrainerConfig,
+    Precision, Programs, Shard, StateBits, TableBits, Trainer, TrainerConfig,
 };
 
 const STEPS: u64 = 8;
@@ -264,6 +264,7 @@ fn every_arena_is_the_predicted_one() {
         };
         let config = TrainerConfig {
             ranks: 1,
+            shard: Shard::Nothing,
             programs: Programs::Training,
             shorter: vec![],
             model: model.build(pick(13, &[1, 7, 16, 33])).expect("a model"),

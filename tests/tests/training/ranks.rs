@@ -7,8 +7,10 @@ use conformance::language::language;
 use conformance::values::uniform;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
-use tightrope_core::plan::Options;
-use tightrope_nn::{Batch, Family, Planned, Precision, Trainer, TrainerConfig};
+use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_nn::{
+    Batch, Family, Planned, Precision, Shard, StateBits, TableBits, Trainer, TrainerConfig,
+};
 use tightrope_ranks::Threads;
 
 const STEPS: u64 = 4;
@@ -28,7 +30,15 @@ fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
     }
 }
 
-/// Bits of loss and gradient norm of every step, and of all weights at the end: of one rank.
+/// As [`config`], of a model with weights that are worth cutting.
+fn larger(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
+    let small = config(family, ranks, passes);
+    let mut model = language(&small).config().clone();
+    (model.channels, model.hidden, model.vocab) = (128, 300, 601);
+    TrainerConfig { model: model.build(24).expect("a model"), ..small }
+}
+
+/// Bits of loss and gradient norm of every step, and of all weights and state at the end: of one rank.
 fn run(config: &TrainerConfig, ranks: Option<Threads>) -> Vec<u32> {
     let cpu = Cpu::new(1).expect("threads");
     let planned = Planned::new(config, &cpu).expect("a plan");
@@ -54,6 +64,10 @@ fn run(config: &TrainerConfig, ranks: Option<Threads>) -> Vec<u32> {
     for index in 0..trainer.parameters().len() {
         let weight = block_on(trainer.weight(index)).expect("a weight");
         bits.extend(weight.iter().map(|x| x.to_bits()));
+    }
+    for index in 0..trainer.states().len() {
+        let state = block_on(trainer.state(index)).expect("state");
+        bits.extend(state.iter().map(|x| x.to_bits()));
     }
     bits
 }
@@ -136,4 +150,61 @@ fn what_ranks_cannot_do_is_refused_by_name() {
     let tokens = vec![0; 2 * 2 * 24];
     let said = trainer.step(0, 1e-3, &Batch::text(&tokens, &tokens)).unwrap_err().to_string();
     assert!(said.contains("is shared by 2 ranks, and this session is of 1"), "{said}");
+}
+
+/// Whatever is cut, and among how many, a step has the same bits: those of ranks that all have everything.
+#[test]
+fn shards_change_no_bit() {
+    let stages = |ranks, of: &dyn Fn(Shard) -> TrainerConfig, what: &str| {
+        let whole = run_all(&of(Shard::Nothing));
+        for &shard in &Shard::ALL[1..] {
+            let cut = run_all(&of(shard));
+            let differing = whole.iter().zip(&cut).filter(|(a, b)| a != b).count();
+            assert_eq!(whole.len(), cut.len(), "{what}, {shard:?}, {ranks} ranks");
+            let first = whole.iter().zip(&cut).position(|(a, b)| a != b);
+            assert_eq!(differing, 0, "{what}, {shard:?}, {ranks} ranks, {first:?} the first");
+        }
+    };
+    for (family, precision, ranks) in [
+        (Family::Llama, Precision::F32, 2),
+        (Family::Llama, Precision::BF16, 3),
+        (Family::Gpt2, Precision::F32, 3),
+        (Family::Gpt2, Precision::BF16, 4),
+        (Family::Gpt2, Precision::F16, 5),
+    ] {
+        let of = |shard| TrainerConfig { precision, shard, ..larger(family, ranks, ranks) };
+        stages(ranks, &of, &format!("{family:?}, {precision:?}"));
+    }
+    let eight = |shard| TrainerConfig {
+        optimizer_bits: StateBits::B8,
+        table_bits: TableBits::B8,
+        shard,
+        ..larger(Family::Gpt2, 3, 3)
+    };
+    stages(3, &eight, "state in 8 bits");
+    let block = |shard| TrainerConfig {
+        options: Options { checkpoint: Checkpoint::Block, ..Options::default() },
+        shard,
+        ..larger(Family::Llama, 2, 2)
+    };
+    stages(2, &block, "recomputed blocks");
+}
+
+/// Where gradients are summed with each pass, a run of any number of ranks is that of one process.
+#[test]
+fn shards_of_gradients_have_the_bits_of_one_process_whatever_the_number_of_ranks() {
+    let options = Options { fusion: false, ..Options::default() };
+    for precision in [Precision::F32, Precision::BF16] {
+        let of = |ranks, shard| TrainerConfig {
+            precision,
+            shard,
+            options: options.clone(),
+            ..larger(Family::Llama, ranks, 6)
+        };
+        let alone = run(&of(1, Shard::Nothing), None);
+        for (ranks, shard) in [(2, Shard::Gradients), (2, Shard::Weights), (3, Shard::Weights)] {
+            let together = run_all(&of(ranks, shard));
+            assert!(alone == together, "{precision:?}, {ranks} ranks, {shard:?}");
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block, partial_rows};
 use crate::fast::vmath::reduce::{dot, sum, sum_partials};
 use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
-use crate::threads;
 
 /// f32 of scratch that [`column_sums`] needs for R rows of C columns, on any number of threads.
 pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
@@ -75,28 +74,22 @@ fn row_sum_body<S: Simd, X: Storage>(x: &[X]) -> f32 {
     sum(x, |x| x)
 }
 
-/// Σ x², for the norm of the gradients: f32 within blocks of 4096 elements, f64 over the blocks in a
-/// binary tree whose shape depends on the length only. (Σ over a block overflows to ∞ above 3.4e38.)
-pub fn sum_of_squares<X: Storage>(x: &[X]) -> f64 {
-    tree(Isa::detect(), x)
-}
-
-/// Elements of a leaf.
-const LEAF: usize = 4096;
-/// Elements above which the halves of a tree are offered to two threads.
-const SPLIT: usize = 16 * LEAF;
-
-fn tree<X: Storage>(isa: Isa, x: &[X]) -> f64 {
-    if x.len() <= LEAF {
-        return f64::from(block_squares(isa, x));
-    }
-    let (left, right) = x.split_at((x.len() / 2).next_multiple_of(LEAF));
-    let (left, right) = if x.len() > SPLIT {
-        threads::join(|| tree(isa, left), || tree(isa, right))
-    } else {
-        (tree(isa, left), tree(isa, right))
-    };
-    left + right
+/// `to[b] = Σ x²` over block b of `block` elements, the last of which may be shorter, for the norm of gradients. (A sum overflows to ∞
+/// above 3.4e38.)
+///
+/// # Panics
+/// If `to` isn't as long as there are blocks.
+pub fn block_square_sums<X: Storage>(x: &[X], block: usize, to: &mut [f32]) {
+    assert_eq!(to.len(), x.len().div_ceil(block), "one sum a block");
+    let (isa, blocks, to) = (Isa::detect(), to.len(), Disjoint::new(to));
+    for_each_block(blocks, block_rows(block), |range| {
+        // SAFETY: ranges of blocks do not overlap.
+        let to = unsafe { to.part(range.start, range.len()) };
+        for (index, to) in range.zip(to) {
+            let first = index * block;
+            *to = block_squares(isa, &x[first..x.len().min(first + block)]);
+        }
+    });
 }
 
 dispatched!(fn block_squares<X>(x: &[X]) -> f32 = block_squares_body);

@@ -196,10 +196,13 @@ fn sums_agree_with_plain_loops() {
         let want: Vec<f64> = x64.chunks(columns).map(|row| row.iter().sum()).collect();
         assert_close("row sums", &wide(&got), &want, 1e-4);
 
-        let want: f64 = x64.iter().map(|x| x * x).sum();
-        assert!((sum_of_squares(&x) - want).abs() <= 1e-6 * want);
+        let want: Vec<f64> =
+            x64.chunks(100).map(|block| block.iter().map(|x| x * x).sum()).collect();
+        let mut got = vec![f32::NAN; want.len()];
+        block_square_sums(&x, 100, &mut got);
+        assert_close("squares of blocks", &wide(&got), &want, 1e-6);
     }
-    assert_eq!(sum_of_squares::<f32>(&[]), 0.0);
+    block_square_sums::<f32>(&[], 100, &mut []);
     let mut kept = [3.0];
     column_sums::<f32>(&[], &mut kept, true, &mut []);
     assert_eq!(kept, [3.0]);
@@ -213,8 +216,9 @@ fn sums_in_threads() {
     same_for_all_threads(|| {
         let mut sums = vec![0.0; 301];
         column_sums(&x, &mut sums, false, &mut vec![0.0; column_sums_scratch(700, 301)]);
-        let squares = sum_of_squares(&x).to_bits();
-        sums.extend([f32::from_bits(squares as u32), f32::from_bits((squares >> 32) as u32)]);
+        let mut squares = vec![0.0; x.len().div_ceil(4096)];
+        block_square_sums(&x, 4096, &mut squares);
+        sums.extend(squares);
         sums
     });
 }

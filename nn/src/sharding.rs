@@ -1,0 +1,159 @@
+//! What of a training step's state each rank holds alone (Rajbhandari et al. 2020, "ZeRO").
+//!
+//! | shard | each rank holds of all ranks' | and what is sent |
+//! |---|---|---|
+//! | 0 | nothing less | sums of gradients |
+//! | 1 | its shard of the optimizer's state and of masters | as many bytes: gradients go to who has their shard, new weights come back |
+//! | 2 | and of gradients, which leave as soon as they're made | the same, with each pass |
+//! | 3 | and of weights, which come for the block that reads them | half as many more: weights come for each pass, forward and backward |
+//!
+//! A shard is of a parameter's elements in row-major order, in whole blocks of [`SquareSum::BLOCK`]: so the norm of gradients has the same
+//! bits however they're cut. A parameter of fewer is the first rank's.
+
+use serde::{Deserialize, Serialize};
+use tightrope_core::graph::Sharded;
+use tightrope_core::ops::SquareSum;
+use tightrope_core::plan::sharding::SMALLEST;
+use tightrope_core::{Class, Graph, Shards, Tensor};
+
+use crate::error::Result;
+use crate::optim::{Trained, Update};
+use crate::params::{Kind, Parameter};
+use crate::ranks::{gather_shards, own};
+use crate::weights::Weights;
+use crate::{TableBits, TrainerConfig};
+
+/// What each rank holds a shard of, each including those before.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum Shard {
+    /// Nothing: all ranks hold everything.
+    #[default]
+    Nothing,
+    /// Optimizer state and masters of weights.
+    State,
+    /// Gradients.
+    Gradients,
+    /// Weights.
+    Weights,
+}
+
+impl Shard {
+    /// From the least to the most.
+    pub const ALL: &'static [Self] = &[Self::Nothing, Self::State, Self::Gradients, Self::Weights];
+}
+
+impl From<Shard> for u32 {
+    fn from(shard: Shard) -> Self {
+        shard as u32
+    }
+}
+
+impl TryFrom<u32> for Shard {
+    type Error = String;
+
+    fn try_from(stage: u32) -> std::result::Result<Self, String> {
+        let found = Self::ALL.get(stage as usize).copied();
+        found.ok_or_else(|| format!("must be 0, 1, 2 or 3, not {stage}"))
+    }
+}
+
+impl TrainerConfig {
+    /// What each of several ranks holds a shard of.
+    pub(crate) fn sharded(&self) -> Shard {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") || self.ranks == 1 { Shard::Nothing } else { self.shard }
+    }
+
+    /// Whether gradients go to who has their shard as soon as they're made.
+    pub(crate) fn gradients_leave(&self) -> bool {
+        self.sharded() >= Shard::Gradients
+    }
+
+    /// How a parameter is cut among ranks; `None` where all have all of it.
+    pub(crate) fn shards_of(&self, parameter: &Parameter) -> Option<Shards> {
+        if self.sharded() == Shard::Nothing {
+            return None;
+        }
+        // Rows of a table have a scale each, where its state is in 8 bits.
+        let of_rows = parameter.kind == Kind::Table && self.table_bits == TableBits::B8;
+        let granule = match of_rows {
+            true => least_common_multiple(SquareSum::BLOCK, parameter.columns()),
+            false => SquareSum::BLOCK,
+        };
+        Some(Shards::of(parameter.elements(), self.ranks, granule))
+    }
+}
+
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a.max(1), b.max(1));
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a.max(1) / divisor * b.max(1)
+}
+
+/// Declares this rank's shard of each trained weight, where weights are cut and it's large enough.
+pub(crate) fn declare_weights(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+) -> Vec<Option<Tensor>> {
+    let (parameters, tensors) = weights.trained();
+    let declare = |(parameter, &tensor): (&Parameter, &Tensor)| {
+        let shards = config.shards_of(parameter)?;
+        let ty = graph.ty(tensor).clone();
+        let kept = config.sharded() == Shard::Weights && ty.bytes() >= SMALLEST;
+        kept.then(|| graph.persistent_shard(&parameter.name, ty, shards, Class::Weight))
+    };
+    parameters.iter().zip(tensors).map(declare).collect()
+}
+
+/// Has an update change this rank's shards of weights: those that it keeps, and copies of others. Gives the weights that those are of,
+/// which all ranks have, by position among what is trained.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn take_shards(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    kept: &[Option<Tensor>],
+    trained: &mut [Trained],
+) -> Result<Vec<(usize, Tensor)>> {
+    let mut wholes = vec![];
+    for (index, (trained, parameter)) in trained.iter_mut().zip(weights.trained().0).enumerate() {
+        let Some(shards) = config.shards_of(parameter) else { continue };
+        let whole = graph.ty(trained.weight).clone();
+        trained.weight = match kept[index] {
+            Some(shard) => shard,
+            None => {
+                wholes.push((index, trained.weight));
+                own(graph, &shards, trained.weight)?
+            }
+        };
+        trained.sharded = Some(Sharded { shards, whole });
+    }
+    Ok(wholes)
+}
+
+/// Appends the weights that all ranks have, as their shards are after `update`.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn give_shards(
+    graph: &mut Graph,
+    trained: &[Trained],
+    update: &Update,
+    wholes: &[(usize, Tensor)],
+) -> Result<()> {
+    for &(index, whole) in wholes {
+        if let (Some(sharded), Some(&shard)) = (&trained[index].sharded, update.weights.get(&index))
+        {
+            gather_shards(graph, &sharded.shards, shard, whole)?;
+        }
+    }
+    Ok(())
+}
