@@ -51,6 +51,6 @@ pub use tightrope_data::{RowFormat, TrainOn};
 pub use tightrope_nn::{Family, Gradients, Master, ModelFamily, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
 pub use values::{
-    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Word,
+    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Sharding, Word,
 };
 pub(crate) use write::is_as_written;

@@ -207,6 +207,11 @@ impl Optimizer {
         *self != Self::Adafactor
     }
 
+    /// Whether its update is of each element by itself, so that ranks can make it of their shards.
+    pub fn is_elementwise(&self) -> bool {
+        !self.is_of_matrices() && *self != Self::Adafactor
+    }
+
     /// Whether matrices have another rule than everything else.
     pub(crate) fn is_of_matrices(&self) -> bool {
         matches!(self, Self::Muon { .. })

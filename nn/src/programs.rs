@@ -333,7 +333,7 @@ impl Built {
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
         let (ranks, passes) = (config.ranks, config.passes());
-        ensure(ranks > 0 && passes.is_multiple_of(ranks), "ranks", || {
+        ensure(ranks > 0 && passes.is_multiple_of(ranks), "run.ranks", || {
             format!(
                 "{ranks} don't share the {passes} micro-batches of {micro_batch} of a step evenly"
             )

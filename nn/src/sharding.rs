@@ -10,18 +10,20 @@
 //! A shard is of a parameter's elements in row-major order, in whole blocks of [`SquareSum::BLOCK`]: so the norm of gradients has the same
 //! bits however they're cut. A parameter of fewer is the first rank's.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tightrope_core::graph::Sharded;
 use tightrope_core::ops::SquareSum;
 use tightrope_core::plan::sharding::SMALLEST;
-use tightrope_core::{Class, Graph, Shards, Tensor};
+use tightrope_core::{Class, Graph, Rule as _, Shards, Tensor};
 
 use crate::error::Result;
 use crate::optim::{Trained, Update};
 use crate::params::{Kind, Parameter};
 use crate::ranks::{gather_shards, own};
 use crate::weights::Weights;
-use crate::{TableBits, TrainerConfig};
+use crate::{Planned, TableBits, TrainerConfig};
 
 /// What each rank holds a shard of, each including those before.
 #[derive(
@@ -84,6 +86,24 @@ impl TrainerConfig {
             false => SquareSum::BLOCK,
         };
         Some(Shards::of(parameter.elements(), self.ranks, granule))
+    }
+}
+
+impl Planned {
+    /// Bytes that each rank sends the others in a step, by collective.
+    pub fn sent_bytes(&self) -> BTreeMap<&'static str, u64> {
+        let mut sent = BTreeMap::new();
+        for program in &self.plan.graph.programs {
+            let times = program.role.runs_per_step(self.config().accumulation()) as u64;
+            for node in program.nodes.iter().filter(|node| node.op.collective().is_some()) {
+                let (inputs, outputs) = self.plan.graph.types(node);
+                let bytes = times * node.op.cost(&inputs, &outputs).bytes;
+                if bytes > 0 {
+                    *sent.entry(node.op.name()).or_default() += bytes;
+                }
+            }
+        }
+        sent
     }
 }
 

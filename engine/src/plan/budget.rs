@@ -3,7 +3,7 @@
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, TrainerConfig};
 
-use super::fit::{allowed, fit, offloads};
+use super::fit::{allowed, fit, offloads, sharded};
 use super::scope::Scope;
 use super::shorter::with_shorter;
 use super::{file, refusal};
@@ -32,11 +32,20 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
     }
     let mut smallest = u64::MAX;
     for config in allowed(scope, &config, target) {
-        let (found, least) = fit(scope, &config, budget, target)?;
-        if let Some(planned) = found {
+        let mut fastest: Option<(Planned, TrainerConfig)> = None;
+        for config in sharded(scope, &config) {
+            let (found, least) = fit(scope, &config, budget, target)?;
+            smallest = smallest.min(least);
+            let Some(found) = found else { continue };
+            let known = scope.rates.known(target, config.precision, scope.threads);
+            let seconds = |planned: &Planned| planned.estimate(&known.rates).step_s;
+            if fastest.as_ref().is_none_or(|(before, _)| seconds(&found) < seconds(before)) {
+                fastest = Some((found, config));
+            }
+        }
+        if let Some((planned, config)) = fastest {
             return with_shorter(planned, (scope, &config), budget, target);
         }
-        smallest = smallest.min(least);
     }
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
 }
@@ -58,7 +67,9 @@ pub fn checkpoint_copy(scope: &Scope, planned: &Planned, device: &dyn Backend) -
 /// Settings that no graph can be built from.
 pub fn fewest_bytes(scope: &Scope, config: &TrainerConfig, target: &dyn Backend) -> Result<u64> {
     let fewest = |config: &TrainerConfig| fit(scope, config, 1, target).map(|(_, fewest)| fewest);
-    let found: Result<Vec<u64>> = allowed(scope, config, target).iter().map(fewest).collect();
+    let all = allowed(scope, config, target);
+    let all = all.iter().flat_map(|config| sharded(scope, config));
+    let found: Result<Vec<u64>> = all.map(|config| fewest(&config)).collect();
     Ok(found?.into_iter().min().unwrap_or(u64::MAX))
 }
 

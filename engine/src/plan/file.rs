@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use tightrope_core::{Backend, DeviceKind, plan};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    self as nn, Architecture, Gradients, Lora, Master, Offload, Planned, Precision, StateBits,
-    TableBits, TrainerConfig,
+    self as nn, Architecture, Gradients, Lora, Master, Offload, Planned, Precision, Shard,
+    StateBits, TableBits, TrainerConfig,
 };
 
-use super::fit::{all_but, allowed};
+use super::fit::{all_but, allowed, sharded};
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::settings::{Bytes, Recompute};
@@ -50,6 +50,9 @@ pub struct Choices {
     overlap: bool,
     #[serde(default)]
     consume_gradients: bool,
+    /// What each of several ranks holds a shard of.
+    #[serde(default)]
+    shard: Shard,
     #[serde(default)]
     lora: Option<Lora>,
     /// Patterns of parameters that aren't trained.
@@ -80,6 +83,7 @@ impl Choices {
             offload: config.offload,
             overlap: config.offload.transfers() && config.options.overlap,
             consume_gradients: config.consume_gradients,
+            shard: config.shard,
             lora: config.lora.clone(),
             freeze: config.frozen.clone(),
         }
@@ -238,6 +242,12 @@ impl PlanFile {
         if there != here {
             found.push(format!("`memory.consume_gradients` is {there} there and {here} here"));
         }
+        let shard = self.choices.shard;
+        // One process holds everything, whatever was cut before.
+        if config.ranks > 1 && !sharded(scope, config).iter().any(|it| it.shard == shard) {
+            let [there, here] = [shard, config.shard].map(u32::from);
+            found.push(format!("`memory.shard` is {there} there and {here} here"));
+        }
         if self.choices.freeze != config.frozen {
             let [there, here] = [&self.choices.freeze, &config.frozen].map(|list| json!(list));
             found.push(format!("`train.freeze` is {there} there and {here} here"));
@@ -292,6 +302,7 @@ impl PlanFile {
         config.optimizer_bits = optimizer_bits;
         config.table_bits = table_bits;
         config.offload = offload;
+        config.shard = shard;
         config.options.checkpoint = checkpoint;
         config.options.overlap = self.choices.overlap;
         Ok(Ok(config))

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
 use tightrope_nn::{
-    Gradients, Master, Planned, Planner, Precision, StateBits, TableBits, TrainerConfig,
+    Gradients, Master, Planned, Planner, Precision, Shard, StateBits, TableBits, TrainerConfig,
 };
 
 use super::scope::Scope;
@@ -49,7 +49,7 @@ pub(super) fn allowed(
         allowed.then_some((bits, TableBits::B8))
     }));
     let mut offloads = vec![config.offload];
-    if allow(Allow::Offload) && target.kind().can_be_lost() {
+    if allow(Allow::Offload) && target.kind().can_be_lost() && config.ranks == 1 {
         offloads.extend(config.offload.further());
     }
     let mut found = vec![];
@@ -70,6 +70,14 @@ pub(super) fn allowed(
         }
     }
     found
+}
+
+/// The configuration with each thing that ranks may hold a shard of, where that's open: they change no number of a step of one pass.
+pub(super) fn sharded(scope: &Scope, config: &TrainerConfig) -> Vec<TrainerConfig> {
+    if !scope.shard || config.ranks == 1 || !config.optimizer.is_elementwise() {
+        return vec![config.clone()];
+    }
+    Shard::ALL.iter().map(|&shard| TrainerConfig { shard, ..config.clone() }).collect()
 }
 
 /// Gradients and masters as they are asked for, then without what `memory.allow` lets the planner leave out, gradients first:

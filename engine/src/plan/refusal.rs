@@ -165,7 +165,10 @@ pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 5] {
         one.push(Change { words: "--master none".to_owned(), config });
     }
     let all = (config.precision != Precision::F16).then(|| narrowest(config));
-    let further = if target.kind().can_be_lost() { config.offload.further() } else { vec![] };
+    let further = match target.kind().can_be_lost() && config.ranks == 1 {
+        true => config.offload.further(),
+        false => vec![],
+    };
     let offloaded = further.into_iter().map(|offload| Change {
         words: format!("--offload {}", Vec::from(offload).join(",")),
         config: TrainerConfig { offload, ..config.clone() },

@@ -6,7 +6,7 @@ use tightrope_nn::Free;
 
 use crate::machine;
 use crate::rates::Store;
-use crate::settings::{Allow, Bytes, Chunk, MicroBatch, Recompute, Settings};
+use crate::settings::{Allow, Bytes, Chunk, MicroBatch, Recompute, Settings, Sharding};
 
 /// What a planner may choose, and what was chosen for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Scope {
     pub loss_chunk: bool,
     /// Which activations are kept for the backward pass.
     pub recompute: Recompute,
+    /// Whether it chooses what each rank holds a shard of.
+    pub shard: bool,
     /// Which changes of the numerics may be made to fit the budget.
     pub allow: Vec<Allow>,
     /// Whether the model is new, so that another one could be trained instead.
@@ -42,6 +44,7 @@ impl Scope {
             micro_batch: train.micro_batch == MicroBatch::Auto && !memory.consume_gradients,
             loss_chunk: memory.loss_chunk == Chunk::Auto,
             recompute: memory.recompute.clone(),
+            shard: memory.shard == Sharding::Auto,
             allow: memory.allow.clone(),
             new_model: settings.model.init.is_none(),
             threads: machine::threads(run.threads.unwrap_or(0)),

@@ -7,7 +7,7 @@ use tightrope_core::Backend;
 use tightrope_core::plan::Options;
 use tightrope_nn::{
     Architecture, Bert, BuildOptions, LanguageModel, LearningRate, Model, Offload, Planned,
-    Programs, TrainerConfig, Vit, defaults,
+    Programs, Shard, TrainerConfig, Vit, defaults,
 };
 
 use super::model;
@@ -15,7 +15,7 @@ use crate::devices::Spec;
 use crate::error::{Error, Result};
 use crate::plan::{Scope, inference, planned};
 use crate::settings::{
-    self, Chunk, Device, LARGEST, LIST, MicroBatch, RowFormat, Schedule, Settings,
+    self, Chunk, Device, LARGEST, LIST, MicroBatch, RowFormat, Schedule, Settings, Sharding,
 };
 use crate::weights::{adapters, teacher};
 
@@ -262,7 +262,10 @@ fn trainer_config(
             MicroBatch::Size(size) => size,
         },
         ranks: settings.run.ranks,
-        shard: memory.shard,
+        shard: match memory.shard {
+            Sharding::Auto => Shard::Nothing,
+            Sharding::Of(shard) => shard,
+        },
         build: BuildOptions { loss_chunk, attention: memory.attention },
         optimizer,
         gradients: memory.gradients,

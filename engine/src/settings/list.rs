@@ -9,15 +9,14 @@ use tightrope_data::{BucketCount, RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Gradients, Master, ModelFamily, Offload, Schedule, Shard, StateBits, TableBits, UpdateRule,
-    defaults,
+    Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule, defaults,
 };
 
 use super::kind::Range::{Fraction, Positive, Share};
 use super::setting::{Command, Reads};
 use super::table::settings;
 use super::values::{
-    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute,
+    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Sharding,
 };
 
 const PRESET: &str = "the preset's";
@@ -112,7 +111,7 @@ settings! {
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
         table_bits: TableBits, "The same for tables of embeddings where optimizer_bits is 8: 32, or 8 with a scale for each row", [only(STEPS), page_more("State of tables")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS), page_more("Offload")];
-        shard: Shard, "What each of several ranks holds a shard of: 0 nothing; 1 optimizer state and masters; 2 gradients too; 3 weights too", [flag("shard", "STAGE"), only(STEPS), passing(), elsewhere(&["zero_stage", "fsdp"])];
+        shard: Sharding, "What each of several ranks holds a shard of: 0 nothing; 1 optimizer state and masters; 2 gradients too; 3 weights too; or auto, the fastest that fits", [flag("shard", "STAGE|auto"), only(STEPS), passing(), elsewhere(&["zero_stage", "fsdp"])];
         consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS), page_more("Consume gradients")];
         allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, table_bits, gradients, master, precision (which change numbers), offload", [only(STEPS)];
     }

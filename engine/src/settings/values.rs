@@ -326,6 +326,41 @@ impl SettingValue for MicroBatch {
     }
 }
 
+/// What each of several ranks holds a shard of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharding {
+    /// What makes the fastest step that fits.
+    #[default]
+    Auto,
+    /// This, whatever fits.
+    Of(Shard),
+}
+
+impl SettingValue for Sharding {
+    const KIND: Kind = Kind::Form(&Form {
+        expected: "0, 1, 2, 3 or \"auto\"",
+        words: &["auto"],
+        pattern: None,
+        whole: true,
+        list: false,
+        accepts: |value| Self::read(value).is_some(),
+    });
+
+    fn read(value: &Value) -> Option<Self> {
+        match value.as_str() {
+            Some("auto") => Some(Self::Auto),
+            _ => Some(Self::Of(u32::try_from(value.as_integer()?).ok()?.try_into().ok()?)),
+        }
+    }
+
+    fn write(&self) -> Result<Option<Value>, Unwritable> {
+        match self {
+            Self::Auto => Ok(Some("auto".into())),
+            Self::Of(shard) => Ok(Some(i64::from(u32::from(*shard)).into())),
+        }
+    }
+}
+
 /// Rows of a large intermediate that exist at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chunk {
@@ -490,8 +525,8 @@ impl SettingValue for Offload {
     }
 }
 
-/// Types that are a number.
-macro_rules! read_as_number {
+/// Types that are a number of bits.
+macro_rules! read_as_bits {
     ($($name:ident: $values:expr),*) => {$(
         impl SettingValue for $name {
             const KIND: Kind = Kind::OneOf($values);
@@ -507,7 +542,7 @@ macro_rules! read_as_number {
     )*};
 }
 
-read_as_number!(StateBits: &[32, 16, 8], TableBits: &[32, 8], Shard: &[0, 1, 2, 3]);
+read_as_bits!(StateBits: &[32, 16, 8], TableBits: &[32, 8]);
 
 /// A whole number above 0.
 pub(super) fn count(value: &Value) -> Option<usize> {

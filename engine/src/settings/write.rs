@@ -165,7 +165,7 @@ master = "f32"
 optimizer_bits = 32
 table_bits = 32
 offload = []
-shard = 0
+shard = "auto"
 consume_gradients = false
 allow = []
 

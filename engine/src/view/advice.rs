@@ -300,7 +300,7 @@ impl Subject<'_> {
             return Ok(false);
         }
         let sizes = match self.scope.micro_batch {
-            true if config.batch > 1 => vec![1, config.batch],
+            true if config.own_batch() > 1 => vec![1, config.own_batch()],
             true => vec![1],
             false => vec![config.micro_batch],
         };
@@ -319,8 +319,9 @@ impl Subject<'_> {
         let config = self.config();
         let scope = Scope { micro_batch: false, ..self.scope.clone() };
         let planned = self.planned.config().micro_batch;
-        largest(planned, 1, planned.saturating_mul(TIMES), &mut |batch| {
-            let config = TrainerConfig { batch, micro_batch: batch, ..config.clone() };
+        largest(planned, 1, planned.saturating_mul(TIMES), &mut |micro_batch| {
+            let batch = micro_batch.saturating_mul(config.ranks);
+            let config = TrainerConfig { batch, micro_batch, ..config.clone() };
             Ok(plan::fitting(&scope, &config, budget, self.device)?.is_some())
         })
     }

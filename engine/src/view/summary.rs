@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tightrope_core::plan::{Allocation, Report};
 use tightrope_core::{Backend, Class, DeviceKind, Life, Phase};
 use tightrope_nn::layers::AttentionKind;
-use tightrope_nn::{Estimate, Gradients, Master, Planned, TableBits, TrainerConfig};
+use tightrope_nn::{Estimate, Gradients, Master, Planned, Shard, TableBits, TrainerConfig};
 
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
@@ -175,6 +175,9 @@ impl<'a> Summary<'a> {
             facts.push(("offloaded", format!("{bytes} of the host's memory for {kept}")));
         }
         facts.push(("choices", choices_text(config)));
+        if config.ranks > 1 {
+            facts.push(("ranks", ranks_text(self.planned)));
+        }
         facts.push((
             "estimate",
             format!(
@@ -260,6 +263,9 @@ impl<'a> Summary<'a> {
             "rates": self.known.source.name(),
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "offloaded_bytes": self.offloaded_bytes.unwrap_or(0),
+            "ranks": config.ranks,
+            "shard": config.shard,
+            "sent_bytes": self.planned.sent_bytes(),
             "recomputed_share": estimate.recomputed(),
             "flops_per_step": estimate.flops,
             "tokens_per_step": self.tokens(),
@@ -383,6 +389,27 @@ fn choices_text(config: &TrainerConfig) -> String {
         text += ", no master weights";
     }
     text
+}
+
+/// What each rank holds, and what it sends the others in a step.
+fn ranks_text(planned: &Planned) -> String {
+    let config = planned.config();
+    let held = match config.shard {
+        Shard::Nothing => "each holds all of the state",
+        Shard::State => "each holds a shard of optimizer state and masters",
+        Shard::Gradients => "each holds a shard of optimizer state, masters and gradients",
+        Shard::Weights => "each holds a shard of optimizer state, masters, gradients and weights",
+    };
+    let sent = planned.sent_bytes();
+    let all = human_bytes(sent.values().sum());
+    let of = |(name, bytes): (&&str, &u64)| format!("{name} {}", human_bytes(*bytes));
+    let parts: Vec<String> = sent.iter().map(of).collect();
+    format!(
+        "{}: {held} (shard {}), and sends {all} a step: {}",
+        config.ranks,
+        u32::from(config.shard),
+        parts.join(", ")
+    )
 }
 
 /// What the host keeps of a device that can go away.

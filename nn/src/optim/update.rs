@@ -92,7 +92,7 @@ pub(crate) fn append_sharing(
                 .into()
         },
     )?;
-    let elementwise = !optimizer.is_of_matrices() && *optimizer != Optimizer::Adafactor;
+    let elementwise = optimizer.is_elementwise();
     ensure(elementwise || trained.iter().all(|t| t.sharded.is_none()), "memory.shard", || {
         format!("isn't supported yet by {}, whose update takes whole matrices", optimizer.name())
     })?;

@@ -8,8 +8,10 @@ use conformance::values::uniform;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Class, Life};
 use tightrope_nn::{
-    Batch, Family, Planned, Precision, Shard, StateBits, TableBits, Trainer, TrainerConfig,
+    Batch, Family, Gradients, Planned, Precision, Shard, StateBits, TableBits, Trainer,
+    TrainerConfig,
 };
 use tightrope_ranks::Threads;
 
@@ -206,5 +208,58 @@ fn shards_of_gradients_have_the_bits_of_one_process_whatever_the_number_of_ranks
             let together = run_all(&of(ranks, shard));
             assert!(alone == together, "{precision:?}, {ranks} ranks, {shard:?}");
         }
+    }
+}
+
+/// State that is kept between steps, bytes: those of Rajbhandari et al. 2020, "ZeRO", section 3, as far as shards are whole blocks. In f16
+/// with gradients in bf16 a parameter has 2 bytes of weight, 2 of gradient and 12 of master and moments.
+#[test]
+fn state_is_what_zero_says() {
+    const RANKS: usize = 4;
+    let model = tightrope_nn::preset("gpt2").expect("a preset");
+    let cpu = Cpu::new(1).expect("threads");
+    for shard in Shard::ALL {
+        // Of several passes, gradients are kept too.
+        let config = TrainerConfig {
+            precision: Precision::F16,
+            gradients: Gradients::BF16,
+            batch: 2 * RANKS,
+            ranks: RANKS,
+            shard: *shard,
+            ..TrainerConfig::new(model.build(64).expect("a model"))
+        };
+        let planned = Planned::new(&config, &cpu).expect("a plan");
+        let graph = &planned.plan.graph;
+        let kept = graph.tensors.iter().filter(|info| {
+            let state = matches!(info.class, Class::Weight | Class::Gradient | Class::Optimizer);
+            // The rate, sums of losses and the like are of one element.
+            let single = info.ty.elements() == 1;
+            state && !single && info.life == Life::Persistent && info.replaces.is_none()
+        });
+        let bytes: usize = kept.map(|info| info.ty.bytes()).sum();
+
+        let (mut expected, mut parameters) = (0, 0);
+        for parameter in config.parameters().expect("parameters") {
+            let elements = parameter.elements();
+            let shard_of = elements.div_ceil(RANKS).next_multiple_of(4096).min(elements);
+            let gradient = if parameter.shape.len() > 1 { 2 } else { 4 };
+            // Small weights are everybody's.
+            let weights = *shard >= Shard::Weights && 2 * elements >= 1 << 16;
+            let of = |cut: bool| if cut { shard_of } else { elements };
+            expected += 2 * of(weights)
+                + gradient * of(*shard >= Shard::Gradients)
+                + 12 * of(*shard >= Shard::State);
+            parameters += elements;
+        }
+        assert_eq!(bytes, expected, "{shard:?}");
+        let (psi, n) = (parameters as f64, RANKS as f64);
+        let paper = match shard {
+            Shard::Nothing => 16.0 * psi,
+            Shard::State => 4.0 * psi + 12.0 * psi / n,
+            Shard::Gradients => 2.0 * psi + 14.0 * psi / n,
+            Shard::Weights => 16.0 * psi / n,
+        };
+        let above = bytes as f64 / paper - 1.0;
+        assert!((0.0..0.005).contains(&above), "{shard:?} takes {bytes}, and the paper {paper}");
     }
 }
