@@ -13,6 +13,9 @@ use crate::machine::free_memory;
 /// Copies of what steps change that a run holds at most, should its device go away.
 const COPIES: u64 = 3;
 
+/// Part of a step's time within which two plans are as fast.
+const ALIKE: f64 = 0.001;
+
 /// Bytes that a plan may take: the budget, else what the device has free, or the machine where the device says
 /// nothing; `None` where none of them is known.
 pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
@@ -39,7 +42,9 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
             let Some(found) = found else { continue };
             let known = scope.rates.known(target, config.precision, scope.threads);
             let seconds = |planned: &Planned| planned.estimate(&known.rates).step_s;
-            if fastest.as_ref().is_none_or(|(before, _)| seconds(&found) < seconds(before)) {
+            // Of those that are as fast, the one whose ranks depend least on each other.
+            let faster = |before: &Planned| seconds(&found) < (1.0 - ALIKE) * seconds(before);
+            if fastest.as_ref().is_none_or(|(before, _)| faster(before)) {
                 fastest = Some((found, config));
             }
         }

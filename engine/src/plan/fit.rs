@@ -179,6 +179,26 @@ pub fn closest(
     target: &dyn Backend,
 ) -> Result<Closest> {
     offloads(config, target)?;
+    let mut found: Option<Closest> = None;
+    for config in sharded(scope, config) {
+        let next = closest_of(scope, &config, budget, target)?;
+        if next.fits {
+            return Ok(next);
+        }
+        if found.as_ref().is_none_or(|before| next.fewest_bytes < before.fewest_bytes) {
+            found = Some(next);
+        }
+    }
+    found.ok_or_else(|| Error::failed(anyhow!("nothing is left to choose from"), "report it"))
+}
+
+/// As [`closest`], of one thing that ranks hold a shard of.
+fn closest_of(
+    scope: &Scope,
+    config: &TrainerConfig,
+    budget: u64,
+    target: &dyn Backend,
+) -> Result<Closest> {
     let mut fits = fits(scope, config, target)?;
     match fits(budget)? {
         (Some(planned), fewest_bytes) => Ok(Closest { planned, fits: true, fewest_bytes }),

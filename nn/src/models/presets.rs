@@ -144,7 +144,7 @@ pub fn presets() -> &'static [Preset] {
     &PRESETS
 }
 
-pub(super) static PRESETS: [Preset; 39] = [
+pub(super) static PRESETS: [Preset; 40] = [
     gpt2("tiny", [2, 64, 2, 64, 256]),
     gpt2("small", [4, 128, 4, 128, 256]),
     gpt2("shakespeare", [6, 384, 6, 256, 256]),
@@ -173,6 +173,14 @@ pub(super) static PRESETS: [Preset; 39] = [
         .llama3(32.0),
     decoder(Llama, "llama-3.1-8b", [32, 4096, 32, 8, 14_336, 131_072, 128_256], false, [1e-5, 5e5])
         .llama3(8.0),
+    decoder(
+        Llama,
+        "llama-3.1-70b",
+        [80, 8192, 64, 8, 28_672, 131_072, 128_256],
+        false,
+        [1e-5, 5e5],
+    )
+    .llama3(8.0),
     decoder(Mistral, "mistral-7b", [32, 4096, 32, 8, 14_336, 32_768, 32_000], false, [1e-5, 1e4])
         .window(4096),
     decoder(Qwen2, "qwen2.5-0.5b", [24, 896, 14, 2, 4864, 32_768, 151_936], true, [1e-6, 1e6]),
@@ -204,7 +212,7 @@ pub(super) static PRESETS: [Preset; 39] = [
 ];
 
 /// Names that published models have elsewhere, in lower case and without their owner, with the preset's.
-const ELSEWHERE: [(&str, &str); 26] = [
+const ELSEWHERE: [(&str, &str); 27] = [
     ("gpt2-small", "gpt2"),
     ("gpt2-124m", "gpt2"),
     ("gpt2-355m", "gpt2-medium"),
@@ -222,6 +230,7 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("smollm-360m", "llama-360m"),
     ("tinyllama-1.1b", "llama-1.1b"),
     ("meta-llama-3.1-8b", "llama-3.1-8b"),
+    ("meta-llama-3.1-70b", "llama-3.1-70b"),
     ("mistral-7b-v0.1", "mistral-7b"),
     ("gemma-3-270m-it", "gemma-3-270m"),
     ("gemma-3-1b-pt", "gemma-3-1b"),
@@ -277,6 +286,7 @@ mod tests {
             ("llama-3.2-1b", 1_235_814_400),
             ("llama-3.2-3b", 3_212_749_824),
             ("llama-3.1-8b", 8_030_261_248),
+            ("llama-3.1-70b", 70_553_706_496),
             ("mistral-7b", 7_241_732_096),
             ("qwen2.5-0.5b", 494_032_768),
             ("qwen2.5-1.5b", 1_543_714_304),
