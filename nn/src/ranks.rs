@@ -12,8 +12,10 @@ use crate::error::Result;
 use crate::optim::Trained;
 use crate::share::Share;
 
-/// Bytes of a tensor that ranks exchange at once: what arrives takes as much room.
-const PIECE: usize = 1 << 24;
+/// Bytes of a tensor that ranks exchange at once, of all together and of each at least: what arrives takes as much room.
+const PIECE: [usize; 2] = [1 << 24, 1 << 20];
+/// Ranks whose parts are added in one op.
+const ADDED: usize = 5;
 
 /// Appends the sum of `x` over all ranks, written over it, and gives its handle. Every rank gets the same bits.
 ///
@@ -173,7 +175,8 @@ pub(crate) fn of_all_ranks(
 
 /// A shard in parts that are small enough to be exchanged at once.
 fn parts(graph: &Graph, shards: &Shards, x: Tensor) -> Vec<Part> {
-    let step = (PIECE / graph.dtype(x).size() / shards.ranks).max(1);
+    let [together, each] = PIECE;
+    let step = (together / shards.ranks).max(each) / graph.dtype(x).size();
     let shard = shards.shard();
     let part =
         |first: usize| Part { shards: shards.clone(), range: first..shard.min(first + step) };
@@ -187,9 +190,11 @@ fn exchanged_sum(graph: &mut Graph, part: &Part, x: Tensor, sum: Option<Tensor>)
         Some(sum) => (sum, &shards[..]),
         None => (shards[0], &shards[1..]),
     };
-    for &shard in rest {
-        let add = Map { in_place: vec![(0, 0)], ..Map::add(graph.dtype(x)) };
-        sum = alike(graph, x, "sum", |graph, name| graph.one(add, &[sum, shard], name))?;
+    for shards in rest.chunks(ADDED) {
+        let formula = (1..=shards.len()).fold(input(0), |sum, index| sum + input(index));
+        let add = Map { in_place: vec![(0, 0)], ..Map::new(formula, graph.dtype(x)) };
+        let inputs = [&[sum], shards].concat();
+        sum = alike(graph, x, "sum", |graph, name| graph.one(add, &inputs, name))?;
     }
     Ok(sum)
 }
