@@ -108,6 +108,42 @@ fn ranks_train_alike_over_every_mpi_and_go_on_with_any_number() {
     }
 }
 
+/// Whatever ranks hold shards of, they write the same checkpoint, and each takes less; another number of ranks goes on from it.
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn shards_train_alike_and_take_less() {
+    let folder = Folder::new();
+    let mut first: Option<Vec<u8>> = None;
+    let mut peaks = vec![];
+    for (mpi, shard) in [(0, "0"), (0, "1"), (1, "1"), (1, "2"), (0, "3"), (1, "3")] {
+        let mpi = MPIS[mpi];
+        let (run, out) = folder.run(&format!("{mpi}-{shard}"));
+        let words = ["--steps", "4", "--save-every", "2", "--shard", shard, "--out", &out];
+        let ended = said(ranks(mpi, 4, &words));
+        assert_eq!(ended["predicted_peak_bytes"], ended["measured_peak_bytes"], "shard {shard}");
+        peaks.push((shard, ended["measured_peak_bytes"].as_u64().expect("bytes")));
+        let found = weights(&run, 4);
+        match &first {
+            None => first = Some(found),
+            Some(first) => assert!(*first == found, "shard {shard} over {mpi}"),
+        }
+    }
+    peaks.dedup_by_key(|(shard, _)| *shard);
+    let [none, state, gradients, weights_too] = [0, 1, 2, 3].map(|index: usize| peaks[index].1);
+    assert!(state < none && gradients <= state && weights_too < gradients, "{peaks:?}");
+    // A run of shards goes on in one process, and in others.
+    let from = folder.run(&format!("{}-3", MPIS[0])).0.join("checkpoints/step-2");
+    let from = from.to_str().expect("UTF-8");
+    for count in [1, 2] {
+        let (run, out) = folder.run(&format!("on-{count}"));
+        let words = ["--resume", from, "--out", &out];
+        let command = if count == 1 { alone(&words) } else { ranks(MPIS[0], count, &words) };
+        let ended = said(command);
+        assert!(ended["last_loss"].as_f64().expect("a loss").is_finite());
+        assert!(!weights(&run, 4).is_empty());
+    }
+}
+
 #[test]
 #[ignore = "needs MPI: cargo xtask mpi"]
 fn ranks_with_other_settings_or_data_are_named() {
