@@ -17,9 +17,6 @@ use crate::settings::Settings;
 pub use tightrope_ranks::Ended;
 pub use tightrope_ranks::exit;
 
-/// How long a rank waits for another that says nothing: a checkpoint or an evaluation that takes one longer than the others is within it.
-pub const TIME_OUT: Duration = Duration::from_secs(60);
-
 /// The ranks that this process was launched with, and its place among them.
 pub struct Together {
     ranks: Box<dyn Ranks>,
@@ -27,14 +24,15 @@ pub struct Together {
 }
 
 impl Together {
-    /// Connects with the ranks that this process was launched with; nothing where it was launched alone.
+    /// Connects with the ranks that this process was launched with, and waits for them as long as the settings say; nothing where it was
+    /// launched alone.
     ///
     /// # Errors
     /// An environment that contradicts itself, no MPI, and ranks that can't be reached or are of another version.
-    pub fn connect() -> Result<Option<Self>> {
+    pub fn connect(settings: &Settings) -> Result<Option<Self>> {
         const HELP: &str = "launch every rank alike: mpirun -n 4 tightrope train …";
         let launched = Launched::from_env().help(HELP)?;
-        let ranks = connect(TIME_OUT).help(HELP)?;
+        let ranks = connect(Duration::from_secs(settings.run.rank_timeout)).help(HELP)?;
         Ok(ranks.zip(launched).map(|(ranks, launched)| Self { ranks, launched }))
     }
 

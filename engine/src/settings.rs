@@ -33,6 +33,7 @@ mod read;
 mod retired;
 mod schema;
 mod setting;
+mod sharding;
 mod table;
 mod typescript;
 mod values;
@@ -47,10 +48,11 @@ pub(crate) use read::text_of;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
 pub use setting::{Command, Flag, PageField, Reads, Setting};
+pub use sharding::Sharding;
 pub use tightrope_data::{RowFormat, TrainOn};
 pub use tightrope_nn::{Family, Gradients, Master, ModelFamily, Offload, Schedule, UpdateRule};
 pub use typescript::typescript;
 pub use values::{
-    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Sharding, Word,
+    Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute, Word,
 };
 pub(crate) use write::is_as_written;

@@ -9,7 +9,6 @@ use tightrope_core::shards::Segment;
 use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
 use crate::error::Result;
-use crate::optim::Trained;
 use crate::share::Share;
 
 /// Bytes of a tensor that ranks exchange at once, of all together and of each at least: what arrives takes as much room.
@@ -152,17 +151,16 @@ pub(crate) fn gather_shards(
     gather(graph, part, shard, x)
 }
 
-/// Appends the sums of squares of all ranks' blocks, where `squares` are those of their shards of what is `trained`.
+/// Appends the sums of squares of all ranks' blocks, where `squares` are those of this rank's shards of tensors that are cut like `sharded`;
+/// none where nothing is cut.
 ///
 /// # Errors
 /// As [`Graph::push`].
 pub(crate) fn of_all_ranks(
     graph: &mut Graph,
-    trained: &[Trained],
+    sharded: &[&Shards],
     squares: Tensor,
 ) -> Result<Tensor> {
-    let sharded: Vec<&Shards> =
-        trained.iter().filter_map(|t| Some(&t.sharded.as_ref()?.shards)).collect();
     let Some(&&Shards { ranks, .. }) = sharded.first() else { return Ok(squares) };
     let segments = |shards: &&Shards| shards.of_blocks(SquareSum::BLOCK).segments;
     let segments: Vec<Segment> = sharded.iter().flat_map(segments).collect();

@@ -3,14 +3,14 @@
 use std::process::Command;
 use std::time::Duration;
 
-use tightrope::ranks::{self, TIME_OUT};
+use tightrope::ranks;
 
 use crate::args::Launch;
 use crate::failure::Failure;
 use crate::signals::Interrupt;
 
 /// What ranks have to end after a signal: a step and a checkpoint.
-const GRACE: Duration = TIME_OUT;
+const GRACE: Duration = Duration::from_secs(60);
 
 /// Runs the command as so many ranks, each with this program, and waits for them.
 ///

@@ -35,7 +35,7 @@ use crate::signals::Interrupt;
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::default();
-    let together = Together::connect()?;
+    let together = Together::connect(&args.settings.said()?)?;
     // Of several ranks, one speaks.
     let speaks = together.as_ref().is_none_or(Together::is_first);
     let progress = |steps, done| match args.quiet || !speaks {

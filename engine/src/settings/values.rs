@@ -6,8 +6,7 @@ use std::str::FromStr;
 use tightrope_data::{RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, Shard, StateBits, TableBits,
-    UpdateRule,
+    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule,
 };
 use toml::Value;
 
@@ -322,41 +321,6 @@ impl SettingValue for MicroBatch {
         match self {
             Self::Auto => Ok(Some("auto".into())),
             Self::Size(size) => size.write(),
-        }
-    }
-}
-
-/// What each of several ranks holds a shard of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharding {
-    /// What makes the fastest step that fits.
-    #[default]
-    Auto,
-    /// This, whatever fits.
-    Of(Shard),
-}
-
-impl SettingValue for Sharding {
-    const KIND: Kind = Kind::Form(&Form {
-        expected: "0, 1, 2, 3 or \"auto\"",
-        words: &["auto"],
-        pattern: None,
-        whole: true,
-        list: false,
-        accepts: |value| Self::read(value).is_some(),
-    });
-
-    fn read(value: &Value) -> Option<Self> {
-        match value.as_str() {
-            Some("auto") => Some(Self::Auto),
-            _ => Some(Self::Of(u32::try_from(value.as_integer()?).ok()?.try_into().ok()?)),
-        }
-    }
-
-    fn write(&self) -> Result<Option<Value>, Unwritable> {
-        match self {
-            Self::Auto => Ok(Some("auto".into())),
-            Self::Of(shard) => Ok(Some(i64::from(u32::from(*shard)).into())),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use tightrope_core::expr::{Expr, Unary, constant, input};
 use tightrope_core::ops::{Map, Reduce, SquareSum};
-use tightrope_core::{Class, DType, Graph, Tensor, Type};
+use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
 use super::LossScale;
 use super::trained::Trained;
@@ -37,7 +37,9 @@ pub(super) fn squares(graph: &mut Graph, trained: &[Trained], consumed: bool) ->
         let inputs: Vec<Tensor> = [squares].into_iter().chain(tensors).collect();
         squares = graph.one(SquareSum { slot }, &inputs, "grad_squares")?;
     }
-    of_all_ranks(graph, trained, squares)
+    let sharded: Vec<&Shards> =
+        trained.iter().filter_map(|t| Some(&t.sharded.as_ref()?.shards)).collect();
+    of_all_ranks(graph, &sharded, squares)
 }
 
 /// The norm of all gradients of these squares, whether it and the loss are finite, and the factor on the gradients.
