@@ -116,10 +116,9 @@ fn wrong_numbers_of_inputs_are_refused_with_the_op_and_all_types() {
 
 #[test]
 fn wrong_shapes_are_refused_with_the_op_and_all_types() {
-    // Inputs that may have any shape beside the others: the tensor among a map's single numbers, ids, and sums with the
-    // tensors that have slots in them.
-    let squares = (0..6).map(|input| ("SquareSum", input));
-    let free: Vec<_> = [("Map", 7), ("Embedding", 1)].into_iter().chain(squares).collect();
+    // Inputs that may have any shape beside the others: the tensor among a map's single numbers, ids, and sums, as long as tensors have
+    // slots in them.
+    let free = [("Map", 7), ("Embedding", 1), ("SquareSum", 0)];
     let mut wrong = vec![];
     for family in Op::FAMILIES {
         let (refused, there) = spoilt(family, |sample| misfit(sample.ty.dtype));
