@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 #[cfg(unix)]
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGXCPU};
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGXCPU, SIGXFSZ};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -26,7 +26,8 @@ pub struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// From now on takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU: the first of them is remembered. A SIGINT after that exits at
     /// once with code 130; another of the others changes nothing, for cluster managers send several. One that was ignored at
-    /// the start, as SIGHUP is under `nohup`, stays ignored.
+    /// the start, as SIGHUP is under `nohup`, stays ignored. A file that grows beyond the process's limit ends nothing by itself: the
+    /// write fails, as on a full disk.
     ///
     /// # Errors
     /// When the system refuses the handlers.
@@ -41,6 +42,8 @@ impl Interrupt {
             flag::register(signal, Arc::clone(requested))
                 .with_context(|| format!("can't handle signal {signal}"))?;
         }
+        #[cfg(unix)]
+        flag::register(SIGXFSZ, Arc::default()).context("can't handle SIGXFSZ")?;
         Ok(())
     }
 

@@ -3,13 +3,14 @@
 //! Squares are summed in blocks of [`SquareSum::BLOCK`] elements, and the sums of blocks in the order of parameters: ranks that have some
 //! blocks each have the bits of a process that has them all.
 
+use std::collections::HashMap;
+
 use tightrope_core::expr::{Expr, Unary, constant, input};
 use tightrope_core::ops::{Map, Reduce, SquareSum};
-use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
+use tightrope_core::{Class, DType, Graph, Node, Shards, Tensor, Type};
 
 use super::LossScale;
 use super::trained::Trained;
-use super::update::made;
 use crate::error::Result;
 use crate::ranks::of_all_ranks;
 
@@ -84,4 +85,10 @@ pub(super) fn square_sum(graph: &mut Graph, x: Tensor, name: &str) -> Result<Ten
     let sum = graph.one(Reduce::to_suffix(vec![1], DType::F32), &[sums], name)?;
     graph.info_mut(sum).class = Class::Optimizer;
     Ok(sum)
+}
+
+/// The position of the node that makes each tensor.
+fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
+    let nodes = nodes.iter().enumerate();
+    nodes.flat_map(|(at, node)| node.outputs.iter().map(move |&tensor| (tensor, at))).collect()
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tightrope_core::ops::Map;
-use tightrope_core::{Class, DType, Graph, Node, Phase, Tensor, Type};
+use tightrope_core::{Class, DType, Graph, Phase, Tensor, Type};
 
 use super::adafactor::Adafactor;
 use super::muon::Muon;
@@ -210,12 +210,6 @@ pub(crate) fn append_sharing(
         hoist(graph, first);
     }
     Ok(Update { scalars, grad_norm, ok: finite, state: state.concat(), weights })
-}
-
-/// The position of the node that makes each tensor.
-pub(super) fn made(nodes: &[Node]) -> HashMap<Tensor, usize> {
-    let nodes = nodes.iter().enumerate();
-    nodes.flat_map(|(at, node)| node.outputs.iter().map(move |&tensor| (tensor, at))).collect()
 }
 
 /// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over

@@ -2,6 +2,8 @@
 //! the folders.
 #![cfg(target_os = "linux")]
 
+mod faults;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -1,0 +1,148 @@
+//! A rank that is lost at any step: all end and name it, and the run goes on from its checkpoint to the bits of one that nothing befell.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs, thread};
+
+use super::{Folder, MPIS, processes, ranks, said, text, weights};
+
+const STEPS: u64 = 30;
+const SAVED_EVERY: u64 = 5;
+/// Cases of a day, and all of them.
+const DRAWN: u64 = 3;
+const ALL: u64 = 100;
+
+/// What befalls a rank.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// SIGKILL.
+    Killed,
+    /// SIGSTOP: it's there, and says nothing.
+    Stopped,
+    /// It may write no more bytes to any file, as on a disk that is full.
+    Full,
+}
+
+/// A number below `below` for what `words` and `draw` say.
+fn drawn(words: &str, case: u64, draw: &str, below: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (words, case, draw).hash(&mut hasher);
+    hasher.finish() % below
+}
+
+/// The days' words, and how many cases there are by them.
+fn words() -> (String, u64) {
+    match env::var("TIGHTROPE_DRAW") {
+        Ok(words) if words == "all" => (words, ALL),
+        Ok(words) => (words, DRAWN),
+        Err(_) => {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let day = since.map_or(0, |since| since.as_secs() / (24 * 60 * 60));
+            (format!("day {day}"), DRAWN)
+        }
+    }
+}
+
+/// Settings of every run: one sample a pass, so that any number of ranks makes the same passes.
+fn settings<'a>(shard: &'a str, out: &'a str, steps: &'a str, every: &'a str) -> Vec<&'a str> {
+    let run = ["--micro-batch", "1", "--context", "32", "--rank-timeout", "5", "--log-every", "1"];
+    let run = run.into_iter().chain(["--eval-every", "0", "--shard", shard]);
+    run.chain(["--steps", steps, "--save-every", every, "--out", out]).collect()
+}
+
+/// The process that is rank `rank` of those with this word.
+fn process_of(word: &str, rank: u64) -> Option<u32> {
+    processes(word).into_iter().find(|pid| {
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let own = [format!("PMI_RANK={rank}"), format!("OMPI_COMM_WORLD_RANK={rank}")];
+        variables
+            .split(|byte| *byte == 0)
+            .any(|variable| own.iter().any(|own| own.as_bytes() == variable))
+    })
+}
+
+fn steps_made(run: &Path) -> u64 {
+    fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count() as u64
+}
+
+fn succeeds(program: &str, words: &[String]) {
+    let status = Command::new(program).args(words).status().expect("a program");
+    assert!(status.success(), "{program} {words:?}");
+}
+
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() {
+    let folder = Folder::new();
+    let (words, cases) = words();
+    println!("{cases} of {ALL} losses of ranks drawn by {words}: TIGHTROPE_DRAW={words}");
+    let mut undisturbed: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
+    let (steps, every) = (STEPS.to_string(), SAVED_EVERY.to_string());
+    for case in 0..cases {
+        let draw = |what, below| drawn(&words, case, what, below);
+        let mpi = MPIS[draw("mpi", 2) as usize];
+        let (count, shard) = (2 + draw("ranks", 3), draw("shard", 4));
+        let fault = [Fault::Killed, Fault::Stopped, Fault::Full][draw("fault", 3) as usize];
+        // Files are the first rank's.
+        let lost = if matches!(fault, Fault::Full) { 0 } else { draw("rank", count) };
+        let at = 1 + draw("step", STEPS - 6);
+        let what = format!(
+            "case {case}: {mpi}, {count} ranks, shard {shard}, rank {lost} {fault:?} at {at}"
+        );
+        println!("{what}");
+        let stage = shard.to_string();
+
+        let (run, out) = folder.run(&format!("lost-{case}"));
+        let mut command = ranks(mpi, count as usize, &settings(&stage, &out, &steps, &every));
+        let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let started = started.expect("mpirun");
+        let since = Instant::now();
+        while steps_made(&run) < at {
+            assert!(since.elapsed() < Duration::from_secs(120), "{what}: no steps");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let pid = process_of(&out, lost).unwrap_or_else(|| panic!("{what}: no such process"));
+        match fault {
+            Fault::Killed => succeeds("kill", &["-KILL".into(), pid.to_string()]),
+            Fault::Stopped => succeeds("kill", &["-STOP".into(), pid.to_string()]),
+            Fault::Full => succeeds("prlimit", &[format!("--pid={pid}"), "--fsize=1000".into()]),
+        }
+        let since = Instant::now();
+        let output = started.wait_with_output().expect("a process");
+        let took = since.elapsed();
+        let errors = text(&output.stderr);
+        assert!(!output.status.success(), "{what}: {errors}");
+        assert!(took < Duration::from_secs(15), "{what}: ended after {took:?}");
+        assert!(errors.contains(&format!("rank {lost}")), "{what}: {errors}");
+        thread::sleep(Duration::from_millis(200));
+        assert!(processes(&out).is_empty(), "{what}: processes are left");
+
+        // Where gradients are summed pass by pass, any number of ranks makes the same steps.
+        let others = if shard >= 2 { 2 + draw("others", 3) } else { count };
+        let saved =
+            run.join("checkpoints").read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        if saved {
+            let words = ["--resume", &out, "--rank-timeout", "5"];
+            said(ranks(MPIS[draw("other mpi", 2) as usize], others as usize, &words));
+        } else {
+            let (_, again) = folder.run(&format!("again-{case}"));
+            said(ranks(mpi, count as usize, &settings(&stage, &again, &steps, &every)));
+            fs::rename(
+                folder.run(&format!("again-{case}")).0.join("checkpoints"),
+                run.join("checkpoints"),
+            )
+            .expect("a folder");
+        }
+        let key = if shard >= 2 { (2, 0) } else { (0, count) };
+        let expected = undisturbed.entry(key).or_insert_with(|| {
+            let (run, out) = folder.run(&format!("undisturbed-{case}"));
+            said(ranks(mpi, count as usize, &settings(&stage, &out, &steps, &every)));
+            weights(&run, STEPS)
+        });
+        assert!(weights(&run, STEPS) == *expected, "{what}: other weights");
+    }
+}
