@@ -403,10 +403,12 @@ impl Rule for AttentionGrad {
         let statistics =
             launches.scratch(DType::F32, count.next_multiple_of(lse.granule()) + count);
         let deltas = statistics.elements - count;
-        launches.push(convert(limits, lse, statistics.window(0..count)));
+        let by_groups = wgmma::takes(op, limits, qkv);
+        if by_groups.is_none() {
+            launches.push(convert(limits, lse, statistics.window(0..count)));
+        }
         let dqkv = Place::output(0, outputs[0]);
         launches.by_rows(limits, dqkv, op.head_dim as u64, false, |launches, dqkv| {
-            let by_groups = wgmma::takes(op, limits, qkv);
             let mut tensors =
                 vec![(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
             tensors.extend(by_groups.map(|_| (DType::F32, wgmma::Ordered::sums(op, seq_len))));
@@ -422,7 +424,8 @@ impl Rule for AttentionGrad {
                 if let Some(ordered) = &ordered {
                     let (own, extra) =
                         ([qkv, dout, statistics, dqkv], op.extra_operands(4, inputs));
-                    launches.push(op.begin_grad_wgmma(ordered, extents, &[out, dout, statistics]));
+                    let begin = [out, dout, statistics, (entries::LSE, lse)];
+                    launches.push(op.begin_grad_wgmma(ordered, extents, &begin));
                     let flops = flops(5) * extents.sequences;
                     let operands = [&own, &extra[..]].concat();
                     launches.push(op.grad_wgmma(ordered, extents, &operands, flops));
