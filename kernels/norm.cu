@@ -4,7 +4,8 @@
 // and add up by shuffles; a block holds as many rows as fit. The row's second and third reading come from the cache, so
 // that traffic is x and y once (12·R·C flops of layer norm to 8·R·C bytes in f32).
 //
-// Gradients of the weights: partial sums over strips of rows, which reduce.cu adds up; a thread owns four columns.
+// Gradients of the weights: partial sums over strips of rows, which reduce.cu adds up; a thread owns four columns. Where registers
+// hold a row's share of a warp's threads, the gradient of x is made from the same reading, a warp for each row.
 //
 // An entry's y, dx or partial sums are `out`. Every name is bound in every launch, so that entries share this file.
 
@@ -118,7 +119,7 @@ __device__ void rms_backward(const Args &args) {
     }
 }
 
-// Sums over the rows of a strip, STRIP or in the last fewer, of dy·normal and of dy, where normal(row, x) is the
+// Sums over the rows of a strip, `strip` or in the last fewer, of dy·normal and of dy, where normal(row, x) is the
 // normalised x. They lie in `out` by strip, those of dy from `first_bias` on. QUADS neighbouring threads read a row side by
 // side, and the threads past them the next rows. What lies past the last column is summed too, and not stored.
 template <bool BIASED, class Normal> __device__ void sum_strip(const Args &args, Normal normal) {
@@ -126,11 +127,11 @@ template <bool BIASED, class Normal> __device__ void sum_strip(const Args &args,
     const unsigned group = args.first_group + blockIdx.x;
     const unsigned strip = group / BLOCKS;
     const unsigned quad = (group - strip * BLOCKS) * QUADS + threadIdx.x % QUADS;
-    const unsigned end = smaller((strip + 1) * STRIP, args.rows);
+    const unsigned end = smaller((strip + 1) * args.strip, args.rows);
     Four dw = four(0.0f);
     Four db = four(0.0f);
     if (quad < QUADS_OF_ROW) {
-        for (unsigned row = strip * STRIP + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
+        for (unsigned row = strip * args.strip + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
             const unsigned at = row * COLUMNS + 4 * quad;
             const Four slope = args.dy.load4(at);
             dw += slope * normal(args.first_row + row, args.x.load4(at));
@@ -165,3 +166,95 @@ __device__ void layer_weights(const Args &args) {
 __device__ void rms_weights(const Args &args) {
     sum_strip<false>(args, [&](unsigned row, Four x) { return x * args.rstd.load(row); });
 }
+
+// Fours of a row that a thread of its warp has, and warps whose sums are in shared memory at once.
+constexpr unsigned OWN = (QUADS_OF_ROW + WARP - 1) / WARP;
+constexpr unsigned HALF_OF_WARPS = WARPS > 1 ? WARPS / 2 : 1;
+
+// Longer rows have other entries.
+__shared__ Shared<Four, COLUMNS <= 1024 ? HALF_OF_WARPS * OWN * WARP : 1> sums_of_warps;
+
+// Adds up the sums of a strip's warps, and stores them: those of the upper half of the warps are added to the lower half's, and
+// these in the warps' order.
+__device__ void store_strip(const Args &args, unsigned first, const Four (&sums)[OWN]) {
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned warp = threadIdx.x / WARP;
+    const unsigned at = warp % HALF_OF_WARPS * (OWN * WARP) + lane;
+    // The readers of other sums are done.
+    __syncthreads();
+    if (warp >= HALF_OF_WARPS) {
+#pragma unroll
+        for (unsigned i = 0; i < OWN; i++) {
+            sums_of_warps[at + i * WARP] = sums[i];
+        }
+    }
+    __syncthreads();
+    if (warp < HALF_OF_WARPS) {
+#pragma unroll
+        for (unsigned i = 0; i < OWN; i++) {
+            sums_of_warps[at + i * WARP] = sums[i] + sums_of_warps[at + i * WARP];
+        }
+    }
+    __syncthreads();
+    for (unsigned quad = threadIdx.x; quad < QUADS_OF_ROW; quad += WORKGROUP) {
+        Four sum = sums_of_warps[quad];
+        for (unsigned i = 1; i < HALF_OF_WARPS; i++) {
+            sum += sums_of_warps[i * (OWN * WARP) + quad];
+        }
+        args.sums.store4(first + 4 * quad, sum, COLUMNS - 4 * quad);
+    }
+}
+
+// All gradients of a strip's rows: dx as above, and what sum_strip leaves, in `sums`.
+template <bool LAYER> __device__ void strip_gradients(const Args &args) {
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned strip = args.first_group + blockIdx.x;
+    const unsigned end = smaller((strip + 1) * args.strip, args.rows);
+    Four dw[OWN];
+    Four db[OWN];
+#pragma unroll
+    for (unsigned i = 0; i < OWN; i++) {
+        dw[i] = four(0.0f);
+        db[i] = four(0.0f);
+    }
+    for (unsigned row = strip * args.strip + threadIdx.x / WARP; row < end; row += WARPS) {
+        const unsigned first = row * COLUMNS;
+        const float mean = LAYER ? args.mean.load(args.first_row + row) : 0.0f;
+        const float rstd = args.rstd.load(args.first_row + row);
+        float slopes = 0.0f;
+        float products = 0.0f;
+#pragma unroll
+        for (unsigned i = 0; i < OWN; i++) {
+            const unsigned c = 4 * (lane + i * WARP);
+            if (c < COLUMNS) {
+                const Four slope = first_of(args.dy.load4(first + c) * args.w.load4(c), COLUMNS - c, 0.0f);
+                const Four normal = first_of((args.x.load4(first + c) - mean) * rstd, COLUMNS - c, 0.0f);
+                slopes += sum_of(slope);
+                products += dot(slope, normal);
+            }
+        }
+        const float mean_slope = LAYER ? tr_fold_lanes<Sum, WARP>(slopes) / COLUMNS : 0.0f;
+        const float mean_product = tr_fold_lanes<Sum, WARP>(products) / COLUMNS;
+#pragma unroll
+        for (unsigned i = 0; i < OWN; i++) {
+            const unsigned c = 4 * (lane + i * WARP);
+            if (c < COLUMNS) {
+                const Four dy = args.dy.load4(first + c);
+                const Four normal = (args.x.load4(first + c) - mean) * rstd;
+                // What lies past the last column is summed too, and not stored.
+                dw[i] += dy * normal;
+                db[i] += dy;
+                const Four dx = (dy * args.w.load4(c) - mean_slope - normal * mean_product) * rstd;
+                args.out.store4(first + c, dx + residual_of(args, first + c), COLUMNS - c);
+            }
+        }
+    }
+    store_strip(args, strip * COLUMNS, dw);
+    if (LAYER) {
+        store_strip(args, args.first_bias + strip * COLUMNS, db);
+    }
+}
+
+__device__ void layer_gradients(const Args &args) { strip_gradients<true>(args); }
+
+__device__ void rms_gradients(const Args &args) { strip_gradients<false>(args); }

@@ -171,8 +171,8 @@ fn part_of(group: u32, thread: u32) -> Part {
     let blocks = (QUADS_OF_ROW + QUADS - 1u) / QUADS;
     let strip = group / blocks;
     let quad = (group - strip * blocks) * QUADS + thread % QUADS;
-    let begin = strip * STRIP + thread / QUADS;
-    let end = select(0u, min((strip + 1u) * STRIP, params.rows), quad < QUADS_OF_ROW);
+    let begin = strip * params.strip + thread / QUADS;
+    let end = select(0u, min((strip + 1u) * params.strip, params.rows), quad < QUADS_OF_ROW);
     return Part(quad, begin, end, strip * COLUMNS + quad * 4u);
 }
 
@@ -191,7 +191,7 @@ fn store_sum(thread: u32, part: Part, first: u32, own: vec4<f32>) {
     workgroupBarrier();
 }
 
-// out[s,c] = Σ dy[r,c]·(x[r,c] − mean[r])·rstd[r] over the rows of strip s, STRIP or in the last fewer; Σ dy[r,c] lies the same
+// out[s,c] = Σ dy[r,c]·(x[r,c] − mean[r])·rstd[r] over the rows of strip s, `strip` or in the last fewer; Σ dy[r,c] lies the same
 // way from `first_bias` on. QUADS neighbouring threads read a row side by side, and the threads past them the next rows.
 @compute @workgroup_size(WORKGROUP)
 fn layer_weights(

@@ -35,6 +35,7 @@ use driver::{Copies, Driver, Staging};
 use matmuls::{Makers, Matmuls};
 use planning::Planning;
 use recording::Recording;
+pub use recording::together;
 use source::Kernel;
 
 /// What launches are made for, of an Ampere GPU and later ones. Threads and shared memory are those of every GPU (CUDA C++
@@ -64,7 +65,7 @@ pub fn limits() -> Limits {
 /// # Errors
 /// [`DeviceError::Compile`].
 pub fn kernels_of(launches: &[Launch]) -> Result<Vec<Kernel>, DeviceError> {
-    Ok(recording::together(launches)?.into_iter().map(|(_, kernel)| kernel).collect())
+    Ok(together(launches)?.into_iter().map(|(_, kernel)| kernel).collect())
 }
 
 /// A device that runs CUDA kernels.

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tightrope_core::launch::Launch;
+use tightrope_core::launch::{CudaLimits, Launch, Limits};
 use tightrope_core::{KernelUse, Op, Rule as _, Type, Variants};
 
 use crate::library::{Layout, Problem};
@@ -12,11 +12,11 @@ use crate::{Cuda, kernels_of, source};
 const WGMMA: &str = "matmul_wgmma";
 /// Matmuls on tensor cores by warps.
 const MATMUL_MMA: &str = "matmul_mma";
-/// Attention on tensor cores.
 /// Attention by warpgroups, its gradient, and what readies that.
 const ATTENTION_WGMMA: &str = "attention_wgmma";
 const OF_ATTENTION_WGMMA: [&str; 3] =
     [ATTENTION_WGMMA, "attention_wgmma_grad", "attention_ordered"];
+/// Attention on tensor cores by warps.
 const ATTENTION_MMA: &str = "attention_mma";
 /// What is done with a matmul in its own pass.
 const EPILOGUES: &str = "epilogues";
@@ -25,6 +25,13 @@ pub const LIBRARY: &str = "cuBLASLt";
 
 /// In the order in which they're left out: each is replaced by what comes after it, the last by plain kernels.
 const ALL: [&str; 6] = [LIBRARY, WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA, EPILOGUES];
+
+/// Multiprocessors that are taken where they're to be few.
+const FEW: u32 = 4;
+
+fn few(own: &mut CudaLimits) {
+    own.wgmma = own.wgmma.map(|all| all.min(FEW));
+}
 
 fn hashed(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -57,21 +64,16 @@ impl Cuda {
         }
         uses
     }
-}
 
-impl Variants for Cuda {
-    fn identity(&self) -> String {
-        let files = source::digest();
-        format!("{}, {}, kernels {files:016x}", self.driver.name(), self.driver.versions())
-    }
-
-    fn kernels(
+    /// The kernels that run for an op on a device with these limits.
+    fn uses(
         &self,
+        limits: &Limits,
         op: &Op,
         inputs: &[&Type],
         outputs: &[&Type],
     ) -> Result<Vec<KernelUse>, String> {
-        let launches = op.launch(&self.planning.limits, inputs, outputs)?.list;
+        let launches = op.launch(limits, inputs, outputs)?.list;
         let kernels = kernels_of(&launches).map_err(|error| error.to_string())?;
         let fused = matches!(op, Op::FusedMatMul(_));
         let uses = kernels.into_iter().map(|kernel| {
@@ -86,6 +88,35 @@ impl Variants for Cuda {
         let mut all = self.of_library(&launches);
         all.extend(uses);
         Ok(all)
+    }
+}
+
+impl Variants for Cuda {
+    fn identity(&self) -> String {
+        let files = source::digest();
+        format!("{}, {}, kernels {files:016x}", self.driver.name(), self.driver.versions())
+    }
+
+    fn kernels(
+        &self,
+        op: &Op,
+        inputs: &[&Type],
+        outputs: &[&Type],
+    ) -> Result<Vec<KernelUse>, String> {
+        self.uses(&self.planning.limits, op, inputs, outputs)
+    }
+
+    fn kernels_of_few(
+        &self,
+        op: &Op,
+        inputs: &[&Type],
+        outputs: &[&Type],
+    ) -> Result<Vec<KernelUse>, String> {
+        self.uses(&self.planning.limits.clone().with_cuda(few), op, inputs, outputs)
+    }
+
+    fn take_few(&mut self) {
+        self.restrict(few);
     }
 
     fn compile(&mut self, uses: &[(&Op, Vec<&Type>, Vec<&Type>)]) {

@@ -32,6 +32,23 @@ pub trait Variants {
         outputs: &[&Type],
     ) -> Result<Vec<KernelUse>, String>;
 
+    /// Those that run for an op after [`Variants::take_few`].
+    ///
+    /// # Errors
+    /// As [`Variants::kernels`].
+    fn kernels_of_few(
+        &self,
+        op: &Op,
+        inputs: &[&Type],
+        outputs: &[&Type],
+    ) -> Result<Vec<KernelUse>, String> {
+        self.kernels(op, inputs, outputs)
+    }
+
+    /// Takes few of the device's multiprocessors from now on, where kernels say how many run: small ops have the kernels of large
+    /// ones then, and each multiprocessor goes from tile to tile as in those.
+    fn take_few(&mut self) {}
+
     /// Compiles the kernels of ops together, which takes less time than one after the other. What doesn't compile is found
     /// where it's used.
     fn compile(&mut self, uses: &[(&Op, Vec<&Type>, Vec<&Type>)]) {

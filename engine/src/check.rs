@@ -130,7 +130,7 @@ impl Checker {
         let (name, kind, records) = (device.name(), device.kind(), records());
         let Some(variants) = device.variants() else { return Verdict::Right };
         let mut record = records.read(&name, &variants.identity());
-        let cases = cases(variants, &record);
+        let mut cases = cases(variants, &record);
         let known = cases.iter().find_map(|case| record.unusable(&case.kernels)).cloned();
         if let Some(wrong) = known {
             return Verdict::Unusable(wrong);
@@ -146,22 +146,15 @@ impl Checker {
             "{name}: {kernels} weren't seen on it before; each runs once, in a process of its own"
         ));
         let start = Instant::now();
-        for library in [false, true] {
-            let cases: Vec<&Checked> =
-                cases.iter().filter(|case| case.library == library).collect();
-            if cases.is_empty() {
-                continue;
-            }
-            let asked = cases.iter().map(|checked| checked.case.clone()).collect();
-            let request = Request::new(spec, kind, library, asked).measured(measured.clone());
-            match self.run(kind, &request, &cases, &mut record) {
-                Came::Right => {}
-                Came::Wrong(wrong) => return self.wrong(device, &records, record, wrong),
-                Came::Never(reason) => {
-                    (self.tell)(&format!("{name}: its kernels go unchecked: {reason}"));
-                    records.write(&name, &record);
-                    return Verdict::Right;
-                }
+        cases.sort_by_key(|case| (case.library, case.few));
+        let request = Request::new(spec, kind, measured, &cases);
+        match self.run(kind, &request, &cases, &mut record) {
+            Came::Right => {}
+            Came::Wrong(wrong) => return self.wrong(device, &records, record, wrong),
+            Came::Never(reason) => {
+                (self.tell)(&format!("{name}: its kernels go unchecked: {reason}"));
+                records.write(&name, &record);
+                return Verdict::Right;
             }
         }
         records.write(&name, &record);
@@ -175,11 +168,11 @@ impl Checker {
         &self,
         kind: DeviceKind,
         request: &Request,
-        cases: &[&Checked],
+        cases: &[Checked],
         record: &mut Record,
     ) -> Came {
         let describe = |index: usize, reason: String| {
-            let Checked { case, kernels, .. } = cases[index];
+            let Checked { case, kernels, .. } = &cases[index];
             Wrong::new(replaced(kernels), kernels, described(case), reason)
         };
         let mut wrong = None;

@@ -233,8 +233,8 @@ impl Packed<'_> {
     }
 }
 
-fn dot(a: &Array<'_>, at_a: usize, b: &Array<'_>, at_b: usize, len: usize) -> f64 {
-    (0..len).map(|d| a.get(at_a + d) * b.get(at_b + d)).sum()
+fn dot(a: &[f64], at_a: usize, b: &[f64], at_b: usize, len: usize) -> f64 {
+    a[at_a..][..len].iter().zip(&b[at_b..][..len]).map(|(a, b)| a * b).sum()
 }
 
 /// Log of the sum of exponentials.
@@ -318,6 +318,7 @@ impl Rule for Attention {
         let (batch, seq_len, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], self.head_dim);
         let at = Packed { op: self, seq_len };
         let extra = Extra::of(self.mask, self.dropout, 1, inputs);
+        let qkv = qkv.values();
         for b in 0..batch {
             for head in 0..self.heads {
                 for i in 0..seq_len {
@@ -332,12 +333,14 @@ impl Rule for Attention {
                         .collect();
                     let normaliser = log_sum_exp(&scores);
                     lse.set(row, normaliser);
-                    for d in 0..dim {
-                        let sum = keys.iter().zip(&scores).map(|(&j, score)| {
-                            let p = (score - normaliser).exp() * self.kept(&extra, row, j, seq_len);
-                            p * qkv.get(at.value(b, j, head) + d)
-                        });
-                        out.set(((b * seq_len + i) * self.heads + head) * dim + d, sum.sum());
+                    let mut sums = vec![0.0; dim];
+                    for (&j, score) in keys.iter().zip(&scores) {
+                        let p = (score - normaliser).exp() * self.kept(&extra, row, j, seq_len);
+                        let value = &qkv[at.value(b, j, head)..][..dim];
+                        sums.iter_mut().zip(value).for_each(|(sum, value)| *sum += p * value);
+                    }
+                    for (d, &sum) in sums.iter().enumerate() {
+                        out.set(((b * seq_len + i) * self.heads + head) * dim + d, sum);
                     }
                 }
             }
@@ -400,10 +403,12 @@ impl Rule for AttentionGrad {
         let statistics =
             launches.scratch(DType::F32, count.next_multiple_of(lse.granule()) + count);
         let deltas = statistics.elements - count;
-        launches.push(convert(limits, lse, statistics.window(0..count)));
+        let by_groups = wgmma::takes(op, limits, qkv);
+        if by_groups.is_none() {
+            launches.push(convert(limits, lse, statistics.window(0..count)));
+        }
         let dqkv = Place::output(0, outputs[0]);
         launches.by_rows(limits, dqkv, op.head_dim as u64, false, |launches, dqkv| {
-            let by_groups = wgmma::takes(op, limits, qkv);
             let mut tensors =
                 vec![(qkv.dtype, packed), (dqkv.dtype, packed), (dout.dtype, columns)];
             tensors.extend(by_groups.map(|_| (DType::F32, wgmma::Ordered::sums(op, seq_len))));
@@ -419,7 +424,8 @@ impl Rule for AttentionGrad {
                 if let Some(ordered) = &ordered {
                     let (own, extra) =
                         ([qkv, dout, statistics, dqkv], op.extra_operands(4, inputs));
-                    launches.push(op.begin_grad_wgmma(ordered, extents, &[out, dout, statistics]));
+                    let begin = [out, dout, statistics, (entries::LSE, lse)];
+                    launches.push(op.begin_grad_wgmma(ordered, extents, &begin));
                     let flops = flops(5) * extents.sequences;
                     let operands = [&own, &extra[..]].concat();
                     launches.push(op.grad_wgmma(ordered, extents, &operands, flops));
@@ -456,6 +462,7 @@ impl Rule for AttentionGrad {
         let (batch, seq_len, dim) = (qkv.ty().shape[0], qkv.ty().shape[1], op.head_dim);
         let at = Packed { op, seq_len };
         let extra = Extra::of(op.mask, op.dropout, 4, inputs);
+        let [qkv, out, dout] = [qkv, out, dout].map(|array| array.values());
         // Contributions meet in f64 before the one rounding of the store.
         let mut dqkv = vec![0.0; outputs[0].len()];
         for b in 0..batch {
@@ -475,9 +482,9 @@ impl Rule for AttentionGrad {
                         let dp = kept * dot(&dout, row, &qkv, value, dim);
                         let dscore = op.slope(score) * p * (dp - delta);
                         for d in 0..dim {
-                            dqkv[query + d] += dscore * qkv.get(key + d);
-                            dqkv[key + d] += dscore * qkv.get(query + d);
-                            dqkv[value + d] += kept * p * dout.get(row + d);
+                            dqkv[query + d] += dscore * qkv[key + d];
+                            dqkv[key + d] += dscore * qkv[query + d];
+                            dqkv[value + d] += kept * p * dout[row + d];
                         }
                     }
                 }

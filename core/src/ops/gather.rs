@@ -13,6 +13,7 @@ use super::windows::{part, row_windows, windows_with_vectors};
 use super::{
     Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
 };
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Map, Node, Tape};
@@ -39,8 +40,13 @@ fn ids(ty: &Type) -> std::result::Result<(), String> {
     ensure(ty.dtype == DType::I32, || format!("ids must be i32, are {ty}"))
 }
 
-/// Pairs of an id and its position that a workgroup sorts at once, one a thread.
-const BLOCK: u32 = 128;
+/// Pairs of an id and its position that a workgroup sorts at once, one a thread: more where that saves launches.
+fn block(limits: &Limits) -> u32 {
+    match limits.dialect() {
+        Dialect::Cuda => 1024.min(limits.workgroup),
+        Dialect::Wgsl => 128,
+    }
+}
 
 /// Sorted pairs that a thread sums.
 const CHUNK: u64 = 32;
@@ -198,7 +204,7 @@ impl EmbeddingGrad {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for (rows, c, n) in [(1, 1, 3), (11, 7, 40), (64, 33, 17), (5, 12, 401)] {
+        for (rows, c, n) in [(1, 1, 3), (11, 7, 40), (64, 33, 17), (5, 12, 401), (90, 5, 2100)] {
             use DType::{BF16, F32};
             for (of_dy, dtype) in [(F32, F32), (BF16, F32), (BF16, BF16)] {
                 let op = Self { rows, accumulate: false, dtype };
@@ -294,7 +300,7 @@ impl EmbeddingGrad {
         (ids, dy, table): (Place, Place, Place),
         (windows, columns): (&[Range<u64>], u64),
     ) {
-        let rows = self.rows as u64;
+        let (rows, block) = (self.rows as u64, block(limits));
         let longest = windows.iter().map(|window| window.end - window.start).max().unwrap_or(0);
         let pairs = [(); 2].map(|()| launches.scratch(DType::I32, 2 * longest));
         let heads = launches.scratch(DType::F32, longest.div_ceil(CHUNK) * columns);
@@ -312,14 +318,14 @@ impl EmbeddingGrad {
                 dy,
                 blocks: pairs[0],
                 sorted: pairs[1],
-                run: BLOCK.into(),
+                run: block.into(),
                 heads,
                 columns,
             };
-            let sort = bound.launch("sort_block", (BLOCK, count), made, rows);
-            launches.push(sort.costing(count * u64::from(BLOCK)));
+            let sort = bound.launch("sort_block", (block, count), made, rows);
+            launches.push(sort.costing(count * u64::from(block)));
             while bound.run < count {
-                let merge = bound.launch("merge_runs", (BLOCK, count), made, rows);
+                let merge = bound.launch("merge_runs", (block, count), made, rows);
                 launches.push(merge.costing(count * u64::from(bound.run.ilog2())));
                 (bound.blocks, bound.sorted) = (bound.sorted, bound.blocks);
                 bound.run *= 2;

@@ -160,8 +160,9 @@ impl LinearCrossEntropy {
     pub(super) fn row(&self, inputs: &[Array<'_>], r: usize) -> (Vec<f64>, f64, i64) {
         let (x, w) = (inputs[0], inputs[1]);
         let columns = x.ty().last();
+        let row: Vec<f64> = (0..columns).map(|c| x.get(r * columns + c)).collect();
         let logits: Vec<f64> = (0..self.vocab)
-            .map(|v| (0..columns).map(|c| x.get(r * columns + c) * w.get(v * columns + c)).sum())
+            .map(|v| row.iter().zip(v * columns..).map(|(x, at)| x * w.get(at)).sum())
             .map(|logit: f64| self.cap.map_or(logit, |cap| cap * (logit / cap).tanh()))
             .collect();
         let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -391,7 +391,7 @@ impl Rule for Op {
 }
 
 /// An op with the inputs to try it on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// The op with its attributes.
     pub op: Op,
@@ -400,7 +400,7 @@ pub struct Case {
 }
 
 /// How a case's input is filled.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Dtype and shape.
     pub ty: Type,

@@ -54,8 +54,8 @@ pub struct RmsNormGrad {
     pub residual: bool,
 }
 
-fn sizes() -> [[usize; 2]; 6] {
-    [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31], [131, 12]]
+fn sizes() -> [[usize; 2]; 7] {
+    [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31], [131, 12], [5, 2052]]
 }
 
 fn statistics(x: &Type) -> Type {
@@ -104,6 +104,8 @@ struct Operands {
     rstd: Place,
     /// (R, C). What is added to dx.
     residual: Option<Place>,
+    /// Where sums over strips of rows go, of an entry that makes dx too.
+    sums: Option<Place>,
 }
 
 /// Rows of C elements and the windows in which they are bound.
@@ -151,13 +153,14 @@ impl<'a> Rows<'a> {
             .param("rows", window.end - window.start)
             .param("first_row", first_row);
         let residual = rows(operands.residual.unwrap_or(operands.x));
-        let launch =
-            match self.limits.dialect() {
-                Dialect::Wgsl => launch,
-                Dialect::Cuda => launch
-                    .constant("RESIDUAL", operands.residual.is_some())
-                    .bind_four("residual", residual, self.aligned()),
-            };
+        let sums = operands.sums.unwrap_or(rstd);
+        let launch = match self.limits.dialect() {
+            Dialect::Wgsl => launch,
+            Dialect::Cuda => launch
+                .constant("RESIDUAL", operands.residual.is_some())
+                .bind_four("residual", residual, self.aligned())
+                .bind_four("sums", sums, self.aligned()),
+        };
         launch.costing(FLOPS * (window.end - window.start) * self.columns)
     }
 
@@ -179,8 +182,8 @@ impl<'a> Rows<'a> {
                     .constant("COLUMNS", self.columns)
                     .constant("LANES", lanes)
                     .constant("SUBGROUP", self.limits.webgpu().subgroup_threads())
-                    .constant("STRIP", UNUSED)
                     .constant("QUADS", UNUSED)
+                    .param("strip", UNUSED)
                     .param("first_bias", UNUSED)
                     .real("eps", eps);
                 let out = out.window(self.elements(window));
@@ -213,31 +216,113 @@ impl<'a> Rows<'a> {
         launches: &mut Launches,
         entry: &'static str,
         operands: &Operands,
-        dw: Place,
-        db: Option<Place>,
+        (dw, db): (Place, Option<Place>),
     ) {
         for window in &self.windows {
-            let strips = Strips::of(window.end - window.start, self.columns, self.limits);
-            let elements = strips.count * self.columns;
-            let padded = elements.next_multiple_of(dw.granule());
-            let outputs: Vec<Place> = [Some(dw), db].into_iter().flatten().collect();
-            let partials = launches.scratch(DType::F32, padded * outputs.len() as u64);
-            let launch = strips
-                .launch("norm", entry)
-                .constant("COLUMNS", self.columns)
-                .constant("STRIP", strips.rows)
-                .constant("LANES", UNUSED)
-                .constant("SUBGROUP", UNUSED)
-                .param("first_bias", padded)
-                .real("eps", 0.0);
-            launches.push(self.bind(launch, window, operands, partials));
-            for (first, out) in (0..).step_by(padded as usize).zip(outputs) {
-                let matrix = (partials.window(first..first + elements), strips.count, self.columns);
-                sum_columns(self.limits, launches, matrix, 1.0, out, window.start > 0);
-            }
+            let partials = self.partials(launches, window, dw, db);
+            let strips = &partials.strips;
+            let launch = self.of_strips(strips.launch("norm", entry), &partials);
+            launches.push(self.bind(launch, window, operands, partials.place));
+            self.push_sums(launches, &partials, (dw, db), window.start > 0);
         }
     }
+
+    /// Appends launches that leave the gradients of x and of the weights: from one reading of what they're made of, where a warp's
+    /// registers hold the weights' sums.
+    fn push_gradients(
+        &self,
+        launches: &mut Launches,
+        entries: &Entries,
+        operands: &Operands,
+        dx: Place,
+        weights: Option<(Place, Option<Place>)>,
+    ) {
+        let Some((dw, db)) = weights else {
+            return self.push_gradient(launches, entries.rows, operands, dx);
+        };
+        let together = self.limits.cuda().epilogues
+            && STRIP_THREADS <= self.limits.workgroup
+            && self.columns <= MOST_TOGETHER;
+        let ([window], true) = (&self.windows[..], together) else {
+            // First, since dx may overwrite dy.
+            self.push_weights(launches, entries.weights, operands, (dw, db));
+            return self.push_gradient(launches, entries.rows, operands, dx);
+        };
+        let partials = self.partials(launches, window, dw, db);
+        let launch = Launch::new("norm", entries.both, STRIP_THREADS, partials.strips.count);
+        let launch = self.of_strips(launch.constant("QUADS", UNUSED), &partials);
+        let operands = Operands { sums: Some(partials.place), ..*operands };
+        launches.push(self.bind(launch, window, &operands, dx));
+        self.push_sums(launches, &partials, (dw, db), false);
+    }
+
+    /// Room for the sums over strips of a window of rows.
+    fn partials(
+        &self,
+        launches: &mut Launches,
+        window: &Range<u64>,
+        dw: Place,
+        db: Option<Place>,
+    ) -> Partials {
+        let strips = Strips::of(window.end - window.start, self.columns, self.limits);
+        let elements = strips.count * self.columns;
+        let padded = elements.next_multiple_of(dw.granule());
+        let place = launches.scratch(DType::F32, padded * (1 + u64::from(db.is_some())));
+        Partials { strips, place, elements, padded }
+    }
+
+    /// What a launch over strips is told.
+    fn of_strips(&self, launch: Launch, partials: &Partials) -> Launch {
+        launch
+            .constant("COLUMNS", self.columns)
+            .constant("LANES", UNUSED)
+            .constant("SUBGROUP", UNUSED)
+            .param("strip", partials.strips.rows)
+            .param("first_bias", partials.padded)
+            .real("eps", 0.0)
+    }
+
+    /// Appends launches that add up the sums over strips, those of both weights at once.
+    fn push_sums(
+        &self,
+        launches: &mut Launches,
+        partials: &Partials,
+        (dw, db): (Place, Option<Place>),
+        add: bool,
+    ) {
+        let Partials { strips, place, elements, padded } = partials;
+        let outputs = [Some(dw), db].into_iter().flatten();
+        let of = |(first, out): (u64, Place)| {
+            let matrix = (place.window(first..first + elements), strips.count, self.columns);
+            let mut own = Launches { list: vec![], scratch_bytes: launches.scratch_bytes };
+            sum_columns(self.limits, &mut own, matrix, 1.0, out, add);
+            launches.scratch_bytes = own.scratch_bytes;
+            own.list
+        };
+        let lists = (0..).step_by(*padded as usize).zip(outputs).map(of).collect();
+        launches.push_concurrent(lists);
+    }
 }
+
+/// Sums over strips of rows, one after the other, and from `padded` on those of the bias.
+struct Partials {
+    strips: Strips,
+    place: Place,
+    elements: u64,
+    padded: u64,
+}
+
+/// Entries of a norm's gradient: of x, of the weights, and of all.
+struct Entries {
+    rows: &'static str,
+    weights: &'static str,
+    both: &'static str,
+}
+
+/// Threads of a workgroup that makes all gradients of a strip, a warp for each of its rows in turn; and the most columns, of which the
+/// warp's registers hold sums.
+const STRIP_THREADS: u32 = 512;
+const MOST_TOGETHER: u64 = 1024;
 
 /// Arithmetic of an element in one launch, about.
 const FLOPS: u64 = 8;
@@ -296,8 +381,16 @@ impl Rule for LayerNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, rstd) = (input(0), output(2));
-        let operands =
-            Operands { x, dy: x, w: input(1), b: input(2), mean: output(1), rstd, residual: None };
+        let operands = Operands {
+            x,
+            dy: x,
+            w: input(1),
+            b: input(2),
+            mean: output(1),
+            rstd,
+            residual: None,
+            sums: None,
+        };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "layer_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -374,14 +467,12 @@ impl Rule for LayerNormGrad {
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, mean, rstd, dy) = (input(0), input(1), input(2), input(3), input(4));
         let residual = self.residual.then(|| input(5));
-        let operands = Operands { x, dy, w, b: w, mean, rstd, residual };
+        let operands = Operands { x, dy, w, b: w, mean, rstd, residual, sums: None };
         let rows = Rows::new(limits, inputs[0]);
-        // First, since dx may overwrite dy.
-        if self.weights {
-            let (dw, db) = (output(1), Some(output(2)));
-            rows.push_weights(&mut launches, "layer_weights", &operands, dw, db);
-        }
-        rows.push_gradient(&mut launches, "layer_backward", &operands, output(0));
+        let weights = self.weights.then(|| (output(1), Some(output(2))));
+        let entries =
+            Entries { rows: "layer_backward", weights: "layer_weights", both: "layer_gradients" };
+        rows.push_gradients(&mut launches, &entries, &operands, output(0), weights);
         Ok(launches)
     }
 
@@ -461,7 +552,7 @@ impl Rule for RmsNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd) = (input(0), input(1), output(1));
-        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd, residual: None };
+        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd, residual: None, sums: None };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "rms_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -534,13 +625,12 @@ impl Rule for RmsNormGrad {
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd, dy) = (input(0), input(1), input(2), input(3));
         let residual = self.residual.then(|| input(4));
-        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd, residual };
+        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd, residual, sums: None };
         let rows = Rows::new(limits, inputs[0]);
-        // First, since dx may overwrite dy.
-        if self.weights {
-            rows.push_weights(&mut launches, "rms_weights", &operands, output(1), None);
-        }
-        rows.push_gradient(&mut launches, "rms_backward", &operands, output(0));
+        let weights = self.weights.then(|| (output(1), None));
+        let entries =
+            Entries { rows: "rms_backward", weights: "rms_weights", both: "rms_gradients" };
+        rows.push_gradients(&mut launches, &entries, &operands, output(0), weights);
         Ok(launches)
     }
 

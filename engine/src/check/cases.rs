@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tightrope_core::conformance::{reference, values};
-use tightrope_core::ops::{Case, Fill, LinearCrossEntropy, Sample};
+use tightrope_core::ops::{Case, Fill, FusedMatMul, LinearCrossEntropy, MatMul, Sample};
 use tightrope_core::{DType, KernelUse, Op, Plan, Rule as _, Type, Variants};
 
 /// A case, and the kernels that it runs.
@@ -17,15 +17,39 @@ pub struct Checked {
     pub kernels: Vec<KernelUse>,
     /// Whether the device's library multiplies, where it can.
     pub library: bool,
+    /// Whether few multiprocessors make it.
+    pub few: bool,
 }
 
 /// Extents to try in place of larger ones: some that tiles divide, and some that leave a part of a tile.
-const EXTENTS: [usize; 20] = [
-    40, 64, 72, 128, 136, 256, 264, 384, 512, 520, 768, 1024, 1032, 1536, 2048, 2056, 3072, 4096,
-    4104, 8192,
+const EXTENTS: [usize; 22] = [
+    40, 64, 72, 128, 136, 200, 256, 264, 328, 384, 512, 520, 768, 1024, 1032, 1536, 2048, 2056,
+    3072, 4096, 4104, 8192,
 ];
-/// The same for the first of three axes or more: sequences of a batch.
-const BATCH: usize = 2;
+/// How often every extent is tried.
+const PASSES: usize = 2;
+/// Axes of one extent that are tried apart from each other, where there are no more.
+const MOST_APART: usize = 8;
+
+/// The same for the first of three axes or more, sequences of a batch; of a gradient of attention, which is long, one.
+fn batch(op: &Op) -> usize {
+    if matches!(op, Op::AttentionGrad(_)) { 1 } else { 2 }
+}
+
+/// The least extent, where some kernels go round a ring of buffers: they come to its beginning again. A matmul has at most five stages
+/// of 64 summed indices, the gradient of attention eight of 64 queries. Attention goes on with other tiles, of which
+/// some are whole and some are not.
+fn least(op: &Op) -> usize {
+    match op {
+        // It sums over rows, of which there are more than along this axis.
+        Op::MatMul(MatMul { transpose_lhs: true, .. })
+        | Op::FusedMatMul(FusedMatMul { matmul: MatMul { transpose_lhs: true, .. }, .. }) => 136,
+        Op::MatMul(_) | Op::FusedMatMul(_) => 328,
+        Op::Attention(_) => 200,
+        Op::AttentionGrad(_) => 520,
+        _ => 0,
+    }
+}
 
 /// Cases that run every kernel of a plan of which `passed` doesn't know.
 pub fn of_plan(
@@ -65,71 +89,157 @@ fn covering(
     let mut cases = vec![];
     for (op, inputs) in uses {
         // What has no kernel is refused when the plan is prepared.
-        let Some(kernels) = kernels(variants, &op, &inputs) else { continue };
-        let (library, own): (Vec<KernelUse>, Vec<KernelUse>) =
-            kernels.into_iter().partition(|kernel| kernel.of_library);
-        let is_new = |kernel: &KernelUse| !covered.contains(&kernel.text) && !passed(kernel);
-        let [of_library, of_own] = [&library, &own].map(|kernels| kernels.iter().any(is_new));
+        let Some(kernels) = kernels(variants, false, &op, &inputs) else { continue };
+        let is_new = |kernel: &&KernelUse| !covered.contains(&kernel.text) && !passed(kernel);
+        let new = |library| kernels.iter().filter(is_new).any(|k| k.of_library == library);
+        let [of_library, of_own] = [true, false].map(new);
         if !of_library && !of_own {
             continue;
         }
-        let Some(case) = small(variants, op, inputs) else { continue };
+        let of = |few| Some((few, small(variants, few, &kernels, op.clone(), inputs.clone())?));
+        let Some((few, case)) = of(true).or_else(|| of(false)) else { continue };
+        let (library, own): (Vec<KernelUse>, Vec<KernelUse>) =
+            kernels.into_iter().partition(|kernel| kernel.of_library);
         for (library, kernels) in [(false, own), (true, library)] {
             if [of_own, of_library][usize::from(library)] {
                 covered.extend(kernels.iter().map(|kernel| kernel.text));
-                cases.push(Checked { case: case.clone(), kernels, library });
+                cases.push(Checked { case: case.clone(), kernels, library, few });
             }
         }
     }
     cases
 }
 
-fn kernels(variants: &dyn Variants, op: &Op, inputs: &[Type]) -> Option<Vec<KernelUse>> {
+/// The kernels of a use, where few multiprocessors make it or all.
+fn kernels(variants: &dyn Variants, few: bool, op: &Op, inputs: &[Type]) -> Option<Vec<KernelUse>> {
     let inputs: Vec<&Type> = inputs.iter().collect();
     let outputs = op.infer(&inputs).ok()?;
-    variants.kernels(op, &inputs, &outputs.iter().collect::<Vec<_>>()).ok()
+    let outputs: Vec<&Type> = outputs.iter().collect();
+    let found = if few {
+        variants.kernels_of_few(op, &inputs, &outputs)
+    } else {
+        variants.kernels(op, &inputs, &outputs)
+    };
+    found.ok()
 }
 
-/// A use with extents as small as its kernels allow, as a case.
-fn small(variants: &dyn Variants, mut op: Op, mut inputs: Vec<Type>) -> Option<Case> {
-    let texts = |op: &Op, inputs: &[Type]| -> Option<BTreeSet<u64>> {
-        let kernels = kernels(variants, op, inputs)?;
-        Some(kernels.into_iter().map(|kernel| kernel.text).collect())
+/// A use with extents as small as its kernels allow, as a case. Few multiprocessors may have them for no extents.
+fn small(
+    variants: &dyn Variants,
+    few: bool,
+    wanted: &[KernelUse],
+    mut op: Op,
+    mut inputs: Vec<Type>,
+) -> Option<Case> {
+    let texts = |kernels: &[KernelUse]| -> BTreeSet<u64> {
+        kernels.iter().map(|kernel| kernel.text).collect()
     };
-    let wanted = texts(&op, &inputs)?;
-    let same = |op: &Op, inputs: &[Type]| texts(op, inputs).is_some_and(|own| own == wanted);
+    let wanted = texts(wanted);
+    let same = |op: &Op, inputs: &[Type]| {
+        kernels(variants, few, op, inputs).is_some_and(|own| texts(&own) == wanted)
+    };
+    // How far an extent goes down depends on the others.
+    for _ in 0..PASSES {
+        once_smaller(&same, &mut op, &mut inputs);
+    }
+    if let (Some(loss), Some(head)) = (op.loss_mut(), inputs.get(1)) {
+        loss.vocab = loss.vocab.min(head.shape[0].div_ceil(REAL));
+    }
+    same(&op, &inputs).then(|| filled(op, inputs))
+}
+
+/// Makes each extent as small as `same` lets it be, one after the other.
+fn once_smaller(same: &dyn Fn(&Op, &[Type]) -> bool, op: &mut Op, inputs: &mut Vec<Type>) {
     // The batch first: its extent may be that of another axis by chance.
-    let first: Vec<Type> = inputs.iter().map(in_batch).collect();
-    if same(&op, &first) {
-        inputs = first;
+    let of_batch = inputs.iter().find(|ty| ty.shape.len() > 2).map(|ty| ty.shape[0]);
+    if let Some(all) = of_batch {
+        let smaller = resized(inputs, |_, axis, extent| {
+            if axis == 0 && extent == all { extent.min(batch(op)) } else { extent }
+        });
+        if same(op, &smaller) {
+            *inputs = smaller;
+        }
+    }
+    for (fewer, rows) in fewer_chunked(op, inputs) {
+        if same(&fewer, &rows) {
+            (*op, *inputs) = (fewer, rows);
+            break;
+        }
     }
     let mut extents: Vec<usize> = inputs.iter().flat_map(|ty| ty.shape.iter().copied()).collect();
     extents.sort_unstable();
     extents.dedup();
     for from in extents.into_iter().rev() {
-        for to in EXTENTS.into_iter().take_while(|&to| to < from) {
-            let smaller: Vec<Type> = inputs.iter().map(|ty| resized(ty, from, to)).collect();
-            let smaller_op = op_resized(&op, from, to);
-            if same(&smaller_op, &smaller) {
-                (op, inputs) = (smaller_op, smaller);
-                break;
+        for (index, axes) in apart(inputs, from).into_iter().enumerate() {
+            for to in EXTENTS.into_iter().filter(|&to| to >= least(op)).take_while(|&to| to < from)
+            {
+                let smaller = resized(inputs, |input, axis, extent| {
+                    if extent == from && axes.contains(&(input, axis)) { to } else { extent }
+                });
+                // Attributes go with all axes of their extent.
+                let smaller_op = if index == 0 { op_resized(op, from, to) } else { op.clone() };
+                if same(&smaller_op, &smaller) {
+                    (*op, *inputs) = (smaller_op, smaller);
+                    break;
+                }
             }
         }
     }
-    Some(filled(op, inputs))
 }
 
-fn in_batch(ty: &Type) -> Type {
-    let mut shape = ty.shape.to_vec();
-    if shape.len() > 2 {
-        shape[0] = shape[0].min(BATCH);
+/// Rows of a chunk of logits that are tried in place of more; with fewer than those, tensor cores would make half a tile for nothing.
+const CHUNKS: [usize; 3] = [80, 128, 256];
+/// Padded columns of a head to each that is real in a case: padding takes the reference no time, and a thread has some of both.
+const REAL: usize = 3;
+
+/// A loss with fewer rows of logits at a time, as many as a sequence has then.
+fn fewer_chunked(op: &Op, inputs: &[Type]) -> Vec<(Op, Vec<Type>)> {
+    let x = inputs.first().map_or(&[][..], |x| &x.shape);
+    let (Some(loss), [_, all, _]) = (op.loss(), x) else { return vec![] };
+    let fewer = CHUNKS.into_iter().filter(|&rows| rows < loss.chunk && rows < *all);
+    let with = |rows| {
+        let mut op = op.clone();
+        op.loss_mut().expect("a loss").chunk = rows;
+        let of_sequence = |_, axis, extent| if axis == 1 && extent == *all { rows } else { extent };
+        (op, resized(inputs, of_sequence))
+    };
+    fewer.map(with).collect()
+}
+
+/// The axes of an extent: all together, and where they're few, those that may be of one kind by themselves. Each is an input and
+/// its axis.
+fn apart(inputs: &[Type], extent: usize) -> Vec<Vec<(usize, usize)>> {
+    let of = |(input, ty): (usize, &Type)| {
+        let shape = ty.shape.iter().enumerate();
+        shape.filter(|(_, other)| **other == extent).map(move |(axis, _)| (input, axis)).collect()
+    };
+    let all: Vec<(usize, usize)> =
+        inputs.iter().enumerate().flat_map(|entry| -> Vec<_> { of(entry) }).collect();
+    if all.len() > MOST_APART {
+        return vec![all];
     }
-    Type::new(ty.dtype, shape)
+    let chosen = |set: usize| {
+        let in_set = all.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+        in_set.map(|(_, axis)| *axis).collect()
+    };
+    (1..1_usize << all.len()).rev().map(chosen).collect()
 }
 
-fn resized(ty: &Type, from: usize, to: usize) -> Type {
-    let shape = ty.shape.iter().map(|&extent| if extent == from { to } else { extent });
-    Type::new(ty.dtype, shape.collect::<Vec<_>>())
+/// Types with other extents, as `change` says of an input, an axis and its extent. Where the rows of the first are counted along one axis
+/// of another, they are there too.
+fn resized(inputs: &[Type], change: impl Fn(usize, usize, usize) -> usize) -> Vec<Type> {
+    let of = |(input, ty): (usize, &Type)| {
+        let shape = ty.shape.iter().enumerate().map(|(axis, &extent)| change(input, axis, extent));
+        Type::new(ty.dtype, shape.collect::<Vec<_>>())
+    };
+    let mut changed: Vec<Type> = inputs.iter().enumerate().map(of).collect();
+    let [before, after] = [inputs, &changed[..]].map(|types| types.first().map_or(0, Type::rows));
+    for (ty, old) in changed.iter_mut().zip(inputs) {
+        if before != after && old.shape[..] == [before] && ty.shape == old.shape {
+            *ty = Type::new(ty.dtype, [after]);
+        }
+    }
+    changed
 }
 
 /// An op with an extent in its attributes replaced.

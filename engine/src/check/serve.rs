@@ -11,6 +11,7 @@ use tightrope_core::ops::Case;
 use tightrope_core::plan::{PlannedAs, Target};
 use tightrope_core::{Backend, DeviceError, DeviceKind, Plan, Reading, Rule as _, Type};
 
+use super::cases::Checked;
 use crate::block_on;
 use crate::devices::{Devices, Spec};
 use crate::error::Result;
@@ -19,10 +20,18 @@ use crate::settings::Settings;
 /// What is asked of whoever runs cases.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
-    /// Settings of the device, as on a command line.
-    settings: Vec<String>,
     /// What whoever asks measured when it opened the device.
     measured: String,
+    groups: Vec<Group>,
+}
+
+/// Cases of a device as it's opened for them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Group {
+    /// Settings of the device, as on a command line.
+    settings: Vec<String>,
+    /// Whether few of its multiprocessors are taken.
+    few: bool,
     cases: Vec<Case>,
 }
 
@@ -41,28 +50,30 @@ pub(super) enum Event {
 }
 
 impl Request {
-    /// To run these cases on a device of this kind.
-    pub(super) fn new(spec: &Spec, kind: DeviceKind, library: bool, cases: Vec<Case>) -> Self {
+    /// To run cases on a device of this kind. They're numbered as they are here: those of the library come last, and after those for
+    /// all multiprocessors.
+    pub(super) fn new(spec: &Spec, kind: DeviceKind, measured: String, cases: &[Checked]) -> Self {
         let mut device = spec.device.to_string();
         if device == "auto" {
             device = kind.name().to_owned();
         }
-        let mut settings = vec![format!("run.device={device}")];
-        settings.push(format!("run.matmul={}", if library { "cublaslt" } else { "own" }));
-        if spec.tf32 {
-            settings.push("run.precision=tf32".to_owned());
-        }
-        Self { settings, measured: String::new(), cases }
+        let group = |cases: &[Checked]| {
+            let Checked { library, few, .. } = cases[0];
+            let mut settings = vec![format!("run.device={device}")];
+            settings.push(format!("run.matmul={}", if library { "cublaslt" } else { "own" }));
+            if spec.tf32 {
+                settings.push("run.precision=tf32".to_owned());
+            }
+            let cases = cases.iter().map(|checked| checked.case.clone()).collect();
+            Group { settings, few, cases }
+        };
+        let alike = |a: &Checked, b: &Checked| (a.library, a.few) == (b.library, b.few);
+        Self { measured, groups: cases.chunk_by(alike).map(group).collect() }
     }
 
     /// How many cases there are.
     pub(super) fn cases(&self) -> usize {
-        self.cases.len()
-    }
-
-    /// With what was measured.
-    pub(super) fn measured(self, measured: String) -> Self {
-        Self { measured, ..self }
+        self.groups.iter().map(|group| group.cases.len()).sum()
     }
 }
 
@@ -71,28 +82,48 @@ impl Request {
 /// # Errors
 /// A device that can't be opened.
 pub(super) fn serve(request: &Request, tell: &mut dyn FnMut(Event)) -> Result<()> {
+    // One makes what the next compares with too.
+    let mut made = Made::default();
+    let mut first = 0;
+    for group in &request.groups {
+        if !serve_group(group, &request.measured, first, &mut made, tell)? {
+            break;
+        }
+        first += group.cases.len();
+    }
+    Ok(())
+}
+
+/// Runs the cases of a group, of which the first has this number, until one is wrong. Whether none was.
+fn serve_group<'a>(
+    group: &'a Group,
+    measured: &str,
+    first: usize,
+    made: &mut Made<'a>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<bool> {
     let mut settings = Settings::default();
-    for setting in &request.settings {
+    for setting in &group.settings {
         settings.read_argument(setting)?;
     }
     let mut device = Devices::default().open(&Spec::of(&settings))?;
     tell(Event::Opened);
-    if let Some(variants) = device.variants() {
-        variants.measured_elsewhere(&request.measured);
-        let cases = request.cases.iter();
-        let types: Vec<[Vec<Type>; 2]> = cases.clone().map(types).collect();
-        let uses: Vec<_> = cases
-            .zip(&types)
-            .map(|(case, [inputs, outputs])| {
-                (&case.op, inputs.iter().collect(), outputs.iter().collect())
-            })
-            .collect();
-        variants.compile(&uses);
-    }
-    let expected = references(&request.cases);
-    for (index, case) in request.cases.iter().enumerate() {
+    let compile = || {
+        let Some(variants) = device.variants() else { return };
+        variants.measured_elsewhere(measured);
+        if group.few {
+            variants.take_few();
+        }
+        let types: Vec<[Vec<Type>; 2]> = group.cases.iter().map(types).collect();
+        let uses = group.cases.iter().zip(&types).map(|(case, [inputs, outputs])| {
+            (&case.op, inputs.iter().collect(), outputs.iter().collect())
+        });
+        variants.compile(&uses.collect::<Vec<_>>());
+    };
+    made.with(&group.cases, compile);
+    for (index, case) in (first..).zip(&group.cases) {
         let mut watched = Watched { device: &mut *device, tell: &mut *tell, index };
-        let outputs = || expected[index].clone();
+        let outputs = || made.of(case);
         let outcome = block_on(try_against(&mut watched, case, Mode::Check, &outputs));
         let wrong = match outcome {
             Outcome::Pass(_) => None,
@@ -103,10 +134,10 @@ pub(super) fn serve(request: &Request, tell: &mut dyn FnMut(Event)) -> Result<()
         let ends = wrong.is_some();
         tell(Event::Done(index, wrong));
         if ends {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Types of a case's inputs and outputs.
@@ -116,27 +147,41 @@ fn types(case: &Case) -> [Vec<Type>; 2] {
     [inputs, outputs]
 }
 
-type References = Vec<tightrope_core::Result<Vec<Vec<u8>>>>;
+/// What cases should come to: each once, also where several kernels make it.
+#[derive(Default)]
+struct Made<'a> {
+    cases: Vec<(&'a Case, Expected)>,
+}
 
-/// What each case should come to, made on all cores.
-fn references(cases: &[Case]) -> References {
-    let order: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
-    let next = || order.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || {
-        let mut made = vec![];
-        while let Some(index) = next() {
-            made.push((index, reference::outputs(&cases[index])));
-        }
-        made
-    };
-    let threads = thread::available_parallelism().map_or(1, Into::into);
-    let mut made: Vec<(usize, tightrope_core::Result<Vec<Vec<u8>>>)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
-        joined.collect()
-    });
-    made.sort_by_key(|(index, _)| *index);
-    made.into_iter().map(|(_, outputs)| outputs).collect()
+type Expected = tightrope_core::Result<Vec<Vec<u8>>>;
+
+impl<'a> Made<'a> {
+    /// Makes that of cases on all cores, while `meanwhile` runs.
+    fn with(&mut self, cases: &'a [Case], meanwhile: impl FnOnce()) {
+        let missing = cases.iter().filter(|case| !self.cases.iter().any(|(old, _)| old == case));
+        let order: Mutex<VecDeque<&Case>> = Mutex::new(missing.collect());
+        let next = || order.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = || {
+            let mut made = vec![];
+            while let Some(case) = next() {
+                made.push((case, reference::outputs(case)));
+            }
+            made
+        };
+        let threads = thread::available_parallelism().map_or(1, Into::into);
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            meanwhile();
+            let joined = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
+            self.cases.extend(joined);
+        });
+    }
+
+    fn of(&self, case: &Case) -> Expected {
+        let found = self.cases.iter().find(|(known, _)| *known == case);
+        // A thread that ended early left it out.
+        found.map_or_else(|| reference::outputs(case), |(_, outputs)| outputs.clone())
+    }
 }
 
 /// A device that tells when it's asked to run something, and when it answers.

@@ -1,7 +1,12 @@
 //! Plans of published models for a large GPU: what they take is known without one, since a device allocates what is planned.
 
-use tightrope_backend_cuda::Cuda;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tightrope_backend_cuda::driver::Emulated;
+use tightrope_backend_cuda::library::Problem;
+use tightrope_backend_cuda::{Cuda, together};
+use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::{Graph, Node, Op, Plan, Rule};
 use tightrope_nn::{BuildOptions, Free, Planned, Precision, TrainerConfig, preset};
 
@@ -50,5 +55,49 @@ fn published_models_fit_and_lose_little_time() {
             bytes(&less),
         );
         assert!(ratio <= MOST, "{name}: {ratio}");
+    }
+}
+
+/// Nodes of the graph that a GPU replays of a plan's first program, by what makes them: kernels alone, or where it can, NVIDIA's library.
+fn graph_nodes(plan: &Plan, limits: &Limits, library: bool) -> BTreeMap<&'static str, usize> {
+    let mut found = BTreeMap::new();
+    for node in &plan.graph.programs[0].nodes {
+        let (inputs, outputs) = plan.graph.types(node);
+        let mut launches = node.op.launch(limits, &inputs, &outputs).expect("kernels").list;
+        launches.retain(|launch| !launch.identity);
+        let matmul = |launch: &Launch| launch.matmul.as_ref().map(Arc::as_ptr);
+        let alike = |a: &Launch, b: &Launch| matmul(a) == matmul(b);
+        for part in launches.chunk_by(alike) {
+            let problem = part[0].matmul.as_deref().filter(|_| library);
+            let nodes = match problem.and_then(|matmul| Problem::of(matmul, false, |_| 0)) {
+                Some(_) => 1,
+                None => {
+                    let together = together(part).expect("kernels");
+                    together.iter().map(|(all, kernel)| all.len().div_ceil(kernel.several)).sum()
+                }
+            };
+            *found.entry(node.op.name()).or_default() += nodes;
+        }
+    }
+    found
+}
+
+#[test]
+fn a_step_of_gpt2_is_a_graph_of_few_nodes() {
+    let mut device = Cuda::new(Box::new(Emulated::new(env!("CARGO_TARGET_TMPDIR"), 0)));
+    device.restrict(|own| own.wgmma = Some(132));
+    let config = TrainerConfig {
+        precision: Precision::BF16,
+        batch: 64,
+        micro_batch: 64,
+        build: BuildOptions { loss_chunk: 8192, ..BuildOptions::default() },
+        ..TrainerConfig::new(preset("gpt2").expect("a preset").build(1024).expect("a model"))
+    };
+    let plan = Planned::new(&config, &device).expect("a plan").plan;
+    for (library, most) in [(true, 330), (false, 450)] {
+        let nodes = graph_nodes(&plan, device.limits(), library);
+        let all: usize = nodes.values().sum();
+        println!("{all} nodes with{} the library: {nodes:?}", if library { "" } else { "out" });
+        assert!(all <= most, "{all}");
     }
 }

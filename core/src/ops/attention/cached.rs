@@ -151,6 +151,7 @@ impl Rule for CachedAttention {
                     values.set(row + c, qkv.get(packed + columns + c));
                 }
             }
+            let (qkv, keys, values) = (qkv.values(), keys.values(), values.values());
             for s in 0..new {
                 for head in 0..op.heads {
                     let query = at.query(b, s, head);
@@ -162,9 +163,10 @@ impl Rule for CachedAttention {
                         .collect();
                     let normaliser = log_sum_exp(&scores);
                     for d in 0..dim {
-                        let sum = seen.clone().zip(&scores).map(|(j, score)| {
-                            (score - normaliser).exp() * values.get(cached(j) + d)
-                        });
+                        let sum = seen
+                            .clone()
+                            .zip(&scores)
+                            .map(|(j, score)| (score - normaliser).exp() * values[cached(j) + d]);
                         out.set(((b * new + s) * op.heads + head) * dim + d, sum.sum());
                     }
                 }

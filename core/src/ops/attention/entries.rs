@@ -10,3 +10,6 @@ pub(super) const GROUP_TILE: u32 = 128;
 
 /// The name that kernel files have for what counts how many blocks have added.
 pub(super) const COUNTS: &str = "counts";
+
+/// And for the logs of normalisers that it brings next to what slopes subtract.
+pub(super) const LSE: &str = "lse";

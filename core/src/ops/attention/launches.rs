@@ -4,7 +4,7 @@ use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 use super::Attention;
-use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE};
+use super::entries::{BEGIN_GRAD, COUNTS, FORWARD, GRAD, GROUP_TILE, LSE};
 use super::mask::Extra;
 use crate::launch::{LAUNCHES_CUDA, Launch, Limits, Operand, Place};
 use crate::types::{DType, Type};
@@ -101,8 +101,9 @@ impl Attention {
             .real("scale", self.scale)
             .real("prescale", self.cap.map_or(self.scale * LOG2_E, |cap| self.scale / cap))
             .real("cap2", self.cap.unwrap_or_default() * LOG2_E);
-        let numbers =
-            |name: &str| matches!(name, "statistics" | "position" | "documents" | "key" | COUNTS);
+        let numbers = |name: &str| {
+            matches!(name, "statistics" | "position" | "documents" | "key" | COUNTS | LSE)
+        };
         for &(name, place) in operands {
             let aligned = self.head_dim.is_multiple_of(4) && !numbers(name);
             launch = launch.bind_four(name, place, aligned);

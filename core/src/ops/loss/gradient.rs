@@ -64,15 +64,17 @@ pub(in crate::ops) fn set_gradients(
     accumulate: bool,
     mut of_logits: impl FnMut(usize) -> Vec<f64>,
 ) {
-    let (x, w) = (inputs[0], inputs[1]);
-    let columns = x.ty().last();
+    let columns = inputs[0].ty().last();
+    let (x, w) = (inputs[0].values(), inputs[1].values());
     let mut sum = vec![0.0; w.len()];
     for r in 0..inputs[2].len() {
-        let mut drow = vec![0.0; columns];
+        let (row, mut drow) = (&x[r * columns..][..columns], vec![0.0; columns]);
         for (v, dlogit) in of_logits(r).into_iter().enumerate() {
+            let (of_head, sums) =
+                (&w[v * columns..][..columns], &mut sum[v * columns..][..columns]);
             for c in 0..columns {
-                drow[c] += dlogit * w.get(v * columns + c);
-                sum[v * columns + c] += dlogit * x.get(r * columns + c);
+                drow[c] += dlogit * of_head[c];
+                sums[c] += dlogit * row[c];
             }
         }
         drow.iter().enumerate().for_each(|(c, &value)| dx.set(r * columns + c, value));
