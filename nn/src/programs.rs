@@ -360,6 +360,11 @@ impl Built {
                 "several passes, or the host, sum gradients before the update: have the device make one pass a step".into()
             },
         )?;
+        let leave = config.gradients_leave() && config.accumulates();
+        ensure(!(compensated && leave), "memory.gradients", || {
+            "is bf16-kahan, and shards of gradients are summed without it over several passes: take f32 or bf16, or --shard 1"
+                .into()
+        })?;
         ensure(ranks == 1 || !config.consume_gradients, "memory.consume_gradients", || {
             format!("isn't supported yet where {ranks} ranks train together")
         })?;

@@ -77,7 +77,10 @@ pub(super) fn sharded(scope: &Scope, config: &TrainerConfig) -> Vec<TrainerConfi
     if !scope.shard || config.ranks == 1 || !config.optimizer.is_elementwise() {
         return vec![config.clone()];
     }
-    Shard::ALL.iter().map(|&shard| TrainerConfig { shard, ..config.clone() }).collect()
+    // Sums of gradients with their rounding errors are a rank's own.
+    let most = if config.gradients == Gradients::Kahan { Shard::State } else { Shard::Weights };
+    let all = Shard::ALL.iter().filter(|&&shard| shard <= most);
+    all.map(|&shard| TrainerConfig { shard, ..config.clone() }).collect()
 }
 
 /// Gradients and masters as they are asked for, then without what `memory.allow` lets the planner leave out, gradients first:

@@ -10,7 +10,7 @@ use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Class, Life};
 use tightrope_nn::{
-    Batch, Family, Gradients, Planned, Precision, Shard, StateBits, TableBits, Trainer,
+    Batch, Family, Gradients, Optimizer, Planned, Precision, Shard, StateBits, TableBits, Trainer,
     TrainerConfig,
 };
 use tightrope_ranks::Threads;
@@ -142,7 +142,25 @@ fn what_ranks_cannot_do_is_refused_by_name() {
     });
     assert!(said.contains("consume_gradients") && said.contains("2 ranks"), "{said}");
 
+    let kahan = |shard, passes| TrainerConfig {
+        precision: Precision::BF16,
+        gradients: Gradients::Kahan,
+        shard,
+        ..config(Family::Llama, 2, passes)
+    };
+    let said = refused(kahan(Shard::Gradients, 4));
+    assert!(said.contains("bf16-kahan") && said.contains("--shard 1"), "{said}");
+    let said = refused(TrainerConfig {
+        optimizer: Optimizer::Adafactor,
+        shard: Shard::State,
+        ..config(Family::Llama, 2, 2)
+    });
+    assert!(said.contains("memory.shard") && said.contains("adafactor"), "{said}");
     let cpu = Cpu::new(1).expect("threads");
+    for (shard, passes) in [(Shard::State, 4), (Shard::Gradients, 2)] {
+        assert!(Planned::new(&kahan(shard, passes), &cpu).is_ok(), "{shard:?}, {passes} passes");
+    }
+
     let planned = Planned::new(&config(Family::Llama, 2, 2), &cpu).expect("a plan");
     let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
     let three = Threads::group(3, Duration::from_secs(1)).swap_remove(0);

@@ -262,7 +262,11 @@ fn tensors_larger_than_a_binding_are_bound_in_windows() {
         let loss = LinearCrossEntropy { vocab, chunk: 100, cap: None };
         cases.push(Case::new(loss, vec![x.clone(), table.clone(), targets]));
         cases.push(Case::new(MatMul::linear(false, DType::F32), vec![x, table.clone()]));
-        cases.push(Case::new(SquareSum { slot: 1 }, vec![float(DType::F32, &[3]), table.clone()]));
+        let slots = 2 + SquareSum::blocks(table.ty.elements());
+        cases.push(Case::new(
+            SquareSum { slot: 1 },
+            vec![float(DType::F32, &[slots]), table.clone()],
+        ));
         let update = Map {
             in_place: vec![(0, 1)],
             shared: 1,
@@ -385,7 +389,8 @@ fn a_plan_that_does_not_fit_is_refused_with_the_tensor() {
         .map(|index| graph.persistent(&format!("large.{index}"), large.clone(), Class::Weight))
         .collect();
     graph.begin(Role::Main);
-    let slots = graph.persistent("slots", Type::new(DType::F32, [1]), Class::Workspace);
+    let blocks = Type::new(DType::F32, [SquareSum::blocks(large.elements())]);
+    let slots = graph.persistent("slots", blocks, Class::Workspace);
     graph.push(SquareSum { slot: 0 }, &[slots, tensors[0]], "slots").unwrap();
     let plan = Plan::new(graph, &plan::Options::default(), &backend).unwrap();
     let need = plan.peak_bytes();
