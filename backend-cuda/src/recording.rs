@@ -60,7 +60,7 @@ impl Part {
 /// Launches by what runs them: those that may run at once and have the same kernel are one.
 ///
 /// # Errors
-/// As [`kernel`].
+/// As `kernel`.
 pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, DeviceError> {
     let mut all = vec![];
     for together in launches.chunk_by(|_, next| next.concurrent) {
