@@ -41,6 +41,26 @@ def mean_over_parts(parts):
     return sum(part.sum() for part in parts) / len(parts)
 
 
+def owner(element, elements, ranks):
+    blocks = -(-(-(-elements // ranks)) // 4096)
+    return element // min(elements, 4096 * blocks)
+
+
+def owner_of_even_parts(element, elements, ranks):
+    """Forgets that parts are whole blocks."""
+    return element // -(-elements // ranks)
+
+
+def owner_of_padded_parts(element, elements, ranks):
+    """Rounds the number of blocks down."""
+    return element // max(4096 * (elements // ranks // 4096), 1)
+
+
+def owner_of_blocks_in_turn(element, elements, ranks):
+    """Deals blocks out one by one."""
+    return element // 4096 % ranks
+
+
 DEEP = dict(preset="small", layers=16, context=64, batch=8, micro_batch=8, loss_chunk="none", device="cpu", threads=2)
 
 
@@ -249,6 +269,9 @@ ANSWERS = {
     "12.2": (kept_by, [kept_by_ever, kept_by_layer_alone, kept_by_of_gradients]),
     "12.3": ("c", ["a", "b", "d"]),
     "12.4": (30.0, [10.0, 5.0, 3e15]),
+    "13.1": (28, [14, 27, 32]),
+    "13.2": (owner, [owner_of_even_parts, owner_of_padded_parts, owner_of_blocks_in_turn]),
+    "13.3": ("b", ["a", "c", "d"]),
 }
 
 
