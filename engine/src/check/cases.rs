@@ -115,6 +115,10 @@ fn kernels(variants: &dyn Variants, few: bool, op: &Op, inputs: &[Type]) -> Opti
     let inputs: Vec<&Type> = inputs.iter().collect();
     let outputs = op.infer(&inputs).ok()?;
     let outputs: Vec<&Type> = outputs.iter().collect();
+    // As a graph has it: what is written over has the type of what is written.
+    if op.overwrites().into_iter().any(|(output, input)| outputs[output] != inputs[input]) {
+        return None;
+    }
     let found = if few {
         variants.kernels_of_few(op, &inputs, &outputs)
     } else {
