@@ -4,6 +4,7 @@ use tightrope_nn::Shard;
 use toml::Value;
 
 use super::kind::{Form, Kind, SettingValue, Unwritable};
+use super::values::auto_or;
 
 /// What each of several ranks holds a shard of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,27 +16,13 @@ pub enum Sharding {
     Of(Shard),
 }
 
-impl SettingValue for Sharding {
-    const KIND: Kind = Kind::Form(&Form {
-        expected: "0, 1, 2, 3 or \"auto\"",
-        words: &["auto"],
-        pattern: None,
-        whole: true,
-        list: false,
-        accepts: |value| Self::read(value).is_some(),
-    });
+auto_or!(Sharding::Of, "0, 1, 2, 3 or \"auto\"", read, write);
 
-    fn read(value: &Value) -> Option<Self> {
-        match value.as_str() {
-            Some("auto") => Some(Self::Auto),
-            _ => Some(Self::Of(u32::try_from(value.as_integer()?).ok()?.try_into().ok()?)),
-        }
-    }
+fn read(value: &Value) -> Option<Shard> {
+    u32::try_from(value.as_integer()?).ok()?.try_into().ok()
+}
 
-    fn write(&self) -> Result<Option<Value>, Unwritable> {
-        match self {
-            Self::Auto => Ok(Some("auto".into())),
-            Self::Of(shard) => Ok(Some(i64::from(u32::from(*shard)).into())),
-        }
-    }
+#[expect(clippy::unnecessary_wraps, reason = "some settings can't be written")]
+fn write(shard: &Shard) -> Result<Option<Value>, Unwritable> {
+    Ok(Some(i64::from(u32::from(*shard)).into()))
 }

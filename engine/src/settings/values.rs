@@ -300,30 +300,7 @@ pub enum MicroBatch {
     Size(usize),
 }
 
-impl SettingValue for MicroBatch {
-    const KIND: Kind = Kind::Form(&Form {
-        expected: "a whole number, 1 or more, or \"auto\"",
-        words: &["auto"],
-        pattern: None,
-        whole: true,
-        list: false,
-        accepts: |value| Self::read(value).is_some(),
-    });
-
-    fn read(value: &Value) -> Option<Self> {
-        match value.as_str() {
-            Some("auto") => Some(Self::Auto),
-            _ => count(value).map(Self::Size),
-        }
-    }
-
-    fn write(&self) -> Result<Option<Value>, Unwritable> {
-        match self {
-            Self::Auto => Ok(Some("auto".into())),
-            Self::Size(size) => size.write(),
-        }
-    }
-}
+auto_or!(MicroBatch::Size, "a whole number, 1 or more, or \"auto\"", count, SettingValue::write);
 
 /// Rows of a large intermediate that exist at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -507,6 +484,37 @@ macro_rules! read_as_bits {
 }
 
 read_as_bits!(StateBits: &[32, 16, 8], TableBits: &[32, 8]);
+
+/// Reads and writes a type that is `auto` or what one variant holds.
+macro_rules! auto_or {
+    ($name:ident::$held:ident, $expected:literal, $read:expr, $write:expr) => {
+        impl SettingValue for $name {
+            const KIND: Kind = Kind::Form(&Form {
+                expected: $expected,
+                words: &["auto"],
+                pattern: None,
+                whole: true,
+                list: false,
+                accepts: |value| Self::read(value).is_some(),
+            });
+
+            fn read(value: &Value) -> Option<Self> {
+                match value.as_str() {
+                    Some("auto") => Some(Self::Auto),
+                    _ => $read(value).map(Self::$held),
+                }
+            }
+
+            fn write(&self) -> Result<Option<Value>, Unwritable> {
+                match self {
+                    Self::Auto => Ok(Some("auto".into())),
+                    Self::$held(held) => $write(held),
+                }
+            }
+        }
+    };
+}
+pub(super) use auto_or;
 
 /// A whole number above 0.
 pub(super) fn count(value: &Value) -> Option<usize> {
