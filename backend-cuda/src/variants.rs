@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tightrope_core::launch::{CudaLimits, Launch, Limits};
+use tightrope_core::launch::{CudaLimits, Launch};
 use tightrope_core::{KernelUse, Op, Rule as _, Type, Variants};
 
 use crate::library::{Layout, Problem};
@@ -64,15 +64,23 @@ impl Cuda {
         }
         uses
     }
+}
 
-    /// The kernels that run for an op on a device with these limits.
-    fn uses(
+impl Variants for Cuda {
+    fn identity(&self) -> String {
+        let files = source::digest();
+        format!("{}, {}, kernels {files:016x}", self.driver.name(), self.driver.versions())
+    }
+
+    fn kernels(
         &self,
-        limits: &Limits,
+        of_few: bool,
         op: &Op,
         inputs: &[&Type],
         outputs: &[&Type],
     ) -> Result<Vec<KernelUse>, String> {
+        let limits = self.planning.limits.clone();
+        let limits = &if of_few { limits.with_cuda(few) } else { limits };
         let launches = op.launch(limits, inputs, outputs)?.list;
         let kernels = kernels_of(&launches).map_err(|error| error.to_string())?;
         let fused = matches!(op, Op::FusedMatMul(_));
@@ -88,31 +96,6 @@ impl Cuda {
         let mut all = self.of_library(&launches);
         all.extend(uses);
         Ok(all)
-    }
-}
-
-impl Variants for Cuda {
-    fn identity(&self) -> String {
-        let files = source::digest();
-        format!("{}, {}, kernels {files:016x}", self.driver.name(), self.driver.versions())
-    }
-
-    fn kernels(
-        &self,
-        op: &Op,
-        inputs: &[&Type],
-        outputs: &[&Type],
-    ) -> Result<Vec<KernelUse>, String> {
-        self.uses(&self.planning.limits, op, inputs, outputs)
-    }
-
-    fn kernels_of_few(
-        &self,
-        op: &Op,
-        inputs: &[&Type],
-        outputs: &[&Type],
-    ) -> Result<Vec<KernelUse>, String> {
-        self.uses(&self.planning.limits.clone().with_cuda(few), op, inputs, outputs)
     }
 
     fn take_few(&mut self) {

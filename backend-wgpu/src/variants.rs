@@ -43,6 +43,7 @@ impl Variants for Wgpu {
 
     fn kernels(
         &self,
+        _of_few: bool,
         op: &Op,
         inputs: &[&Type],
         outputs: &[&Type],

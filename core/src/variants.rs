@@ -21,29 +21,17 @@ pub trait Variants {
     /// The device, its driver, its compiler and the kernels' files: what was seen to be right of one says nothing of another.
     fn identity(&self) -> String;
 
-    /// The kernels that run for an op.
+    /// The kernels that run for an op; as they do after [`Variants::take_few`], where `of_few`.
     ///
     /// # Errors
     /// In words, where there's none.
     fn kernels(
         &self,
+        of_few: bool,
         op: &Op,
         inputs: &[&Type],
         outputs: &[&Type],
     ) -> Result<Vec<KernelUse>, String>;
-
-    /// Those that run for an op after [`Variants::take_few`].
-    ///
-    /// # Errors
-    /// As [`Variants::kernels`].
-    fn kernels_of_few(
-        &self,
-        op: &Op,
-        inputs: &[&Type],
-        outputs: &[&Type],
-    ) -> Result<Vec<KernelUse>, String> {
-        self.kernels(op, inputs, outputs)
-    }
 
     /// Takes few of the device's multiprocessors from now on, where kernels say how many run: small ops have the kernels of large
     /// ones then, and each multiprocessor goes from tile to tile as in those.

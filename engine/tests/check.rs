@@ -45,11 +45,7 @@ fn cases_of_gpt2_are_small_and_run_every_kernel_of_its_plan() {
             let inputs: Vec<&Type> = case.inputs.iter().map(|entry| &entry.ty).collect();
             let made = case.op.infer(&inputs).unwrap();
             let made: Vec<&Type> = made.iter().collect();
-            let found = if *few {
-                variants.kernels_of_few(&case.op, &inputs, &made).unwrap()
-            } else {
-                variants.kernels(&case.op, &inputs, &made).unwrap()
-            };
+            let found = variants.kernels(*few, &case.op, &inputs, &made).unwrap();
             let found = found.into_iter().filter(|kernel| kernel.of_library == *library);
             // Larger extents run some of them more often.
             let texts = |kernels: &[KernelUse]| -> BTreeSet<u64> {
@@ -72,7 +68,7 @@ fn cases_of_gpt2_are_small_and_run_every_kernel_of_its_plan() {
         }
         for node in plan.graph.programs.iter().flat_map(|program| &program.nodes) {
             let (inputs, outputs) = plan.graph.types(node);
-            let kernels = variants.kernels(&node.op, &inputs, &outputs).unwrap_or_default();
+            let kernels = variants.kernels(false, &node.op, &inputs, &outputs).unwrap_or_default();
             assert!(kernels.iter().all(|kernel| covered.contains(&kernel.text)), "{:?}", node.op);
         }
         let (count, kernels) = (cases.len(), covered.len());

@@ -119,12 +119,7 @@ fn kernels(variants: &dyn Variants, few: bool, op: &Op, inputs: &[Type]) -> Opti
     if op.overwrites().into_iter().any(|(output, input)| outputs[output] != inputs[input]) {
         return None;
     }
-    let found = if few {
-        variants.kernels_of_few(op, &inputs, &outputs)
-    } else {
-        variants.kernels(op, &inputs, &outputs)
-    };
-    found.ok()
+    variants.kernels(few, op, &inputs, &outputs).ok()
 }
 
 /// A use with extents as small as its kernels allow, as a case. Few multiprocessors may have them for no extents.

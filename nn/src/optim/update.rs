@@ -94,7 +94,10 @@ pub(crate) fn append_sharing(
     )?;
     let elementwise = optimizer.is_elementwise();
     ensure(elementwise || trained.iter().all(|t| t.sharded.is_none()), "memory.shard", || {
-        format!("isn't supported yet by {}, whose update takes whole matrices", optimizer.name())
+        let name = optimizer.name();
+        format!(
+            "isn't supported yet by {name}, whose update takes whole matrices: set 0 or auto, or take adamw"
+        )
     })?;
     ensure(optimizer.takes_fewer_bits() || bits == StateBits::B32, "optimizer_bits", || {
         "is for state of one number a weight, and adafactor's is of rows and columns: leave it at 32".into()
