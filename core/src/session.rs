@@ -152,6 +152,11 @@ impl Session {
         Ok((host.is_some(), offset..offset + bytes))
     }
 
+    /// The refusal of bytes that aren't as many as a tensor has, or lie beyond them.
+    fn length(&self, tensor: Tensor, expected: usize, got: usize) -> SessionError {
+        SessionError::Length { tensor: self.plan.graph.info(tensor).name.clone(), expected, got }
+    }
+
     /// Sets the bytes that this process holds of a tensor, little-endian elements in row-major order.
     ///
     /// # Errors
@@ -160,8 +165,7 @@ impl Session {
         let (_, range) = self.place(tensor)?;
         let expected = (range.end - range.start) as usize;
         if bytes.len() != expected {
-            let tensor = self.plan.graph.info(tensor).name.clone();
-            return Err(SessionError::Length { tensor, expected, got: bytes.len() });
+            return Err(self.length(tensor, expected, bytes.len()));
         }
         self.write_from(tensor, 0, bytes)
     }
@@ -176,8 +180,7 @@ impl Session {
         let (_, range) = self.place(tensor)?;
         let (expected, got) = ((range.end - range.start) as usize, first + bytes.len());
         if got > expected {
-            let tensor = self.plan.graph.info(tensor).name.clone();
-            return Err(SessionError::Length { tensor, expected, got });
+            return Err(self.length(tensor, expected, got));
         }
         if let Some((offset, _)) = self.plan.range(tensor) {
             self.backend.write(offset + first as u64, bytes)?;
@@ -200,8 +203,7 @@ impl Session {
         if let Some(sharded) = self.plan.graph.sharded.get(&tensor).cloned() {
             let expected = sharded.whole.bytes();
             if bytes.len() != expected {
-                let tensor = self.plan.graph.info(tensor).name.clone();
-                return Err(SessionError::Length { tensor, expected, got: bytes.len() });
+                return Err(self.length(tensor, expected, bytes.len()));
             }
             return self.write_to_shard(tensor, &sharded, 0, &bytes);
         }
@@ -417,9 +419,8 @@ impl Session {
             let [start, end] =
                 [range.start, range.end].map(|at| all.start + (at * dtype.size()) as u64);
             if end > all.end {
-                let tensor = self.plan.graph.info(tensor).name.clone();
                 let [expected, got] = [all.end, end].map(|at| (at - all.start) as usize);
-                return Err(SessionError::Length { tensor, expected, got });
+                return Err(self.length(tensor, expected, got));
             }
             places.push((with_host, start..end));
         }

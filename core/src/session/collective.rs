@@ -149,15 +149,12 @@ impl Session {
         first: usize,
         bytes: &[u8],
     ) -> Result<(), SessionError> {
-        let name = self.plan.graph.info(tensor).name.clone();
-        let size = sharded.whole.dtype.size();
-        let (elements, expected) =
-            (first / size..(first + bytes.len()) / size, sharded.whole.bytes());
+        let (size, expected) = (sharded.whole.dtype.size(), sharded.whole.bytes());
+        let elements = first / size..(first + bytes.len()) / size;
         if elements.end * size > expected {
-            let got = elements.end * size;
-            return Err(SessionError::Length { tensor: name, expected, got });
+            return Err(self.length(tensor, expected, elements.end * size));
         }
-        let rank = self.rank_of(&sharded.shards, &name)?;
+        let rank = self.rank_of(&sharded.shards, &self.plan.graph.info(tensor).name)?;
         for run in sharded.shards.held(rank, &elements) {
             let part = &bytes[(run.whole - elements.start) * size..][..run.len * size];
             self.write_from(tensor, run.own * size, part)?;
@@ -178,7 +175,7 @@ impl Session {
         let (rank, dtype) = (self.rank_of(shards, name)?, whole.dtype);
         if let Some(outside) = elements.iter().find(|range| range.end > whole.elements()) {
             let [expected, got] = [whole.elements(), outside.end].map(|n| n * dtype.size());
-            return Err(SessionError::Length { tensor: name.clone(), expected, got });
+            return Err(self.length(tensor, expected, got));
         }
         let held = |rank: usize| elements.iter().flat_map(move |range| shards.held(rank, range));
         let count = |rank: usize| held(rank).map(|run| run.len).sum::<usize>();
