@@ -382,7 +382,7 @@ export class App {
         if (this.#run === null) return;
         this.#phase = event.reason;
         this.#recogniser.again();
-        this.#view.say(event.reason === "done" ? "Training is done" : `Paused at step ${this.#run.step}`);
+        this.#view.stopped(event.reason === "done" ? "Training is done" : `Paused at step ${this.#run.step}`);
         this.#update();
         break;
       case "failed":

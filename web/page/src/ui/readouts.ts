@@ -20,8 +20,10 @@ export class Readouts {
   readonly #walker = byId("walker");
   #tokensPerS = 0;
   #queued = 0;
+  #waiting: (() => void) | null = null;
 
   reset(step: number, setup: Setup): void {
+    this.#waiting = null;
     this.#tokensPerS = 0;
     for (const element of [this.#loss, this.#heldout, this.#accuracy, this.#speed, this.#remaining]) {
       setText(element, "–");
@@ -42,13 +44,20 @@ export class Readouts {
     const before = this.#tokensPerS;
     this.#tokensPerS = before === 0 ? now : SMOOTHING * before + (1 - SMOOTHING) * now;
     cancelAnimationFrame(this.#queued);
-    this.#queued = requestAnimationFrame(() => {
+    this.#waiting = () => {
       setText(this.#loss, last.loss.toFixed(3));
       setText(this.#speed, count(this.#tokensPerS));
       const left = ((steps - last.step) * last.step_tokens) / Math.max(1e-9, this.#tokensPerS);
       setText(this.#remaining, clock(left));
       this.#progress(last.step, steps);
-    });
+    };
+    this.#queued = requestAnimationFrame(() => this.settle());
+  }
+
+  /** Shows the last records without waiting for a frame, so that a stopped run and its figures agree. */
+  settle(): void {
+    this.#waiting?.();
+    this.#waiting = null;
   }
 
   heldout(loss: number, accuracy: number | null): void {

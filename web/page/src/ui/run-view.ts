@@ -64,6 +64,12 @@ export class RunView {
     this.#samples.add(step, text);
   }
 
+  /** The run has stopped: shows where, and tells a screen reader. */
+  stopped(text: string): void {
+    this.#readouts.settle();
+    this.say(text);
+  }
+
   /** Tells a screen reader. */
   say(text: string): void {
     this.#status.textContent = text;
