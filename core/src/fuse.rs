@@ -182,6 +182,8 @@ fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) 
         Op::LinearDistillationGrad(op) => op.weight && !op.accumulate && node.outputs[3] == new,
         _ => false,
     };
+    // An update's sum of what a backward pass has made whole keeps its order.
+    let together = sum.phase == node.phase;
     let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);
     // What outlives the program is overwritten only where the sum itself does so.
     let may_write = graph.info(before).life == Life::Transient
@@ -192,7 +194,7 @@ fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) 
     let exists = uses.maker[before.index()].is_none_or(|at| at < made);
     let readers = &uses.readers[before.index()];
     let unread = readers.iter().all(|&at| at < made || at == index) && !kept(before);
-    (can && alike && may_write && only_reader && exists && unread).then_some(made)
+    (can && together && alike && may_write && only_reader && exists && unread).then_some(made)
 }
 
 /// A map with one output that only one other map of the same shape reads becomes part of that one.

@@ -107,10 +107,10 @@ pub fn grad(
                     made[0]
                 }
                 (Some(before), None) => {
-                    let mut add = Map::add(graph.dtype(before));
-                    if in_place[input.index()] {
-                        add.in_place = vec![(0, 0)];
-                    }
+                    let add = match in_place[input.index()] {
+                        true => add_in_place(graph.dtype(before)),
+                        false => Map::add(graph.dtype(before)),
+                    };
                     push(graph, add, &[before, contribution], format!("{name}.sum"))?[0]
                 }
             };
@@ -118,6 +118,25 @@ pub fn grad(
         }
     }
     Ok(wanted.iter().map(|w| gradients[w.tensor.index()]).collect())
+}
+
+/// Appends the sum of a gradient that's made and what [`Wanted::into`] and [`Wanted::error`] name, in their place; gives its handle.
+/// Without them, it's the gradient itself.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub fn add_gradient(graph: &mut Graph, wanted: &Wanted, gradient: Tensor) -> Result<Tensor> {
+    let Some(into) = wanted.into else { return Ok(gradient) };
+    let name = format!("grad.{}.sum", graph.info(wanted.tensor).name);
+    let made = match wanted.error {
+        Some(error) => graph.push(compensated_add(), &[into, error, gradient], &name)?,
+        None => graph.push(add_in_place(graph.dtype(into)), &[into, gradient], &name)?,
+    };
+    Ok(made[0])
+}
+
+fn add_in_place(dtype: DType) -> Map {
+    Map { in_place: vec![(0, 0)], ..Map::add(dtype) }
 }
 
 /// The cast of a contribution to the gradient of `input` to what that is stored in, where

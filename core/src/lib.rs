@@ -40,7 +40,7 @@ mod variants;
 pub use backend::{Backend, DeviceError, DeviceKind, HostMemory, Reading, now};
 pub use error::{Error, Result};
 pub use expr::Expr;
-pub use grad::{Wanted, grad};
+pub use grad::{Wanted, add_gradient, grad};
 pub use graph::{Class, Graph, Life, Node, Phase, Program, Role, Tensor, TensorInfo};
 pub use launch::Launch;
 pub use ops::{Op, Rule};

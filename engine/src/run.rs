@@ -79,7 +79,6 @@ mod saved;
 mod saving;
 mod stepped;
 pub mod tensorboard;
-#[cfg(not(target_family = "wasm"))]
 mod together;
 
 use std::collections::BTreeMap;
@@ -392,7 +391,6 @@ impl<'a> Run<'a> {
             self.evaluate_and_sample(self.done().steps).await?;
         }
         let waited = self.wait()?;
-        #[cfg(not(target_family = "wasm"))]
         let waited = self.agreed(waited).await?;
         let stepped = match waited {
             Some(ended) => Err(ended),
@@ -545,10 +543,15 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Those of the device and of the tokenizer.
     pub async fn sample_async(&mut self) -> Result<Option<String>> {
-        let (step, stop) = (self.done().steps, &mut self.stop);
+        if self.lacks_samples() {
+            return Ok(None);
+        }
+        let (step, stop, joined) = (self.done().steps, &mut self.stop, self.joined);
+        // As a step that others wait for.
+        let mut stop = || !joined && stop();
         let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
             Some(tokenizer) if continues(trainer) => {
-                sample_unless(trainer, tokenizer, step, stop).await.map(Some)
+                sample_unless(trainer, tokenizer, step, &mut stop).await.map(Some)
             }
             _ => Ok(None),
         });
@@ -563,10 +566,11 @@ impl<'a> Run<'a> {
     pub async fn finish_async(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
         let evaluation = self.evaluate_async(None).await?;
         let mut sample = None;
-        if !(self.stop)() {
+        if !self.asked_to_stop().await? {
             sample = self.sample_async().await?;
+            self.note_no_sample();
         }
-        if (self.stop)() {
+        if self.asked_to_stop().await? {
             self.ended = Some(Ended::Interrupted);
         }
         self.record(evaluation.as_ref(), sample.as_deref()).await?;

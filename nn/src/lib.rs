@@ -73,7 +73,7 @@ pub use optim::{
 pub use params::{Init, Kind, Parameter, Part};
 pub use pass::{BuildOptions, Cache, Pass};
 pub use planner::{Free, Planner, sweep};
-pub use precision::{Gradients, Master, Precision};
+pub use precision::{GradientSums, Gradients, Master, Precision};
 pub use programs::{Planned, Programs, TrainerConfig};
 pub use recover::{Done, Origin, Recovering, device_error};
 pub use sample::{SampleError, SampleTokens, Sampling, generate};

@@ -56,6 +56,31 @@ impl Gradients {
     }
 }
 
+/// How the gradients of several micro-batches are summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GradientSums {
+    /// What makes a gradient adds it to the sum of those before, as it's made.
+    #[default]
+    Fused,
+    /// A micro-batch's gradient is made whole, and then added. So any number of ranks that take the same micro-batches have
+    /// the same bits, where gradients are f32.
+    Ordered,
+}
+
+impl GradientSums {
+    /// Every one.
+    pub const ALL: &'static [Self] = &[Self::Fused, Self::Ordered];
+
+    /// Lower-case name, as in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Ordered => "ordered",
+        }
+    }
+}
+
 /// What is kept of a 16-bit weight besides what the model reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

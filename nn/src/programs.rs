@@ -32,8 +32,8 @@ use crate::share::Share;
 use crate::step::{Declared, Training, shorter_model};
 use crate::weights::{Weights, freeze};
 use crate::{
-    BuildOptions, Estimate, Gradients, Input, Lora, LossScale, Master, Offload, Optimizer,
-    Precision, Rates, Result, Shard, StateBits, TableBits, defaults,
+    BuildOptions, Estimate, GradientSums, Gradients, Input, Lora, LossScale, Master, Offload,
+    Optimizer, Precision, Rates, Result, Shard, StateBits, TableBits, defaults,
 };
 
 /// Which programs a plan has.
@@ -73,6 +73,8 @@ pub struct TrainerConfig {
     pub optimizer: Optimizer,
     /// Storage of gradients.
     pub gradients: Gradients,
+    /// How those of several micro-batches are summed.
+    pub gradient_sums: GradientSums,
     /// What is kept of 16-bit weights besides.
     pub master: Master,
     /// Bits of each number of optimizer state.
@@ -128,6 +130,7 @@ impl TrainerConfig {
             },
             optimizer: Optimizer::AdamW { beta1, beta2, eps },
             gradients: Gradients::F32,
+            gradient_sums: GradientSums::Fused,
             master: Master::F32,
             optimizer_bits: StateBits::B32,
             table_bits: TableBits::B32,
@@ -364,6 +367,15 @@ impl Built {
         ensure(!(compensated && leave), "memory.gradients", || {
             "is bf16-kahan, and shards of gradients are summed without it over several passes: take f32 or bf16, or --shard 1"
                 .into()
+        })?;
+        let own_sums = config.accumulates() && !config.gradients_leave();
+        let ordered = config.gradient_sums == GradientSums::Ordered;
+        ensure(ranks == 1 || !(ordered && own_sums), "train.gradient_sums", || {
+            let passes = config.accumulation();
+            format!(
+                "is ordered, and each of {ranks} ranks sums {passes} micro-batches before they are exchanged: take --shard 2 or 3, \
+                 or larger micro-batches, one for each rank"
+            )
         })?;
         ensure(ranks == 1 || !config.consume_gradients, "memory.consume_gradients", || {
             format!("isn't supported yet where {ranks} ranks train together")

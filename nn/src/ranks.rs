@@ -73,7 +73,8 @@ pub(crate) fn sum_of_shares(
     for (share, shard) in shares(graph, ranks, share, x)? {
         sum = Some(alike(graph, x, "shard", |graph, name| match sum {
             None => share.of(graph, shard, name),
-            Some(sum) => share.added(graph, sum, shard, name),
+            // In place, as one process adds them: then no two products become part of one formula.
+            Some(sum) => share.add(graph, sum, shard, name),
         })?);
     }
     gather(graph, single(ranks), sum.unwrap_or(x), x)

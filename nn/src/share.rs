@@ -66,23 +66,9 @@ impl Share {
         figure: Tensor,
         name: &str,
     ) -> Result<Tensor> {
-        let map = Map { in_place: vec![(0, 0)], ..self.sum() };
+        let formula = input(0) + input(1) * self.factor(2);
+        let map = Map { in_place: vec![(0, 0)], ..Map::new(formula, DType::F32) };
         Ok(graph.one(map, &self.with(&[sum, figure]), name)?)
-    }
-
-    /// `sum`, f32 (1), and a pass's share of `figure`, f32 (1).
-    pub(crate) fn added(
-        self,
-        graph: &mut Graph,
-        sum: Tensor,
-        figure: Tensor,
-        name: &str,
-    ) -> Result<Tensor> {
-        Ok(graph.one(self.sum(), &self.with(&[sum, figure]), name)?)
-    }
-
-    fn sum(self) -> Map {
-        Map::new(input(0) + input(1) * self.factor(2), DType::F32)
     }
 
     /// The share in a formula whose input `index` it is where the host writes it.

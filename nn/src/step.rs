@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tightrope_core::expr::input;
 use tightrope_core::ops::Map;
 use tightrope_core::plan::offload::store_gradients;
-use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type, Wanted, grad};
+use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type, Wanted, add_gradient, grad};
 
 use crate::error::{Error, Result};
 use crate::handles::ShorterHandles;
@@ -19,7 +19,7 @@ use crate::sharding::{Shard, give_shards, take_shards};
 use crate::share::Share;
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
-use crate::{Gradients, LossScale, Trained, TrainerConfig, Update, UpdateOptions};
+use crate::{GradientSums, Gradients, LossScale, Trained, TrainerConfig, Update, UpdateOptions};
 
 /// What a training pass works on.
 pub(crate) struct Declared<'a> {
@@ -74,8 +74,18 @@ impl Passed {
         let mut pass = pass.taught(teacher);
         let loss = model.loss(&mut pass)?;
         let metrics = pass.into_metrics();
-        let gradients = grad(graph, loss, seed, sums)?;
         let (parameters, tensors) = weights.trained();
+        let ordered = config.gradient_sums == GradientSums::Ordered;
+        let alone: Vec<Wanted> = tensors.iter().map(|&tensor| tensor.into()).collect();
+        let mut gradients = grad(graph, loss, seed, if ordered { &alone } else { sums })?;
+        if ordered {
+            let first = graph.node_count();
+            graph.set_phase(Phase::Update);
+            for (gradient, sum) in gradients.iter_mut().zip(sums) {
+                *gradient = gradient.map(|made| add_gradient(graph, sum, made)).transpose()?;
+            }
+            hoist(graph, first);
+        }
         let mut trained = vec![];
         for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
             let gradient = gradient.ok_or_else(|| Error::Setting {

@@ -148,14 +148,41 @@ impl Trainer {
         Ok(())
     }
 
+    /// The figures that each rank gives, in the order of ranks: equally many of each, and this one's alone where there are no others.
+    /// `what` is named where it fails.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "a tab has no others"))]
+    pub fn figures_of_ranks(
+        &mut self,
+        what: &str,
+        own: Vec<f64>,
+    ) -> Result<Vec<Vec<f64>>, TrainError> {
+        #[cfg(not(target_family = "wasm"))]
+        if self.config.ranks > 1 {
+            let bytes = own.iter().flat_map(|figure| figure.to_le_bytes()).collect();
+            let said = self.session.gather_from_ranks(what, bytes)?;
+            let (figures, _) = said.as_chunks();
+            let figures: Vec<f64> =
+                figures.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect();
+            return Ok(figures.chunks(own.len().max(1)).map(<[f64]>::to_vec).collect());
+        }
+        Ok(vec![own])
+    }
+
+    /// Which one of the ranks that train together this is.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     /// Whether any rank says so: all are asked at the same point, and hear the same.
     ///
     /// # Errors
     /// A rank that doesn't answer.
-    #[cfg(not(target_family = "wasm"))]
     pub fn any_rank(&mut self, own: bool) -> Result<bool, TrainError> {
-        let said = self.session.gather_from_ranks("whether to stop", vec![u8::from(own)])?;
-        Ok(said.contains(&1))
+        let said = self.figures_of_ranks("whether to stop", vec![f64::from(u8::from(own))])?;
+        Ok(said.concat().iter().any(|&figure| figure != 0.0))
     }
 
     /// What is trained and how.

@@ -146,6 +146,38 @@ fn shards_train_alike_and_take_less() {
     }
 }
 
+/// Four ranks with a micro-batch each train as one process does that sums four in order, whatever they hold shards of: GPT-2 of 10.8M
+/// parameters, and two blocks of the one of 124M.
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn ranks_of_gpt2_have_the_bits_of_one_process() {
+    let folder = Folder::new();
+    let shapes: [&[&str]; 2] = [
+        &["--preset", "shakespeare"],
+        &["--preset", "gpt2", "--layers", "2", "--tokenizer", "gpt2", "--context", "64"],
+    ];
+    for (shape, model) in shapes.iter().enumerate() {
+        let steps = ["--batch", "4", "--micro-batch", "1", "--steps", "3", "--warmup", "1"];
+        let less = ["--set", "data.holdout=0.005"];
+        let words = |more: [&'static str; 2]| [*model, &steps, &less, &more].concat();
+        let (run, out) = folder.run(&format!("alone-{shape}"));
+        let ordered = words(["--gradient-sums", "ordered"]);
+        let alone = said(alone(&[&ordered[..], &["--out", &out]].concat()));
+        let expected = weights(&run, 3);
+        for (mpi, shard) in [(0, "0"), (1, "1"), (0, "2"), (1, "3")] {
+            let mpi = MPIS[mpi];
+            let (run, out) = folder.run(&format!("{mpi}-{shard}-{shape}"));
+            let cut = words(["--shard", shard]);
+            let ended = said(ranks(mpi, 4, &[&cut[..], &["--out", &out]].concat()));
+            let what = format!("{model:?}, shard {shard}, {mpi}");
+            assert_eq!(ended["predicted_peak_bytes"], ended["measured_peak_bytes"], "{what}");
+            assert_eq!(ended["last_loss"], alone["last_loss"], "{what}");
+            assert!(weights(&run, 3) == expected, "{what}");
+            fs::remove_dir_all(run).expect("a run's folder");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs MPI: cargo xtask mpi"]
 fn ranks_with_other_settings_or_data_are_named() {

@@ -3,7 +3,8 @@
 use anyhow::anyhow;
 use tightrope_core::{Backend, Graph, Node, Phase, plan};
 use tightrope_nn::{
-    Gradients, Master, Planned, Planner, Precision, Shard, StateBits, TableBits, TrainerConfig,
+    GradientSums, Gradients, Master, Planned, Planner, Precision, Shard, StateBits, TableBits,
+    TrainerConfig,
 };
 
 use super::scope::Scope;
@@ -79,7 +80,10 @@ pub(super) fn sharded(scope: &Scope, config: &TrainerConfig) -> Vec<TrainerConfi
     }
     // Sums of gradients with their rounding errors are a rank's own.
     let most = if config.gradients == Gradients::Kahan { Shard::State } else { Shard::Weights };
-    let all = Shard::ALL.iter().filter(|&&shard| shard <= most);
+    // Sums in the order of micro-batches are made by all ranks together, where each has several.
+    let ordered = config.gradient_sums == GradientSums::Ordered && config.accumulation() > 1;
+    let least = if ordered { Shard::Gradients } else { Shard::Nothing };
+    let all = Shard::ALL.iter().filter(|&shard| (least..=most).contains(shard));
     all.map(|&shard| TrainerConfig { shard, ..config.clone() }).collect()
 }
 

@@ -269,6 +269,7 @@ fn trainer_config(
         build: BuildOptions { loss_chunk, attention: memory.attention },
         optimizer,
         gradients: memory.gradients,
+        gradient_sums: train.gradient_sums,
         master: memory.master,
         optimizer_bits: memory.optimizer_bits,
         table_bits: memory.table_bits,

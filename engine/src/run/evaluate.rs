@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tightrope_nn::Trainer;
+use tightrope_nn::{Evaluation as Found, Trainer};
 
-use super::HeldOut;
+use super::{HeldOut, Samples};
 use crate::error::{Help as _, Result};
 
 /// What an evaluation came to.
@@ -39,30 +39,55 @@ pub async fn evaluate(trainer: &mut Trainer, batches: HeldOut) -> Result<Option<
     evaluate_unless(trainer, batches, &mut || false).await
 }
 
-/// As [`evaluate`]; `None` too where `stop`, asked before every batch, says so.
+/// As [`evaluate`]; `None` too where `stop`, asked before every batch, says so on any rank. Ranks take turns, and all hear what
+/// each found: so the mean has the same bits for any number of them.
 pub(super) async fn evaluate_unless(
     trainer: &mut Trainer,
-    batches: HeldOut,
+    mut batches: HeldOut,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>> {
+    let ranks = trainer.config().ranks;
     let (mut sum, mut tokens, mut metrics) = (0.0, None, BTreeMap::new());
-    for batch in batches {
-        if stop() {
+    loop {
+        let round = batches.by_ref().take(ranks).collect::<Result<Vec<Samples>>>()?;
+        // A rank that the last round has nothing for repeats a batch: others may need its shards of weights.
+        let Some(own) = round.get(trainer.rank()).or(round.last()) else { break };
+        let stops = stop();
+        if stops && ranks == 1 {
             return Ok(None);
         }
-        let batch = batch?;
-        let found = trainer.evaluate(&batch.batch()).await;
+        let found = trainer.evaluate(&own.batch()).await;
         let found = found.help("try again, or choose another device")?;
-        sum += f64::from(found.loss) * batch.counted as f64;
-        for (name, value) in found.metrics {
-            let sum = metrics.entry(name).or_insert(0.0);
-            *sum += f64::from(value) * batch.counted as f64;
+        let Some(all) = of_all_ranks(trainer, &found, stops)? else { return Ok(None) };
+        for (batch, figures) in round.iter().zip(all) {
+            sum += figures[0] * batch.counted as f64;
+            for ((name, _), figure) in found.metrics.iter().zip(&figures[1..]) {
+                let sum = metrics.entry(name.clone()).or_insert(0.0);
+                *sum += figure * batch.counted as f64;
+            }
+            *tokens.get_or_insert(0) += batch.counted;
         }
-        *tokens.get_or_insert(0) += batch.counted;
     }
     Ok(tokens.map(|tokens: usize| {
         let mean = |sum: f64| sum / tokens.max(1) as f64;
         let metrics = metrics.into_iter().map(|(name, sum)| (name, mean(sum))).collect();
         Evaluation { loss: mean(sum), tokens, metrics }
     }))
+}
+
+/// The loss and the metrics that each rank found, in the order of ranks; `None` where one of them stops.
+fn of_all_ranks(
+    trainer: &mut Trainer,
+    found: &Found,
+    stops: bool,
+) -> Result<Option<Vec<Vec<f64>>>> {
+    let metrics = found.metrics.iter().map(|&(_, figure)| figure);
+    let figures = [f32::from(u8::from(stops)), found.loss].into_iter().chain(metrics);
+    let own = figures.map(f64::from).collect();
+    let mut all = trainer.figures_of_ranks("the loss on held-out data", own)?;
+    let mut stops = false;
+    for figures in &mut all {
+        stops |= figures.remove(0) != 0.0;
+    }
+    Ok((!stops).then_some(all))
 }

@@ -1,5 +1,7 @@
 //! A run that trains with other ranks.
 
+use tightrope_nn::Shard;
+
 use super::{Ended, Run};
 use crate::error::Result;
 
@@ -12,5 +14,27 @@ impl Run<'_> {
         let stops = own.is_some() || (self.stop)();
         let stops = self.with_trainer(async |trainer| Ok(trainer.any_rank(stops)?)).await?;
         Ok(stops.then(|| own.unwrap_or(Ended::Interrupted)))
+    }
+
+    /// Whether ranks hold shards of weights: then each token of a sample would send all of them.
+    pub(super) fn lacks_samples(&self) -> bool {
+        self.joined && self.config().shard == Shard::Weights
+    }
+
+    pub(super) fn note_no_sample(&mut self) {
+        if self.lacks_samples() {
+            let note = "note: ranks hold shards of weights, and each token of a sample would send them all: \
+                        see what the model writes by `tightrope generate` on the checkpoint";
+            self.inner.origin.notes.push(note.to_owned());
+        }
+    }
+
+    /// Whether the run, on any of its ranks, was asked to stop.
+    pub(super) async fn asked_to_stop(&mut self) -> Result<bool> {
+        let own = (self.stop)();
+        match self.joined {
+            true => self.with_trainer(async |trainer| Ok(trainer.any_rank(own)?)).await,
+            false => Ok(own),
+        }
     }
 }

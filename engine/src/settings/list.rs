@@ -9,7 +9,8 @@ use tightrope_data::{BucketCount, RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule, defaults,
+    GradientSums, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits,
+    UpdateRule, defaults,
 };
 
 use super::kind::Range::{Fraction, Positive, Share};
@@ -70,6 +71,7 @@ settings! {
     train "Training" => Train {
         batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch")];
         micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
+        gradient_sums: GradientSums, "How gradients of several micro-batches are summed: fused, where they are made; or ordered, each made whole first, so that any number of ranks has the same bits", [flag("gradient-sums", "HOW"), only(STEPS)];
         steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [within(Positive), unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate")];

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use tightrope_data::{RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    self as nn, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits, UpdateRule,
+    self as nn, GradientSums, Gradients, Master, ModelFamily, Offload, Schedule, StateBits,
+    TableBits, UpdateRule,
 };
 use toml::Value;
 
@@ -107,7 +108,17 @@ macro_rules! named {
     };
 }
 
-named!(AttentionKind, Gradients, Master, ModelFamily, RowFormat, Schedule, TrainOn, UpdateRule);
+named!(
+    AttentionKind,
+    GradientSums,
+    Gradients,
+    Master,
+    ModelFamily,
+    RowFormat,
+    Schedule,
+    TrainOn,
+    UpdateRule
+);
 
 /// Storage type of weights and activations, and how f32 is multiplied; sums are always f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -134,6 +134,7 @@ layers = 6
 [train]
 batch = 32
 micro_batch = "auto"
+gradient_sums = "fused"
 steps = 1000
 optimizer = "adamw"
 lr = 0.001

@@ -9,8 +9,8 @@ use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
-    Batch, BuildOptions, Family, Gradients, Master, ModelConfig, Offload, Optimizer, Planned,
-    Precision, Programs, Shard, StateBits, TableBits, Trainer, TrainerConfig,
+    Batch, BuildOptions, Family, GradientSums, Gradients, Master, ModelConfig, Offload, Optimizer,
+    Planned, Precision, Programs, Shard, StateBits, TableBits, Trainer, TrainerConfig,
 };
 
 const STEPS: u64 = 8;
@@ -279,6 +279,7 @@ fn every_arena_is_the_predicted_one() {
             // The host sums gradients without their rounding errors.
             gradients: Gradients::ALL
                 [pick(26, if offload.gradients { &[0, 1] } else { &[0, 1, 2] })],
+            gradient_sums: GradientSums::ALL[pick(29, &[0, 1])],
             master: match precision {
                 Precision::BF16 => Master::ALL[pick(27, &[0, 1])],
                 _ => Master::F32,
