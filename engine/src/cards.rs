@@ -142,13 +142,14 @@ impl Card {
         (u64::from(self.memory_mib) << 20) - OUTSIDE_BYTES
     }
 
-    /// What its slot is called, in lanes of which it may have fewer.
-    pub(crate) fn slot(&self) -> &'static str {
-        match PCIE.iter().position(|&rate| self.rates.slot <= rate) {
+    /// What connects it to others of its node, and its slot, which may have fewer lanes.
+    pub fn links(&self) -> [&'static str; 2] {
+        let slot = match PCIE.iter().position(|&rate| self.rates.slot <= rate) {
             Some(0) => "pcie3",
             Some(1) => "pcie4",
             _ => "pcie5",
-        }
+        };
+        [self.link, slot]
     }
 
     /// Rates for estimates: what kernels may reach of what is published.

@@ -5,7 +5,7 @@
 //! use tightrope::interconnect::Links;
 //!
 //! let links: Links = "8xnvlink4+400gbe".parse()?;
-//! let connected = links.of(Card::named("h100").ok());
+//! let connected = links.of(Card::named("h100").ok().map(Card::links));
 //! assert_eq!(connected.to_string(), "8xnvlink4+400gbe");
 //! // Of 450 and of 50 GB/s, four fifths.
 //! assert_eq!(connected.rates().within.bytes, 360e9);
@@ -17,8 +17,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use tightrope_nn::{Interconnect, Link};
-
-use crate::cards::Card;
 
 /// What a link is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +94,9 @@ impl Kind {
     }
 }
 
+/// What a GPU is linked to others of its node by, and its slot, by their names; where it's known.
+pub type OfGpu = Option<[&'static str; 2]>;
+
 /// A link within a node, as it's said.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Within {
@@ -126,15 +127,14 @@ impl Within {
         }
     }
 
-    /// The link of a card; of the fourth generation where it has none of the kind or isn't known.
-    fn of(self, card: Option<&Card>) -> &'static Kind {
+    /// The link of a GPU; of the fourth generation where it has none of the kind or isn't known.
+    fn of(self, gpu: OfGpu) -> &'static Kind {
         let (medium, fourth) = match self {
             Self::This(kind) => return kind,
             Self::NvLink => (Medium::NvLink, "nvlink4"),
             Self::Pci => (Medium::Pci, "pcie4"),
         };
-        let links = card.map_or([""; 2], |card| [card.link, card.slot()]);
-        let mut own = links.into_iter().filter_map(Kind::named);
+        let mut own = gpu.into_iter().flatten().filter_map(Kind::named);
         let own = own.find(|kind| kind.medium == medium);
         own.or_else(|| Kind::named(fourth)).unwrap_or(&KINDS[0])
     }
@@ -157,14 +157,14 @@ impl Links {
                                        (10|25|50|100|200|400|800)gbe|hdr|ndr)$";
 
     /// Those of a GPU alone.
-    pub const OF_CARD: Self = Self { node: None, within: None, between: None };
+    pub const OF_GPU: Self = Self { node: None, within: None, between: None };
 
     /// With what follows from the GPU.
-    pub fn of(self, card: Option<&Card>) -> Connected {
-        let own = || card.and_then(|card| Kind::named(card.link));
+    pub fn of(self, gpu: OfGpu) -> Connected {
+        let own = || gpu.and_then(|[link, _]| Kind::named(link));
         let within = match self.within {
-            Some(within) => within.of(card),
-            None => own().unwrap_or_else(|| Within::Pci.of(card)),
+            Some(within) => within.of(gpu),
+            None => own().unwrap_or_else(|| Within::Pci.of(gpu)),
         };
         // GPUs that only a network is said of have nothing else.
         let alone = self.within.is_none() && self.between.is_some();
@@ -182,7 +182,7 @@ impl FromStr for Links {
             Kind::named(name).filter(|kind| kind.medium == Medium::Network).ok_or_else(wrong)
         };
         if let Ok(between) = network(text) {
-            return Ok(Self { between: Some(between), ..Self::OF_CARD });
+            return Ok(Self { between: Some(between), ..Self::OF_GPU });
         }
         let (node, rest) = match text.split_once('x') {
             Some((node, rest)) => {
@@ -250,7 +250,7 @@ impl fmt::Display for Connected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cards::CARDS;
+    use crate::cards::{CARDS, Card};
 
     #[test]
     fn what_is_said_is_written_back_and_what_is_not_follows_from_the_gpu() {
@@ -268,7 +268,7 @@ mod tests {
             let links: Links = said.parse().unwrap();
             assert_eq!(links.to_string(), said);
             let card = Card::named(card).unwrap();
-            assert_eq!(links.of(Some(card)).to_string(), connected, "{said}");
+            assert_eq!(links.of(Some(card.links())).to_string(), connected, "{said}");
         }
         for wrong in [
             "",
@@ -284,15 +284,15 @@ mod tests {
         ] {
             assert!(wrong.parse::<Links>().is_err(), "{wrong}");
         }
-        assert_eq!(Links::OF_CARD.of(None).to_string(), "8xpcie4+100gbe");
+        assert_eq!(Links::OF_GPU.of(None).to_string(), "8xpcie4+100gbe");
     }
 
     #[test]
     fn every_card_has_a_link_and_a_slot() {
         for card in &CARDS {
-            let found = Links::OF_CARD.of(Some(card));
+            let found = Links::OF_GPU.of(Some(card.links()));
             assert_eq!(found.within.name, card.link, "{}", card.name);
-            assert!(Kind::named(card.slot()).is_some(), "{}", card.name);
+            assert!(Kind::named(card.links()[1]).is_some(), "{}", card.name);
         }
     }
 

@@ -135,8 +135,8 @@ impl Store {
         let name = device.name();
         let card = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda);
         let links = match self.interconnect {
-            Interconnect::Auto => card.map(|card| Links::OF_CARD.of(Some(card))),
-            Interconnect::Of(links) => Some(links.of(card)),
+            Interconnect::Auto => card.map(|card| Links::OF_GPU.of(Some(card.links()))),
+            Interconnect::Of(links) => Some(links.of(card.map(Card::links))),
         };
         let rates = rates.connected(links.map(|links| links.rates()));
         Known { rates, source, links }

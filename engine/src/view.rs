@@ -8,6 +8,7 @@
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
 //! | [`ranks`] | what several ranks hold and send |
 //! | [`scale`] | the same step on more and more GPUs |
+//! | [`curve`] | its efficiency, as SVG |
 //! | [`sweep`] | the plans from the fastest to the smallest |
 //! | [`techniques`] | what each memory technique saves and costs |
 //! | [`layers`] | what each block takes: bytes by class, seconds by phase |
@@ -48,6 +49,7 @@ mod alive;
 pub mod brief;
 mod chart;
 mod columns;
+pub mod curve;
 pub mod layers;
 pub mod map;
 pub mod names;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tightrope_core::Backend;
 use tightrope_nn::{Overlapped, Planned, Shard, TrainerConfig};
 
-use super::budget::budget;
+use super::budget::{ALIKE, budget};
 use super::file::Choices;
 use super::fit::{closest, sharded};
 use super::scope::Scope;
@@ -72,7 +72,7 @@ impl Scale {
     ) -> Result<Self> {
         let start = Instant::now();
         let mut known = scope.rates.known(device, config.precision, scope.threads);
-        let links = known.links.unwrap_or_else(|| Links::OF_CARD.of(None));
+        let links = known.links.unwrap_or_else(|| Links::OF_GPU.of(None));
         known.rates = known.rates.connected(Some(links.rates()));
         let budget = budget(scope, device).unwrap_or(u64::MAX);
         let simulated = Simulated { scope, device, known, budget };
@@ -180,6 +180,3 @@ impl Simulated<'_> {
         }
     }
 }
-
-/// Part of a step's time within which two plans are as fast: of those, the one that cuts less is taken.
-const ALIKE: f64 = 0.001;
