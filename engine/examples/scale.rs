@@ -3,6 +3,7 @@
 //! `cargo run --release -p tightrope --features cuda --example scale > docs/scale.svg`
 
 use std::error::Error;
+use std::thread;
 
 use tightrope::cards::Card;
 use tightrope::devices::Devices;
@@ -16,7 +17,7 @@ const STEP: [&str; 4] =
 const NETWORKS: [&str; 3] = ["400gbe", "200gbe", "100gbe"];
 
 /// The step on so many numbers of GPUs.
-fn scale(network: &str, rows: usize) -> Result<Scale, Box<dyn Error>> {
+fn scale(network: &str, rows: usize) -> tightrope::Result<Scale> {
     let mut said = Settings::default();
     STEP.iter().try_for_each(|words| said.read_argument(words))?;
     said.read_argument(&format!("run.interconnect=8xnvlink4+{network}"))?;
@@ -24,14 +25,18 @@ fn scale(network: &str, rows: usize) -> Result<Scale, Box<dyn Error>> {
     let mut step = Step::of(&said)?;
     step.device.card = Some(Card::named("h100")?);
     let device = Devices::default().open(&step.device)?;
-    Ok(Scale::new(&step.scope, &step.config, &*device, &GPUS[..rows.min(GPUS.len())])?)
+    Scale::new(&step.scope, &step.config, &*device, &GPUS[..rows.min(GPUS.len())])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rows = std::env::args().nth(1).map_or(Ok(GPUS.len()), |rows| rows.parse())?;
-    let scales = NETWORKS.map(|network| scale(network, rows).map(|scale| (network, scale)));
+    let scales = thread::scope(|scope| {
+        let begun = NETWORKS.map(|network| scope.spawn(move || scale(network, rows)));
+        let made = begun.into_iter().map(|thread| thread.join().map_err(|_| "a table failed"));
+        made.collect::<Result<Vec<_>, _>>()
+    })?;
     let scales = scales.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let lines: Vec<_> = scales.iter().map(|(network, scale)| (*network, scale)).collect();
+    let lines: Vec<_> = NETWORKS.into_iter().zip(&scales).collect();
     print!(
         "{}",
         svg(
