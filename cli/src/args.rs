@@ -171,6 +171,7 @@ pub struct Launch {
   tightrope plan --preset gpt2 --batch 64 --memory 4GiB --set memory.allow=optimizer_bits --json
   tightrope plan --preset gpt2-xl --batch 32 --precision bf16 --gpu h100
   tightrope plan --preset gpt2 --batch 8 --memory 4GiB --techniques
+  tightrope plan --preset llama-3.1-8b --context 8192 --batch 2 --precision bf16 --gpu h100 --scale
   tightrope plan --preset gpt2 --batch 4 --memory 3GiB --html plan.html
   tightrope plan --config runs/a/run.toml --plan runs/a/plan.json --measured runs/a --html a.html")]
 pub struct Plan {
@@ -186,6 +187,9 @@ pub struct Plan {
     /// Print what each memory technique saves and costs, alone and together, against a plan that has none of them
     #[arg(long, conflicts_with_all = ["sweep", "advice", "html", "perfetto", "measured"])]
     pub techniques: bool,
+    /// Simulate the step on 8, 16, … 4,096 GPUs, each with as many samples, and print what each holds and sends and how fast they are
+    #[arg(long, conflicts_with_all = ["sweep", "techniques", "advice", "html", "perfetto", "measured"])]
+    pub scale: bool,
     /// Say what more and fewer bytes would buy of models of any depth; without it, of those of up to about 200 layers
     #[arg(long, conflicts_with = "sweep")]
     pub advice: bool,
@@ -477,7 +481,7 @@ mod tests {
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --text-key body --tokenizer bytes \
-             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --rank-timeout 9 --shard 3 --log-every 1 --eval-every 5 \
+             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --interconnect pcie4 --rank-timeout 9 --shard 3 --log-every 1 --eval-every 5 \
              --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
              --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
              --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7",

@@ -31,6 +31,9 @@ pub struct Card {
     pub multiprocessors: u32,
     /// Memory as its driver counts it, MiB.
     pub memory_mib: u32,
+    /// What connects it to the other GPUs of its node, as `--interconnect` calls it: its NVLink where servers have a switch of it, else
+    /// its slot.
+    pub link: &'static str,
     rates: Published,
 }
 
@@ -57,25 +60,26 @@ const OUTSIDE_BYTES: u64 = 640 << 20;
 
 /// The cards; of those whose device names begin alike, the longer name comes first.
 #[rustfmt::skip]
-pub const CARDS: [Card; 18] = [
-    card("b200",         "B200",              (10, 0), 148, 183359, [2250.0, 1125.0, 75.0,  7700.0, PCIE[2]]),
-    card("h200",         "H200",              (9, 0),  132, 143771, [989.4,  494.7, 66.9,  4800.0, PCIE[2]]),
-    card("h100-pcie",    "H100 PCIe",         (9, 0),  114,  81559, [756.4,  378.2, 51.2,  2039.0, PCIE[2]]),
-    card("h100",         "H100",              (9, 0),  132,  81559, [989.4,  494.7, 66.9,  3350.0, PCIE[2]]),
-    card("a100-40gb",    "A100-SXM4-40GB",    (8, 0),  108,  40960, [312.0,  156.0, 19.5,  1555.0, PCIE[1]]),
-    card("a100",         "A100",              (8, 0),  108,  81920, [312.0,  156.0, 19.5,  2039.0, PCIE[1]]),
-    card("l40s",         "L40S",              (8, 9),  142,  46068, [362.0,  183.0, 91.6,   864.0, PCIE[1]]),
-    card("l4",           "NVIDIA L4",         (8, 9),   58,  23034, [121.0,   60.0, 30.3,   300.0, PCIE[1]]),
-    card("a10",          "A10",               (8, 6),   72,  23028, [125.0,   62.5, 31.2,   600.0, PCIE[1]]),
-    card("t4",           "Tesla T4",          (7, 5),   40,  15360, [65.0,    0.0,  8.1,   320.0, PCIE[0]]),
-    card("rtx-6000-ada", "RTX 6000 Ada",      (8, 9),  142,  49140, [364.0,  182.0, 91.1,   960.0, PCIE[1]]),
-    card("rtx-5090",     "RTX 5090",          (12, 0), 170,  32607, [209.5,  104.8, 104.8, 1792.0, PCIE[2]]),
-    card("rtx-5080",     "RTX 5080",          (12, 0),  84,  16303, [112.6,   56.3, 56.3,   960.0, PCIE[2]]),
-    card("rtx-4090",     "RTX 4090",          (8, 9),  128,  24564, [165.2,   82.6, 82.6,  1008.0, PCIE[1]]),
-    card("rtx-4080",     "RTX 4080",          (8, 9),   76,  16376, [97.5,   48.7, 48.7,   717.0, PCIE[1]]),
-    card("rtx-4060-ti",  "RTX 4060 Ti",       (8, 9),   34,  16380, [44.1,   22.1, 22.1,   288.0, PCIE[1] / 2.0]),
-    card("rtx-3090",     "RTX 3090",          (8, 6),   82,  24576, [71.0,   35.6, 35.6,   936.0, PCIE[1]]),
-    card("rtx-3060",     "RTX 3060",          (8, 6),   28,  12288, [25.6,   12.7, 12.7,   360.0, PCIE[1]]),
+pub const CARDS: [Card; 19] = [
+    card("b200",         "B200",              (10, 0), 148, 183359, "nvlink5", [2250.0, 1125.0, 75.0,  7700.0, PCIE[2]]),
+    card("h200",         "H200",              (9, 0),  132, 143771, "nvlink4", [989.4,  494.7, 66.9,  4800.0, PCIE[2]]),
+    card("h100-pcie",    "H100 PCIe",         (9, 0),  114,  81559, "pcie5", [756.4,  378.2, 51.2,  2039.0, PCIE[2]]),
+    card("h100",         "H100",              (9, 0),  132,  81559, "nvlink4", [989.4,  494.7, 66.9,  3350.0, PCIE[2]]),
+    card("a100-40gb",    "A100-SXM4-40GB",    (8, 0),  108,  40960, "nvlink3", [312.0,  156.0, 19.5,  1555.0, PCIE[1]]),
+    card("a100",         "A100",              (8, 0),  108,  81920, "nvlink3", [312.0,  156.0, 19.5,  2039.0, PCIE[1]]),
+    card("l40s",         "L40S",              (8, 9),  142,  46068, "pcie4", [362.0,  183.0, 91.6,   864.0, PCIE[1]]),
+    card("l4",           "NVIDIA L4",         (8, 9),   58,  23034, "pcie4", [121.0,   60.0, 30.3,   300.0, PCIE[1]]),
+    card("a10",          "A10",               (8, 6),   72,  23028, "pcie4", [125.0,   62.5, 31.2,   600.0, PCIE[1]]),
+    card("t4",           "Tesla T4",          (7, 5),   40,  15360, "pcie3", [65.0,    0.0,  8.1,   320.0, PCIE[0]]),
+    card("rtx-6000-ada", "RTX 6000 Ada",      (8, 9),  142,  49140, "pcie4", [364.0,  182.0, 91.1,   960.0, PCIE[1]]),
+    card("rtx-pro-6000", "RTX PRO 6000",      (12, 0), 188,  97887, "pcie5", [503.8, 251.9, 126.0, 1792.0, PCIE[2]]),
+    card("rtx-5090",     "RTX 5090",          (12, 0), 170,  32607, "pcie5", [209.5,  104.8, 104.8, 1792.0, PCIE[2]]),
+    card("rtx-5080",     "RTX 5080",          (12, 0),  84,  16303, "pcie5", [112.6,   56.3, 56.3,   960.0, PCIE[2]]),
+    card("rtx-4090",     "RTX 4090",          (8, 9),  128,  24564, "pcie4", [165.2,   82.6, 82.6,  1008.0, PCIE[1]]),
+    card("rtx-4080",     "RTX 4080",          (8, 9),   76,  16376, "pcie4", [97.5,   48.7, 48.7,   717.0, PCIE[1]]),
+    card("rtx-4060-ti",  "RTX 4060 Ti",       (8, 9),   34,  16380, "pcie4", [44.1,   22.1, 22.1,   288.0, PCIE[1] / 2.0]),
+    card("rtx-3090",     "RTX 3090",          (8, 6),   82,  24576, "pcie4", [71.0,   35.6, 35.6,   936.0, PCIE[1]]),
+    card("rtx-3060",     "RTX 3060",          (8, 6),   28,  12288, "pcie4", [25.6,   12.7, 12.7,   360.0, PCIE[1]]),
 ];
 
 const fn card(
@@ -84,10 +88,11 @@ const fn card(
     capability: (i32, i32),
     multiprocessors: u32,
     memory_mib: u32,
+    link: &'static str,
     [half, tf32, single, memory, slot]: [f64; 5],
 ) -> Card {
     let rates = Published { half, tf32, single, memory, slot };
-    Card { name, device, capability, multiprocessors, memory_mib, rates }
+    Card { name, device, capability, multiprocessors, memory_mib, link, rates }
 }
 
 impl Card {
@@ -135,6 +140,16 @@ impl Card {
     /// Bytes that a plan may take. It's what the card has, without its context.
     pub fn free_bytes(&self) -> u64 {
         (u64::from(self.memory_mib) << 20) - OUTSIDE_BYTES
+    }
+
+    /// What connects it to others of its node, and its slot, which may have fewer lanes.
+    pub fn links(&self) -> [&'static str; 2] {
+        let slot = match PCIE.iter().position(|&rate| self.rates.slot <= rate) {
+            Some(0) => "pcie3",
+            Some(1) => "pcie4",
+            _ => "pcie5",
+        };
+        [self.link, slot]
     }
 
     /// Rates for estimates: what kernels may reach of what is published.

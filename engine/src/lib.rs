@@ -82,6 +82,7 @@ pub mod export;
 pub mod figures;
 #[cfg(not(target_family = "wasm"))]
 pub mod generate;
+pub mod interconnect;
 pub mod machine;
 pub mod model;
 pub mod plan;

@@ -22,8 +22,10 @@ mod fit;
 mod fresh;
 mod inference;
 pub(crate) mod refusal;
+pub mod scale;
 mod scope;
 mod shorter;
+pub mod stages;
 pub mod techniques;
 
 pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};

@@ -24,7 +24,9 @@ use tightrope_core::{Backend, DeviceKind};
 use tightrope_nn::{Precision, Rates};
 
 use crate::cards::Card;
+use crate::interconnect::{Connected, Links};
 use crate::machine;
+use crate::settings::Interconnect;
 
 /// What the name of a device says whose matmuls round to TF32.
 const IN_TF32: &str = "in TF32";
@@ -58,6 +60,8 @@ pub struct Known {
     pub rates: Rates,
     /// Where they are from.
     pub source: Source,
+    /// What connects the device to those of other ranks, where that's known.
+    pub links: Option<Connected>,
 }
 
 impl Known {
@@ -94,18 +98,25 @@ pub struct Store {
     folder: Option<PathBuf>,
     /// FLOP/s of matmuls, where they were timed already.
     matmul: Option<f64>,
+    /// What connects devices to each other.
+    interconnect: Interconnect,
 }
 
 impl Store {
     /// That of this user.
     pub fn of_user() -> Self {
-        Self { folder: machine::cache_folder(), matmul: None }
+        Self { folder: machine::cache_folder(), matmul: None, interconnect: Interconnect::Auto }
     }
 
     /// That of a device whose matmuls were timed when it was opened, at `matmul` FLOP/s: everything else is taken to be as
     /// much faster or slower than by default.
     pub fn of_timed(matmul: f64) -> Self {
-        Self { folder: None, matmul: Some(matmul) }
+        Self { folder: None, matmul: Some(matmul), interconnect: Interconnect::Auto }
+    }
+
+    /// The same, with devices that are connected so.
+    pub fn connected(self, interconnect: Interconnect) -> Self {
+        Self { interconnect, ..self }
     }
 
     /// The rates of a device: those kept, else default ones.
@@ -114,9 +125,21 @@ impl Store {
         let kept = kept.and_then(|kept| kept.by_precision.get(key(precision)).copied());
         let kept = kept.filter(Rates::plausible);
         match kept {
-            Some(rates) => Known { rates, source: Source::Measured },
+            Some(rates) => self.of(device, rates, Source::Measured),
             None => self.unmeasured(device, precision, threads),
         }
+    }
+
+    /// Rates of a device, with what connects it to others.
+    fn of(&self, device: &dyn Backend, rates: Rates, source: Source) -> Known {
+        let name = device.name();
+        let card = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda);
+        let links = match self.interconnect {
+            Interconnect::Auto => card.map(|card| Links::OF_GPU.of(Some(card.links()))),
+            Interconnect::Of(links) => Some(links.of(card.map(Card::links))),
+        };
+        let rates = rates.connected(links.map(|links| links.rates()));
+        Known { rates, source, links }
     }
 
     /// The rates of a device in each of these precisions, all from one source, so that their times can be compared.
@@ -140,15 +163,15 @@ impl Store {
         let name = device.name();
         let in_tf32 = name.contains(IN_TF32);
         if let Some(card) = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda) {
-            return Known { rates: card.rates(precision, in_tf32), source: Source::Published };
+            return self.of(device, card.rates(precision, in_tf32), Source::Published);
         }
         if let Some(capability) = device.compute_capability() {
             let rates = Card::of_capability(capability).rates(precision, in_tf32);
-            return Known { rates, source: Source::Default };
+            return self.of(device, rates, Source::Default);
         }
         let rates = Rates::of(&name, precision, threads);
         let rates = self.matmul.map_or(rates, |matmul| rates.scaled_to(matmul));
-        Known { rates, source: Source::Default }
+        self.of(device, rates, Source::Default)
     }
 
     fn file(&self, device: &dyn Backend) -> Option<PathBuf> {
@@ -185,10 +208,13 @@ mod tests {
 
     use super::*;
 
+    const EMPTY: Store = Store { folder: None, matmul: None, interconnect: Interconnect::Auto };
+
     #[test]
     fn rates_are_measured_once_and_kept_for_their_device_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store { folder: Some(dir.path().join("tightrope")), matmul: None };
+        let folder = Some(dir.path().join("tightrope"));
+        let store = Store { folder, ..EMPTY };
         let mut cpu = Cpu::new(1).unwrap();
         let default = store.known(&cpu, Precision::F32, 1);
         assert!(!default.measured() && default.origin().contains("default"));
@@ -212,7 +238,7 @@ mod tests {
             assert!(!store.known(&cpu, Precision::F32, 1).measured(), "{damaged}");
             assert!(store.measured(&mut cpu, Precision::F32, 1).measured());
         }
-        let none = Store { folder: None, matmul: None };
+        let none = EMPTY;
         assert!(!none.known(&cpu, Precision::F32, 1).measured());
     }
 
@@ -256,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_gpu_of_no_list_is_as_fast_as_one_of_its_compute_capability_and_measured_from_there() {
-        let store = Store { folder: None, matmul: None };
+        let store = EMPTY;
         let mut device = Unlisted(Cpu::new(1).unwrap());
         let listed = Card::named("rtx-3060").unwrap();
         for precision in [Precision::F32, Precision::BF16] {
@@ -269,6 +295,19 @@ mod tests {
         let kept = |rates: &Rates| serde_json::to_value(rates).unwrap()["launch_s"].clone();
         assert_eq!(kept(&measured), kept(&listed.rates(Precision::F32, false)));
         assert_ne!(kept(&measured), kept(&Rates::of("cpu", Precision::F32, 1)));
+    }
+
+    #[test]
+    fn ranks_are_connected_as_is_said_and_else_as_the_card_is() {
+        let device = Unlisted(Cpu::new(1).unwrap());
+        let links = |store: &Store| store.known(&device, Precision::F32, 1).links;
+        // Nothing is known of a card that isn't listed.
+        assert_eq!(links(&EMPTY), None);
+        let said = Interconnect::Of("4xpcie4+25gbe".parse().unwrap());
+        let store = EMPTY.connected(said);
+        assert_eq!(links(&store).unwrap().to_string(), "4xpcie4+25gbe");
+        let rates = store.known(&device, Precision::F32, 1).rates;
+        assert_eq!(rates.connected(None), EMPTY.known(&device, Precision::F32, 1).rates);
     }
 
     #[test]

@@ -22,6 +22,7 @@
 mod buckets;
 mod check;
 mod diagnostic;
+mod interconnect;
 mod kind;
 mod list;
 #[cfg(test)]
@@ -40,6 +41,7 @@ mod values;
 mod write;
 
 pub use diagnostic::{Place, SettingsError};
+pub use interconnect::Interconnect;
 pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
 pub use list::{Data, LIST, Lora, Memory, Model, Run, Settings, TABLES, Train};
 pub use names::find;

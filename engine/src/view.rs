@@ -6,6 +6,9 @@
 //! | [`brief`] | what is about to be trained, a line each |
 //! | [`summary`] | where the bytes go and what was chosen, as text and as JSON |
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
+//! | [`ranks`] | what several ranks hold and send |
+//! | [`scale`] | the same step on more and more GPUs |
+//! | [`curve`] | its efficiency, as SVG |
 //! | [`sweep`] | the plans from the fastest to the smallest |
 //! | [`techniques`] | what each memory technique saves and costs |
 //! | [`layers`] | what each block takes: bytes by class, seconds by phase |
@@ -45,10 +48,14 @@ pub mod advice;
 mod alive;
 pub mod brief;
 mod chart;
+mod columns;
+pub mod curve;
 pub mod layers;
 pub mod map;
 pub mod names;
 pub mod page;
+pub mod ranks;
+pub mod scale;
 pub mod step;
 pub mod summary;
 pub mod sweep;

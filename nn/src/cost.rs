@@ -12,7 +12,7 @@ use tightrope_core::{
     DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
 };
 
-use crate::Precision;
+use crate::{Interconnect, Precision};
 
 /// What a device reaches with one storage type, FLOP/s and B/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Rates {
     host: f64,
     /// Seconds to begin an op.
     launch_s: f64,
+    /// Between ranks; by way of the host where that's not known.
+    #[serde(skip)]
+    interconnect: Option<Interconnect>,
 }
 
 /// Two channels of the host's memory, as its update reaches, B/s.
@@ -125,7 +128,7 @@ fn again(graph: &Graph, node: &Node) -> f64 {
 impl Rates {
     /// Whether a device could have them. What a damaged file says isn't to be planned with.
     pub fn plausible(&self) -> bool {
-        let Self { matmul, loss, attention, elementwise, bytes, link, host, launch_s } = *self;
+        let Self { matmul, loss, attention, elementwise, bytes, link, host, launch_s, .. } = *self;
         let rates = [matmul, loss, attention, elementwise, bytes, link, host];
         rates.iter().all(|rate| PLAUSIBLE.contains(rate)) && (0.0..=1.0).contains(&launch_s)
     }
@@ -159,6 +162,7 @@ impl Rates {
             link: default_link(),
             host: default_host(),
             launch_s,
+            interconnect: None,
         }
     }
 
@@ -175,6 +179,7 @@ impl Rates {
             link: 0.8 * peaks.link,
             host: default_host(),
             launch_s: GRAPH_LAUNCH_S,
+            interconnect: None,
         }
     }
 
@@ -188,15 +193,18 @@ impl Rates {
             attention: by * self.attention,
             elementwise: by * self.elementwise,
             bytes: by * self.bytes,
-            link: self.link,
-            host: self.host,
-            launch_s: self.launch_s,
+            ..*self
         }
     }
 
     /// These rates, with bytes between host and device as fast as `link`, B/s.
     pub fn linked(self, link: f64) -> Self {
         Self { link, ..self }
+    }
+
+    /// These rates, with ranks that are connected so.
+    pub fn connected(self, interconnect: Option<Interconnect>) -> Self {
+        Self { interconnect, ..self }
     }
 
     /// Seconds of what the host runs once a step, with what is fetched for it and sent back.
@@ -248,9 +256,7 @@ impl Rates {
             attention: rate(sums[2], self.attention),
             elementwise: rate(sums[3], self.elementwise),
             bytes: rate(sums[4], self.bytes),
-            link: self.link,
-            host: self.host,
-            launch_s: self.launch_s,
+            ..*self
         }
     }
 
@@ -262,11 +268,24 @@ impl Rates {
             Family::Loss => self.loss,
             Family::Attention => self.attention,
             Family::Elementwise => self.elementwise,
-            Family::Transfer => return bytes / self.link + self.launch_s,
+            Family::Transfer => return self.sent_seconds(node, bytes) + self.launch_s,
         };
         // What chunks read again delays their matmuls.
         let again_s = again(graph, node) / self.bytes;
         (flops / rate).max(bytes / self.bytes) + again_s + self.launch_s
+    }
+}
+
+impl Rates {
+    /// Seconds of a transfer or a collective that sends so many bytes.
+    fn sent_seconds(&self, node: &Node, bytes: f64) -> f64 {
+        match (node.op.collective(), self.interconnect) {
+            (Some(collective), Some(interconnect)) if bytes > 0.0 => {
+                let ranks = collective.shards().ranks;
+                interconnect.seconds(ranks, bytes / (ranks - 1) as f64)
+            }
+            _ => bytes / self.link,
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod handles;
 mod import;
 mod init;
 pub mod inputs;
+mod interconnect;
 mod keys;
 pub mod layers;
 pub mod lora;
@@ -34,6 +35,7 @@ mod models;
 mod offload;
 mod optim;
 mod outputs;
+mod overlap;
 mod params;
 mod pass;
 mod peft;
@@ -58,6 +60,7 @@ pub use frozen::FrozenBits;
 pub use import::{Exported, Get, Import, export, import};
 pub use init::{fill_initial, initial_values};
 pub use inputs::{Batch, Input, Inputs, Values};
+pub use interconnect::{Interconnect, Link};
 pub use lora::Lora;
 pub use model::{Decoder, Model};
 pub use models::{
@@ -70,6 +73,7 @@ pub use optim::{
     AdjustLr, LossScale, Optimizer, Scalars, State, StateBits, Stored, TableBits, Trained, Update,
     UpdateOptions, UpdateRule, append_update,
 };
+pub use overlap::Overlapped;
 pub use params::{Init, Kind, Parameter, Part};
 pub use pass::{BuildOptions, Cache, Pass};
 pub use planner::{Free, Planner, sweep};

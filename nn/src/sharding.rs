@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::graph::Sharded;
-use tightrope_core::ops::SquareSum;
+use tightrope_core::ops::{Collective, SquareSum};
 use tightrope_core::plan::sharding::SMALLEST;
-use tightrope_core::{Class, Graph, Rule as _, Shards, Tensor};
+use tightrope_core::{Class, Graph, Node, Rule as _, Shards, Tensor};
 
 use crate::error::Result;
 use crate::optim::{Trained, Update};
 use crate::params::{Kind, Parameter};
 use crate::ranks::{gather_shards, own};
 use crate::weights::Weights;
-use crate::{Planned, TableBits, TrainerConfig};
+use crate::{Planned, Rates, TableBits, TrainerConfig};
 
 /// What each rank holds a shard of, each including those before.
 #[derive(
@@ -92,18 +92,33 @@ impl TrainerConfig {
 impl Planned {
     /// Bytes that each rank sends the others in a step, by collective.
     pub fn sent_bytes(&self) -> BTreeMap<&'static str, u64> {
-        let mut sent = BTreeMap::new();
-        for program in &self.plan.graph.programs {
-            let times = program.role.runs_per_step(self.config().accumulation()) as u64;
-            for node in program.nodes.iter().filter(|node| node.op.collective().is_some()) {
-                let (inputs, outputs) = self.plan.graph.types(node);
-                let bytes = times * node.op.cost(&inputs, &outputs).bytes;
-                if bytes > 0 {
-                    *sent.entry(node.op.name()).or_default() += bytes;
+        let sent = self.by_collective(|graph, node| {
+            let (inputs, outputs) = graph.types(node);
+            node.op.cost(&inputs, &outputs).bytes as f64
+        });
+        // Bytes are far fewer than a f64 counts exactly.
+        sent.into_iter().map(|(name, bytes)| (name, bytes as u64)).collect()
+    }
+
+    /// Seconds of a step in which each rank sends and receives, by collective.
+    pub fn sent_s(&self, rates: &Rates) -> BTreeMap<&'static str, f64> {
+        self.by_collective(|graph, node| rates.seconds(graph, node))
+    }
+
+    /// Sums over what ranks send in a step, by collective.
+    fn by_collective(&self, of: impl Fn(&Graph, &Node) -> f64) -> BTreeMap<&'static str, f64> {
+        let mut sums = BTreeMap::new();
+        let graph = &self.plan.graph;
+        for program in &graph.programs {
+            let times = program.role.runs_per_step(self.config().accumulation()) as f64;
+            let sends = |node: &&Node| node.op.collective().is_some_and(Collective::sends);
+            for node in program.nodes.iter().filter(sends) {
+                if times > 0.0 {
+                    *sums.entry(node.op.name()).or_default() += times * of(graph, node);
                 }
             }
         }
-        sent
+        sums
     }
 }
 

@@ -12,13 +12,15 @@ use tightrope::devices::Devices;
 use tightrope::error::Kind;
 use tightrope::nn::Planned;
 use tightrope::plan;
+use tightrope::plan::scale::{GPUS, Scale};
+use tightrope::plan::stages::Stages;
 use tightrope::plan::techniques::Techniques;
 use tightrope::profile::Profile;
 use tightrope::recipe::Step;
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
-use tightrope::view::{page, step, techniques, trace};
+use tightrope::view::{page, ranks, scale, step, techniques, trace};
 
 use crate::args::Plan;
 use crate::failure::Failure;
@@ -59,6 +61,14 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
             output::print(&techniques::text(&found))
         };
     }
+    if args.scale {
+        let found = Scale::new(scope, config, &*device, &GPUS)?;
+        return if args.json {
+            output::print_json(&scale::json(&found))
+        } else {
+            output::print(&scale::text(&found, config))
+        };
+    }
     let start = Instant::now();
     let (planned, refusal) = fitting_or_smallest(&asked, &*device)?;
     let plan_s = start.elapsed().as_secs_f64();
@@ -77,6 +87,10 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     let (planned, device, rates) = (&planned, &*device, &known.rates);
     let subject = Subject { config, scope, planned, budget, device, rates };
+    let stages = || match scope.shard && config.ranks > 1 {
+        true => Stages::new(scope, config, device).map(Some),
+        false => Ok(None),
+    };
     let advice = || match args.advice {
         true => Advice::new(&subject).map(Some),
         false => Advice::soon(&subject),
@@ -86,6 +100,9 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
             return Err(refusal.with_detail("smallest", summary.json()).into());
         }
         let mut object = summary.json();
+        if let Some(stages) = stages()? {
+            object["stages"] = ranks::stages_json(&stages);
+        }
         object["advice"] = advice()?.map_or(Value::Null, |advice| advice.json());
         return output::print_json(&object);
     }
@@ -100,6 +117,9 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     // It's there to be read while a few more plans are made.
     output::print(&text)?;
+    if let Some(stages) = stages()? {
+        output::print(&ranks::stages_text(&stages))?;
+    }
     match advice()? {
         Some(advice) => output::print(&advice.text(planned, summary.estimate.step_s)),
         None => output::print(

@@ -57,6 +57,11 @@ impl Collective {
         }
     }
 
+    /// Whether ranks send each other anything.
+    pub fn sends(&self) -> bool {
+        !matches!(self, Self::Own(_)) && self.shards().ranks > 1
+    }
+
     /// What it moves of a shard of `x`.
     fn moved(&self, x: &Type) -> Type {
         Type::new(x.dtype, [self.range().len()])
@@ -134,10 +139,7 @@ impl Rule for Collective {
 
     /// Bytes that a rank sends.
     fn cost(&self, inputs: &[&Type], _outputs: &[&Type]) -> Cost {
-        let others = match self {
-            Self::Own(_) => 0,
-            _ => self.shards().ranks - 1,
-        };
+        let others = if self.sends() { self.shards().ranks - 1 } else { 0 };
         let bytes = self.range().len() * inputs[0].dtype.size() * others;
         Cost { flops: 0, bytes: bytes as u64 }
     }

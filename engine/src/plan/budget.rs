@@ -14,7 +14,7 @@ use crate::machine::free_memory;
 const COPIES: u64 = 3;
 
 /// Part of a step's time within which two plans are as fast.
-const ALIKE: f64 = 0.001;
+pub(super) const ALIKE: f64 = 0.001;
 
 /// Bytes that a plan may take: the budget, else what the device has free, or the machine where the device says
 /// nothing; `None` where none of them is known.

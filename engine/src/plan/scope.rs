@@ -48,7 +48,7 @@ impl Scope {
             allow: memory.allow.clone(),
             new_model: settings.model.init.is_none(),
             threads: machine::threads(run.threads.unwrap_or(0)),
-            rates: Store::of_user(),
+            rates: Store::of_user().connected(run.interconnect),
         }
     }
 

@@ -66,7 +66,7 @@ impl Store {
         kept.by_precision.insert(key(precision).to_owned(), rates);
         // Without a place to keep them, they are measured again next time.
         let _ = self.file(device).map(|file| write(&file, &kept));
-        Known { rates, source: Source::Measured }
+        self.of(device, rates, Source::Measured)
     }
 }
 

@@ -181,6 +181,7 @@ device = "auto"
 precision = "f32"
 matmul = "auto"
 ranks = 1
+interconnect = "auto"
 rank_timeout = 60
 log_every = 10
 eval_every = 250

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use tightrope_core::plan::{Allocation, Report};
 use tightrope_core::{Backend, Class, DeviceKind, Life, Phase};
 use tightrope_nn::layers::AttentionKind;
-use tightrope_nn::{Estimate, Gradients, Master, Planned, Shard, TableBits, TrainerConfig};
+use tightrope_nn::{Estimate, Gradients, Master, Planned, TableBits, TrainerConfig};
 
 use super::alive::{Group, grouped};
 use super::chart::{Point, draw};
+use super::ranks;
 use super::why::why;
 use crate::devices;
 use crate::model::{self, Unit, parameters};
@@ -176,7 +177,7 @@ impl<'a> Summary<'a> {
         }
         facts.push(("choices", choices_text(config)));
         if config.ranks > 1 {
-            facts.push(("ranks", ranks_text(self.planned)));
+            facts.extend(ranks::facts(self.planned, &self.known));
         }
         facts.push((
             "estimate",
@@ -249,7 +250,7 @@ impl<'a> Summary<'a> {
     /// The same for machines.
     pub fn json(&self) -> Value {
         let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
-        json!({
+        let mut object = json!({
             "peak_bytes": report.peak_bytes,
             "by_class": report.by_class,
             "gap_bytes": self.gaps(),
@@ -263,9 +264,6 @@ impl<'a> Summary<'a> {
             "rates": self.known.source.name(),
             "host_copy_bytes": self.copied_bytes.unwrap_or(0),
             "offloaded_bytes": self.offloaded_bytes.unwrap_or(0),
-            "ranks": config.ranks,
-            "shard": config.shard,
-            "sent_bytes": self.planned.sent_bytes(),
             "recomputed_share": estimate.recomputed(),
             "flops_per_step": estimate.flops,
             "tokens_per_step": self.tokens(),
@@ -285,7 +283,9 @@ impl<'a> Summary<'a> {
             },
             "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
             "persistent": self.persistent(),
-        })
+        });
+        ranks::extend(&mut object, self.planned, &self.known);
+        object
     }
 
     /// A program as a map of offset and time.
@@ -389,27 +389,6 @@ fn choices_text(config: &TrainerConfig) -> String {
         text += ", no master weights";
     }
     text
-}
-
-/// What each rank holds, and what it sends the others in a step.
-fn ranks_text(planned: &Planned) -> String {
-    let config = planned.config();
-    let held = match config.shard {
-        Shard::Nothing => "each holds all of the state",
-        Shard::State => "each holds a shard of optimizer state and masters",
-        Shard::Gradients => "each holds a shard of optimizer state, masters and gradients",
-        Shard::Weights => "each holds a shard of optimizer state, masters, gradients and weights",
-    };
-    let sent = planned.sent_bytes();
-    let all = human_bytes(sent.values().sum());
-    let of = |(name, bytes): (&&str, &u64)| format!("{name} {}", human_bytes(*bytes));
-    let parts: Vec<String> = sent.iter().map(of).collect();
-    format!(
-        "{}: {held} (shard {}), and sends {all} a step: {}",
-        config.ranks,
-        u32::from(config.shard),
-        parts.join(", ")
-    )
 }
 
 /// What the host keeps of a device that can go away.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::columns::columns;
 use crate::plan::techniques::{Figures, Numerics, Outcome, RECORDED, Techniques, Together};
 use crate::units::human_bytes;
 
@@ -33,7 +34,7 @@ pub fn text(found: &Techniques) -> String {
         &chosen.figures,
         "as asked",
     );
-    let mut text = table(&rows);
+    let mut text = columns(&rows);
     text += "\nEach is alone, on top of none of them: f32, all logits at once, scores of attention stored, nothing\n\
              recomputed, one pass a step. \"saves\" is of that peak, and \"step\" of its predicted time.\n";
     let note = |what: &str, together: &Together| {
@@ -74,26 +75,6 @@ pub fn text(found: &Techniques) -> String {
     }
     let _ = writeln!(text, "\ntimes are predicted {}", found.known.origin());
     let _ = writeln!(text, "planned in {:.3} s", found.seconds);
-    text
-}
-
-/// Rows under heads, columns as wide as needed.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column).unwrap_or(0);
-            match column {
-                0 => format!("{cell:<width$}"),
-                _ if column + 1 == N => format!("  {cell}"),
-                _ => format!("  {cell:>width$}"),
-            }
-        });
-        let line: String = cells.collect();
-        text += line.trim_end();
-        text.push('\n');
-    }
     text
 }
 

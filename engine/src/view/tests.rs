@@ -30,7 +30,7 @@ fn summarised<R>(config: &TrainerConfig, look: impl FnOnce(&Summary<'_>) -> R) -
     let device = Cpu::new(2).unwrap();
     let planned = Planned::new(config, &device).unwrap();
     let rates = Rates::of(&device.name(), Precision::F32, 2);
-    let known = Known { rates, source: Source::Default };
+    let known = Known { rates, source: Source::Default, links: None };
     look(&Summary::new(&planned, &device, known, Some(1 << 30), 0.25))
 }
 

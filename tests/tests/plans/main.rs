@@ -4,6 +4,7 @@ mod budgets;
 mod growth;
 mod narrow;
 mod offsets;
+mod overlap;
 mod qlora;
 mod rewrites;
 mod snapshots;

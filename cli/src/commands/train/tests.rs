@@ -55,6 +55,7 @@ fn run_on(
     let rates = |device: &mut dyn Backend, precision, threads| Known {
         rates: Rates::of(&device.name(), precision, threads),
         source: Source::Default,
+        links: None,
     };
     let progress = |steps, _| Progress::silent(steps);
     train(
