@@ -32,7 +32,7 @@ use tightrope_core::{
 };
 
 use driver::{Copies, Driver, Staging};
-use matmuls::{Makers, Matmuls};
+use matmuls::{Makers, Matmuls, Tally};
 use planning::Planning;
 use recording::Recording;
 pub use recording::together;
@@ -108,6 +108,11 @@ impl Cuda {
     /// Name and version of the library that makes matmuls, where one does.
     pub fn library(&self) -> Option<&str> {
         self.planning.matmuls.as_ref().map(|matmuls| matmuls.library.version.as_str())
+    }
+
+    /// Who makes what was timed on this device, in earlier runs too; nothing where there's no library.
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.planning.matmuls.as_ref().map_or(vec![], Matmuls::tallies)
     }
 
     /// Compiles the kernels of launches that plans will have, all at once.
