@@ -60,12 +60,12 @@ pub fn limits() -> Limits {
     }
 }
 
-/// The kernels of launches, one for all that run at once as one.
+/// The kernels of launches, one for all that run at once as one, as far as so many bytes have room for their arguments.
 ///
 /// # Errors
 /// [`DeviceError::Compile`].
-pub fn kernels_of(launches: &[Launch]) -> Result<Vec<Kernel>, DeviceError> {
-    Ok(together(launches)?.into_iter().map(|(_, kernel)| kernel).collect())
+pub fn kernels_of(launches: &[Launch], argument_bytes: usize) -> Result<Vec<Kernel>, DeviceError> {
+    Ok(together(launches, argument_bytes)?.into_iter().map(|(_, kernel)| kernel).collect())
 }
 
 /// A device that runs CUDA kernels.
@@ -120,7 +120,8 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError::Compile`].
     pub fn compile(&mut self, launches: &[Launch]) -> Result<(), DeviceError> {
-        self.driver.load(&kernels_of(launches)?).map(|_| ())
+        let kernels = kernels_of(launches, self.driver.argument_bytes())?;
+        self.driver.load(&kernels).map(|_| ())
     }
 
     /// Lets matmuls of f32 round their operands to TF32.
