@@ -419,7 +419,7 @@ fn fewer_launches_run_as_one_where_arguments_have_less_room() {
         (count(&asked.take(), Asked::Launch), block_on(trainer.outcome()).expect("an outcome"))
     };
     let (all, outcome) = made(MOST_ARGUMENT_BYTES);
-    // Room for a few; and for one alone.
+    // Room for a dozen launches that square, and for two.
     for (bytes, more) in [(1024, 1), (256, 5)] {
         let (launches, same) = made(bytes);
         println!("{launches} launches with {bytes} bytes of arguments, {all} with all");
