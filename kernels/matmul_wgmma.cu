@@ -5,6 +5,9 @@
 // sums in registers. The copies run ahead, into the next tile while sums are stored. For each stage there are two barriers:
 // it's full once all bytes have come, and empty once all warps have read it. Bound by arithmetic.
 //
+// Where SLICED, a tile's sums over K are made in slices of `slice`, each by a block: its warps leave them in `slices` as registers lie, and
+// who comes last of a tile's warps that make the same adds up all of them, in their order.
+//
 // A stage holds both operands in the order in which they're stored, in rows of 128 bytes that the copy engine swizzles: 64
 // summed indices of a row or column of the product, or 64 rows or columns of a summed index. What lies outside is zero.
 
@@ -35,6 +38,8 @@ struct Tile {
     unsigned k, end;
     // First element of the matrix of sums.
     unsigned out;
+    // Its number among those of one slice, and that of its slice.
+    unsigned number, slice;
 };
 
 // Tiles count as those of matmul.cu do, but for the order within a matrix.
@@ -48,13 +53,16 @@ __device__ Tile tile_of(const Args &args, unsigned group) {
     const unsigned across = within / rows;
     const unsigned slice = stacked / args.batch;
     const unsigned k = slice * args.slice;
+    const unsigned matrix = stacked - slice * args.batch;
     return Tile{
         (first + within - across * rows) * TILE_M,
         across * TILE_N,
-        stacked - slice * args.batch,
+        matrix,
         k,
         smaller(k + args.slice, args.k),
-        args.out_first + stacked * args.out_stride,
+        args.out_first + (SLICED ? matrix : stacked) * args.out_stride,
+        matrix * tiles + tile,
+        slice,
     };
 }
 
@@ -122,12 +130,13 @@ constexpr unsigned SUMS = TILE_N / 2;
 
 // Loaded one by one: where pairs take a branch, the compiler (13.0) finds sums written between products, and makes these wait
 // for each other.
+template <bool ADDED>
 __device__ void begin_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column, float (&sums)[SUMS]) {
 #pragma unroll
     for (unsigned i = 0; i < SUMS; i++) {
         const unsigned own_row = row + i / 2 % 2 * 8;
         const unsigned column = first_column + i / 4 * 8 + i % 2;
-        const bool added = ACCUMULATE && own_row < args.m && column < args.n;
+        const bool added = ADDED && own_row < args.m && column < args.n;
         sums[i] = added ? args.out.load(at.out + own_row * args.out_row + column) : 0.0f;
     }
 }
@@ -153,6 +162,41 @@ __device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsig
     }
 }
 
+// Warps that have left their part of a tile's slice, by tile and warp.
+constexpr unsigned WARPS_OF_TILE = CONSUMERS * WARP_GROUP / WARP;
+static __device__ Counter arrived[SLICED ? MOST_SLICED * WARPS_OF_TILE : 1];
+
+// Leaves a warp's sums of a slice of K. The last adds up all slices in their order, from what is accumulated to on, and stores that.
+__device__ void finish_slice(const Args &args, const Tile &at, unsigned row, unsigned column, const float (&sums)[SUMS]) {
+    constexpr unsigned OF_WARP = SUMS * WARP;
+    const unsigned warp = threadIdx.x / WARP - WARP_GROUP / WARP;
+    const unsigned own = at.number * WARPS_OF_TILE + warp;
+    const unsigned warps = args.batch * args.tiles_m * args.tiles_n * WARPS_OF_TILE;
+    const unsigned first = own * OF_WARP + threadIdx.x % WARP * 4;
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i += 4) {
+        const Four quad{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]};
+        tr_leave(args.slices, at.slice * warps * OF_WARP + first + i * WARP, quad, 4);
+    }
+    const unsigned slices = (args.k + args.slice - 1) / args.slice;
+    if (!tr_warp_comes_last(arrived[own], slices)) {
+        return;
+    }
+    float total[SUMS];
+    begin_sums<ACCUMULATE>(args, at, row, column, total);
+    for (unsigned slice = 0; slice < slices; slice++) {
+#pragma unroll
+        for (unsigned i = 0; i < SUMS; i += 4) {
+            const Four quad = tr_left(args.slices, slice * warps * OF_WARP + first + i * WARP);
+            total[i] += quad.x;
+            total[i + 1] += quad.y;
+            total[i + 2] += quad.z;
+            total[i + 3] += quad.w;
+        }
+    }
+    store_sums(args, at, row, column, total);
+}
+
 __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
     const unsigned lane = threadIdx.x % WARP;
     const unsigned own_row = consumer * PART_M + threadIdx.x % WARP_GROUP / WARP * 16 + lane / 4;
@@ -161,7 +205,7 @@ __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
         const unsigned row = at.row + own_row;
         const unsigned column = at.column + lane % 4 * 2;
         float sums[SUMS];
-        begin_sums(args, at, row, column, sums);
+        begin_sums<ACCUMULATE && !SLICED>(args, at, row, column, sums);
         unsigned read = ring.empty();
         for (unsigned k = at.k; k < at.end; k += TILE_K) {
             tr_wait_phase(ring.full(), ring.round % 2);
@@ -185,7 +229,11 @@ __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
         if (lane == 0) {
             tr_arrive(read);
         }
-        store_sums(args, at, row, column, sums);
+        if constexpr (SLICED) {
+            finish_slice(args, at, row, column, sums);
+        } else {
+            store_sums(args, at, row, column, sums);
+        }
     }
 }
 

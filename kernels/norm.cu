@@ -5,7 +5,8 @@
 // that traffic is x and y once (12·R·C flops of layer norm to 8·R·C bytes in f32).
 //
 // Gradients of the weights: partial sums over strips of rows, which reduce.cu adds up; a thread owns four columns. Where registers
-// hold a row's share of a warp's threads, the gradient of x is made from the same reading, a warp for each row.
+// hold a row's share of a warp's threads, the gradient of x is made from the same reading, a warp for each row, and the blocks that
+// come last add up the strips of all.
 //
 // An entry's y, dx or partial sums are `out`. Every name is bound in every launch, so that entries share this file.
 
@@ -201,11 +202,53 @@ __device__ void store_strip(const Args &args, unsigned first, const Four (&sums)
         for (unsigned i = 1; i < HALF_OF_WARPS; i++) {
             sum += sums_of_warps[i * (OWN * WARP) + quad];
         }
-        args.sums.store4(first + 4 * quad, sum, COLUMNS - 4 * quad);
+        tr_leave(args.sums, first + 4 * quad, sum, COLUMNS - 4 * quad);
     }
 }
 
-// All gradients of a strip's rows: dx as above, and what sum_strip leaves, in `sums`.
+// Blocks that have left sums of strips, by part, and those that have left a part's.
+static __device__ Counter arrived[PARTS + 1];
+__shared__ Shared<unsigned, 1> is_last;
+
+// The weights' gradients, of the sums of all strips. Strips belong to PARTS parts in turn. The block that comes last of a part's adds
+// up its strips, and the one that comes last of these the parts: in the order of reduce.cu's sums of columns, whatever the blocks' order.
+template <bool LAYER> __device__ void sum_strips(const Args &args, unsigned strip) {
+    constexpr unsigned QUADS_OF_ALL = (LAYER ? 2 : 1) * QUADS_OF_ROW;
+    const unsigned strips = (args.rows + args.strip - 1) / args.strip;
+    const unsigned part = strip % PARTS;
+    if (!tr_comes_last(arrived[part], (strips - part + PARTS - 1) / PARTS, is_last)) {
+        return;
+    }
+    for (unsigned i = threadIdx.x; i < QUADS_OF_ALL; i += WORKGROUP) {
+        const unsigned quad = i % QUADS_OF_ROW;
+        const unsigned first = (i < QUADS_OF_ROW ? 0 : args.first_bias) + 4 * quad;
+        Four sum = four(0.0f);
+#pragma unroll 8
+        for (unsigned other = part; other < strips; other += PARTS) {
+            sum += tr_left(args.sums, first + other * COLUMNS);
+        }
+        tr_leave(args.sums, first + part * COLUMNS, sum, COLUMNS - 4 * quad);
+    }
+    const unsigned parts = smaller(strips, PARTS);
+    if (!tr_comes_last(arrived[PARTS], parts, is_last)) {
+        return;
+    }
+    for (unsigned i = threadIdx.x; i < QUADS_OF_ALL; i += WORKGROUP) {
+        const unsigned quad = i % QUADS_OF_ROW;
+        const unsigned first = (i < QUADS_OF_ROW ? 0 : args.first_bias) + 4 * quad;
+        Four sum = tr_left(args.sums, first);
+        for (unsigned other = 1; other < parts; other++) {
+            sum += tr_left(args.sums, first + other * COLUMNS);
+        }
+        if (i < QUADS_OF_ROW) {
+            args.dw.store4(4 * quad, sum, COLUMNS - 4 * quad);
+        } else {
+            args.db.store4(4 * quad, sum, COLUMNS - 4 * quad);
+        }
+    }
+}
+
+// All gradients of a strip's rows: dx as above, and what sum_strip leaves, in `sums`; and in the end those of the weights.
 template <bool LAYER> __device__ void strip_gradients(const Args &args) {
     const unsigned lane = threadIdx.x % WARP;
     const unsigned strip = args.first_group + blockIdx.x;
@@ -253,6 +296,7 @@ template <bool LAYER> __device__ void strip_gradients(const Args &args) {
     if (LAYER) {
         store_strip(args, args.first_bias + strip * COLUMNS, db);
     }
+    sum_strips<LAYER>(args, strip);
 }
 
 __device__ void layer_gradients(const Args &args) { strip_gradients<true>(args); }

@@ -1,5 +1,5 @@
 // Sums in a fixed order, bound by reading x once. Long sums are cut by shape alone: each piece leaves a partial sum, and
-// further launches add those up the same way.
+// further launches, or blocks that come last, add those up the same way.
 
 __shared__ Shared<float, (WORKGROUP + WARP - 1) / WARP> warps;
 __shared__ Shared<Four, WORKGROUP> partials;
@@ -27,34 +27,59 @@ __device__ void sum_rows(const Args &args) {
     }
 }
 
-// out[s, c] = scale·Σ x[r, c] over the rows of strip s: `strip` rows, the last fewer. ADD: += instead of =. A thread owns
-// four columns; QUADS neighbouring threads read a row side by side, and the threads past them the next rows.
+// Σ load(row) over rows begin to end, complete in the first QUADS threads: a thread owns four columns, QUADS neighbouring threads
+// read a row side by side, and the threads past them the next rows.
+template <class Load> __device__ Four sum_of_strip(unsigned begin, unsigned end, Load load) {
+    Four sums = four(0.0f);
+    for (unsigned row = begin + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
+        sums += load(row);
+    }
+    partials[threadIdx.x] = sums;
+    __syncthreads();
+    if (threadIdx.x < QUADS) {
+        for (unsigned i = threadIdx.x + QUADS; i < WORKGROUP; i += QUADS) {
+            sums += partials[i];
+        }
+    }
+    return sums;
+}
+
+// Blocks that have left sums of strips, by the columns that they are of.
+static __device__ Counter arrived[COUNTERS > 0 ? COUNTERS : 1];
+__shared__ Shared<unsigned, 1> is_last;
+
+// out[s, c] = scale·Σ x[r, c] over the rows of strip s: `strip` rows, the last fewer. ADD: += instead of =. With COUNTERS, the block
+// that comes last adds up the strips of its columns, and out is one row. What lies past the last column is summed too, and not stored.
 __device__ void sum_columns(const Args &args) {
     const unsigned quads = (args.columns + 3) / 4;
     const unsigned blocks = (quads + QUADS - 1) / QUADS;
     const unsigned group = args.first_group + blockIdx.x;
     const unsigned strip = group / blocks;
-    const unsigned quad = (group - strip * blocks) * QUADS + threadIdx.x % QUADS;
-    const unsigned end = smaller((strip + 1) * args.strip, args.rows);
-    // What lies past the last column is summed too, and not stored.
-    Four sums = four(0.0f);
-    if (quad < quads) {
-        for (unsigned row = strip * args.strip + threadIdx.x / QUADS; row < end; row += WORKGROUP / QUADS) {
-            sums += args.x.load4(row * args.columns + 4 * quad);
+    const unsigned block = group - strip * blocks;
+    const unsigned quad = block * QUADS + threadIdx.x % QUADS;
+    const unsigned left = quad < quads ? args.columns - 4 * quad : 0;
+    const unsigned begin = strip * args.strip;
+    const unsigned end = smaller(begin + args.strip, args.rows);
+    const bool stores = threadIdx.x < QUADS && left > 0;
+    Four sums = sum_of_strip(begin, left > 0 ? end : 0, [&](unsigned row) { return args.x.load4(row * args.columns + 4 * quad); });
+    unsigned at = strip * args.columns + 4 * quad;
+    if constexpr (COUNTERS > 0) {
+        if (stores) {
+            tr_leave(args.sums, at, sums, left);
         }
+        const unsigned strips = (args.rows + args.strip - 1) / args.strip;
+        if (!tr_comes_last(arrived[block], strips, is_last)) {
+            return;
+        }
+        sums = sum_of_strip(0, left > 0 ? strips : 0, [&](unsigned row) { return tr_left(args.sums, row * args.columns + 4 * quad); });
+        at = 4 * quad;
     }
-    partials[threadIdx.x] = sums;
-    __syncthreads();
-    if (threadIdx.x < QUADS && quad < quads) {
-        for (unsigned i = threadIdx.x + QUADS; i < WORKGROUP; i += QUADS) {
-            sums += partials[i];
-        }
-        const unsigned at = strip * args.columns + 4 * quad;
+    if (stores) {
         sums *= args.scale;
         if (ADD) {
             sums += args.out.load4(at);
         }
-        args.out.store4(at, sums, args.columns - 4 * quad);
+        args.out.store4(at, sums, left);
     }
 }
 

@@ -32,7 +32,7 @@ use tightrope_core::{
 };
 
 use driver::{Copies, Driver, Staging};
-use matmuls::{Makers, Matmuls};
+use matmuls::{Makers, Matmuls, Tally};
 use planning::Planning;
 use recording::Recording;
 pub use recording::together;
@@ -60,12 +60,12 @@ pub fn limits() -> Limits {
     }
 }
 
-/// The kernels of launches, one for all that run at once as one.
+/// The kernels of launches, one for all that run at once as one, as far as so many bytes have room for their arguments.
 ///
 /// # Errors
 /// [`DeviceError::Compile`].
-pub fn kernels_of(launches: &[Launch]) -> Result<Vec<Kernel>, DeviceError> {
-    Ok(together(launches)?.into_iter().map(|(_, kernel)| kernel).collect())
+pub fn kernels_of(launches: &[Launch], argument_bytes: usize) -> Result<Vec<Kernel>, DeviceError> {
+    Ok(together(launches, argument_bytes)?.into_iter().map(|(_, kernel)| kernel).collect())
 }
 
 /// A device that runs CUDA kernels.
@@ -110,12 +110,18 @@ impl Cuda {
         self.planning.matmuls.as_ref().map(|matmuls| matmuls.library.version.as_str())
     }
 
+    /// Who makes what was timed on this device, in earlier runs too; nothing where there's no library.
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.planning.matmuls.as_ref().map_or(vec![], Matmuls::tallies)
+    }
+
     /// Compiles the kernels of launches that plans will have, all at once.
     ///
     /// # Errors
     /// [`DeviceError::Compile`].
     pub fn compile(&mut self, launches: &[Launch]) -> Result<(), DeviceError> {
-        self.driver.load(&kernels_of(launches)?).map(|_| ())
+        let kernels = kernels_of(launches, self.driver.argument_bytes())?;
+        self.driver.load(&kernels).map(|_| ())
     }
 
     /// Lets matmuls of f32 round their operands to TF32.

@@ -17,7 +17,7 @@ use tightrope_core::ops::Gemm;
 use crate::driver::{Driver, Recorded, Task};
 use crate::library::{Addresses, Algorithm, Library, Multiply, Problem};
 use crate::source::Kernel;
-pub use choices::{Choices, Timed};
+pub use choices::{Choices, Tally, Timed};
 
 /// Who makes matmuls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +138,11 @@ impl Matmuls {
     pub fn new(library: Library, makers: Makers) -> Self {
         let choices = Choices::open(library.choices.clone());
         Self { library, makers, choices }
+    }
+
+    /// Who makes what was timed on this device, in earlier runs too.
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.choices.tallies()
     }
 
     /// Bytes of scratch of an op with these launches, and where in it the library's workspace begins; `apart` are those

@@ -51,17 +51,21 @@ struct Way {
 }
 
 impl Part {
-    fn new(launches: &[Launch]) -> Result<Self, DeviceError> {
-        let (launches, kernels) = together(launches)?.into_iter().unzip();
+    fn new(launches: &[Launch], argument_bytes: usize) -> Result<Self, DeviceError> {
+        let (launches, kernels) = together(launches, argument_bytes)?.into_iter().unzip();
         Ok(Self { launches, kernels })
     }
 }
 
-/// Launches by what runs them: those that may run at once and have the same kernel are one.
+/// Launches by what runs them: those that may run at once and have the same kernel are one, as far as so many bytes have room for
+/// their arguments.
 ///
 /// # Errors
 /// As `kernel`.
-pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, DeviceError> {
+pub fn together(
+    launches: &[Launch],
+    argument_bytes: usize,
+) -> Result<Vec<(Vec<Launch>, Kernel)>, DeviceError> {
     let mut all = vec![];
     for together in launches.chunk_by(|_, next| next.concurrent) {
         let mut found: Vec<(Vec<Launch>, Kernel)> = vec![];
@@ -73,11 +77,10 @@ pub fn together(launches: &[Launch]) -> Result<Vec<(Vec<Launch>, Kernel)>, Devic
             }
         }
         let plain = |list: &[Launch]| list.iter().all(|launch| launch.boxed.is_empty());
-        let several =
-            |list: &[Launch], kernel: &Kernel| list.len() > 1 && plain(list) && kernel.most() > 1;
         all.extend(found.into_iter().flat_map(|(list, kernel)| {
-            if several(&list, &kernel) {
-                return vec![(list, kernel.for_several())];
+            let of_several = kernel.clone().for_several(list.len(), argument_bytes);
+            if list.len() > 1 && plain(&list) && of_several.several > 1 {
+                return vec![(list, of_several)];
             }
             list.into_iter().map(|launch| (vec![launch], kernel.clone())).collect()
         }));
@@ -151,7 +154,9 @@ impl Recording {
         for (index, program) in plan.graph.programs.iter().enumerate() {
             for (step, node) in program.nodes.iter().enumerate() {
                 let scratch = plan.programs[index].steps[step].workspace.map_or(0, |(at, _)| at);
-                let bound = Bound { plan, program: index, step, node, scratch, arena };
+                let argument_bytes = driver.argument_bytes();
+                let bound =
+                    Bound { plan, program: index, step, node, scratch, arena, argument_bytes };
                 units.extend(bound.units(limits, matmuls.as_deref())?);
             }
         }
@@ -237,6 +242,8 @@ struct Bound<'a> {
     node: &'a Node,
     scratch: u64,
     arena: u64,
+    /// Most bytes of a kernel's arguments.
+    argument_bytes: usize,
 }
 
 impl<'a> Bound<'a> {
@@ -246,7 +253,7 @@ impl<'a> Bound<'a> {
         limits: &Limits,
         matmuls: Option<&Matmuls>,
     ) -> Result<Vec<Unit<'a>>, DeviceError> {
-        let Self { plan, node, .. } = self;
+        let Self { plan, node, argument_bytes, .. } = self;
         let (inputs, outputs) = plan.graph.types(node);
         let refused = |log| DeviceError::Compile { kernel: node.op.name().into(), log };
         let mut launches = node.op.launch(limits, &inputs, &outputs).map_err(refused)?;
@@ -269,11 +276,11 @@ impl<'a> Bound<'a> {
                 return Ok(None);
             };
             let after = list.iter().position(|launch| !same_matmul(launch, &list[0]));
-            let after = Part::new(&list[after.unwrap_or(list.len())..])?;
+            let after = Part::new(&list[after.unwrap_or(list.len())..], argument_bytes)?;
             Ok(Some(Way { matmul: Some((problem, at)), after }))
         };
         let unit = |launches: &[Launch]| {
-            let own = Part::new(launches)?;
+            let own = Part::new(launches, argument_bytes)?;
             let mut ways = vec![];
             if workspace.is_some() {
                 ways.extend(way(launches)?);
@@ -288,7 +295,9 @@ impl<'a> Bound<'a> {
         if let Some(beside) =
             beside(&node.op, limits, &inputs, &outputs).filter(|_| workspace.is_some())
         {
-            let (own, after) = (Part::new(&launches.list)?, Part::new(&beside.list)?);
+            let [own, after] =
+                [&launches.list, &beside.list].map(|list| Part::new(list, argument_bytes));
+            let (own, after) = (own?, after?);
             let extents: Vec<&[usize]> = inputs.iter().map(|ty| &ty.shape[..]).collect();
             let key = matmuls::key_of_kernels(&own.kernels, &after.kernels, extents);
             let ways = vec![Way { matmul: None, after }];

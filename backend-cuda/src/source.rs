@@ -61,9 +61,11 @@ pub fn stems() -> impl Iterator<Item = &'static str> {
 /// Bytes of a tensor in the arguments: a pointer, and the number of elements.
 pub const TENSOR_BYTES: usize = 16;
 
-/// Bytes that a kernel's arguments may have on every GPU, down to a multiple of their alignment (CUDA C++ Programming Guide,
-/// function parameters).
-const MOST_ARGUMENTS: usize = 4096 - size_of::<u64>();
+/// Bytes that a kernel's arguments may have on every GPU (CUDA C++ Programming Guide, function parameters).
+pub const ARGUMENT_BYTES: usize = 4096;
+
+/// The same where driver and compiler are for CUDA 12.1 or later.
+pub const MOST_ARGUMENT_BYTES: usize = 32764;
 
 /// Bytes of the numbers that come before the tensors, padded to a pointer's alignment.
 pub fn parameter_bytes(launch: &Launch) -> usize {
@@ -124,7 +126,7 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Names of the tensors, and where they lie in the arguments.
     pub operands: Vec<(String, usize)>,
-    /// Launches that it makes at once, each with arguments of its own: 1, or [`Kernel::most`].
+    /// Launches that it makes at once, each with arguments of its own: 1, or as many as there's room for.
     pub several: usize,
 }
 
@@ -199,9 +201,10 @@ impl Kernel {
         self.operands.last().map_or(0, |(_, offset)| offset + TENSOR_BYTES)
     }
 
-    /// Launches whose arguments a kernel has room for.
-    pub fn most(&self) -> usize {
-        MOST_ARGUMENTS / (self.argument_bytes() + size_of::<u32>()).max(1)
+    /// Launches whose arguments so many bytes have room for.
+    fn most(&self, bytes: usize) -> usize {
+        // They're padded to a multiple of their alignment.
+        (bytes - size_of::<u64>()) / (self.argument_bytes() + size_of::<u32>()).max(1)
     }
 
     /// What compiling it takes, beside others.
@@ -209,9 +212,11 @@ impl Kernel {
         self.text.len() as u64
     }
 
-    /// The same for several launches at once.
-    pub fn for_several(self) -> Self {
-        Self { several: self.most(), ..self }
+    /// The same for up to `count` launches at once, whose arguments may have so many bytes. Kernels for few are alike.
+    pub fn for_several(self, count: usize, bytes: usize) -> Self {
+        let few = self.most(ARGUMENT_BYTES.min(bytes));
+        let several = if count <= few { few } else { self.most(bytes) };
+        Self { several: several.max(1), ..self }
     }
 }
 

@@ -82,7 +82,8 @@ impl Variants for Cuda {
         let limits = self.planning.limits.clone();
         let limits = &if of_few { limits.with_cuda(few) } else { limits };
         let launches = op.launch(limits, inputs, outputs)?.list;
-        let kernels = kernels_of(&launches).map_err(|error| error.to_string())?;
+        let kernels = kernels_of(&launches, self.driver.argument_bytes());
+        let kernels = kernels.map_err(|error| error.to_string())?;
         let fused = matches!(op, Op::FusedMatMul(_));
         let uses = kernels.into_iter().map(|kernel| {
             let file = kernel.label.split('.').next().unwrap_or_default();
@@ -106,7 +107,8 @@ impl Variants for Cuda {
         let launches = uses.iter().filter_map(|(op, inputs, outputs)| {
             op.launch(&self.planning.limits, inputs, outputs).ok()
         });
-        let kernels = launches.filter_map(|launches| kernels_of(&launches.list).ok());
+        let bytes = self.driver.argument_bytes();
+        let kernels = launches.filter_map(|launches| kernels_of(&launches.list, bytes).ok());
         let kernels: Vec<_> = kernels.flatten().collect();
         // What is wrong with one is said where it's used.
         let _ = self.driver.load(&kernels);

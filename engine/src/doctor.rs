@@ -9,13 +9,14 @@
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
 use tightrope_backend_cuda::Cuda;
-use tightrope_backend_cuda::matmuls::Makers;
+use tightrope_backend_cuda::matmuls::{Makers, Tally};
 use tightrope_backend_wgpu::{Description, adapters};
 use tightrope_core::{Backend, Graph, Node};
 use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
@@ -101,6 +102,28 @@ struct Nvidia {
     outside_bytes: Option<u64>,
     /// The library of matmuls, or what is missing.
     matmuls: String,
+    /// Who makes what was timed on it.
+    timed: Vec<Faster>,
+}
+
+/// How many of what was timed go to either of two ways.
+#[derive(Debug, Serialize)]
+struct Faster {
+    what: &'static str,
+    by: BTreeMap<&'static str, usize>,
+}
+
+impl Faster {
+    fn text(&self) -> String {
+        let ways = self.by.iter().map(|(way, count)| format!("{count} by {way}"));
+        format!("{} {}", self.what, ways.collect::<Vec<_>>().join(" and "))
+    }
+}
+
+impl From<Tally> for Faster {
+    fn from(Tally { what, usual, other }: Tally) -> Self {
+        Self { what, by: BTreeMap::from([usual, other]) }
+    }
 }
 
 impl Nvidia {
@@ -109,6 +132,7 @@ impl Nvidia {
         let version = || gpu.library().unwrap_or_default().to_owned();
         Self {
             matmuls: found.map_or_else(|problem| problem, |()| version()),
+            timed: gpu.tallies().into_iter().map(Faster::from).collect(),
             description: gpu.name(),
             memory_free_bytes: gpu.free_bytes(),
             outside_bytes: gpu.outside_bytes(),
@@ -120,6 +144,12 @@ impl Nvidia {
         let (free, outside) = (bytes(self.memory_free_bytes), bytes(self.outside_bytes));
         let Self { description, matmuls, .. } = self;
         format!("{description}, {free} free for a plan, {outside} taken by its context; {matmuls}")
+    }
+
+    /// What was timed on it, in words; `None` where nothing was.
+    fn timed(&self) -> Option<String> {
+        let words: Vec<String> = self.timed.iter().map(Faster::text).collect();
+        (!words.is_empty()).then(|| format!("as timed: {}", words.join("; ")))
     }
 }
 
@@ -230,6 +260,9 @@ impl Findings {
             line("wgpu", NO_ADAPTER);
         }
         line("cuda", &self.cuda.as_ref().map_or_else(String::clone, Nvidia::text));
+        if let Some(timed) = self.cuda.as_ref().ok().and_then(Nvidia::timed) {
+            line("", &timed);
+        }
         for (device, wrong) in &self.wrong {
             line("wrong", &format!("{device}: {}", wrong.text()));
         }
@@ -317,10 +350,24 @@ mod tests {
             memory_free_bytes: free,
             outside_bytes: outside,
             matmuls: "cuBLASLt 130002".to_owned(),
+            timed: vec![
+                Faster {
+                    what: "matmuls",
+                    by: BTreeMap::from([("the project's kernels", 3), ("cuBLASLt", 31)]),
+                },
+                Faster { what: "attention", by: BTreeMap::from([("warpgroups", 1), ("warps", 0)]) },
+            ],
         };
         assert_eq!(
             gpu.text(),
             "cuda (H200), 100 GiB free for a plan, 512 MiB taken by its context; cuBLASLt 130002"
+        );
+        assert_eq!(
+            gpu.timed().as_deref(),
+            Some(
+                "as timed: matmuls 31 by cuBLASLt and 3 by the project's kernels; \
+                 attention 1 by warpgroups and 0 by warps"
+            )
         );
     }
 }

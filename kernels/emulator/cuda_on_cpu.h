@@ -2,10 +2,10 @@
 // shared/device.cuh. Written before kernels and compiled with them as C++.
 //
 // A thread of a block is a fiber: it runs until it waits for others, and then the next one runs. Which one is next is
-// shuffled by a seed. Threads of a warp meet at shuffles, those of a block at barriers. Shared memory remembers who read
-// and wrote each element since the last barrier, and tensors know their extent, so that what is luck on a GPU is an error
-// here, with its line: a missing barrier, shared memory that nobody wrote, an access out of bounds, a barrier or a shuffle
-// that some threads don't reach.
+// shuffled by a seed, and so is the order of blocks, which run one after the other. Threads of a warp meet at shuffles,
+// those of a block at barriers. Shared memory remembers who read and wrote each element since the last barrier, and tensors
+// know their extent, so that what is luck on a GPU is an error here, with its line: a missing barrier, shared memory that
+// nobody wrote, an access out of bounds, a barrier or a shuffle that some threads don't reach.
 
 #include <cmath>
 #include <cstdarg>
@@ -271,6 +271,9 @@ static bool tr_go_on() {
 static void tr_forget_copies(unsigned thread);
 static void tr_begin_async();
 static void tr_meet_async();
+static void tr_begin_counts();
+static void tr_end_leaving();
+static bool tr_end_counts();
 
 static void tr_run_block(unsigned shuffle) {
     tr.first_epoch = ++tr.epoch;
@@ -281,6 +284,7 @@ static void tr_run_block(unsigned shuffle) {
         tr_forget_copies(i);
     }
     tr_begin_async();
+    tr_begin_counts();
     const unsigned warps = (tr.threads + TR_WARP - 1) / TR_WARP;
     for (;;) {
         for (unsigned i = 0; i < warps; i++) {
@@ -292,7 +296,7 @@ static void tr_run_block(unsigned shuffle) {
             done += tr.thread[i].state == TrState::Done;
             meeting = tr.thread[i].state == TrState::Done ? meeting : i;
         }
-        if (done == tr.threads) return;
+        if (done == tr.threads) return tr_end_leaving();
         shuffle = shuffle * 1664525u + 1013904223u;
         if (tr_go_on()) continue;
         if (tr.failed) return;
@@ -336,12 +340,15 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
     tr.report_bytes = report_bytes;
     tr.failed = false;
     gridDim.x = blocks;
-    for (unsigned block = 0; block < blocks && !tr.failed; block++) {
-        blockIdx.x = block;
+    // Blocks come in some order: from one of them on, up or down.
+    const unsigned order = seed * 1664525u + 1013904223u, down = order >> 31;
+    for (unsigned i = 0; i < blocks && !tr.failed; i++) {
+        const unsigned turn = ((order >> 8) % blocks + i) % blocks;
+        blockIdx.x = down ? blocks - 1 - turn : turn;
         seed = seed * 1664525u + 1013904223u;
         tr_run_block(seed >> 8);
     }
-    return !tr.failed;
+    return tr_end_counts() && !tr.failed;
 }
 
 // ---- Checked memory ----

@@ -32,6 +32,60 @@ __device__ float tr_exp2(float x) {
     return power;
 }
 
+// How many have come of those that leave something for the last of them, blocks or warps: zero before a launch, and after it. It's memory
+// of the kernel's code, `static __device__ Counter name[N];`, so launches of a kernel that runs as one of several can't have any.
+struct Counter {
+    unsigned come;
+};
+
+// Counts the thread in. Whether it's the last of `all`; then it knows of all that others knew of as they came. Counters go from `all` - 1
+// back to zero.
+__device__ bool tr_count_in(Counter &counter, unsigned all) {
+    unsigned come;
+    asm volatile("{\n"
+                 ".reg .u64 at;\n"
+                 "cvta.to.global.u64 at, %1;\n"
+                 "fence.acq_rel.gpu;\n"
+                 "atom.relaxed.gpu.global.inc.u32 %0, [at], %2;\n"
+                 "fence.acq_rel.gpu;\n"
+                 "}"
+                 : "=r"(come)
+                 : "l"(&counter.come), "r"(all - 1)
+                 : "memory");
+    return come == all - 1;
+}
+
+// Whether the block is the last of `all` that come to a counter. Each of its threads gets the answer, by memory that no other thread
+// still reads.
+__device__ bool tr_comes_last(Counter &counter, unsigned all, Shared<unsigned, 1> &last) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last[0] = tr_count_in(counter, all);
+    }
+    __syncthreads();
+    return last[0] != 0;
+}
+
+// The same for a warp.
+__device__ bool tr_warp_comes_last(Counter &counter, unsigned all) {
+    __syncwarp();
+    unsigned last = 0;
+    if (threadIdx.x % 32 == 0) {
+        last = tr_count_in(counter, all);
+    }
+    last = __shfl_sync(0xffffffffu, last, 0);
+    __syncwarp();
+    return last != 0;
+}
+
+// Stores the first `count` of four for who comes last, and loads what others have left where that's this one.
+template <class Stored, class Value>
+__device__ void tr_leave(const Stored &stored, unsigned at, const Value &value, unsigned count) {
+    stored.store4(at, value, count);
+}
+
+template <class Stored> __device__ auto tr_left(const Stored &stored, unsigned at) { return stored.load4(at); }
+
 // 16 bytes, which copies and tensor cores move together.
 struct alignas(16) Chunk {
     unsigned word[4];

@@ -399,6 +399,10 @@ impl Driver for Emulated {
         None
     }
 
+    fn argument_bytes(&self) -> usize {
+        source::MOST_ARGUMENT_BYTES
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
         limits().cuda().tensor_cores
     }

@@ -218,6 +218,10 @@ impl Driver for Gpu {
         Some(self.capability)
     }
 
+    fn argument_bytes(&self) -> usize {
+        requirements::argument_bytes(self.driver, self.compiler.nvrtc.version())
+    }
+
     fn tensor_cores(&self) -> &'static [DType] {
         requirements::tensor_cores(self.code.capability())
     }

@@ -68,6 +68,9 @@ pub trait Driver: CopyQueues {
     /// Compute capability, where it's a GPU.
     fn capability(&self) -> Option<Version>;
 
+    /// Most bytes of a kernel's arguments.
+    fn argument_bytes(&self) -> usize;
+
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
 

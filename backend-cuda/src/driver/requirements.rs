@@ -3,6 +3,7 @@
 use tightrope_core::DType;
 
 use crate::limits;
+use crate::source::{ARGUMENT_BYTES, MOST_ARGUMENT_BYTES};
 
 /// Major and minor number.
 pub type Version = (i32, i32);
@@ -23,6 +24,14 @@ const WGMMA: Version = (9, 0);
 
 /// Bytes of shared memory that a block of its kernels may have (CUDA C++ Programming Guide, compute capabilities).
 pub const WGMMA_SHARED_BYTES: i32 = 227 << 10;
+
+/// First version of CUDA whose drivers and compilers give kernels more room for arguments.
+const MORE_ARGUMENTS: Version = (12, 1);
+
+/// Most bytes of a kernel's arguments, where driver and NVRTC are of these versions of CUDA.
+pub fn argument_bytes(driver: Version, nvrtc: Version) -> usize {
+    if driver.min(nvrtc) >= MORE_ARGUMENTS { MOST_ARGUMENT_BYTES } else { ARGUMENT_BYTES }
+}
 
 /// First compute capability with the larger workspace.
 const LARGE_WORKSPACE: Version = (9, 0);
@@ -204,6 +213,13 @@ mod tests {
         let said = of_compiler((13, 2), ptx, (13, 0)).unwrap_err();
         assert!(said.contains("PTX for drivers of CUDA 13.2"), "{said}");
         assert!(said.contains("pip install nvidia-cuda-nvrtc==13.0.*"), "{said}");
+    }
+
+    #[test]
+    fn arguments_have_more_room_where_driver_and_compiler_know_it() {
+        assert_eq!(argument_bytes((12, 1), (13, 0)), MOST_ARGUMENT_BYTES);
+        assert_eq!(argument_bytes((12, 0), (13, 0)), ARGUMENT_BYTES);
+        assert_eq!(argument_bytes((13, 0), (12, 0)), ARGUMENT_BYTES);
     }
 
     #[test]

@@ -16,6 +16,23 @@ pub struct Timed {
     pub library: Option<(Winner, f64)>,
 }
 
+/// Who makes what was timed of a kind, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The kind.
+    pub what: &'static str,
+    /// Who makes it where nothing else is faster, and how many of those that were timed.
+    pub usual: (&'static str, usize),
+    /// The other way, in the same words.
+    pub other: (&'static str, usize),
+}
+
+/// The kinds, with the beginning of their keys, and who makes them. What else was timed is a matmul.
+const ATTENTION: [(&str, &str); 2] =
+    [("attention_wgmma.", "attention"), ("attention_wgmma_grad.", "attention's gradient")];
+const ATTENTION_BY: [&str; 2] = ["warpgroups", "warps"];
+const MATMULS_BY: [&str; 2] = ["the project's kernels", "cuBLASLt"];
+
 /// All that was timed on one device with one version of the library, by problem and kernels.
 #[derive(Debug, Default)]
 pub struct Choices {
@@ -36,6 +53,26 @@ impl Choices {
     /// What was timed for a problem.
     pub fn find(&self, key: &str) -> Option<Timed> {
         self.timed.get(key).copied()
+    }
+
+    /// Who makes what was timed, of each kind of which anything was.
+    pub fn tallies(&self) -> Vec<Tally> {
+        let mut tallies: Vec<Tally> = vec![];
+        for (key, Timed { own, library }) in &self.timed {
+            let attention = ATTENTION.iter().find(|(begins, _)| key.starts_with(begins));
+            let (what, [usual, other]) =
+                attention.map_or(("matmuls", MATMULS_BY), |(_, what)| (*what, ATTENTION_BY));
+            let known = tallies.iter().position(|tally| tally.what == what);
+            let at = known.unwrap_or_else(|| {
+                tallies.push(Tally { what, usual: (usual, 0), other: (other, 0) });
+                tallies.len() - 1
+            });
+            let faster = library.is_some_and(|(_, seconds)| seconds < *own);
+            let tally = &mut tallies[at];
+            let taken = if faster { &mut tally.other } else { &mut tally.usual };
+            taken.1 += 1;
+        }
+        tallies
     }
 
     /// Adds what was timed to the file. One that can't be written costs the time to measure again and nothing else.
@@ -104,6 +141,9 @@ mod tests {
         assert_eq!(choices.find("a"), None);
         choices.add([("a".to_owned(), both)]);
         choices.add([("b c".to_owned(), one)]);
+        let by_warps = Timed { own: 2.0e-3, ..both };
+        let key = "attention_wgmma.forward_wgmma or attention_mma.forward_mma kernels 0";
+        choices.add([(key.to_owned(), by_warps)]);
         // A line that was cut short is left out, and the others are kept.
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{text}d\t1e-3\t1,2\n")).unwrap();
@@ -112,6 +152,16 @@ mod tests {
         assert_eq!(again.find("b c"), Some(one));
         assert_eq!(again.find("d"), None);
         assert!(text.starts_with("# seconds of one run: the median"));
+        // The library is faster at one of two matmuls.
+        let tally = |what, [usual, other]: [&'static str; 2], counts: [usize; 2]| Tally {
+            what,
+            usual: (usual, counts[0]),
+            other: (other, counts[1]),
+        };
+        let matmuls = tally("matmuls", MATMULS_BY, [1, 1]);
+        let mut tallies = again.tallies();
+        tallies.sort_by_key(|tally| tally.what);
+        assert_eq!(tallies, [tally("attention", ATTENTION_BY, [0, 1]), matmuls]);
         // What was measured in another way is measured again.
         let file = folder.join("matmuls.tsv");
         fs::write(&file, text.replacen("median", "least", 1)).unwrap();

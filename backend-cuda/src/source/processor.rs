@@ -3,8 +3,9 @@
 use super::{Kernel, SHARED, entry_name, file};
 
 /// What stands for a GPU on a processor.
-const PROCESSOR: [(&str, &str); 4] = [
+const PROCESSOR: [(&str, &str); 5] = [
     ("cuda_on_cpu.h", include_str!("../../../kernels/emulator/cuda_on_cpu.h")),
+    ("last.h", include_str!("../../../kernels/emulator/last.h")),
     ("tensor_cores.h", include_str!("../../../kernels/emulator/tensor_cores.h")),
     ("hopper.h", include_str!("../../../kernels/emulator/hopper.h")),
     ("warpgroups.h", include_str!("../../../kernels/emulator/warpgroups.h")),

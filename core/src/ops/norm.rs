@@ -56,6 +56,11 @@ fn sizes() -> [[usize; 2]; 7] {
     [[1, 1], [4, 768], [3, 257], [70, 5], [2, 31], [131, 12], [5, 2052]]
 }
 
+/// Those of gradients: with one of strips of rows that a kernel may add up in parts.
+fn sizes_of_gradients() -> impl Iterator<Item = [usize; 2]> {
+    sizes().into_iter().chain([[330, 68]])
+}
+
 fn statistics(x: &Type) -> Type {
     Type::new(x.dtype.statistics(), [x.rows()])
 }
@@ -148,7 +153,7 @@ impl Rule for LayerNorm {
             mean: output(1),
             rstd,
             residual: None,
-            sums: None,
+            all: None,
         };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "layer_forward", self.eps, &operands, output(0));
@@ -177,7 +182,7 @@ impl LayerNormGrad {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for shape in sizes() {
+        for shape in sizes_of_gradients() {
             for dtype in [DType::F32, DType::BF16] {
                 let stat = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
@@ -226,7 +231,7 @@ impl Rule for LayerNormGrad {
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, mean, rstd, dy) = (input(0), input(1), input(2), input(3), input(4));
         let residual = self.residual.then(|| input(5));
-        let operands = Operands { x, dy, w, b: w, mean, rstd, residual, sums: None };
+        let operands = Operands { x, dy, w, b: w, mean, rstd, residual, all: None };
         let rows = Rows::new(limits, inputs[0]);
         let weights = self.weights.then(|| (output(1), Some(output(2))));
         let entries =
@@ -311,7 +316,7 @@ impl Rule for RmsNorm {
         let input = |index: usize| Place::input(index, inputs[index]);
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd) = (input(0), input(1), output(1));
-        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd, residual: None, sums: None };
+        let operands = Operands { x, dy: x, w, b: w, mean: rstd, rstd, residual: None, all: None };
         let rows = Rows::new(limits, inputs[0]);
         rows.push(&mut launches, "rms_forward", self.eps, &operands, output(0));
         Ok(launches)
@@ -336,7 +341,7 @@ impl RmsNormGrad {
     /// Cases of this family.
     pub fn cases() -> Vec<Case> {
         let mut cases = vec![];
-        for shape in sizes() {
+        for shape in sizes_of_gradients() {
             for dtype in [DType::F32, DType::BF16] {
                 let rstd = super::range(DType::F32, &shape[..1], 0.5, 1.5);
                 let x = unit(dtype, &shape);
@@ -384,7 +389,7 @@ impl Rule for RmsNormGrad {
         let output = |index: usize| Place::output(index, outputs[index]);
         let (x, w, rstd, dy) = (input(0), input(1), input(2), input(3));
         let residual = self.residual.then(|| input(4));
-        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd, residual, sums: None };
+        let operands = Operands { x, dy, w, b: w, mean: rstd, rstd, residual, all: None };
         let rows = Rows::new(limits, inputs[0]);
         let weights = self.weights.then(|| (output(1), None));
         let entries =

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::around;
 use super::windows::{part, row_windows, windows_with_vectors};
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Expand, Map, Node, Tape};
@@ -88,6 +89,11 @@ impl Strips {
         Self { rows: strip, count, workgroup, quads, blocks }
     }
 
+    /// Threads of a workgroup that own a quad of columns, each of every so many rows of a strip. Their sums are added in order.
+    pub fn parts(&self) -> u64 {
+        u64::from(self.workgroup) / self.quads
+    }
+
     /// A launch over all strips.
     pub fn launch(&self, kernel: &'static str, entry: &'static str) -> Launch {
         Launch::new(kernel, entry, self.workgroup, self.count * self.blocks)
@@ -100,6 +106,9 @@ const UNUSED: u32 = 1;
 
 /// Threads of a workgroup where the device takes as many.
 pub(super) const THREADS: u32 = 64;
+
+/// Most blocks of columns whose strips are counted.
+const COUNTERS: u64 = 1024;
 
 /// Appends launches that leave scale · Σ over the rows of `x` in `out`, or add it to what is there.
 pub(super) fn sum_columns(
@@ -122,8 +131,11 @@ pub(super) fn sum_columns(
         let add = add || window.start > 0;
         let x = x.window(window.start * columns..window.end * columns);
         let strips = Strips::of(rows, columns, limits);
-        let last = strips.count == 1;
-        let to = if last { out } else { launches.scratch(DType::F32, strips.count * columns) };
+        // Where blocks may come last, those that do add up the strips.
+        let at_once = limits.dialect() == Dialect::Cuda && strips.blocks <= COUNTERS;
+        let last = strips.count == 1 || at_once;
+        let sums = (strips.count > 1).then(|| launches.scratch(DType::F32, strips.count * columns));
+        let to = if last { out } else { sums.unwrap_or(out) };
         let aligned = columns.is_multiple_of(QUAD);
         let launch = strips
             .launch("reduce", "sum_columns")
@@ -141,9 +153,25 @@ pub(super) fn sum_columns(
             .param("segments", UNUSED)
             .param("slot", UNUSED)
             .real("scale", if last { scale } else { 1.0 });
+        let launch = with_counters(limits, launch, sums.filter(|_| at_once), aligned);
         launches.push(launch.costing(rows * columns));
         if !last {
             sum_columns(limits, launches, (to, strips.count, columns), scale, out, add);
+        }
+    }
+}
+
+/// Adds what the kernel file of a language with counters names: where sums of strips go that blocks add up themselves.
+fn with_counters(limits: &Limits, launch: Launch, sums: Option<Place>, aligned: bool) -> Launch {
+    match limits.dialect() {
+        Dialect::Wgsl => launch,
+        Dialect::Cuda => {
+            let unused = launch.operands[0].place;
+            launch.constant("COUNTERS", if sums.is_some() { COUNTERS } else { 0 }).bind_four(
+                "sums",
+                sums.unwrap_or(unused),
+                aligned,
+            )
         }
     }
 }
@@ -214,6 +242,7 @@ fn sum_segments(
             .param("segments", count)
             .param("slot", first)
             .real("scale", scale);
+        let launch = with_counters(limits, launch, None, false);
         launches.push(launch.costing(2 * elements));
     }
 }
@@ -272,6 +301,7 @@ fn sum_middle(
             .param("segments", count)
             .param("slot", UNUSED)
             .real("scale", scale);
+        let launch = with_counters(limits, launch, None, false);
         launches.push(launch.costing(count * summed * inner));
     }
 }

@@ -15,7 +15,7 @@ use tightrope_backend_cuda::driver::{
 };
 use tightrope_backend_cuda::library::{Algorithm, Library, Problem};
 use tightrope_backend_cuda::matmuls::Makers;
-use tightrope_backend_cuda::source::{Kernel, TensorMap};
+use tightrope_backend_cuda::source::{Kernel, MOST_ARGUMENT_BYTES, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};
 use tightrope_core::ops::uniform;
@@ -55,6 +55,8 @@ struct Watched {
     /// Whether what it times begins late now and then, and how often it was asked to time anything.
     unsteady: bool,
     timings: u64,
+    /// Most bytes of a kernel's arguments.
+    argument_bytes: usize,
 }
 
 impl Watched {
@@ -71,6 +73,7 @@ impl Watched {
             forgets: None,
             unsteady: false,
             timings: 0,
+            argument_bytes: MOST_ARGUMENT_BYTES,
         }
     }
 
@@ -87,6 +90,9 @@ impl Driver for Watched {
         self.device.versions()
     }
 
+    fn argument_bytes(&self) -> usize {
+        self.argument_bytes
+    }
     fn tensor_cores(&self) -> &'static [DType] {
         self.device.tensor_cores()
     }
@@ -348,7 +354,7 @@ fn all_parameters_are_updated_at_once() {
             continue;
         }
         let launches = node.op.launch(backend.limits(), &inputs, &outputs).expect("kernels").list;
-        let kernels = kernels_of(&launches).expect("kernels");
+        let kernels = kernels_of(&launches, MOST_ARGUMENT_BYTES).expect("kernels");
         println!("{}: {} launches, {} kernels", node.op.name(), launches.len(), kernels.len());
         assert!(launches.len() > 5 && 4 * kernels.len() <= launches.len(), "{}", node.op.name());
         seen += 1;
@@ -398,6 +404,28 @@ fn a_replay_gives_the_bits_of_its_launches_one_by_one() {
     assert!(!asked.borrow().iter().any(|asked| matches!(asked, Asked::Replay(_))));
     let outcome = |trainer: &mut Trainer| -> Outcome { block_on(trainer.outcome()).expect("one") };
     assert_eq!(outcome(&mut replayed), outcome(&mut launched));
+}
+
+#[test]
+fn fewer_launches_run_as_one_where_arguments_have_less_room() {
+    let (tokens, targets) = ids();
+    let made = |argument_bytes: usize| {
+        let device = Watched { argument_bytes, ..Watched::new() };
+        let asked = device.asked.clone();
+        let mut trainer = trainer(device, 2);
+        asked.take();
+        let batch = Batch::text(&tokens, &targets);
+        assert_eq!(block_on(trainer.explain(0, &batch)).expect("a step"), None);
+        (count(&asked.take(), Asked::Launch), block_on(trainer.outcome()).expect("an outcome"))
+    };
+    let (all, outcome) = made(MOST_ARGUMENT_BYTES);
+    // Room for a dozen launches that square, and for two.
+    for (bytes, more) in [(1024, 1), (256, 5)] {
+        let (launches, same) = made(bytes);
+        println!("{launches} launches with {bytes} bytes of arguments, {all} with all");
+        assert!(launches >= all + more);
+        assert_eq!(same, outcome);
+    }
 }
 
 /// What a device was asked for while it readied a plan and made a step op by op; the step's outcome; and the bytes that

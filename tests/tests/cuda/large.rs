@@ -55,7 +55,8 @@ fn hold_matmul(launch: &Launch) {
     let sides = |transposed, [rows, columns]: [u64; 2]| {
         if transposed { [columns, rows] } else { [rows, columns] }
     };
-    let slices = if launch.entry == "add_slices" { 1 } else { k.div_ceil(param(launch, "slice")) };
+    let adds_slices = launch.constants.contains(&("SLICED", 1)) || launch.entry == "add_slices";
+    let slices = if adds_slices { 1 } else { k.div_ceil(param(launch, "slice")) };
     for (name, [rows, columns], matrices) in [
         ("lhs", sides(constant("LHS_TRANSPOSED"), [m, k]), batch),
         ("rhs", sides(constant("RHS_TRANSPOSED"), [k, n]), batch),

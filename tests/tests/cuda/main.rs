@@ -5,6 +5,7 @@ mod changed;
 mod driver;
 mod kernels;
 mod large;
+mod last;
 mod plans;
 mod rounding;
 mod training;

@@ -22,7 +22,7 @@ use conformance::parallel;
 use sass::Listing;
 use table::{Stored, hash};
 use tightrope_backend_cuda::driver::{Emulated, nvrtc::Nvrtc};
-use tightrope_backend_cuda::source::{self, Kernel};
+use tightrope_backend_cuda::source::{self, Kernel, MOST_ARGUMENT_BYTES};
 use tightrope_backend_cuda::{Cuda, kernels_of, limits};
 use tightrope_core::launch::{Launch, Limits};
 use tightrope_core::ops::Case;
@@ -43,8 +43,9 @@ struct Generation {
     narrow: Precision,
 }
 
-/// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has.
-static GENERATIONS: [Generation; 3] = [
+/// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has; then Blackwell of data
+/// centres and of desks.
+static GENERATIONS: [Generation; 4] = [
     Generation {
         architectures: &["sm_75"],
         generate: &["--generate-code=arch=compute_75,code=sm_75"],
@@ -64,6 +65,16 @@ static GENERATIONS: [Generation; 3] = [
         generate: &["--generate-code=arch=compute_90a,code=sm_90a"],
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: Some(132),
+        narrow: Precision::BF16,
+    },
+    Generation {
+        architectures: &["sm_100", "sm_120"],
+        generate: &[
+            "--generate-code=arch=compute_100,code=sm_100",
+            "--generate-code=arch=compute_120,code=sm_120",
+        ],
+        tensor_cores: &[DType::BF16, DType::F16],
+        wgmma: None,
         narrow: Precision::BF16,
     },
 ];
@@ -140,7 +151,7 @@ fn kernels(generation: &Generation) -> Vec<Tried> {
     // Those of models first: a case's that is the same is hot.
     for (hot, launches) in [(true, of_models(generation)), (false, of_cases(&generation.limits()))]
     {
-        for kernel in kernels_of(&launches).expect("kernels") {
+        for kernel in kernels_of(&launches, MOST_ARGUMENT_BYTES).expect("kernels") {
             if seen.insert(kernel.clone()) {
                 kernels.push(Tried { kernel, hot });
             }
@@ -418,7 +429,7 @@ fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
         let generation = GENERATIONS.iter().find(is_its).expect("a generation");
         let gpt2 = tightrope_nn::preset("gpt2").expect("a preset");
         let launches = of_model(&generation.limits(), gpt2, generation.narrow);
-        for kernel in kernels_of(&launches).expect("kernels") {
+        for kernel in kernels_of(&launches, MOST_ARGUMENT_BYTES).expect("kernels") {
             let Some(variant) = variant(&kernel) else { continue };
             let text = source::for_device(&[&kernel]);
             let hash = hash([&compilers, &disassembler, &text].into_iter().chain(&readers));

@@ -323,10 +323,15 @@ impl Part {
             1
         };
         if slices < 2 {
-            return launches.push(self.launch(limits, &shape, k as u64, 1));
+            return launches.push(self.launch(limits, &shape, k as u64, 1, None));
         }
         let slice = (k as u64).div_ceil(slices).next_multiple_of(shape.tile[2].into());
         let slices = (k as u64).div_ceil(slice);
+        if shape.slices.is_some() && tiles <= wgmma::MOST_SLICED {
+            let sums = slices * tiles as u64 * u64::from(shape.tile[0] * shape.tile[1]);
+            let sums = launches.scratch(DType::F32, sums);
+            return launches.push(self.launch(limits, &shape, slice, slices, Some(sums)));
+        }
         let sums = Stored::stack(
             launches.scratch(DType::F32, slices * outputs),
             slices as usize * batch,
@@ -343,7 +348,7 @@ impl Part {
             ..self.matmul.clone()
         };
         let apart = Self { matmul: apart, first_column: 0 };
-        launches.push(apart.launch(limits, &shape, slice, slices));
+        launches.push(apart.launch(limits, &shape, slice, slices, None));
         let added = Gemm { lhs: sums, rhs: sums, lhs_sums: None, ..self.matmul.clone() };
         let blocks = (batch * m) as u64 * (n as u64).div_ceil(BLOCK);
         let threads = ADD_THREADS.min(limits.workgroup);
@@ -357,8 +362,15 @@ impl Part {
         }
     }
 
-    /// One launch, that sums `slice` of K a workgroup.
-    fn launch(&self, limits: &Limits, shape: &Shape, slice: u64, slices: u64) -> Launch {
+    /// One launch, that sums `slice` of K a workgroup. With `sums` of all slices, who comes last adds them up.
+    fn launch(
+        &self,
+        limits: &Limits,
+        shape: &Shape,
+        slice: u64,
+        slices: u64,
+        sums: Option<Place>,
+    ) -> Launch {
         let Matrices { batch, m, n, k } = self.matmul.extents;
         let tiles_m = m.div_ceil(shape.tile[0] as usize) as u64;
         let tiles_n = n.div_ceil(shape.tile[1] as usize) as u64;
@@ -366,6 +378,7 @@ impl Part {
         let mut launch = self.with_groups(limits, shape, groups, slice);
         if let Some((_, all)) = shape.slices {
             launch = wgmma::with_boxes(launch, &self.matmul, shape.tile[1], all);
+            launch = wgmma::with_slices(launch, &self.matmul, sums);
         }
         launch.costing(2 * (batch * m * n * k) as u64)
     }

@@ -4,7 +4,7 @@
 //! Times are clock cycles of a multiprocessor, about, and only compared.
 
 use super::{Gemm, Matrices, Stored};
-use crate::launch::{Boxed, Launch};
+use crate::launch::{Boxed, Launch, Place};
 
 pub(super) const KERNEL: &str = "matmul_wgmma";
 pub(super) const ENTRY: &str = "wgmma";
@@ -122,13 +122,24 @@ pub(super) fn with_boxes(
     launch.constant("STAGES", stages).persistent(multiprocessors, shared_bytes, boxes)
 }
 
+/// Most tiles that are made in slices of K which the kernel adds up: it has counters for so many.
+pub(super) const MOST_SLICED: usize = 1024;
+
+/// Adds where the kernel leaves slices of K that it adds up, where it does.
+pub(super) fn with_slices(launch: Launch, matmul: &Gemm, sums: Option<Place>) -> Launch {
+    launch.constant("SLICED", sums.is_some()).constant("MOST_SLICED", MOST_SLICED as u64).bind_four(
+        "slices",
+        sums.unwrap_or(matmul.rhs.place),
+        true,
+    )
+}
+
 const LHS: &str = "lhs_tiles";
 const RHS: &str = "rhs_tiles";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Place;
     use crate::types::{DType, Type};
 
     /// Multiprocessors of an H100.

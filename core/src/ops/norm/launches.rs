@@ -22,8 +22,17 @@ pub(super) struct Operands {
     pub rstd: Place,
     /// (R, C). What is added to dx.
     pub residual: Option<Place>,
-    /// Where sums over strips of rows go, of an entry that makes dx too.
-    pub sums: Option<Place>,
+    /// Where the weights' gradients go, of an entry that makes all.
+    pub all: Option<OfWeights>,
+}
+
+/// Sums over strips of rows, and what they are added up to, in so many parts.
+pub(super) struct OfWeights {
+    sums: Place,
+    parts: u64,
+    /// (C).
+    dw: Place,
+    db: Place,
 }
 
 /// Rows of C elements and the windows in which they are bound.
@@ -71,13 +80,17 @@ impl<'a> Rows<'a> {
             .param("rows", window.end - window.start)
             .param("first_row", first_row);
         let residual = rows(operands.residual.unwrap_or(operands.x));
-        let sums = operands.sums.unwrap_or(rstd);
+        let unused = OfWeights { sums: rstd, parts: UNUSED.into(), dw: out, db: out };
+        let &OfWeights { sums, parts, dw, db } = operands.all.as_ref().unwrap_or(&unused);
         let launch = match self.limits.dialect() {
             Dialect::Wgsl => launch,
             Dialect::Cuda => launch
                 .constant("RESIDUAL", operands.residual.is_some())
+                .constant("PARTS", parts)
                 .bind_four("residual", residual, self.aligned())
-                .bind_four("sums", sums, self.aligned()),
+                .bind_four("sums", sums, self.aligned())
+                .bind_four("dw", dw, self.aligned())
+                .bind_four("db", db, self.aligned()),
         };
         launch.costing(FLOPS * (window.end - window.start) * self.columns)
     }
@@ -121,7 +134,7 @@ impl<'a> Rows<'a> {
         if self.limits.cuda().epilogues {
             return self.push(launches, entry, 0.0, operands, dx);
         }
-        self.push(launches, entry, 0.0, &Operands { residual: None, ..*operands }, dx);
+        self.push(launches, entry, 0.0, &Operands { residual: None, all: None, ..*operands }, dx);
         if operands.residual.is_some() {
             let sum = Map::add(dx.dtype);
             sum.push_elementwise(self.limits, launches, dx, operands.residual, dx);
@@ -167,11 +180,12 @@ impl<'a> Rows<'a> {
             return self.push_gradient(launches, entries.rows, operands, dx);
         };
         let partials = self.partials(launches, window, dw, db);
+        // Sums of strips are added up as a launch over them would.
+        let parts = Strips::of(partials.strips.count, self.columns, self.limits).parts();
+        let all = Some(OfWeights { sums: partials.place, parts, dw, db: db.unwrap_or(dw) });
         let launch = Launch::new("norm", entries.both, STRIP_THREADS, partials.strips.count);
         let launch = self.of_strips(launch.constant("QUADS", UNUSED), &partials);
-        let operands = Operands { sums: Some(partials.place), ..*operands };
-        launches.push(self.bind(launch, window, &operands, dx));
-        self.push_sums(launches, &partials, (dw, db), false);
+        launches.push(self.bind(launch, window, &Operands { all, ..*operands }, dx));
     }
 
     /// Room for the sums over strips of a window of rows.
