@@ -28,14 +28,14 @@ enum Fault {
 }
 
 /// A number below `below` for what `words` and `draw` say.
-fn drawn(words: &str, case: u64, draw: &str, below: u64) -> u64 {
+pub fn drawn(words: &str, case: u64, draw: &str, below: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (words, case, draw).hash(&mut hasher);
     hasher.finish() % below
 }
 
 /// The days' words, and how many cases there are by them.
-fn words() -> (String, u64) {
+pub fn words() -> (String, u64) {
     match env::var("TIGHTROPE_DRAW") {
         Ok(words) if words == "all" => (words, ALL),
         Ok(words) => (words, DRAWN),
