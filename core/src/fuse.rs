@@ -183,7 +183,7 @@ fn summed_producer(graph: &Graph, program: &Program, uses: &Uses, index: usize) 
         _ => false,
     };
     // An update's sum of what a backward pass has made whole keeps its order.
-    let together = sum.phase == node.phase;
+    let together = (sum.phase == Phase::Update) == (node.phase == Phase::Update);
     let alike = graph.ty(before) == graph.ty(new) && graph.ty(new) == graph.ty(sum.outputs[0]);
     // What outlives the program is overwritten only where the sum itself does so.
     let may_write = graph.info(before).life == Life::Transient
