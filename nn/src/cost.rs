@@ -274,9 +274,7 @@ impl Rates {
         let again_s = again(graph, node) / self.bytes;
         (flops / rate).max(bytes / self.bytes) + again_s + self.launch_s
     }
-}
 
-impl Rates {
     /// Seconds of a transfer or a collective that sends so many bytes.
     fn sent_seconds(&self, node: &Node, bytes: f64) -> f64 {
         match (node.op.collective(), self.interconnect) {
