@@ -244,6 +244,28 @@ fn the_bound_on_seconds_holds_for_what_is_fused_last() {
     }
 }
 
+/// What memory buys is told of what the plan cuts among its ranks, and no rung leads to what was cut less.
+#[test]
+fn advice_keeps_what_ranks_hold_shards_of() {
+    let words = ["--preset", "gpt2", "--gpu", "rtx-4090", "--ranks", "4", "--batch", "64"];
+    let words = [&words[..], &["--memory", "6GiB"]].concat();
+    let text = String::from_utf8(plan(&words).stdout).unwrap();
+    let planned = object(&plan(&[&words[..], &["--json"]].concat()));
+    let shard = planned["shard"].as_u64().unwrap();
+    assert!(shard > 0 && text.contains(&format!("what memory buys with shard {shard}")), "{text}");
+    let ladder = planned["advice"]["ladder"].as_array().unwrap();
+    assert!(!ladder.is_empty(), "{text}");
+    for rung in ladder {
+        let change = rung["change_bytes"].as_i64().unwrap();
+        let [peak, other] = [&planned, rung].map(|it| it["peak_bytes"].as_u64().unwrap());
+        let [now_s, other_s] = [&planned, rung].map(|it| it["predicted_step_s"].as_f64().unwrap());
+        assert_eq!(rung["choices"]["shard"], shard, "{rung}");
+        // More bytes are for a faster step, and fewer bytes for a slower one.
+        let better = if change > 0 { other_s < now_s } else { other < peak && other_s >= now_s };
+        assert!(better, "{rung}");
+    }
+}
+
 #[test]
 fn text_for_people() {
     let output = plan(&["--preset", "tiny", "--batch", "4", "--memory", "1GiB"]);

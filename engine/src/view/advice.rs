@@ -108,7 +108,13 @@ impl Advice {
 
     /// Lines for people, of what to do instead of `planned`.
     pub fn text(&self, planned: &Planned, step_s: f64) -> String {
-        let mut text = "\nwhat memory buys\n".to_owned();
+        let mut text = "\nwhat memory buys".to_owned();
+        let TrainerConfig { ranks, shard, .. } = *planned.config();
+        if ranks > 1 {
+            // Writing to a String can't fail.
+            let _ = write!(text, " with shard {}", u32::from(shard));
+        }
+        text.push('\n');
         for Rung { change, planned: other, step_s: other_s } in &self.ladder {
             let amount = human_bytes(change.unsigned_abs());
             let percent = 100.0 * (other_s / step_s - 1.0);
@@ -118,7 +124,6 @@ impl Advice {
             } else {
                 format!("freeing {amount} costs {fewer:.1}%")
             };
-            // Writing to a String can't fail.
             let _ = writeln!(
                 text,
                 "  {what}: {other_s:.3} s at {} by {}",
@@ -186,10 +191,17 @@ impl Advice {
 }
 
 impl Subject<'_> {
-    /// What was asked for, with the numerics of the plan.
+    /// What was asked for, with the numerics of the plan, and cut among ranks as it is.
     fn config(&self) -> TrainerConfig {
         let TrainerConfig {
-            precision, gradients, master, optimizer_bits, table_bits, offload, ..
+            precision,
+            gradients,
+            master,
+            optimizer_bits,
+            table_bits,
+            offload,
+            shard,
+            ..
         } = *self.planned.config();
         TrainerConfig {
             precision,
@@ -198,6 +210,7 @@ impl Subject<'_> {
             optimizer_bits,
             table_bits,
             offload,
+            shard,
             ..self.config.clone()
         }
     }
