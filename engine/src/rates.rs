@@ -132,9 +132,10 @@ impl Store {
 
     /// Rates of a device, with what connects it to others.
     fn of(&self, device: &dyn Backend, rates: Rates, source: Source) -> Known {
-        let name = device.name();
-        let card = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda);
+        let card = card(device);
         let links = match self.interconnect {
+            // A browser's tab has no others to train with.
+            _ if cfg!(target_family = "wasm") => None,
             Interconnect::Auto => card.map(|card| Links::OF_GPU.of(Some(card.links()))),
             Interconnect::Of(links) => Some(links.of(card.map(Card::links))),
         };
@@ -162,10 +163,11 @@ impl Store {
     fn unmeasured(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
         let name = device.name();
         let in_tf32 = name.contains(IN_TF32);
-        if let Some(card) = Card::of_device(&name).filter(|_| device.kind() == DeviceKind::Cuda) {
+        if let Some(card) = card(device) {
             return self.of(device, card.rates(precision, in_tf32), Source::Published);
         }
-        if let Some(capability) = device.compute_capability() {
+        let capability = device.compute_capability();
+        if let Some(capability) = capability.filter(|_| cfg!(not(target_family = "wasm"))) {
             let rates = Card::of_capability(capability).rates(precision, in_tf32);
             return self.of(device, rates, Source::Default);
         }
@@ -192,6 +194,12 @@ impl Store {
 
 /// Rates are of this version's kernels.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The card that a device is, where it's listed. A browser doesn't say.
+fn card(device: &dyn Backend) -> Option<&'static Card> {
+    let is_card = cfg!(not(target_family = "wasm")) && device.kind() == DeviceKind::Cuda;
+    is_card.then(|| Card::of_device(&device.name())).flatten()
+}
 
 fn key(precision: Precision) -> &'static str {
     precision.dtype().name()

@@ -439,7 +439,8 @@ impl<'a> Run<'a> {
         let lr = self.saved.rate.lr_at(done.steps);
         let started = Instant::now();
         // A step that others wait for isn't abandoned.
-        let (stop, joined) = (&mut self.stop, self.joined);
+        let joined = self.is_joined();
+        let stop = &mut self.stop;
         let mut stop = || !joined && stop();
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), done)?;
@@ -546,7 +547,8 @@ impl<'a> Run<'a> {
         if self.lacks_samples() {
             return Ok(None);
         }
-        let (step, stop, joined) = (self.done().steps, &mut self.stop, self.joined);
+        let (step, joined) = (self.done().steps, self.is_joined());
+        let stop = &mut self.stop;
         // As a step that others wait for.
         let mut stop = || !joined && stop();
         let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {

@@ -335,7 +335,9 @@ impl Built {
             "micro_batch",
             || format!("{micro_batch} doesn't divide the batch of {batch} sequences"),
         )?;
-        let (ranks, passes) = (config.ranks, config.passes());
+        // A browser's tab has no others to train with.
+        let ranks = if cfg!(target_family = "wasm") { 1 } else { config.ranks };
+        let passes = config.passes();
         ensure(ranks > 0 && passes.is_multiple_of(ranks), "run.ranks", || {
             format!(
                 "{ranks} don't share the {passes} micro-batches of {micro_batch} of a step evenly"

@@ -46,7 +46,8 @@ pub(super) async fn evaluate_unless(
     mut batches: HeldOut,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>> {
-    let ranks = trainer.config().ranks;
+    // A browser's tab has no others to take turns with.
+    let ranks = if cfg!(target_family = "wasm") { 1 } else { trainer.config().ranks };
     let (mut sum, mut tokens, mut metrics) = (0.0, None, BTreeMap::new());
     loop {
         let round = batches.by_ref().take(ranks).collect::<Result<Vec<Samples>>>()?;

@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
     #[cfg(not(target_family = "wasm"))]
     async fn lend_shards(&mut self) -> Result<()> {
         let steps = self.done().steps;
-        let sharded = self.joined && self.config().shard != Shard::Nothing;
+        let sharded = self.is_joined() && self.config().shard != Shard::Nothing;
         if sharded && self.checkpointed != Some(steps) {
             let lend =
                 async |_: &mut Origin<'a>, trainer: &mut Trainer| Ok(trainer.read_along().await?);

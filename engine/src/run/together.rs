@@ -6,9 +6,14 @@ use super::{Ended, Run};
 use crate::error::Result;
 
 impl Run<'_> {
+    /// Whether the run trains with other ranks. A browser's tab has none.
+    pub(super) fn is_joined(&self) -> bool {
+        cfg!(not(target_family = "wasm")) && self.joined
+    }
+
     /// How the run ends before its next step, where this rank's ends or any other was asked to stop.
     pub(super) async fn agreed(&mut self, own: Option<Ended>) -> Result<Option<Ended>> {
-        if !self.joined {
+        if !self.is_joined() {
             return Ok(own);
         }
         let stops = own.is_some() || (self.stop)();
@@ -18,7 +23,7 @@ impl Run<'_> {
 
     /// Whether ranks hold shards of weights: then each token of a sample would send all of them.
     pub(super) fn lacks_samples(&self) -> bool {
-        self.joined && self.config().shard == Shard::Weights
+        self.is_joined() && self.config().shard == Shard::Weights
     }
 
     pub(super) fn note_no_sample(&mut self) {
@@ -32,7 +37,7 @@ impl Run<'_> {
     /// Whether the run, on any of its ranks, was asked to stop.
     pub(super) async fn asked_to_stop(&mut self) -> Result<bool> {
         let own = (self.stop)();
-        match self.joined {
+        match self.is_joined() {
             true => self.with_trainer(async |trainer| Ok(trainer.any_rank(own)?)).await,
             false => Ok(own),
         }

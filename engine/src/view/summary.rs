@@ -22,6 +22,8 @@ use crate::units::{exact_bytes, human_bytes, human_count, plural};
 const LISTED: usize = 12;
 /// Rows of the chart.
 pub const ROWS: usize = 12;
+/// Whether several ranks can train together: a browser's tab has no others.
+const SEVERAL: bool = cfg!(not(target_family = "wasm"));
 
 /// Everything that is said of a plan.
 pub struct Summary<'a> {
@@ -176,7 +178,7 @@ impl<'a> Summary<'a> {
             facts.push(("offloaded", format!("{bytes} of the host's memory for {kept}")));
         }
         facts.push(("choices", choices_text(config)));
-        if config.ranks > 1 {
+        if SEVERAL && config.ranks > 1 {
             facts.extend(ranks::facts(self.planned, &self.known));
         }
         facts.push((
@@ -284,7 +286,9 @@ impl<'a> Summary<'a> {
             "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
             "persistent": self.persistent(),
         });
-        ranks::extend(&mut object, self.planned, &self.known);
+        if SEVERAL {
+            ranks::extend(&mut object, self.planned, &self.known);
+        }
         object
     }
 
