@@ -126,6 +126,10 @@ pub struct Train {
     /// alone, also as an archive (.tar), goes on as a new run
     #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = ValueHint::AnyPath)]
     pub resume: Option<Option<PathBuf>>,
+    /// Continue the run of --out where there is one, and begin it where there is none: for what starts a command
+    /// again, as Slurm does with --requeue
+    #[arg(long, conflicts_with = "resume")]
+    pub auto_resume: bool,
     /// Time every op of the step before the run, and write the times beside the predicted ones into the run
     /// directory (profile.json)
     #[arg(long)]
@@ -154,6 +158,9 @@ pub struct Launch {
     /// How many processes
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     pub ranks: std::num::NonZeroUsize,
+    /// How often to start them again where a process is lost: `train` goes on from the last checkpoint of --out
+    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    pub restarts: usize,
     /// A command of tightrope and its arguments
     #[arg(
         required = true,

@@ -46,6 +46,8 @@ pub use launch::Launch;
 pub use ops::{Op, Rule};
 pub use plan::Plan;
 pub use ranks::{Ranks, RanksError, Ticket};
+#[cfg(not(target_family = "wasm"))]
+pub use session::Wait;
 pub use session::{NonFinite, Session, SessionError, split};
 pub use shards::Shards;
 pub use types::{DType, Type};

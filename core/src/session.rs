@@ -17,6 +17,8 @@ use crate::ranks::Ranks;
 use crate::ranks::RanksError;
 use crate::types::DType;
 
+#[cfg(not(target_family = "wasm"))]
+pub use collective::Wait;
 pub use offload::split;
 
 use offload::Host;
@@ -28,6 +30,8 @@ pub struct Session {
     host: Option<Host>,
     #[cfg(not(target_family = "wasm"))]
     ranks: Option<Box<dyn Ranks>>,
+    #[cfg(not(target_family = "wasm"))]
+    waits: collective::Waits,
 }
 
 /// What went wrong in a session.
@@ -95,6 +99,8 @@ impl Session {
             host: None,
             #[cfg(not(target_family = "wasm"))]
             ranks: None,
+            #[cfg(not(target_family = "wasm"))]
+            waits: collective::Waits::default(),
         })
     }
 

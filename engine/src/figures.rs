@@ -1,4 +1,4 @@
-//! Times of steps, and the one in the middle.
+//! Times of steps, on one rank or each of several, and the one in the middle.
 //!
 //! ```
 //! use tightrope::figures::{StepTimes, median};
@@ -11,6 +11,8 @@
 //! }
 //! assert_eq!((times.count(), times.median()), (5, Some(1.5)));
 //! ```
+
+use serde::{Deserialize, Serialize};
 
 /// Times of the steps of a run.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,44 @@ impl StepTimes {
         let warm = self.0.get(Self::COLD..).filter(|warm| !warm.is_empty()).unwrap_or(&self.0);
         median(warm)
     }
+}
+
+/// What steps take on one of the ranks that train together, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankTimes {
+    /// Seconds of a step, from where all begin it together.
+    pub step_s: f64,
+    /// Seconds of it in which the rank waits for others, and for what they send.
+    pub waited_s: f64,
+}
+
+impl RankTimes {
+    /// Seconds of a step in which the rank computes.
+    pub fn computes_s(&self) -> f64 {
+        (self.step_s - self.waited_s).max(0.0)
+    }
+}
+
+/// The last step of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankStep {
+    /// What steps of the run took on it, on average.
+    pub mean: RankTimes,
+    /// The seconds of this one, from where all begin it together.
+    pub step_s: f64,
+    /// When it waits for the others.
+    pub waits: Vec<RankWait>,
+}
+
+/// A time in which a rank waits for others, or for what they send.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankWait {
+    /// For what: the name of a tensor.
+    pub what: String,
+    /// Seconds from the beginning of the step.
+    pub begin_s: f64,
+    /// Seconds.
+    pub took_s: f64,
 }
 
 /// The value in the middle, or between the two there.

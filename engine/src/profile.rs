@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use tightrope_core::{Phase, Plan, Role, Rule as _};
 
 use crate::error::{Error, Result};
+use crate::figures::RankStep;
 use crate::units::human_bytes;
 use crate::view::names::{self, name_of};
 
@@ -112,6 +113,9 @@ pub struct Profile {
     pub step_s: Option<f64>,
     /// Replays that count.
     pub replays: usize,
+    /// The last step of each of the ranks that trained together, once the run has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankStep>,
     /// By phase, in the order of the step.
     pub phases: Vec<PhaseFigures>,
     /// By family, those that take the most first.
@@ -218,6 +222,15 @@ impl Profile {
                 human_bytes(phase.allocated_bytes),
                 phase.resident_bytes.map_or_else(|| "unknown".to_owned(), human_bytes)
             );
+        }
+        if !self.ranks.is_empty() {
+            let _ =
+                writeln!(text, "\n{:<28}{:>12}{:>12}{:>12}", "rank", "a step", "computes", "waits");
+        }
+        for (rank, RankStep { mean, .. }) in self.ranks.iter().enumerate() {
+            let [step, computes, waits] =
+                [mean.step_s, mean.computes_s(), mean.waited_s].map(|seconds| 1e3 * seconds);
+            let _ = writeln!(text, "{rank:<28}{step:>9.2} ms{computes:>9.2} ms{waits:>9.2} ms");
         }
         text
     }

@@ -40,6 +40,7 @@ mod task;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::ChatTemplate;
@@ -47,14 +48,14 @@ use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
 use tightrope_nn::{self as nn, Architecture, BertConfig, LearningRate, Model, Trainer};
 
 use crate::devices;
-use crate::error::{Help as _, Result};
+use crate::error::{Error, Help as _, Result};
 use crate::model::language;
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
 #[cfg(not(target_family = "wasm"))]
 use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
-use crate::weights::source::{RUN_SETTINGS, is_checkpoint};
+use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
 use crate::weights::{Places, Source, Start, teacher};
 use model::Described;
 
@@ -202,6 +203,21 @@ impl Recipe {
         });
         recipe.notes.extend(note);
         Ok(Self { resumes: Some(dir), own, ..recipe })
+    }
+
+    /// The recipe of the run in `run.out`, which goes on where there is one and begins where there is none: the same words start a run, and
+    /// start it again. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Recipe::resume`]; no `run.out`.
+    pub fn new_or_resumed(said: &Settings) -> Result<Self> {
+        let Some(out) = &said.run.out else {
+            return Err(Error::usage(
+                anyhow!("a run that starts again needs the same directory each time"),
+                "name it with --out",
+            ));
+        };
+        if is_run(out) { Self::resume(said, Some(out)) } else { Self::new(said) }
     }
 
     /// The recipe of a new run that goes on from a checkpoint.

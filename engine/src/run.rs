@@ -14,6 +14,7 @@
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
+//! | `together`, `pace` | a run with other ranks, and how long each computes and waits |
 //! | `sample` | text out of a model |
 //! | `answers` | what a model answers to problems, and how often it's right |
 //! | `classify` | what a model takes images and texts for |
@@ -71,6 +72,8 @@ mod interactive;
 mod lock;
 pub mod metrics;
 mod origin;
+#[cfg(not(target_family = "wasm"))]
+mod pace;
 mod parts;
 mod record;
 mod reference;
@@ -98,6 +101,8 @@ pub use batches::{Batches, HeldOut, Numbers, Samples, Wait};
 pub use classify::Seen;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
+#[cfg(not(target_family = "wasm"))]
+pub use pace::describe as describe_ranks;
 pub use parts::{Every, Parts};
 pub use record::Recorder;
 pub use sample::{generate, sample};
@@ -145,6 +150,8 @@ pub struct Run<'a> {
     stop: Stop<'a>,
     /// Whether it trains with other ranks.
     joined: bool,
+    #[cfg(not(target_family = "wasm"))]
+    pace: pace::Pace,
     summary: Summary,
     /// Whether what went wrong in a step that f16 skips is told.
     explains_skips: bool,
@@ -204,6 +211,8 @@ impl<'a> Run<'a> {
             home: None,
             stop: Box::new(|| false),
             joined,
+            #[cfg(not(target_family = "wasm"))]
+            pace: pace::Pace::default(),
             summary: Summary { done, ..Summary::default() },
             explains_skips,
             skips: 0,
@@ -405,6 +414,8 @@ impl<'a> Run<'a> {
             }
         };
         let mut stepped = Stepped { watched, ..self.stepped(&outcome, step_s) };
+        #[cfg(not(target_family = "wasm"))]
+        (stepped.ranks = self.end_step(stepped.logged).await?);
         if let Some(home) = self.home.as_mut().filter(|_| stepped.logged) {
             home.log(&stepped);
         }

@@ -4,10 +4,12 @@ mod outputs;
 mod step;
 
 use std::ops::Range;
-
 #[cfg(not(target_family = "wasm"))]
-use tightrope_core::Ranks;
+use std::time::Duration;
+
 use tightrope_core::{Backend, DeviceError, Role, Session, SessionError, Tensor};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_core::{Ranks, Wait};
 
 use crate::error::ensure;
 use crate::frozen::BLOCK;
@@ -169,6 +171,36 @@ impl Trainer {
             return Ok(figures.chunks(own.len().max(1)).map(<[f64]>::to_vec).collect());
         }
         Ok(vec![own])
+    }
+
+    /// The bytes that each rank gives, in the order of ranks, as [`Trainer::figures_of_ranks`]: of one not as many as of another.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn bytes_of_ranks(
+        &mut self,
+        what: &str,
+        mut own: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, TrainError> {
+        let lengths = self.figures_of_ranks(what, vec![own.len() as f64])?.concat();
+        let most = lengths.iter().fold(0.0, |most: f64, &length| most.max(length)) as usize;
+        own.resize(most, 0);
+        let said = self.session.gather_from_ranks(what, own)?;
+        let each = said.chunks(most.max(1)).zip(lengths);
+        Ok(each.map(|(bytes, length)| bytes[..length as usize].to_vec()).collect())
+    }
+
+    /// Keeps each time in which this rank waits for the others, until [`Trainer::take_waits`] takes them.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn keep_waits(&mut self) {
+        self.session.keep_waits();
+    }
+
+    /// How long this rank has waited for the others since this was last asked; and each time, where they are kept.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn take_waits(&mut self) -> (Duration, Vec<Wait>) {
+        self.session.take_waits()
     }
 
     /// Which one of the ranks that train together this is.

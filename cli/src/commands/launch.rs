@@ -11,8 +11,13 @@ use crate::signals::Interrupt;
 
 /// What ranks have to end after a signal: a step and a checkpoint.
 const GRACE: Duration = Duration::from_secs(60);
+/// What makes a run go on that is started again.
+const AUTO_RESUME: &str = "--auto-resume";
+/// The exit code of a run that was asked to end.
+const INTERRUPTED: u8 = 130;
 
-/// Runs the command as so many ranks, each with this program, and waits for them.
+/// Runs the command as so many ranks, each with this program, and waits for them. Where one is lost, all are started again as often as
+/// the arguments say.
 ///
 /// # Errors
 /// No `mpirun`, and ranks that fail, which have said why.
@@ -22,12 +27,27 @@ pub fn run(args: &Launch) -> Result<(), Failure> {
     command.args(&args.command);
     let interrupt = Interrupt::default();
     interrupt.listen()?;
-    let ended = ranks::launch(args.ranks, &command, GRACE, interrupt.flag())?;
-    match u8::try_from(ended.code) {
-        Ok(0) => Ok(()),
-        code => Err(Failure::Ranks {
-            code: code.unwrap_or(1),
-            first: ended.first.map(|(rank, how)| format!("rank {rank} {how}")),
-        }),
+    if args.restarts > 0 && !args.command.iter().any(|word| word == AUTO_RESUME) {
+        command.arg(AUTO_RESUME);
     }
+    for restart in 0.. {
+        let ended = ranks::launch(args.ranks, &command, GRACE, interrupt.flag())?;
+        let first = ended.first.map(|(rank, how)| format!("rank {rank} ended by {how}"));
+        let code = match u8::try_from(ended.code) {
+            Ok(0) => return Ok(()),
+            code => code.unwrap_or(1),
+        };
+        if restart == args.restarts || interrupt.requested() || !would_go_on(code) {
+            return Err(Failure::Ranks { code, first });
+        }
+        let how = first.unwrap_or_else(|| format!("the launcher ended by exit code {code}"));
+        eprintln!("{how}: starting again, {} of {} times", restart + 1, args.restarts);
+    }
+    Ok(())
+}
+
+/// Whether a run that ended with this exit code may go on when it's started again: it failed or was killed. What it was asked for and what
+/// fits the memory stay as they are.
+fn would_go_on(code: u8) -> bool {
+    code == 1 || (code > 128 && code != INTERRUPTED)
 }

@@ -15,7 +15,7 @@ use tightrope::profile::{self, Profile};
 use tightrope::ranks::{Together, refuse_alone};
 use tightrope::rates::{Known, Store};
 use tightrope::recipe::{Planned, Recipe};
-use tightrope::run::{Batches, Ended, Evaluation, Stepped, directory};
+use tightrope::run::{Batches, Ended, Evaluation, Stepped, describe_ranks, directory};
 use tightrope::units::human_bytes;
 use tightrope::view::brief::brief;
 use tightrope::view::step::{ShownProgram, programs};
@@ -93,6 +93,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         None => refuse_alone(&said)?,
     }
     let recipe = match &args.resume {
+        None if args.auto_resume => Recipe::new_or_resumed(&said)?,
         None => Recipe::new(&said)?,
         Some(named) => Recipe::resume(&said, named.as_deref())?,
     };
@@ -122,8 +123,11 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         true => started.begin()?,
         false => (started.alone(), PathBuf::new()),
     };
-    if let Some(profiling) = profiling.as_mut().filter(|_| writes) {
-        profiling.write(&dir, None)?;
+    if let Some(profiling) = profiling.as_ref().filter(|_| writes) {
+        profiling.write(&dir)?;
+    }
+    if profiling.is_some() {
+        run.keep_waits()?;
     }
     let config = run.config().clone();
     let (unit, scored) = (Unit::of(&config), Unit::scored(&config));
@@ -164,9 +168,18 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "a step took {step_s:.4} s (median), and {predicted_step_s:.4} s were predicted"
         ));
     }
+    let ranks = run.rank_times();
+    if let Some(line) = describe_ranks(&ranks) {
+        progress.note(&line);
+    }
     if let Some(profiling) = &mut profiling {
-        profiling.write(&dir, step_s)?;
-        progress.note(profiling.profile.text().trim_end());
+        let profile = &mut profiling.profile;
+        (profile.step_s, profile.ranks) = (step_s, run.rank_steps()?);
+        progress.note(profile.text().trim_end());
+        // What others would write is in this one's.
+        if writes {
+            profiling.write(&dir)?;
+        }
     }
     let outside = run.backend().and_then(Backend::outside_bytes);
     if let Some(bytes) = outside {
@@ -198,6 +211,9 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "profile": profiling.map(|_| dir.join(profile::FILE)),
             "run": dir,
         });
+        if !ranks.is_empty() {
+            object["ranks"] = json!(ranks);
+        }
         for (name, value) in &summary.last_metrics {
             object[name] = json!(value);
         }
@@ -269,10 +285,8 @@ impl Profiling {
         Ok(Some(Self { profile, programs, trace: args.perfetto.clone() }))
     }
 
-    /// Writes what is known so far: `profile.json` in the run's directory, and the trace. `step_s` is what a step of
-    /// the run took.
-    fn write(&mut self, dir: &Path, step_s: Option<f64>) -> Result<(), Failure> {
-        self.profile.step_s = step_s;
+    /// Writes what is known so far: `profile.json` in the run's directory, and the trace.
+    fn write(&self, dir: &Path) -> Result<(), Failure> {
         directory::write(&dir.join(profile::FILE), json!(self.profile).to_string().as_bytes())?;
         self.trace.as_deref().map_or(Ok(()), |file| {
             write(file, &trace(&self.programs, Some(&self.profile)).to_string())

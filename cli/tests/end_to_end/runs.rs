@@ -189,6 +189,26 @@ fn resume_finds_the_run() {
 }
 
 #[test]
+fn the_same_words_begin_a_run_and_go_on_with_it() {
+    let dir = folder();
+    let last = || files(dir.path().join("a/checkpoints/step-12"));
+    let words = format!("train --data text.txt --out a --auto-resume --save-every 5 {TINY}");
+    ok(dir.path(), &words);
+    let expected = last();
+    // As if it had been killed after step 10.
+    fs::remove_dir_all(dir.path().join("a/checkpoints/step-12")).unwrap();
+    ok(dir.path(), &words);
+    assert!(last() == expected, "other bytes");
+    let lines = metrics(&dir.path().join("a"), "loss");
+    assert_eq!(lines.last().unwrap()["step"], 12);
+    // Once it's done there is nothing left to do.
+    ok(dir.path(), &words);
+    assert!(last() == expected, "other bytes");
+    let (code, message) = refused(dir.path(), &format!("train --auto-resume {TINY}"));
+    assert!(code == 2 && message.contains("name it with --out"), "{message}");
+}
+
+#[test]
 fn a_full_disk_leaves_the_earlier_checkpoint() {
     let dir = folder();
     ok(dir.path(), &format!("train --data text.txt --out a {TINY} --channels 96"));

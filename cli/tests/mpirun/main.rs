@@ -84,6 +84,7 @@ fn ranks_train_alike_over_every_mpi_and_go_on_with_any_number() {
         let ended = said(ranks(mpi, 4, &words));
         let (loss, found) = (ended["last_loss"].clone(), weights(&run, 6));
         assert_eq!(ended["predicted_peak_bytes"], ended["measured_peak_bytes"]);
+        told_of_every_rank(&run, &ended);
         match &first {
             None => first = Some((loss.clone(), found)),
             Some((of_first, weights)) => {
@@ -108,6 +109,27 @@ fn ranks_train_alike_over_every_mpi_and_go_on_with_any_number() {
             assert!(near.abs() < 1e-3, "{near} with {count}");
         }
     }
+}
+
+/// Holds that the run of four says how long each computed and waited: at its end, and with each logged step.
+fn told_of_every_rank(run: &Path, ended: &Value) {
+    let check = |ranks: &Value| {
+        let ranks = ranks.as_array().expect("ranks");
+        assert_eq!(ranks.len(), 4, "{ranks:?}");
+        for times in ranks {
+            let [step, waited] =
+                ["step_s", "waited_s"].map(|key| times[key].as_f64().expect("seconds"));
+            // All wait for each other before a step and in it.
+            assert!(0.0 < waited && waited < step, "{times}");
+        }
+    };
+    check(&ended["ranks"]);
+    let metrics = fs::read_to_string(run.join("metrics.jsonl")).expect("metrics");
+    let lines: Vec<Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let steps: Vec<&Value> = lines.iter().filter(|line| !line["loss"].is_null()).collect();
+    assert!(!steps.is_empty(), "{metrics}");
+    steps.into_iter().for_each(|line| check(&line["ranks"]));
 }
 
 /// Whatever ranks hold shards of, they write the same checkpoint, and each takes less; another number of ranks goes on from it.
@@ -244,6 +266,48 @@ fn a_signal_to_one_rank_ends_all_with_a_checkpoint() {
         assert_eq!(saved, 1, "{}\n{}", text(&output.stdout), text(&output.stderr));
         assert!(text(&output.stderr).contains("its checkpoint is written"));
         assert!(processes(&out).is_empty());
+    }
+}
+
+/// A rank that is killed: the launch starts all again, which go on to the bits of a run that nothing befell.
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn a_launch_starts_ranks_again_where_one_is_lost() {
+    let folder = Folder::new();
+    for mpi in MPIS {
+        let launched = |out: &str, more: &[&str]| {
+            let home = env::var_os(mpi).expect("cargo xtask mpi");
+            let mut path = Path::new(&home).join("bin").into_os_string();
+            path.push(":");
+            path.push(env::var_os("PATH").unwrap_or_default());
+            let mut command = Command::new(TIGHTROPE);
+            command.env("PATH", path).args(["launch", "-n", "2"]).args(more).arg("train");
+            let run = ["--steps", "40", "--save-every", "5", "--log-every", "1", "--out", out];
+            described(command, &run)
+        };
+        let (whole, out) = folder.run(&format!("{mpi}-whole"));
+        said(launched(&out, &[]));
+        let (run, out) = folder.run(mpi);
+        let mut command = launched(&out, &["--restarts", "2"]);
+        let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let started = started.expect("a launch");
+        let since = Instant::now();
+        while !run.join("checkpoints/step-5").exists() {
+            assert!(since.elapsed() < Duration::from_secs(60), "no checkpoint");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let ranks = processes(&out).into_iter().filter(|pid| {
+            // The launch itself has the word too.
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            !line.split(|byte| *byte == 0).any(|word| word == b"launch")
+        });
+        let last = ranks.max().expect("ranks").to_string();
+        assert!(Command::new("kill").args(["-KILL", &last]).status().expect("kill").success());
+        let output = started.wait_with_output().expect("a process");
+        let errors = text(&output.stderr);
+        assert!(output.status.success(), "{mpi}: {errors}");
+        assert!(errors.contains("starting again, 1 of 2 times"), "{mpi}: {errors}");
+        assert!(weights(&run, 40) == weights(&whole, 40), "{mpi}: other weights");
     }
 }
 

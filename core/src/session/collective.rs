@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::graph::{Node, Sharded};
 use crate::ops::Collective;
+use crate::ranks::Ticket;
 use crate::shards::{Part, Shards};
 use crate::tensor::Tensor;
 
@@ -14,7 +16,50 @@ use super::{Session, SessionError};
 /// Bytes of a shard that are sent at once: the host holds as many of each rank.
 const PIECE: usize = 1 << 22;
 
+/// A time in which a session waited for the other ranks, or for what they sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What came: the name of a tensor, or of a setting that is compared.
+    pub what: String,
+    /// When it began to wait.
+    pub since: Instant,
+    /// How long.
+    pub took: Duration,
+}
+
+/// What a session has waited for since it was last asked.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    took: Duration,
+    /// One by one, where they are kept.
+    kept: Option<Vec<Wait>>,
+}
+
 impl Session {
+    /// Keeps each time in which the session waits for the other ranks, until [`Session::take_waits`] takes them.
+    pub fn keep_waits(&mut self) {
+        self.waits.kept.get_or_insert_default();
+    }
+
+    /// How long the session has waited for the other ranks since this was last asked; and each time, where they are kept.
+    pub fn take_waits(&mut self) -> (Duration, Vec<Wait>) {
+        let kept = self.waits.kept.as_mut().map(std::mem::take);
+        (std::mem::take(&mut self.waits.took), kept.unwrap_or_default())
+    }
+
+    /// Waits for what was begun with the other ranks.
+    fn finish(&mut self, what: &str, ticket: Ticket) -> Result<Vec<u8>, SessionError> {
+        let Some(ranks) = &mut self.ranks else { return Ok(vec![]) };
+        let since = Instant::now();
+        let received = ranks.finish(ticket)?;
+        let took = since.elapsed();
+        self.waits.took += took;
+        if let Some(kept) = &mut self.waits.kept {
+            kept.push(Wait { what: what.to_owned(), since, took });
+        }
+        Ok(received)
+    }
+
     /// What each rank gives, in the order of ranks: equally many bytes of each, and this one's alone where there are no others.
     /// `what` is named where it fails.
     ///
@@ -23,7 +68,7 @@ impl Session {
     pub fn gather_from_ranks(&mut self, what: &str, own: Vec<u8>) -> Result<Vec<u8>, SessionError> {
         let Some(ranks) = &mut self.ranks else { return Ok(own) };
         let ticket = ranks.begin_gather(what, own)?;
-        Ok(ranks.finish(ticket)?)
+        self.finish(what, ticket)
     }
 
     /// This rank's place among as many as `shards` are for; `name` is of what they are shards of.
@@ -86,7 +131,7 @@ impl Session {
         let received = match &mut self.ranks {
             Some(ranks) => {
                 let ticket = ranks.begin_exchange(name, parts)?;
-                ranks.finish(ticket)?
+                self.finish(name, ticket)?
             }
             None => parts,
         };

@@ -74,6 +74,7 @@ impl Profile {
             allocated_bytes,
             predicted_step_s: planned.estimate(rates).step_s,
             step_s: None,
+            ranks: vec![],
             replays: replays.saturating_sub(COLD).max(1),
             phases,
             families: families(&programs),

@@ -3,6 +3,7 @@
 use super::{Evaluation, Parts, Run, Stepped};
 use crate::block_on;
 use crate::error::Result;
+use crate::figures::RankStep;
 
 impl<'a> Run<'a> {
     /// [`Run::start_async`], which blocks.
@@ -51,6 +52,22 @@ impl<'a> Run<'a> {
     /// As [`Run::finish_async`].
     pub fn finish(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
         block_on(self.finish_async())
+    }
+
+    /// Keeps when this rank waits for others in a step, for [`Run::rank_steps`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn keep_waits(&mut self) -> Result<()> {
+        block_on(self.keep_waits_async())
+    }
+
+    /// The last step of each rank, in the order of ranks; nothing where there are no others. All ranks ask for it together.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    pub fn rank_steps(&mut self) -> Result<Vec<RankStep>> {
+        block_on(self.rank_steps_async())
     }
 
     /// [`Run::save_async`], which blocks.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use tightrope_data::files;
 
 use super::Evaluation;
+#[cfg(not(target_family = "wasm"))]
+use crate::figures::RankTimes;
 
 /// Name of the file in a run directory.
 pub const FILE_NAME: &str = "metrics.jsonl";
@@ -32,6 +34,10 @@ pub struct Metrics {
     pub tokens_per_s: f64,
     /// Tokens or images trained since the start of the run.
     pub tokens: u64,
+    /// What steps took on each rank since the last line, where several train together.
+    #[cfg(not(target_family = "wasm"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankTimes>,
     /// The model's other figures, each under its name.
     #[serde(flatten)]
     pub others: BTreeMap<String, f64>,
@@ -195,6 +201,7 @@ mod tests {
             step_s: 0.125,
             tokens_per_s: 4096.0,
             tokens: step * 512,
+            ranks: vec![],
             others: BTreeMap::new(),
         }
     }

@@ -59,6 +59,8 @@ impl Recorder {
             step_s: stepped.step_s,
             tokens_per_s: stepped.step_tokens as f64 / stepped.step_s,
             tokens: stepped.tokens,
+            #[cfg(not(target_family = "wasm"))]
+            ranks: stepped.ranks.clone(),
             others: stepped.metrics.clone(),
         };
         self.append(&metrics);

@@ -7,6 +7,8 @@ use tightrope_nn::{Done, Trainer};
 
 use super::evaluate::Evaluation;
 use crate::error::Result;
+#[cfg(not(target_family = "wasm"))]
+use crate::figures::RankTimes;
 use crate::figures::StepTimes;
 
 /// What one step came to.
@@ -25,6 +27,10 @@ pub struct Stepped {
     pub grad_norm: f32,
     /// Seconds the step took.
     pub step_s: f64,
+    /// What steps took on each rank since it was last logged, where several train together.
+    #[cfg(not(target_family = "wasm"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankTimes>,
     /// Tokens of the step.
     pub step_tokens: u64,
     /// Tokens trained since the start of the run.

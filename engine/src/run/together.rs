@@ -16,6 +16,8 @@ impl Run<'_> {
         if !self.is_joined() {
             return Ok(own);
         }
+        #[cfg(not(target_family = "wasm"))]
+        self.begin_step().await?;
         let stops = own.is_some() || (self.stop)();
         let stops = self.with_trainer(async |trainer| Ok(trainer.any_rank(stops)?)).await?;
         Ok(stops.then(|| own.unwrap_or(Ended::Interrupted)))

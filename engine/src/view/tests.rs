@@ -11,6 +11,7 @@ use super::step::{self, ShownProgram};
 use super::summary::{ROWS, Summary, words};
 use super::sweep::Sweep;
 use super::{layers, page, trace, why};
+use crate::figures::{RankStep, RankTimes, RankWait};
 use crate::profile::Profile;
 use crate::rates::{Known, Source};
 use crate::recipe::Step;
@@ -303,6 +304,55 @@ fn a_trace_lasts_as_long_as_the_step() {
             let live = counters.map(|counter| counter["args"]["bytes"].as_u64().unwrap());
             assert_eq!(live.max().unwrap(), summary.report.lower_bound_bytes);
         }
+    });
+}
+
+#[test]
+fn a_trace_has_a_track_for_each_rank() {
+    summarised(&config(), |summary| {
+        let programs = shown(summary);
+        let wait = |begin_s, took_s| RankWait { what: "grad".into(), begin_s, took_s };
+        let of_rank = |waits: Vec<RankWait>| {
+            let mean = RankTimes {
+                step_s: 0.5,
+                waited_s: waits.iter().fold(0.0, |sum, wait| sum + wait.took_s),
+            };
+            RankStep { mean, step_s: 0.5, waits }
+        };
+        let ranks = vec![of_rank(vec![wait(0.0, 0.1), wait(0.25, 0.05)]), of_rank(vec![])];
+        let profile = Profile { ranks, ..measured(summary, &programs) };
+        let trace = trace::trace(&programs, Some(&profile));
+        let spans = |rank: usize| -> Vec<(&str, f64, f64)> {
+            let events = trace["traceEvents"].as_array().unwrap().iter();
+            let own = events.filter(|event| event["pid"] == 3 && event["tid"] == rank + 1);
+            let spans = own.filter(|event| event["ph"] == "X");
+            let seconds = |event: &serde_json::Value, key| event[key].as_f64().unwrap() / 1e6;
+            let span = |event| (seconds(event, "ts"), seconds(event, "dur"));
+            spans
+                .map(|event| (event["name"].as_str().unwrap(), span(event).0, span(event).1))
+                .collect()
+        };
+        let near = |found: Vec<(&str, f64, f64)>, expected: &[(&str, f64, f64)]| {
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, expected) in found.iter().zip(expected) {
+                let far = (found.1 - expected.1).abs().max((found.2 - expected.2).abs());
+                assert!(found.0 == expected.0 && far < 1e-9, "{found:?} {expected:?}");
+            }
+        };
+        let first = [
+            ("waits", 0.0, 0.1),
+            ("computes", 0.1, 0.15),
+            ("waits", 0.25, 0.05),
+            ("computes", 0.3, 0.2),
+        ];
+        near(spans(0), &first);
+        near(spans(1), &[("computes", 0.0, 0.5)]);
+        let text = profile.text();
+        let row = |rank: &str| text.lines().find(|line| line.starts_with(rank)).unwrap().to_owned();
+        let words =
+            |row: String| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert_eq!(words(row("0 ")), "0 500.00 ms 350.00 ms 150.00 ms");
+        assert_eq!(words(row("1 ")), "1 500.00 ms 500.00 ms 0.00 ms");
     });
 }
 

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::names::phase_name;
 use super::step::{ShownOp, ShownProgram};
+use crate::figures::{RankStep, RankWait};
 use crate::profile::Profile;
 
 /// Most events of ops; above it, only the first of several micro-steps shows its ops.
 const MOST: usize = 50_000;
 const MICROSECONDS: f64 = 1e6;
 
-/// The predicted step, then the measured one where there is one.
+/// The predicted step, then the measured one where there is one, and the last step of each of its ranks.
 pub fn trace(programs: &[ShownProgram], profile: Option<&Profile>) -> Value {
     let mut events = Events::default();
     let predicted = |_: usize, _: usize, op: &ShownOp| op.seconds;
@@ -22,6 +23,7 @@ pub fn trace(programs: &[ShownProgram], profile: Option<&Profile>) -> Value {
         };
         let name = format!("measured on {}, op by op", profile.device);
         events.step(2, &name, programs, &measured);
+        events.ranks(3, &profile.ranks);
     }
     json!({ "displayTimeUnit": "ms", "traceEvents": events.0 })
 }
@@ -66,6 +68,31 @@ impl Events {
                     let live = program.ops.iter().map(|op| op.live).max().unwrap_or(0);
                     self.live(pid, begin, live);
                 }
+            }
+        }
+    }
+
+    /// A step of each rank as process `pid`, a track for each: where it computes, and where it waits for others and for what they send.
+    fn ranks(&mut self, pid: usize, ranks: &[RankStep]) {
+        if !ranks.is_empty() {
+            self.name("process_name", pid, 0, "the last step, by rank");
+        }
+        for (rank, step) in ranks.iter().enumerate() {
+            let track = rank + 1;
+            self.name("thread_name", pid, track, &format!("rank {rank}"));
+            let mut now = 0.0;
+            let end = RankWait { begin_s: step.step_s, ..RankWait::default() };
+            for RankWait { what, begin_s, took_s } in step.waits.iter().chain([&end]) {
+                let parts =
+                    [("computes", now, begin_s - now, ""), ("waits", *begin_s, *took_s, what)];
+                for (name, begin, took, what) in parts.into_iter().filter(|part| part.2 > 0.0) {
+                    self.0.push(json!({
+                        "ph": "X", "pid": pid, "tid": track, "name": name, "cat": "rank",
+                        "ts": MICROSECONDS * begin, "dur": MICROSECONDS * took,
+                        "args": { "for": what },
+                    }));
+                }
+                now = begin_s + took_s;
             }
         }
     }
