@@ -40,6 +40,7 @@ mod task;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::ChatTemplate;
@@ -47,7 +48,7 @@ use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
 use tightrope_nn::{self as nn, Architecture, BertConfig, LearningRate, Model, Trainer};
 
 use crate::devices;
-use crate::error::{Help as _, Result};
+use crate::error::{Error, Help as _, Result};
 use crate::model::language;
 use crate::plan::PlanFile;
 use crate::run::{Batches, Every, directory};
@@ -168,6 +169,12 @@ impl Recipe {
         }
         let dir = directory::existing(named, said.run.out.as_deref())?;
         let file = dir.join(RUN_SETTINGS);
+        // Somebody else's run could show lines of any file in what is wrong with it.
+        if file.is_symlink() {
+            let message =
+                anyhow!("`{}` is a link, and a run follows none in its directory", file.display());
+            return Err(Error::usage(message, "put the file itself there"));
+        }
         let (mut before, text) = (Settings::default(), text_of(&file)?);
         before.read_text(&file.display().to_string(), &text)?;
         let mut settings = before.clone().over(said);

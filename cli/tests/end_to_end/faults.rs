@@ -129,6 +129,7 @@ fn nothing_is_written_through_links_or_waits_for_pipes() {
         ("run.lock", "elsewhere/file"),
         ("checkpoints/.lock", "elsewhere/file"),
         ("samples", "elsewhere"),
+        ("run.toml", "elsewhere/file"),
     ] {
         let (path, aside) = (dir.path().join("a").join(name), dir.path().join("aside"));
         fs::rename(&path, &aside).unwrap();
