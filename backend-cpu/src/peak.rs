@@ -40,6 +40,19 @@ impl Peaks {
         }
     }
 
+    /// These, and no less than what was reached: `flops` a second of the given width, and so many bytes a second, of `size` bytes
+    /// in all. Others who used the machine may have slowed the measurement.
+    #[must_use]
+    pub fn at_least(mut self, narrow: bool, flops: f64, bytes_s: f64, size: f64) -> Self {
+        match &mut self.flops_bf16 {
+            Some(peak) if narrow => *peak = peak.max(flops),
+            _ => self.flops_f32 = self.flops_f32.max(flops),
+        }
+        let level = level(size);
+        self.rates[..=level].iter_mut().for_each(|rate| *rate = rate.max(bytes_s));
+        self
+    }
+
     /// Bytes that memory gives and takes a second, where no cache holds them.
     pub fn bytes(&self) -> f64 {
         self.rates[SIZES.len() - 1]
@@ -47,14 +60,18 @@ impl Peaks {
 
     /// The limit for an op that reads and writes so many bytes: of the caches that may hold them.
     pub fn bytes_of(&self, bytes: f64) -> f64 {
-        let larger = SIZES.partition_point(|&size| size as f64 <= bytes);
-        self.rates[larger.saturating_sub(1)]
+        self.rates[level(bytes)]
     }
 
     /// The limit for matmuls of the given width.
     pub fn flops(&self, narrow: bool) -> f64 {
         if narrow { self.flops_bf16.unwrap_or(self.flops_f32) } else { self.flops_f32 }
     }
+}
+
+/// Which of [`SIZES`] so many bytes are as fast as.
+fn level(bytes: f64) -> usize {
+    SIZES.partition_point(|&size| size as f64 <= bytes).saturating_sub(1)
 }
 
 /// A loop of multiply-adds, and the operations of one instruction.
@@ -320,5 +337,24 @@ mod tests {
         assert!(wide > 0.5 * portable, "{wide} against {portable}");
         assert_eq!(peaks.flops(false), peaks.flops_f32);
         assert_eq!(peaks.flops(true), peaks.flops_bf16.unwrap_or(peaks.flops_f32));
+    }
+
+    #[test]
+    fn what_was_reached_is_no_more_than_the_peak() {
+        let measured = Peaks {
+            flops_f32: 10.0,
+            flops_bf16: Some(20.0),
+            rates: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
+        };
+        let raised = measured.at_least(false, 30.0, 4.5, SIZES[2] as f64);
+        assert_eq!((raised.flops_f32, raised.flops_bf16), (30.0, Some(20.0)));
+        assert_eq!(raised.rates, [6.0, 5.0, 4.5, 3.0, 2.0, 1.0]);
+        let raised = raised.at_least(true, 40.0, 7.0, 1.0);
+        assert_eq!((raised.flops_f32, raised.flops_bf16), (30.0, Some(40.0)));
+        assert_eq!(raised.rates, [7.0, 5.0, 4.5, 3.0, 2.0, 1.0]);
+        assert_eq!(raised.at_least(true, 1.0, 1.0, 1e12), raised);
+        // Where there's no instruction for narrow numbers, wide ones make them.
+        let wide = Peaks { flops_bf16: None, ..measured }.at_least(true, 30.0, 0.0, 0.0);
+        assert_eq!(wide.flops(true), 30.0);
     }
 }

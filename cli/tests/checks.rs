@@ -108,6 +108,11 @@ fn figures_of_a_small_model() {
         assert!(of(family), "no {family}");
     }
     assert!(ops.iter().all(|op| op["count"].as_u64().unwrap() > 0));
+    // Whatever else the machine did while its peaks were measured.
+    for op in ops {
+        let percent = op["percent_of_peak"].as_f64().unwrap();
+        assert!((0.0..100.0 + 1e-6).contains(&percent), "{op}");
+    }
     let step = &object["step"];
     assert!(step["tokens_per_s"].as_f64().unwrap() > 0.0);
     let mfu = step["mfu"].as_f64().unwrap();

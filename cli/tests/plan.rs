@@ -204,6 +204,26 @@ fn advice_on_a_deep_model_is_for_those_who_ask() {
     assert!(object(&with(&["--json", "--advice"]))["advice"]["ladder"].is_array());
 }
 
+/// What else would fit takes some thirty plans more: a minute of a model of a thousand layers.
+#[test]
+fn a_deep_model_is_refused_with_the_memory_that_fits() {
+    let words =
+        ["--preset", "gpt2", "--layers", "250", "--batch", "4", "--memory", "8GiB", "--json"];
+    let refused = object(&plan(&words));
+    assert_eq!(refused["exit_code"], 3, "{refused}");
+    for knob in ["cheapest_knob", "largest_batch", "longest_context"] {
+        assert_eq!(refused[knob], Value::Null, "{knob}");
+    }
+    let help = refused["help"].as_str().unwrap();
+    let (enough, preset) = help.split_once(" fits; so does ").unwrap();
+    assert!(!help.contains("no smaller"), "{help}");
+    let memory: Vec<&str> = enough.split(' ').collect();
+    assert_eq!(plan(&[&words[..6], &memory[..]].concat()).status.code(), Some(0), "{enough}");
+    let (preset, _) = preset.strip_prefix("--preset ").unwrap().split_once(' ').unwrap();
+    let fits = plan(&["--preset", preset, "--batch", "4", "--context", "1024", "--memory", "8GiB"]);
+    assert_eq!(fits.status.code(), Some(0), "{preset}");
+}
+
 #[test]
 fn a_gpu_that_is_not_here_is_planned_for() {
     let words = ["--preset", "gpt2", "--batch", "16", "--precision", "bf16", "--json", "--gpu"];

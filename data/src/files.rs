@@ -135,6 +135,20 @@ mod tests {
         assert!(refused.contains("a.toml"), "{refused}");
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_file_system_without_locks_is_no_failure_of_the_disk() {
+        for (error, none) in [
+            (io::Error::from_raw_os_error(libc::ENOLCK), true),
+            (io::Error::from_raw_os_error(libc::EOPNOTSUPP), true),
+            (io::Error::from(ErrorKind::Unsupported), true),
+            (io::Error::from_raw_os_error(libc::ENOSPC), false),
+            (io::Error::from_raw_os_error(libc::EIO), false),
+        ] {
+            assert_eq!(has_no_locks(&error), none, "{error}");
+        }
+    }
+
     #[test]
     fn a_folder_is_made_with_those_that_it_is_in() {
         let folder = tempfile::tempdir().unwrap();

@@ -81,13 +81,13 @@ pub fn bench(step: &recipe::Step, effort: Effort, tell: &mut dyn FnMut(&str)) ->
     devices.notes.iter().for_each(|note| tell(note));
     let (name, threads) = (device.name(), step.scope.threads);
     tell(&format!("measuring the peak of {name}"));
-    let peaks = Peaks::measure(threads);
+    let mut peaks = Peaks::measure(threads);
     let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
     tell("measuring each op");
     let config = planned.config();
     let plan = planned.plan.clone();
     let (model, accumulation) = (&*config.model, config.accumulation());
-    let rows = profile(plan, model, accumulation, &mut *device, &peaks, effort.ops())?;
+    let rows = profile(plan, model, accumulation, &mut *device, &mut peaks, effort.ops())?;
     let known = match effort {
         Effort::Thorough => {
             tell("measuring rates for estimates");

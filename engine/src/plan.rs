@@ -30,6 +30,7 @@ pub mod techniques;
 
 pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
+pub(crate) use fit::is_deep;
 pub use fit::{Closest, Fits, closest, fit, fits, fitting};
 pub use fresh::{free, planned_now};
 pub use inference::inference;

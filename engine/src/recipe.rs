@@ -169,6 +169,12 @@ impl Recipe {
         }
         let dir = directory::existing(named, said.run.out.as_deref())?;
         let file = dir.join(RUN_SETTINGS);
+        // Somebody else's run could show lines of any file in what is wrong with it.
+        if file.is_symlink() {
+            let message =
+                anyhow!("`{}` is a link, and a run follows none in its directory", file.display());
+            return Err(Error::usage(message, "put the file itself there"));
+        }
         let (mut before, text) = (Settings::default(), text_of(&file)?);
         before.read_text(&file.display().to_string(), &text)?;
         let mut settings = before.clone().over(said);

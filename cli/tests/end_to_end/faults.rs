@@ -129,6 +129,7 @@ fn nothing_is_written_through_links_or_waits_for_pipes() {
         ("run.lock", "elsewhere/file"),
         ("checkpoints/.lock", "elsewhere/file"),
         ("samples", "elsewhere"),
+        ("run.toml", "elsewhere/file"),
     ] {
         let (path, aside) = (dir.path().join("a").join(name), dir.path().join("aside"));
         fs::rename(&path, &aside).unwrap();
@@ -209,6 +210,24 @@ fn weights_that_diverge_are_never_a_checkpoint() {
             }
         }
     }
+}
+
+#[test]
+fn a_loss_that_only_rises_stops_the_run_and_the_last_checkpoint_stays() {
+    let dir = folder();
+    // Batches are the same, and what was learnt of them decays faster than it's learnt again.
+    fs::write(dir.path().join("same.txt"), "a".repeat(4000)).unwrap();
+    ok(dir.path(), &format!("train --data same.txt --out good {TINY} --steps 60"));
+    let decay = "--optimizer sgd --lr 1e-6 --weight-decay 1000 --schedule constant --warmup 0";
+    let words = format!(
+        "train --data same.txt --init good --batch 4 --threads 1 --steps 200 --save-every 10 {decay} --out a"
+    );
+    let (code, message) = refused(dir.path(), &words);
+    assert_eq!(code, 1);
+    assert!(message.contains("the loss has risen at every step since step 1, to "), "{message}");
+    assert!(message.contains("at step 65; the weights of step 60 are saved in `a`"), "{message}");
+    let saved = tightrope::data::checkpoint::latest_complete(dir.path().join("a")).unwrap().0;
+    assert_eq!(saved.manifest.step, 60);
 }
 
 #[test]

@@ -37,7 +37,8 @@ pub struct Row {
     pub share: f64,
 }
 
-/// Replays the programs of a training step op by op, at least so long and so often; rows with the largest share first.
+/// Replays the programs of a training step op by op, at least so long and so often; rows with the largest share first. Raises
+/// `peaks` to what an op reaches.
 ///
 /// # Errors
 /// Those of the device.
@@ -46,7 +47,7 @@ pub fn profile(
     model: &dyn Model,
     accumulation: usize,
     device: &mut dyn Backend,
-    peaks: &Peaks,
+    peaks: &mut Peaks,
     least: (Duration, usize),
 ) -> Result<Vec<Row>, SessionError> {
     let plan = Arc::new(plan);
@@ -60,6 +61,7 @@ pub fn profile(
             groups.entry(key).or_default().add(&plan.graph, node, repeats, fastest(times));
         }
     }
+    *peaks = groups.values().fold(*peaks, |peaks, group| group.raised(peaks));
     let total: f64 = groups.values().map(|group| group.seconds).sum();
     let mut rows: Vec<Row> =
         groups.into_iter().map(|((op, shape), group)| group.row(op, shape, total, peaks)).collect();
@@ -85,6 +87,12 @@ impl Group {
         self.flops += cost.flops as f64 * repeats as f64;
         self.bytes += cost.bytes as f64 * repeats as f64;
         self.narrow |= node.inputs.first().is_some_and(|&t| graph.dtype(t) == DType::BF16);
+    }
+
+    /// Peaks that this doesn't exceed.
+    fn raised(&self, peaks: Peaks) -> Peaks {
+        let Self { count, seconds, flops, bytes, narrow } = *self;
+        peaks.at_least(narrow, flops / seconds, bytes / seconds, bytes / count as f64)
     }
 
     fn row(&self, op: &'static str, shape: String, total: f64, peaks: &Peaks) -> Row {

@@ -11,6 +11,15 @@ use super::scope::Scope;
 use crate::error::{Error, Help as _, Result};
 use crate::settings::{Allow, Recompute};
 
+/// Steps of more ops are planned a few times, not some thirty times: that would take longer than to wait for. This is about 200
+/// layers.
+const OPS: usize = 10_000;
+
+/// Whether some thirty plans of such a step take longer than to wait for.
+pub(crate) fn is_deep(graph: &Graph) -> bool {
+    graph.programs.iter().map(|program| program.nodes.len()).sum::<usize>() > OPS
+}
+
 /// Whether the device has memory apart from the host's, where something is to be offloaded.
 pub(super) fn offloads(config: &TrainerConfig, target: &dyn Backend) -> Result<()> {
     if config.offload.any() && !target.kind().can_be_lost() {
@@ -247,14 +256,22 @@ fn fit_as_asked(
     Ok((None, smallest))
 }
 
+/// The ops of a step on sequences of its full length.
+///
+/// # Errors
+/// Settings that no graph can be built from.
+pub(super) fn graph(config: &TrainerConfig, target: &dyn Backend) -> Result<Graph> {
+    let whole = TrainerConfig { shorter: vec![], ..config.clone() };
+    Ok(Planned::new(&whole, target).map_err(Error::from)?.plan.graph)
+}
+
 /// Recomputation of every activation inside a block but those of these names.
 pub(super) fn all_but(
     names: &[String],
     config: &TrainerConfig,
     target: &dyn Backend,
 ) -> Result<plan::Checkpoint> {
-    let whole = TrainerConfig { shorter: vec![], ..config.clone() };
-    let graph = Planned::new(&whole, target).map_err(Error::from)?.plan.graph;
+    let graph = graph(config, target)?;
     for name in names {
         graph.find(name).help("name activations as `tightrope plan` lists them")?;
     }

@@ -10,7 +10,7 @@ use tightrope_nn::{
     StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
 };
 
-use super::fit::{fit, fitting};
+use super::fit::{fit, fitting, graph, is_deep};
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::model::{encoder, language, parameters, vision};
@@ -32,7 +32,8 @@ pub struct Change {
 }
 
 /// The failure, with the cheapest knob that fits `budget` and what it needs then, and the largest batch, the longest
-/// context and the largest preset that fit. `smallest` is what the step takes as asked.
+/// context and the largest preset that fit. `smallest` is what the step takes as asked. Of a deep model, which takes long to plan,
+/// that's the preset alone.
 ///
 /// # Errors
 /// Settings that no graph can be built from.
@@ -48,7 +49,9 @@ pub fn does_not_fit(
     open.recompute = Recompute::Auto;
     // What else has to be left open for the changes to fit.
     let opening = if open == *scope { "" } else { OPENING };
-    let cheapest = match cheapest(&open, config, budget, target)? {
+    let deep = is_deep(&graph(config, target)?);
+    let cheapest = if deep { None } else { cheapest(&open, config, budget, target)? };
+    let cheapest = match cheapest {
         Some((Change { words, config }, planned)) => {
             let (_, least) = fit(&open, &config, NONE, target)?;
             let bytes = least.min(planned.plan.peak_bytes());
@@ -59,8 +62,10 @@ pub fn does_not_fit(
     let fits = |config: &TrainerConfig| -> Result<bool> {
         Ok(fitting(&open, config, budget, target)?.is_some())
     };
-    let batch = largest_batch(config, &fits)?;
-    let context = longest_context(config, scope.new_model, &fits)?;
+    let (batch, context) = match deep {
+        true => (None, None),
+        false => (largest_batch(config, &fits)?, longest_context(config, scope.new_model, &fits)?),
+    };
     // Weights that are given decide the model.
     let preset = match scope.new_model {
         false => None,
@@ -86,7 +91,7 @@ pub fn does_not_fit(
         let each = if smaller.len() > 1 { "each of " } else { "" };
         help += &format!("; {with}so does {each}{}", smaller.join(", "));
     }
-    if cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
+    if !deep && cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
         let reads_text = language(config).is_some() || encoder(config).is_some();
         help += match (reads_text, vision(config)) {
             (true, _) => "; no smaller batch, no shorter context and no smaller preset does",

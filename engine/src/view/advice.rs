@@ -12,7 +12,7 @@ use super::summary::words;
 use crate::error::Result;
 use crate::model::{language, parameters};
 use crate::plan::refusal::{self, Change};
-use crate::plan::{self, Choices, Scope};
+use crate::plan::{self, Choices, Scope, is_deep};
 use crate::units::human_bytes;
 
 /// Rungs each way, each twice as far as the one before, besides the fastest and the smallest plan.
@@ -28,10 +28,6 @@ const TIMES: usize = 1 << 10;
 const SEEN: f64 = 0.1;
 /// Contexts are tried to this part of the one that is planned.
 const PARTS: usize = 8;
-
-/// Steps of more ops have no advice unless it's asked for: some thirty plans take longer than to wait for. This is about 200
-/// layers.
-const OPS: usize = 10_000;
 
 /// Another plan.
 struct Rung {
@@ -77,14 +73,13 @@ pub struct Subject<'a> {
 }
 
 impl Advice {
-    /// As [`Advice::new`], where that takes no longer than to wait for. `None` for steps of more than 10,000 ops.
+    /// As [`Advice::new`], where that takes no longer than to wait for. `None` for deep models, unless it's asked for.
     ///
     /// # Errors
     /// As [`Advice::new`].
     pub fn soon(subject: &Subject<'_>) -> Result<Option<Self>> {
-        let programs = &subject.planned.plan.graph.programs;
-        let ops: usize = programs.iter().map(|program| program.nodes.len()).sum();
-        (ops <= OPS).then(|| Self::new(subject)).transpose()
+        let deep = is_deep(&subject.planned.plan.graph);
+        (!deep).then(|| Self::new(subject)).transpose()
     }
 
     /// Plans some thirty times.
