@@ -178,6 +178,9 @@ impl Loaded {
         let source = &self.source;
         let mut data = self.settings.data.clone();
         let read = |tokenizer| Read::of(&self.settings, tokenizer, Some(source), First::Said);
+        if !data.validation.is_empty() && !self.settings.on_command_line("data.files") {
+            data.files = std::mem::take(&mut data.validation);
+        }
         if data.holdout == 1.0 {
             // Splits leave something to train on, of which there is no need here.
             data.holdout = 0.0;

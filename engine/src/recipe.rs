@@ -36,6 +36,8 @@ mod planned;
 mod reference;
 mod step;
 mod task;
+#[cfg(not(target_family = "wasm"))]
+mod validation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -263,10 +265,18 @@ impl Recipe {
         }
         let mut settings = step::filled(&settings, &model)?;
         notes.extend(settings.notes());
+        #[cfg(not(target_family = "wasm"))]
+        validation::check(&mut settings, &model)?;
         let mut brought = Vec::new();
         let data: Box<dyn Batches> = match &model {
             Architecture::Language(model) => {
-                Self::text(&mut settings, model.vocab, &start, &mut brought, &mut notes)?
+                let data =
+                    Self::text(&mut settings, model.vocab, &start, &mut brought, &mut notes)?;
+                #[cfg(not(target_family = "wasm"))]
+                let data = validation::validated(data, &settings, |settings| {
+                    Self::text(settings, model.vocab, &start, &mut Vec::new(), &mut notes)
+                })?;
+                data
             }
             Architecture::Vit(model) => {
                 let normalization = start.normalization(model.colors)?;
@@ -274,7 +284,13 @@ impl Recipe {
             }
             Architecture::Bert(model) => {
                 let opened = (texts, &mut brought);
-                Self::encoded(&mut settings, model, &start, opened, &mut notes)?
+                let data = Self::encoded(&mut settings, model, &start, opened, &mut notes)?;
+                #[cfg(not(target_family = "wasm"))]
+                let data = validation::validated(data, &settings, |settings| {
+                    let opened = (None, &mut Vec::new());
+                    Self::encoded(settings, model, &start, opened, &mut notes)
+                })?;
+                data
             }
         };
         let recipe = Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)?;

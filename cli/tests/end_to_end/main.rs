@@ -21,6 +21,7 @@ mod profiles;
 mod refusals;
 mod runs;
 mod scores;
+mod validation;
 
 use std::fs;
 use std::path::Path;

@@ -409,6 +409,10 @@ impl Batches for Conversations {
         self.batches(&self.held_out, config, most)
     }
 
+    fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        self.batches(&self.train, config, most)
+    }
+
     fn unreferenced(&self, config: &TrainerConfig) -> Result<Option<HeldOut>> {
         if !self.preferences || self.reference.is_some() {
             return Ok(None);

@@ -209,6 +209,11 @@ impl Batches for Text {
         self.windows(&self.held_out, config, most)
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        self.windows(&self.train, config, most)
+    }
+
     fn state(&self, samples: u64) -> DataState {
         DataState::new(samples, &self.sources, self.tokenizer.name(), self.holdout)
     }

@@ -206,6 +206,16 @@ pub trait Batches {
         Ok(Box::new(std::iter::empty()))
     }
 
+    /// What is trained on, in order, or the first of it that holds `most` tokens: for a run that is evaluated on it.
+    ///
+    /// # Errors
+    /// Data that can't be read.
+    #[cfg(not(target_family = "wasm"))]
+    fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        let _ = (config, most);
+        Ok(Box::new(std::iter::empty()))
+    }
+
     /// What a checkpoint remembers after so many `samples`: a run goes on only where all but the position is the same.
     fn state(&self, samples: u64) -> DataState;
 

@@ -131,6 +131,7 @@ settings! {
         packing: bool, "Put several conversations into a sequence, each of which attends to itself alone", [reads(CAUSAL), flag("packing", "BOOL"), only(ROWS)];
         buckets: BucketCount, "Put rows of like length into a batch, and pad it to one of so many lengths: a number, or auto, which chooses them by the rows", [reads(CAUSAL), flag("buckets", "N|auto"), only(ROWS), elsewhere(&["group_by_length"])];
         date: Option<String>, "Date that a chat template takes for today, such as 2026-11-25", [reads(CAUSAL), unset("the day that the run begins"), only(CHAT)];
+        validation: Vec<PathBuf>, "Files that the run is evaluated on, of the same kinds as --data, instead of a part of that", [reads(TEXT), flag("validation", "FILE"), only(RUN), passing(), elsewhere(&["validation_file", "eval_dataset"])];
         holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share")];
     }
 

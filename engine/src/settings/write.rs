@@ -174,6 +174,7 @@ allow = []
 files = ["a.txt"]
 packing = false
 buckets = 1
+validation = []
 holdout = 0.1
 
 [run]
