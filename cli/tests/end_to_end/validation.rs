@@ -53,7 +53,7 @@ fn a_run_is_evaluated_on_the_files_that_are_named_for_it() {
     }
     let (_, message) =
         refused(dir.path(), "train --preset vit-tiny --data digits --validation val.txt --out d");
-    assert!(message.contains("names files of text"), "{message}");
+    assert!(message.contains("`data.validation` is of a language model"), "{message}");
 }
 
 #[test]
