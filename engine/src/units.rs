@@ -7,7 +7,7 @@
 //! assert_eq!(human_count(124_439_808.0), "124M");
 //! assert_eq!(human_bytes(1_331_439_862), "1.24 GiB");
 //! assert_eq!(human_time(Duration::from_secs(125)), "2m05s");
-//! assert_eq!(plural(2, "step", "steps"), "2 steps");
+//! assert_eq!([plural(1, "step", "steps"), plural(2, "step", "steps")], ["1 step", "2 steps"]);
 //! ```
 
 use std::time::Duration;

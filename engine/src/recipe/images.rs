@@ -17,7 +17,9 @@ use crate::weights::preprocessor;
 
 /// What `data.files` says for the images that are built in.
 const BUILT_IN: &str = "digits";
-const CHECK: &str = "check --data";
+const KINDS: &str = "name a folder with a sub-folder of PNG or JPEG files for each class, with IDX files or with \
+                     CIFAR-10's binary files; two IDX files, of images and of labels; or digits";
+const RESTORE: &str = "restore the files that --data names";
 const NEXT: &str = "name other images with --data, or give the model the size of these";
 
 /// Size of the images that a model reads.
@@ -49,12 +51,11 @@ pub(super) fn named(
         more => {
             return Err(Error::usage(
                 anyhow!("`data.files` names {} files, and images are in one folder", more.len()),
-                "name a folder with a sub-folder of PNG or JPEG files for each class, with IDX files or with \
-                 CIFAR-10's binary files; two IDX files, of images and of labels; or digits",
+                KINDS,
             ));
         }
     };
-    opened.help(CHECK).map(Some)
+    opened.help(KINDS).map(Some)
 }
 
 /// scikit-learn's digits, where the model reads images of their `shape`.
@@ -122,7 +123,7 @@ impl LabelledImages {
         let (train, held_out) = dataset.split(holdout).help("check data.holdout")?;
         let normalization = match normalization {
             Some(normalization) => normalization,
-            None => train.normalization().help(CHECK)?,
+            None => train.normalization().help(RESTORE)?,
         };
         let classes = dataset.classes().to_vec();
         let format = ImageFormat { shape: dataset.shape(), normalization, classes };
@@ -157,7 +158,7 @@ impl LabelledImages {
         let TrainerConfig { micro_batch, seed, .. } = *config;
         let batches = most.map(|most| (most / micro_batch).max(1));
         let batches = ImageBatches::new(images.clone(), self.order(micro_batch, seed), batches);
-        Ok(Box::new(batches.help(CHECK)?.map(|batch| Ok(batch.help("restore the data")?.into()))))
+        Ok(Box::new(batches.help(RESTORE)?.map(|batch| Ok(batch.help("restore the data")?.into()))))
     }
 }
 
