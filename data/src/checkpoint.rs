@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::safetensors::{SafeTensors, Tensor};
 use crate::source::{Difference, Source, difference, fingerprint};
-use crate::{Error, Result, Toy};
+use crate::{Error, Result, Toy, files};
 
 mod archive;
 mod fill;
@@ -202,12 +202,19 @@ pub fn latest_complete(root: impl AsRef<Path>) -> Result<(Checkpoint, Vec<Skippe
     let root = root.as_ref();
     let mut skipped = Vec::new();
     for (_, path) in list(root)?.into_iter().rev() {
-        match Checkpoint::open(&path) {
+        let opened = no_links(&path).and_then(|()| Checkpoint::open(&path));
+        match opened {
             Ok(checkpoint) => return Ok((checkpoint, skipped)),
             Err(reason) => skipped.push(Skipped { path, reason: reason.to_string() }),
         }
     }
     Err(Error::NoCheckpoint { root: root.to_owned(), skipped })
+}
+
+/// Refuses a checkpoint of a run that is a link, or has one in it: it would be read from wherever that leads.
+fn no_links(checkpoint: &Path) -> Result<()> {
+    files::refuse_link(checkpoint)?;
+    entries(checkpoint)?.iter().try_for_each(|(_, file)| files::refuse_link(file))
 }
 
 /// Names and paths in a folder; none where there is no folder.

@@ -27,14 +27,14 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     if found.is_file() { Ok(file) } else { Err(irregular(found)) }
 }
 
-/// Refuses a folder that is a link; one that isn't there is none.
+/// Refuses what is a link; what isn't there is none.
 ///
 /// # Errors
 /// A link.
-pub fn refuse_link(folder: &Path) -> Result<()> {
-    match folder.symlink_metadata() {
+pub fn refuse_link(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
         Ok(found) if found.is_symlink() => {
-            Err(Error::io("write into", folder)(irregular(found.file_type())))
+            Err(Error::io("use", path)(irregular(found.file_type())))
         }
         _ => Ok(()),
     }

@@ -179,6 +179,29 @@ fn a_run_whose_checkpoints_are_a_link_is_refused() {
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_with_a_link_in_it_is_passed_over() {
+    let (root, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    save_step(root.path(), 1, 2).unwrap();
+    let newest = save_step(root.path(), 2, 2).unwrap();
+    for (file, bytes) in files(&newest) {
+        let (name, target) = (file.file_name().unwrap(), elsewhere.path().join("file"));
+        fs::rename(&file, &target).unwrap();
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        let (checkpoint, skipped) = latest_complete(&root).unwrap();
+        assert_eq!(checkpoint.manifest.step, 1, "{name:?}");
+        let reason = &skipped[0].reason;
+        assert!(
+            reason.contains(name.to_str().unwrap()) && reason.contains("is a link"),
+            "{reason}"
+        );
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, bytes).unwrap();
+    }
+    assert_eq!(latest_complete(&root).unwrap().0.manifest.step, 2);
+}
+
 fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = entries(path).unwrap().into_iter();
     entries.map(|(_, path)| (path.clone(), fs::read(path).unwrap())).collect()
