@@ -1,11 +1,12 @@
 //! Maps on the CPU: formulas compiled once to a short list of instructions over blocks of elements.
 //!
 //! Each instruction is a loop over one block that the compiler vectorises; blocks stay in the first-level
-//! cache, so that a map costs one pass over memory however long its formulas are. One map is a loop of its own, as
-//! it's a tenth of a step: see `adamw`.
+//! cache, so that a map costs one pass over memory however long its formulas are. Those that a step spends most of its time
+//! on are loops of their own: see `adamw` and `gelu`.
 
 mod adamw;
 mod compile;
+mod gelu;
 
 use std::iter;
 
@@ -18,6 +19,7 @@ use crate::arena::View;
 use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
 use crate::threads;
 use adamw::AdamW;
+use gelu::Gelu;
 
 /// Elements of a block.
 const BLOCK: usize = 256;
@@ -103,7 +105,14 @@ pub struct Tape {
     /// Run once a block.
     body: Vec<Instruction>,
     /// What runs instead.
-    known: Option<AdamW>,
+    known: Option<Known>,
+}
+
+/// A map with a loop of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    AdamW(AdamW),
+    Gelu(Gelu),
 }
 
 impl Instruction {
@@ -188,7 +197,12 @@ impl Tape {
             let outputs = &outputs[segment * count..][..count];
             match self.known {
                 // SAFETY: the caller's promise; these elements are this task's alone.
-                Some(known) if adamw::BUILT => unsafe { known.run(isa, &views, start, TASK) },
+                Some(known) if adamw::BUILT => unsafe {
+                    match known {
+                        Known::AdamW(update) => update.run(isa, &views, start, TASK),
+                        Known::Gelu(gelu) => gelu.run(isa, &views, &outputs[0], start, TASK),
+                    }
+                },
                 _ => task(isa, self, &views, outputs, key, start),
             }
         });

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `blocks` | cuts the output into blocks, one task each, and the depth `k` into slices that fit the caches |
 //! | `pack` | copies a block of an operand into panels in the order the kernel reads, converting on the way; 16 vectors at a time with AVX-512 |
+//! | `ahead` | asks for memory while a tile is computed: of what is packed next, and of where its sums go |
 //! | `kernels` | one register tile: 8 × 48 (AVX-512), 8 × 24 (AVX2 + FMA) |
 //! | `amx` | the same of AMX: 32 × 32, for bf16 |
 //! | `finish` | scale, bias, accumulation and rounding, from a tile to the output |
@@ -30,6 +31,8 @@
 //! allocates besides, inside the `gemm` crate, per thread: packing buffers of at most 2.2 MiB, freed with
 //! each block, and one buffer of the size of the L2 cache it detects, kept.
 
+#[cfg(target_arch = "x86_64")]
+mod ahead;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]

@@ -264,7 +264,7 @@ fn run_update_halves<S: Simd, G: Storage>(
 mod tests {
     use tightrope_core::ops::fill_uniform;
 
-    use super::super::{TASK, Tape};
+    use super::super::{Known, TASK, Tape};
     use super::*;
     use crate::arena::Arena;
 
@@ -326,7 +326,7 @@ mod tests {
                 shared.chain(own.map(|dtype| Type::new(dtype, [elements]))).collect();
             let map = map_of(&known, &types);
             let tape = Tape::compile(&map, &types.iter().collect::<Vec<_>>()).expect("registers");
-            assert_eq!(tape.known, Some(known));
+            assert_eq!(tape.known, Some(Known::AdamW(known)));
             let plain = Tape { known: None, ..tape.clone() };
             for ok in [1.0, 0.0] {
                 let own = updated(&tape, &known, &types, ok);

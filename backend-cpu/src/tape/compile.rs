@@ -6,7 +6,8 @@ use tightrope_core::ops::Map;
 use tightrope_core::{DType, Type};
 
 use super::adamw::AdamW;
-use super::{Half, Instruction, REGISTERS, Tape, Written};
+use super::gelu::Gelu;
+use super::{Half, Instruction, Known, REGISTERS, Tape, Written};
 
 /// Values of a formula list before registers are assigned.
 #[derive(Default)]
@@ -175,6 +176,8 @@ impl Tape {
         let setup = needed(true).map(&mut assign).collect::<Option<_>>()?;
         let mut body = needed(false).map(&mut assign).collect::<Option<Vec<_>>>()?;
         body.extend(stores.iter().map(|store| store.assigned(0, &|value| register[value])));
-        Some(Self { map: map.clone(), setup, body, known: AdamW::of(map, inputs) })
+        let known = AdamW::of(map, inputs).map(Known::AdamW);
+        let known = known.or_else(|| Gelu::of(map, inputs).map(Known::Gelu));
+        Some(Self { map: map.clone(), setup, body, known })
     }
 }

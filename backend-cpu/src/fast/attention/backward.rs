@@ -19,7 +19,7 @@ use super::tile::multiply;
 use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
-use crate::fast::vmath::{Isa, LANES, Storage, exp};
+use crate::fast::vmath::{Isa, LANES, Storage, exp, prefetch};
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
@@ -163,6 +163,13 @@ fn task_body<O: Operands, T: Storage>(
             let (q, q_right) = O::both(source, packed, (count, d), queries, width);
             let out_at = (first_row + first) * channels + head * d;
             let of_out = &dout[out_at..];
+            // What the next tile begins with; rows are far apart.
+            for row in first + rows..(first + 2 * rows).min(dims.positions) {
+                let at = (first_row + row) * channels + head * d;
+                prefetch(sequence.as_ptr().wrapping_add(row * packed + head * d), d);
+                prefetch(dout.as_ptr().wrapping_add(at), d);
+                prefetch(saved.out.as_ptr().wrapping_add(at), d);
+            }
             let (dout, dout_right) = O::both(of_out, channels, (count, d), douts, width);
             for r in 0..count {
                 let out = &saved.out[out_at + r * channels..][..d];

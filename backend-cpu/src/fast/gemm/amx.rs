@@ -14,6 +14,7 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
+use super::ahead::{Ahead, parts};
 use super::pack::SIDE_BY_SIDE;
 use super::tile::Tile;
 
@@ -127,7 +128,8 @@ pub(crate) unsafe fn work(rounds: usize) {
 /// # Safety
 ///
 /// After [`enter`] on this thread; the panels and sums reach what their documentation says.
-pub(super) unsafe fn run(tile: &Tile) {
+pub(super) unsafe fn run(tile: &Tile, ahead: &mut Ahead) {
+    (0..parts(tile.lanes)).for_each(|_| ahead.ask());
     let (rows, columns) = (tile.rows.div_ceil(ROWS), tile.vectors);
     // SAFETY: the panels hold `lanes` of `rows` registers' rows and of `columns` registers' columns, and the sums
     // those rows × those columns.

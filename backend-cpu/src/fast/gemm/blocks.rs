@@ -1,23 +1,35 @@
 //! The macro-loop: blocks of the output as tasks, slices of depth, panels, tiles.
 //!
-//! A task packs its part of both operands slice by slice. With one rhs panel held in L2, the lhs panels
-//! pass by, each small enough for L1; every tile is finished (scaled, rounded, written) after the last
-//! slice. Until then its sums wait in scratch, in f32.
+//! A task packs its part of lhs, slice by slice, and rhs panel by panel: while the lhs panels pass by one of rhs, which L2 holds,
+//! the memory that the next is made of is asked for. So packing reads from L2 and writes to it. Where lhs is cut into blocks that
+//! all meet the same rhs, its panels are kept instead.
+//!
+//! Every tile is finished (scaled, rounded, written) after the last slice. Until then its sums wait in scratch, in f32; those of a
+//! single slice are in the output from the beginning where that is what they end as.
 
-use super::finish::{Sums, finish_avx2, prefetch, start_from_output};
+use std::ops::Range;
+
+use super::ahead::{Ahead, Lines, parts};
+use super::finish::{Sums, at, lines, start_from_output};
 use super::kernels::Kernel;
 use super::pack::{Block, Panels, Side, pack};
 use super::schedule::{ALIGN, Scratch, share, useful};
 use super::tile::Tile;
 use super::{Element, Gemm};
 
-/// Most bytes of each operand's packed block where there are several slices: both are packed again for each.
-const BLOCK_BYTES: usize = 1 << 20;
+/// Most bytes of the packed lhs block: its panels pass by in order, from L2 or the shared cache.
+const LHS_BYTES: usize = 1 << 20;
 
-/// Most bytes of the packed blocks of a single slice. The rhs block is packed once and its panels pass by from
-/// the shared cache, so that a wide one saves packing lhs again; the lhs block stays in L2.
-const SINGLE_LHS_BYTES: usize = 384 << 10;
-const SINGLE_RHS_BYTES: usize = 2560 << 10;
+/// Most bytes that the columns of a block would take if they were packed at once, where there are several slices: bounds the sums.
+const RHS_BYTES: usize = 1 << 20;
+
+/// Most bytes of the packed blocks where rhs is kept for several blocks of rows. Its panels pass by from the shared cache, so that
+/// a wide one saves packing lhs again; the lhs block stays in L2.
+const KEPT_LHS_BYTES: usize = 384 << 10;
+const KEPT_RHS_BYTES: usize = 2560 << 10;
+
+/// Most panels of rhs in a task whose lhs block serves the next one too.
+const TASK_PANELS: usize = 8;
 
 /// How a matmul is cut up. Slices depend on the depth alone, so that sums don't depend on threads.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +39,15 @@ pub(super) struct Layout {
     slices: usize,
     /// Lanes per slice.
     lanes: usize,
+    /// Whether a task packs all panels of its rhs block, which the next one may use, and not one after the other.
+    keeps_rhs: bool,
     /// Rows and columns of a block, and how many blocks there are.
     block_rows: usize,
     row_blocks: usize,
     block_columns: usize,
     column_blocks: usize,
     workers: usize,
-    /// Bytes of a worker's packed lhs block, packed rhs block, and sums.
+    /// Bytes of a worker's packed lhs block, packed rhs block or panel, and sums.
     lhs_bytes: usize,
     rhs_bytes: usize,
     sums_bytes: usize,
@@ -47,12 +61,22 @@ impl Layout {
         let slices = all_lanes.div_ceil(kernel.slice);
         let lanes = all_lanes.div_ceil(slices).next_multiple_of(kernel.lane_unit);
         let slices = all_lanes.div_ceil(lanes);
-        let (lhs_bytes, rhs_bytes) = match slices {
-            1 => (SINGLE_LHS_BYTES, SINGLE_RHS_BYTES),
-            _ => (BLOCK_BYTES, BLOCK_BYTES),
-        };
         let blocks = |count: usize, bytes: usize| count.div_ceil(bytes / (4 * lanes));
-        let (mut row_blocks, mut column_blocks) = (blocks(m, lhs_bytes), blocks(n, rhs_bytes));
+        // Several slices leave nothing of rhs to keep, and one block of rows needs each panel once. Small operands are kept: both are
+        // in L2 anyway.
+        let small = blocks(m + n, LHS_BYTES) == 1;
+        let keeps_rhs = slices == 1 && (small || blocks(m, LHS_BYTES) > 1);
+        let (mut row_blocks, mut column_blocks) = if keeps_rhs {
+            (blocks(m, KEPT_LHS_BYTES), blocks(n, KEPT_RHS_BYTES))
+        } else if slices > 1 {
+            (blocks(m, LHS_BYTES), blocks(n, RHS_BYTES))
+        } else {
+            // Each thread packs all of the other operand: the smaller one, and rhs of equals, as its panels are quicker packed.
+            let panels = n.div_ceil(kernel.columns());
+            let row_blocks = if n <= m { threads } else { 1 };
+            let of_task = (panels * row_blocks / (4 * threads)).clamp(1, TASK_PANELS);
+            (row_blocks, panels.div_ceil(of_task))
+        };
         let rows = |blocks: usize| m.div_ceil(blocks).next_multiple_of(kernel.rows);
         let columns = |blocks: usize| n.div_ceil(blocks).next_multiple_of(kernel.columns());
         // Few tasks must come out even on the threads; with many, the last round matters little.
@@ -80,17 +104,20 @@ impl Layout {
             padded_rows.min(kernel.rows) * padded_columns.min(kernel.columns())
         };
         let bytes = |lanes: usize| (4 * lanes).next_multiple_of(ALIGN);
+        let packed_columns =
+            if keeps_rhs { padded_columns } else { padded_columns.min(kernel.columns()) };
         Self {
             slice: lanes * kernel.per_lane,
             slices,
             lanes,
+            keeps_rhs,
             block_rows,
             row_blocks,
             block_columns,
             column_blocks,
             workers: threads.min(row_blocks * column_blocks),
             lhs_bytes: bytes(padded_rows * lanes),
-            rhs_bytes: bytes(padded_columns * lanes),
+            rhs_bytes: bytes(packed_columns * lanes),
             sums_bytes: bytes(sums),
         }
     }
@@ -117,7 +144,13 @@ pub(super) unsafe fn run(kernel: &Kernel, matmul: &Gemm, threads: usize, scratch
     let plain = matmul.bias.is_none() && matmul.scale == 1.0;
     let goes_on = matmul.accumulate && plain && matmul.out.element == Element::F32;
     let matmul = Gemm { accumulate: matmul.accumulate && !goes_on, ..*matmul };
-    let job = Job { kernel, layout, matmul: Shared(&matmul), goes_on };
+    let in_output = kernel.any_stride
+        && layout.slices == 1
+        && plain
+        && !matmul.accumulate
+        && matmul.out.element == Element::F32
+        && matmul.out.col_stride == 1;
+    let job = Job { kernel, layout, matmul: Shared(&matmul), goes_on, in_output };
     share(layout.workers, layout.row_blocks * layout.column_blocks, |worker, next| {
         // SAFETY: `scratch` has a part for each of the layout's workers, and each task is handed out once.
         unsafe {
@@ -141,6 +174,8 @@ struct Job<'a> {
     matmul: Shared<'a>,
     /// Sums start from the output, which is f32.
     goes_on: bool,
+    /// The only slice's sums of whole tiles are what the output ends as, so that it holds them.
+    in_output: bool,
 }
 
 impl Job<'_> {
@@ -156,45 +191,70 @@ impl Job<'_> {
             let rhs = scratch.add(layout.lhs_bytes);
             (scratch.cast(), rhs.cast(), rhs.add(layout.rhs_bytes).cast())
         };
-        let wide = kernel.is_wide();
         // With a single slice, a block packed for the last task may serve this one.
         let (mut packed_row, mut packed_column) = (None, None);
         while let Some(task) = next() {
-            let (column, row) = (task / layout.row_blocks, task % layout.row_blocks);
+            let (row, column) = if layout.keeps_rhs {
+                (task % layout.row_blocks, task / layout.row_blocks)
+            } else {
+                (task / layout.column_blocks, task % layout.column_blocks)
+            };
             let (i, j) = (row * layout.block_rows, column * layout.block_columns);
             let rows = layout.block_rows.min(matmul.m - i);
             let columns = layout.block_columns.min(matmul.n - j);
             for slice in 0..layout.slices {
                 let start = slice * layout.slice;
                 let depth = layout.slice.min(matmul.k - start);
-                let (lanes, last) = (kernel.lanes(depth), slice + 1 == layout.slices);
+                let last = slice + 1 == layout.slices;
                 // SAFETY: the blocks lie inside the operands, and their panels fit the scratch.
                 unsafe {
-                    if layout.slices > 1 || packed_column != Some(column) {
-                        let (width, unit) = (kernel.columns(), kernel.vector);
-                        let block = Block {
-                            first: j,
-                            count: columns,
-                            start,
-                            depth,
-                            lanes,
-                            width,
-                            unit,
-                            wide,
-                        };
-                        pack(Side::columns(matmul.rhs), kernel.per_lane, block, Panels::Lanes, rhs);
-                    }
                     if layout.slices > 1 || packed_row != Some(row) {
                         let (width, unit) = (kernel.rows, kernel.row_unit);
-                        let block =
-                            Block { first: i, count: rows, start, depth, lanes, width, unit, wide };
+                        let block = self.block(i..i + rows, start..start + depth, width, unit);
                         pack(Side::rows(matmul.lhs), kernel.per_lane, block, kernel.lhs, lhs);
                     }
-                    let area = Area { i, j, rows, columns, depth, resume: slice > 0, last };
-                    self.tiles(area, lhs, rhs, sums);
+                    let packs_rhs = !layout.keeps_rhs || packed_column != Some(column);
+                    let resume = slice > 0;
+                    let area = Area { i, j, rows, columns, start, depth, packs_rhs, resume, last };
+                    let next = if slice + 1 < layout.slices {
+                        let start = start + depth;
+                        Some((i..i + rows, start..matmul.k.min(start + layout.slice)))
+                    } else if layout.keeps_rhs && i + rows < matmul.m {
+                        Some((i + rows..matmul.m.min(i + rows + layout.block_rows), 0..matmul.k))
+                    } else {
+                        None
+                    };
+                    let tiles = rows.div_ceil(kernel.rows) * columns.div_ceil(kernel.columns());
+                    let next_lhs = next.map_or(Lines::NONE, |(rows, depth)| {
+                        let block = self.block(rows, depth, kernel.rows, kernel.row_unit);
+                        Side::rows(matmul.lhs).lines(block, tiles * parts(kernel.lanes(area.depth)))
+                    });
+                    self.tiles(area, next_lhs, lhs, rhs, sums);
                 }
                 (packed_row, packed_column) = (Some(row), Some(column));
             }
+        }
+    }
+
+    /// What to pack of an operand.
+    fn block(
+        &self,
+        vectors: Range<usize>,
+        depth: Range<usize>,
+        width: usize,
+        unit: usize,
+    ) -> Block {
+        let lanes = self.kernel.lanes(depth.len());
+        debug_assert!(lanes <= self.layout.lanes);
+        Block {
+            first: vectors.start,
+            count: vectors.len(),
+            start: depth.start,
+            depth: depth.len(),
+            lanes,
+            width,
+            unit,
+            wide: self.kernel.is_wide(),
         }
     }
 
@@ -202,51 +262,87 @@ impl Job<'_> {
     ///
     /// # Safety
     ///
-    /// As `work`; `lhs` and `rhs` hold the packed slice, `sums` the sums so far.
-    unsafe fn tiles(&self, area: Area, lhs: *const u32, rhs: *const u32, sums: *mut f32) {
-        let kernel = self.kernel;
+    /// As `work`; `lhs` holds the packed slice, `rhs` the room for its panels, and these too unless the area packs them; `sums`
+    /// the sums so far.
+    unsafe fn tiles(
+        &self,
+        area: Area,
+        next_lhs: Lines,
+        lhs: *const u32,
+        rhs: *mut u32,
+        sums: *mut f32,
+    ) {
+        let (kernel, matmul) = (self.kernel, self.matmul.0);
         let lanes = kernel.lanes(area.depth);
-        debug_assert!(lanes <= self.layout.lanes);
+        let side = Side::columns(matmul.rhs);
+        let panel_at = |j: usize, start: usize| {
+            let first = area.j + j;
+            let columns = kernel.columns().min(matmul.n - first);
+            let depth = start..matmul.k.min(start + self.layout.slice);
+            self.block(first..first + columns, depth, kernel.columns(), kernel.vector)
+        };
+        let mut ahead = Ahead { lhs: next_lhs, rhs: Lines::NONE, sums: Lines::NONE };
         let mut sums_at = 0;
         for j in (0..area.columns).step_by(kernel.columns()) {
             let columns = kernel.columns().min(area.columns - j);
             let vectors = columns.div_ceil(kernel.vector);
+            let rhs = if self.layout.keeps_rhs { rhs.wrapping_add(j * lanes) } else { rhs };
+            let next = j + kernel.columns();
+            ahead.rhs = Lines::NONE;
+            if area.packs_rhs {
+                // SAFETY: the panel's columns lie inside the operand, and it fits its room.
+                unsafe { pack(side, kernel.per_lane, panel_at(j, area.start), Panels::Lanes, rhs) };
+                let parts = area.rows.div_ceil(kernel.rows) * parts(lanes);
+                // The next panel is this task's, or most likely the next one's.
+                if next >= area.columns && !area.last {
+                    ahead.rhs = side.lines(panel_at(0, area.start + area.depth), parts);
+                } else if area.j + next < matmul.n {
+                    ahead.rhs = side.lines(panel_at(next, area.start), parts);
+                }
+            }
             for i in (0..area.rows).step_by(kernel.rows) {
                 let rows = kernel.rows.min(area.rows - i);
                 let padded_rows = kernel.padded_rows(rows);
-                // SAFETY: panels start at their vectors times the lanes; the sums of tiles follow each
-                // other where there are several slices, and share a place otherwise.
+                let stride = vectors * kernel.vector;
+                // The sums of tiles follow each other where there are several slices, and share a place otherwise.
+                let own = sums.wrapping_add(sums_at);
+                let done =
+                    Sums { ptr: own, stride, row: area.i + i, column: area.j + j, rows, columns };
+                let in_output = self.in_output && rows == kernel.rows && columns == stride;
+                let (sums, stride) = if in_output {
+                    (at(matmul, done.row, done.column).cast(), matmul.out.row_stride)
+                } else {
+                    (own, stride as isize)
+                };
+                let resume = area.resume || self.goes_on;
+                let lhs = lhs.wrapping_add(i * lanes);
+                let tile = Tile { lanes, rows, vectors, lhs, rhs, sums, stride, resume };
+                let parts = parts(lanes);
+                ahead.sums = if in_output || area.last {
+                    let next = match i + kernel.rows < area.rows {
+                        true => Sums { row: done.row + kernel.rows, ..done },
+                        false => Sums { row: area.i, column: done.column + columns, ..done },
+                    };
+                    lines(matmul, next, parts)
+                } else if area.resume {
+                    let bytes = 4 * padded_rows * done.stride;
+                    Lines::new(own.cast::<u8>().wrapping_add(bytes), 1, bytes, 0, parts)
+                } else {
+                    Lines::NONE
+                };
+                // SAFETY: the panels and sums of the tile, as the caller vouches for those of the block; the tile lies inside
+                // the output.
                 unsafe {
-                    let stride = vectors * kernel.vector;
-                    let tile = Tile {
-                        lanes,
-                        rows,
-                        vectors,
-                        lhs: lhs.add(i * lanes),
-                        rhs: rhs.add(j * lanes),
-                        sums: sums.add(sums_at),
-                        resume: area.resume || self.goes_on,
-                    };
-                    let done = Sums {
-                        ptr: tile.sums,
-                        stride,
-                        row: area.i + i,
-                        column: area.j + j,
-                        rows,
-                        columns,
-                    };
-                    if self.goes_on && !area.resume {
-                        start_from_output(self.matmul.0, done, padded_rows, tile.sums);
-                    } else if area.last {
-                        prefetch(self.matmul.0, done);
+                    if self.goes_on && !area.resume && !in_output {
+                        start_from_output(matmul, done, padded_rows, own);
                     }
-                    kernel.run(&tile);
-                    if area.last {
-                        finish_avx2(self.matmul.0, done);
+                    kernel.run(&tile, &mut ahead);
+                    if area.last && !in_output {
+                        kernel.finish(matmul, done);
                     }
-                    if self.layout.slices > 1 {
-                        sums_at += padded_rows * stride;
-                    }
+                }
+                if self.layout.slices > 1 {
+                    sums_at += padded_rows * done.stride;
                 }
             }
         }
@@ -260,7 +356,10 @@ struct Area {
     j: usize,
     rows: usize,
     columns: usize,
+    /// The slice's first depth, and how much it is.
+    start: usize,
     depth: usize,
+    packs_rhs: bool,
     resume: bool,
     last: bool,
 }

@@ -13,9 +13,11 @@
 
 use std::arch::x86_64::*;
 
-use super::amx;
+use super::ahead::Ahead;
+use super::finish::{Sums, finish_avx2, finish_avx512};
 use super::pack::Panels;
 use super::tile::Tile;
+use super::{Gemm, ahead, amx};
 
 /// Rows of a tile of vector registers.
 const ROWS: usize = 8;
@@ -41,11 +43,14 @@ pub(super) struct Kernel {
     pub(super) slice: usize,
     /// How lhs is packed.
     pub(super) lhs: Panels,
+    /// Whether the rows of a tile's sums may lie apart, as those of an output do.
+    pub(super) any_stride: bool,
     supported: fn() -> bool,
     /// Readies a thread for tiles, and ends that.
     enter: unsafe fn(),
     leave: unsafe fn(),
-    run: unsafe fn(&Tile),
+    run: unsafe fn(&Tile, &mut Ahead),
+    finish: unsafe fn(&Gemm, Sums),
 }
 
 /// Every kernel, the fastest first.
@@ -61,10 +66,12 @@ static AMX_BF16: Kernel = Kernel {
     lane_unit: amx::LANES,
     slice: 384,
     lhs: Panels::Rows,
+    any_stride: false,
     supported: || AVX512_F32.supported() && amx::usable(),
     enter: amx::enter,
     leave: amx::leave,
     run: amx::run,
+    finish: finish_avx512,
 };
 
 static AVX512_BF16: Kernel = Kernel {
@@ -80,6 +87,7 @@ static AVX512_F32: Kernel = Kernel {
     vector: 16,
     supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512f"),
     run: avx512_f32,
+    finish: finish_avx512,
     ..AVX2_F32
 };
 
@@ -94,6 +102,7 @@ static AVX2_F32: Kernel = Kernel {
     // An lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
     slice: 384,
     lhs: Panels::Lanes,
+    any_stride: true,
     supported: || {
         is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -102,6 +111,7 @@ static AVX2_F32: Kernel = Kernel {
     enter: || {},
     leave: || {},
     run: avx2_f32,
+    finish: finish_avx2,
 };
 
 impl Kernel {
@@ -148,15 +158,26 @@ impl Kernel {
         unsafe { (self.leave)() };
     }
 
-    /// Computes `tile`.
+    /// Computes `tile`, and asks for the memory of what comes next.
     ///
     /// # Safety
     ///
     /// The CPU must support the kernel, this must be [`within`](Self::within) it, and the tile's pointers must reach what their docs say.
     #[inline]
-    pub(super) unsafe fn run(&self, tile: &Tile) {
+    pub(super) unsafe fn run(&self, tile: &Tile, ahead: &mut Ahead) {
         // SAFETY: the caller's promise.
-        unsafe { (self.run)(tile) }
+        unsafe { (self.run)(tile, ahead) }
+    }
+
+    /// Writes the sums of a tile to the output.
+    ///
+    /// # Safety
+    ///
+    /// As [`finish`](super::finish::finish); the CPU must support the kernel.
+    #[inline]
+    pub(super) unsafe fn finish(&self, matmul: &Gemm, sums: Sums) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.finish)(matmul, sums) }
     }
 }
 
@@ -166,19 +187,19 @@ impl Kernel {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512_f32(tile: &Tile) {
+unsafe fn avx512_f32(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: the caller's promise.
     unsafe {
         match (tile.rows, tile.vectors) {
-            (1, 1) => avx512_f32_tile::<1, 1>(tile),
-            (1, 2) => avx512_f32_tile::<1, 2>(tile),
-            (1, _) => avx512_f32_tile::<1, 3>(tile),
-            (2..=4, 1) => avx512_f32_tile::<4, 1>(tile),
-            (2..=4, 2) => avx512_f32_tile::<4, 2>(tile),
-            (2..=4, _) => avx512_f32_tile::<4, 3>(tile),
-            (_, 1) => avx512_f32_tile::<ROWS, 1>(tile),
-            (_, 2) => avx512_f32_tile::<ROWS, 2>(tile),
-            (_, _) => avx512_f32_tile::<ROWS, 3>(tile),
+            (1, 1) => avx512_f32_tile::<1, 1>(tile, ahead),
+            (1, 2) => avx512_f32_tile::<1, 2>(tile, ahead),
+            (1, _) => avx512_f32_tile::<1, 3>(tile, ahead),
+            (2..=4, 1) => avx512_f32_tile::<4, 1>(tile, ahead),
+            (2..=4, 2) => avx512_f32_tile::<4, 2>(tile, ahead),
+            (2..=4, _) => avx512_f32_tile::<4, 3>(tile, ahead),
+            (_, 1) => avx512_f32_tile::<ROWS, 1>(tile, ahead),
+            (_, 2) => avx512_f32_tile::<ROWS, 2>(tile, ahead),
+            (_, _) => avx512_f32_tile::<ROWS, 3>(tile, ahead),
         }
     }
 }
@@ -187,19 +208,19 @@ unsafe fn avx512_f32(tile: &Tile) {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn avx512_bf16(tile: &Tile) {
+unsafe fn avx512_bf16(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: the caller's promise.
     unsafe {
         match (tile.rows, tile.vectors) {
-            (1, 1) => avx512_bf16_tile::<1, 1>(tile),
-            (1, 2) => avx512_bf16_tile::<1, 2>(tile),
-            (1, _) => avx512_bf16_tile::<1, 3>(tile),
-            (2..=4, 1) => avx512_bf16_tile::<4, 1>(tile),
-            (2..=4, 2) => avx512_bf16_tile::<4, 2>(tile),
-            (2..=4, _) => avx512_bf16_tile::<4, 3>(tile),
-            (_, 1) => avx512_bf16_tile::<ROWS, 1>(tile),
-            (_, 2) => avx512_bf16_tile::<ROWS, 2>(tile),
-            (_, _) => avx512_bf16_tile::<ROWS, 3>(tile),
+            (1, 1) => avx512_bf16_tile::<1, 1>(tile, ahead),
+            (1, 2) => avx512_bf16_tile::<1, 2>(tile, ahead),
+            (1, _) => avx512_bf16_tile::<1, 3>(tile, ahead),
+            (2..=4, 1) => avx512_bf16_tile::<4, 1>(tile, ahead),
+            (2..=4, 2) => avx512_bf16_tile::<4, 2>(tile, ahead),
+            (2..=4, _) => avx512_bf16_tile::<4, 3>(tile, ahead),
+            (_, 1) => avx512_bf16_tile::<ROWS, 1>(tile, ahead),
+            (_, 2) => avx512_bf16_tile::<ROWS, 2>(tile, ahead),
+            (_, _) => avx512_bf16_tile::<ROWS, 3>(tile, ahead),
         }
     }
 }
@@ -210,14 +231,14 @@ unsafe fn avx512_bf16(tile: &Tile) {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2_f32(tile: &Tile) {
+unsafe fn avx2_f32(tile: &Tile, ahead: &mut Ahead) {
     for first in (0..tile.rows).step_by(4) {
         // SAFETY: the caller's promise; `first` is 0 or 4, inside the panel's and the tile's 8 rows.
         unsafe {
             match tile.vectors {
-                1 => avx2_f32_tile::<1>(tile, first),
-                2 => avx2_f32_tile::<2>(tile, first),
-                _ => avx2_f32_tile::<3>(tile, first),
+                1 => avx2_f32_tile::<1>(tile, first, ahead),
+                2 => avx2_f32_tile::<2>(tile, first, ahead),
+                _ => avx2_f32_tile::<3>(tile, first, ahead),
             }
         }
     }
@@ -227,21 +248,28 @@ unsafe fn avx2_f32(tile: &Tile) {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile) {
-    // SAFETY: panels and sums have `lanes × 8`, `lanes × 16V` and `8 × 16V` elements.
+unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile, ahead: &mut Ahead) {
+    // SAFETY: panels have `lanes × 8` and `lanes × 16V` elements, sums 8 rows of 16V.
     unsafe {
         let mut sums = avx512_load::<R, V>(tile);
         let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>(), tile.rhs.cast::<f32>());
-        for _ in 0..tile.lanes {
-            let columns: [__m512; V] = std::array::from_fn(|v| _mm512_loadu_ps(rhs.add(16 * v)));
-            for (i, row) in sums.iter_mut().enumerate() {
-                let x = _mm512_set1_ps(*lhs.add(i));
-                for (sum, y) in row.iter_mut().zip(columns) {
-                    *sum = _mm512_fmadd_ps(x, y, *sum);
+        let mut left = tile.lanes;
+        while left > 0 {
+            let count = left.min(ahead::LANES);
+            for _ in 0..count {
+                let columns: [__m512; V] =
+                    std::array::from_fn(|v| _mm512_loadu_ps(rhs.add(16 * v)));
+                for (i, row) in sums.iter_mut().enumerate() {
+                    let x = _mm512_set1_ps(*lhs.add(i));
+                    for (sum, y) in row.iter_mut().zip(columns) {
+                        *sum = _mm512_fmadd_ps(x, y, *sum);
+                    }
                 }
+                lhs = lhs.add(ROWS);
+                rhs = rhs.add(16 * V);
             }
-            lhs = lhs.add(ROWS);
-            rhs = rhs.add(16 * V);
+            left -= count;
+            ahead.ask();
         }
         avx512_store(tile, &sums);
     }
@@ -251,23 +279,29 @@ unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile) {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn avx512_bf16_tile<const R: usize, const V: usize>(tile: &Tile) {
+unsafe fn avx512_bf16_tile<const R: usize, const V: usize>(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: as in `avx512_f32_tile`; `__m512i` and `__m512bh` are both 512 plain bits.
     unsafe {
         let bf16 = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);
         let mut sums = avx512_load::<R, V>(tile);
         let (mut lhs, mut rhs) = (tile.lhs.cast::<i32>(), tile.rhs.cast::<i32>());
-        for _ in 0..tile.lanes {
-            let columns: [__m512i; V] =
-                std::array::from_fn(|v| _mm512_loadu_epi32(rhs.add(16 * v)));
-            for (i, row) in sums.iter_mut().enumerate() {
-                let x = bf16(_mm512_set1_epi32(*lhs.add(i)));
-                for (sum, y) in row.iter_mut().zip(columns) {
-                    *sum = _mm512_dpbf16_ps(*sum, x, bf16(y));
+        let mut left = tile.lanes;
+        while left > 0 {
+            let count = left.min(ahead::LANES);
+            for _ in 0..count {
+                let columns: [__m512i; V] =
+                    std::array::from_fn(|v| _mm512_loadu_epi32(rhs.add(16 * v)));
+                for (i, row) in sums.iter_mut().enumerate() {
+                    let x = bf16(_mm512_set1_epi32(*lhs.add(i)));
+                    for (sum, y) in row.iter_mut().zip(columns) {
+                        *sum = _mm512_dpbf16_ps(*sum, x, bf16(y));
+                    }
                 }
+                lhs = lhs.add(ROWS);
+                rhs = rhs.add(16 * V);
             }
-            lhs = lhs.add(ROWS);
-            rhs = rhs.add(16 * V);
+            left -= count;
+            ahead.ask();
         }
         avx512_store(tile, &sums);
     }
@@ -283,8 +317,8 @@ unsafe fn avx512_load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; 
     if tile.resume {
         for (i, row) in sums.iter_mut().enumerate() {
             for (v, sum) in row.iter_mut().enumerate() {
-                // SAFETY: `sums` has 8 × 16V elements, and R ≤ 8.
-                *sum = unsafe { _mm512_loadu_ps(tile.sums.add(16 * (i * V + v))) };
+                // SAFETY: `sums` has 8 rows of 16V elements, and R ≤ 8.
+                *sum = unsafe { _mm512_loadu_ps(tile.row(i).add(16 * v)) };
             }
         }
     }
@@ -299,8 +333,8 @@ unsafe fn avx512_load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; 
 unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m512; V]; R]) {
     for (i, row) in sums.iter().enumerate() {
         for (v, sum) in row.iter().enumerate() {
-            // SAFETY: `sums` has 8 × 16V elements, and R ≤ 8.
-            unsafe { _mm512_storeu_ps(tile.sums.add(16 * (i * V + v)), *sum) };
+            // SAFETY: `sums` has 8 rows of 16V elements, and R ≤ 8.
+            unsafe { _mm512_storeu_ps(tile.row(i).add(16 * v), *sum) };
         }
     }
 }
@@ -311,33 +345,38 @@ unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m
 ///
 /// As [`Kernel::run`]; `first` is 0 or 4.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize) {
-    // SAFETY: panels and sums have `lanes × 8`, `lanes × 8V` and `8 × 8V` elements.
+unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize, ahead: &mut Ahead) {
+    // SAFETY: panels have `lanes × 8` and `lanes × 8V` elements, sums 8 rows of 8V.
     unsafe {
-        let out = tile.sums.add(first * 8 * V);
         let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>().add(first), tile.rhs.cast::<f32>());
         let mut sums = [[_mm256_setzero_ps(); V]; 4];
         if tile.resume {
             for (i, row) in sums.iter_mut().enumerate() {
                 for (v, sum) in row.iter_mut().enumerate() {
-                    *sum = _mm256_loadu_ps(out.add(8 * (i * V + v)));
+                    *sum = _mm256_loadu_ps(tile.row(first + i).add(8 * v));
                 }
             }
         }
-        for _ in 0..tile.lanes {
-            let columns: [__m256; V] = std::array::from_fn(|v| _mm256_loadu_ps(rhs.add(8 * v)));
-            for (i, row) in sums.iter_mut().enumerate() {
-                let x = _mm256_broadcast_ss(&*lhs.add(i));
-                for (sum, y) in row.iter_mut().zip(columns) {
-                    *sum = _mm256_fmadd_ps(x, y, *sum);
+        let mut left = tile.lanes;
+        while left > 0 {
+            let count = left.min(ahead::LANES);
+            for _ in 0..count {
+                let columns: [__m256; V] = std::array::from_fn(|v| _mm256_loadu_ps(rhs.add(8 * v)));
+                for (i, row) in sums.iter_mut().enumerate() {
+                    let x = _mm256_broadcast_ss(&*lhs.add(i));
+                    for (sum, y) in row.iter_mut().zip(columns) {
+                        *sum = _mm256_fmadd_ps(x, y, *sum);
+                    }
                 }
+                lhs = lhs.add(ROWS);
+                rhs = rhs.add(8 * V);
             }
-            lhs = lhs.add(ROWS);
-            rhs = rhs.add(8 * V);
+            left -= count;
+            ahead.ask();
         }
         for (i, row) in sums.iter().enumerate() {
             for (v, sum) in row.iter().enumerate() {
-                _mm256_storeu_ps(out.add(8 * (i * V + v)), *sum);
+                _mm256_storeu_ps(tile.row(first + i).add(8 * v), *sum);
             }
         }
     }

@@ -9,6 +9,7 @@ mod wide;
 
 use std::arch::x86_64::*;
 
+use super::ahead::{LINE, Lines};
 use super::{Element, Mat};
 use lanes::{Bf16, F16, F32, Lanes, Pairs};
 
@@ -20,9 +21,6 @@ pub(super) const SIDE_BY_SIDE: usize = 16;
 
 /// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
 const STRIP: usize = 16;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// One operand: vector `p`, depth `l` lies `p * across + l * along` elements after `ptr`.
 #[derive(Clone, Copy)]
@@ -47,6 +45,18 @@ impl Side {
     /// The columns of `mat`.
     pub(super) fn columns(mat: Mat) -> Self {
         Self::rows(mat.transposed())
+    }
+
+    /// The memory of a block, to be asked for in so many parts.
+    pub(super) fn lines(self, block: Block, parts: usize) -> Lines {
+        let size = self.element.size() as isize;
+        let (rows, length, step) = match (self.along, self.across) {
+            (1, _) => (block.count, block.depth, self.across),
+            (_, 1) => (block.depth, block.count, self.along),
+            _ => return Lines::NONE,
+        };
+        let start = self.offset(block.first, block.start);
+        Lines::new(start, rows, length * size as usize, step * size, parts)
     }
 
     fn offset(self, vector: usize, depth: usize) -> *const u8 {

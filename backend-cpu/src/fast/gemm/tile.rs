@@ -13,8 +13,18 @@ pub(super) struct Tile {
     pub(super) lhs: *const u32,
     /// Packed panel, `lanes × columns`.
     pub(super) rhs: *const u32,
-    /// Sums, rows padded to the kernel's unit × columns.
+    /// Sums, rows padded to the kernel's unit × columns; need no more alignment than a byte.
     pub(super) sums: *mut f32,
+    /// f32 from one row of sums to the next: the columns, but for kernels that take others.
+    pub(super) stride: isize,
     /// Add to `sums` instead of overwriting.
     pub(super) resume: bool,
+}
+
+impl Tile {
+    /// Where row `i` of the sums begins.
+    #[inline(always)]
+    pub(super) fn row(&self, i: usize) -> *mut f32 {
+        self.sums.wrapping_offset(i as isize * self.stride)
+    }
 }
