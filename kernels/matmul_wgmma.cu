@@ -8,6 +8,8 @@
 // Where SLICED, a tile's sums over K are made in slices of `slice`, each by a block: its warps leave them in `slices` as registers lie, and
 // who comes last of a tile's warps that make the same adds up all of them, in their order.
 //
+// With SUMS_LHS, blocks of the first columns also multiply their rows of lhs by ones, eight columns of them: their sums over K.
+//
 // A stage holds both operands in the order in which they're stored, in rows of 128 bytes that the copy engine swizzles: 64
 // summed indices of a row or column of the product, or 64 rows or columns of a summed index. What lies outside is zero.
 
@@ -26,6 +28,9 @@ constexpr unsigned REPEAT_BYTES = 8 * ROW_BYTES;
 constexpr unsigned LHS_BYTES = TILE_M * ROW_BYTES;
 constexpr unsigned STAGE_BYTES = LHS_BYTES + TILE_N * ROW_BYTES;
 constexpr unsigned BARRIER_BYTES = 8;
+// A word of ones, and bytes of as many ones as an instruction multiplies by.
+__device__ unsigned word_of_ones() { return tr_round_pair<Element>(1.0f, 1.0f); }
+constexpr unsigned ONES_BYTES = 8 * STEP_K * sizeof(Element);
 // Tiles down that neighbouring blocks make of the same columns, so that they find operands in the cache.
 constexpr unsigned TILES_DOWN = 16;
 
@@ -66,7 +71,7 @@ __device__ Tile tile_of(const Args &args, unsigned group) {
     };
 }
 
-// The ring of stages and their barriers, and the stage whose turn it is.
+// The ring of stages and their barriers, and the stage whose turn it is; then ones, where they're needed.
 struct Ring {
     unsigned shared, stage, round;
 
@@ -75,6 +80,7 @@ struct Ring {
     __device__ unsigned full() const { return full_of(stage); }
     __device__ unsigned empty() const { return full() + STAGES * BARRIER_BYTES; }
     __device__ unsigned full_of(unsigned which) const { return shared + STAGES * STAGE_BYTES + which * BARRIER_BYTES; }
+    __device__ unsigned ones() const { return full_of(2 * STAGES); }
 
     __device__ void next() {
         stage++;
@@ -125,8 +131,15 @@ template <bool ALONG_K> __device__ unsigned long long part(unsigned tile, unsign
     return tile / 16 + within / 16 | LEADING << 16 | STRIDE << 32 | 1ull << 62;
 }
 
+// All ones: eight columns of 16 bytes, and as much for the next eight summed indices. Nothing is swizzled.
+__device__ unsigned long long part_of_ones(unsigned ones) {
+    constexpr unsigned long long APART = ONES_BYTES / 2 / 16;
+    return ones / 16 | APART << 16 | APART << 32;
+}
+
 // A thread of a group has two neighbouring columns of each eight, of two rows.
 constexpr unsigned SUMS = TILE_N / 2;
+constexpr unsigned LHS_SUMS = 4;
 
 // Loaded one by one: where pairs take a branch, the compiler (13.0) finds sums written between products, and makes these wait
 // for each other.
@@ -162,13 +175,26 @@ __device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsig
     }
 }
 
+// Stores the sums of a tile's rows of lhs, of which all columns are alike: those of a slice behind those of the slices before it.
+__device__ void store_lhs_sums(const Args &args, unsigned slice, unsigned row, const float (&sums)[LHS_SUMS]) {
+    if (threadIdx.x % 4 == 0) {
+#pragma unroll
+        for (unsigned half = 0; half < 2; half++) {
+            if (row + half * 8 < args.m) {
+                args.lhs_sums.store(slice * args.m + row + half * 8, sums[2 * half]);
+            }
+        }
+    }
+}
+
 // Warps that have left their part of a tile's slice, by tile and warp.
 constexpr unsigned WARPS_OF_TILE = CONSUMERS * WARP_GROUP / WARP;
 static __device__ Counter arrived[SLICED ? MOST_SLICED * WARPS_OF_TILE : 1];
 
 // Leaves a warp's sums of a slice of K. The last adds up all slices in their order, from what is accumulated to on, and stores that.
-__device__ void finish_slice(const Args &args, const Tile &at, unsigned row, unsigned column, const float (&sums)[SUMS]) {
-    constexpr unsigned OF_WARP = SUMS * WARP;
+__device__ void finish_slice(const Args &args, const Tile &at, unsigned row, unsigned column, const float (&sums)[SUMS],
+                             bool sums_lhs, const float (&lhs_sums)[LHS_SUMS]) {
+    constexpr unsigned OF_WARP = (SUMS + (SUMS_LHS ? LHS_SUMS : 0)) * WARP;
     const unsigned warp = threadIdx.x / WARP - WARP_GROUP / WARP;
     const unsigned own = at.number * WARPS_OF_TILE + warp;
     const unsigned warps = args.batch * args.tiles_m * args.tiles_n * WARPS_OF_TILE;
@@ -177,6 +203,10 @@ __device__ void finish_slice(const Args &args, const Tile &at, unsigned row, uns
     for (unsigned i = 0; i < SUMS; i += 4) {
         const Four quad{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]};
         tr_leave(args.slices, at.slice * warps * OF_WARP + first + i * WARP, quad, 4);
+    }
+    if (sums_lhs) {
+        const Four quad{lhs_sums[0], lhs_sums[1], lhs_sums[2], lhs_sums[3]};
+        tr_leave(args.slices, at.slice * warps * OF_WARP + first + SUMS * WARP, quad, 4);
     }
     const unsigned slices = (args.k + args.slice - 1) / args.slice;
     if (!tr_warp_comes_last(arrived[own], slices)) {
@@ -195,6 +225,52 @@ __device__ void finish_slice(const Args &args, const Tile &at, unsigned row, uns
         }
     }
     store_sums(args, at, row, column, total);
+    if (sums_lhs) {
+        Four quad = four(0.0f);
+        for (unsigned slice = 0; slice < slices; slice++) {
+            quad += tr_left(args.slices, slice * warps * OF_WARP + first + SUMS * WARP);
+        }
+        const float of_all[LHS_SUMS] = {quad.x, quad.y, quad.z, quad.w};
+        store_lhs_sums(args, 0, row, of_all);
+    }
+}
+
+// Adds the products of a tile's summed indices to the sums of a group's part, and where SUMMED to those of its rows of lhs.
+template <bool SUMMED>
+__device__ void multiply(const Tile &at, Ring &ring, unsigned consumer, float (&sums)[SUMS], float (&lhs_sums)[LHS_SUMS]) {
+    const unsigned lane = threadIdx.x % WARP;
+    unsigned read = ring.empty();
+    if constexpr (SUMMED) {
+        tr_show_registers(lhs_sums);
+    }
+    for (unsigned k = at.k; k < at.end; k += TILE_K) {
+        tr_wait_phase(ring.full(), ring.round % 2);
+        tr_show_sums();
+#pragma unroll
+        for (unsigned l = 0; l < TILE_K; l += STEP_K) {
+            const unsigned long long rows = part<!LHS_TRANSPOSED>(ring.lhs(), consumer * PART_M, l);
+            const unsigned long long columns = part<RHS_TRANSPOSED>(ring.rhs(), 0, l);
+            tr_multiply_async<Element, LHS_TRANSPOSED, !RHS_TRANSPOSED>(sums, rows, columns);
+            if constexpr (SUMMED) {
+                tr_multiply_async<Element, LHS_TRANSPOSED, false>(lhs_sums, rows, part_of_ones(ring.ones()));
+            }
+        }
+        tr_commit_products();
+        // While these are made, the stage before them is read no more.
+        tr_wait_products<1>();
+        if (lane == 0 && k > at.k) {
+            tr_arrive(read);
+        }
+        read = ring.empty();
+        ring.next();
+    }
+    tr_finish_products(sums);
+    if constexpr (SUMMED) {
+        tr_finish_products(lhs_sums);
+    }
+    if (lane == 0) {
+        tr_arrive(read);
+    }
 }
 
 __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
@@ -206,33 +282,20 @@ __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
         const unsigned column = at.column + lane % 4 * 2;
         float sums[SUMS];
         begin_sums<ACCUMULATE && !SLICED>(args, at, row, column, sums);
-        unsigned read = ring.empty();
-        for (unsigned k = at.k; k < at.end; k += TILE_K) {
-            tr_wait_phase(ring.full(), ring.round % 2);
-            tr_show_sums();
-#pragma unroll
-            for (unsigned l = 0; l < TILE_K; l += STEP_K) {
-                const unsigned long long rows = part<!LHS_TRANSPOSED>(ring.lhs(), consumer * PART_M, l);
-                const unsigned long long columns = part<RHS_TRANSPOSED>(ring.rhs(), 0, l);
-                tr_multiply_async<Element, LHS_TRANSPOSED, !RHS_TRANSPOSED>(sums, rows, columns);
-            }
-            tr_commit_products();
-            // While these are made, the stage before them is read no more.
-            tr_wait_products<1>();
-            if (lane == 0 && k > at.k) {
-                tr_arrive(read);
-            }
-            read = ring.empty();
-            ring.next();
-        }
-        tr_finish_products(sums);
-        if (lane == 0) {
-            tr_arrive(read);
+        const bool sums_lhs = SUMS_LHS && at.column == 0;
+        float lhs_sums[LHS_SUMS] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (sums_lhs) {
+            multiply<SUMS_LHS>(at, ring, consumer, sums, lhs_sums);
+        } else {
+            multiply<false>(at, ring, consumer, sums, lhs_sums);
         }
         if constexpr (SLICED) {
-            finish_slice(args, at, row, column, sums);
+            finish_slice(args, at, row, column, sums, sums_lhs, lhs_sums);
         } else {
             store_sums(args, at, row, column, sums);
+            if (sums_lhs) {
+                store_lhs_sums(args, at.slice, row, lhs_sums);
+            }
         }
     }
 }
@@ -245,6 +308,10 @@ __device__ void wgmma(const Args &args) {
             tr_init_barrier(ring.full_of(STAGES + stage), CONSUMERS * WARP_GROUP / WARP);
         }
         tr_show_barriers();
+    }
+    if (SUMS_LHS && threadIdx.x < ONES_BYTES / sizeof(unsigned)) {
+        tr_store_word(ring.ones() + threadIdx.x * unsigned(sizeof(unsigned)), word_of_ones());
+        tr_show_stores();
     }
     __syncthreads();
     // Sums take more registers than all threads could have, and copies need few.

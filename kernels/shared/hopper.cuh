@@ -119,8 +119,15 @@ __device__ void tr_multiply_async(float (&sums)[N], unsigned long long a, unsign
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// Of both widths for one type and one order of storage.
+// Of all widths for one type and one order of storage.
 #define TR_MULTIPLY(T, NAME, A_TURNED, B_TURNED) \
+    template <> \
+    __device__ void tr_multiply_async<T, A_TURNED, B_TURNED, 4>(float (&sums)[4], unsigned long long a, \
+                                                                unsigned long long b) { \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32." NAME "." NAME " {%0, %1, %2, %3}, %4, %5, 1, 1, 1, %6, %7;" \
+                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
+                     : "l"(a), "l"(b), "n"(int(A_TURNED)), "n"(int(B_TURNED))); \
+    } \
     template <> \
     __device__ void tr_multiply_async<T, A_TURNED, B_TURNED, 64>(float (&sums)[64], unsigned long long a, \
                                                                  unsigned long long b) { \

@@ -44,8 +44,10 @@ pub fn matmuls() -> Vec<Case> {
         let op = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
         let mut inputs = vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])];
         cases.push(Case::new(op.clone(), inputs.clone()));
-        let sums = FusedMatMul { lhs_sums: Some(DType::F32), ..op.into() };
-        cases.push(Case::new(sums, inputs));
+        cases.push(Case::new(with_sums(op), inputs));
+        // Of several tiles down and across, the first across sum their rows.
+        let op = MatMul { transpose_lhs: true, ..MatMul::new(out) };
+        cases.push(Case::new(with_sums(op), vec![of(&[200, 136]), of(&[200, 264])]));
         let (x, y) = (input(0), input(1));
         inputs = vec![of(&[130, 72]), of(&[136, 72]), of(&[136])];
         let gelu = FusedMatMul {
@@ -61,13 +63,22 @@ pub fn matmuls() -> Vec<Case> {
     cases
 }
 
+/// A matmul with the sums of its left factor, of a bias' gradient.
+pub fn with_sums(matmul: MatMul) -> FusedMatMul {
+    FusedMatMul { lhs_sums: Some(DType::F32), ..matmul.into() }
+}
+
 /// Matmuls of long sums and few tiles.
 pub fn sliced() -> Vec<Case> {
     let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
     let sum = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
     let inputs = vec![of(&[2000, 72]), of(&[2000, 136]), cases::unit(&[72, 136])];
     let bias = vec![of(&[2, 40, 1800]), of(&[136, 1800]), of(&[136])];
-    vec![Case::new(sum, inputs), Case::new(MatMul::linear(true, DType::BF16), bias)]
+    vec![
+        Case::new(sum.clone(), inputs.clone()),
+        Case::new(with_sums(sum), inputs),
+        Case::new(MatMul::linear(true, DType::BF16), bias),
+    ]
 }
 
 /// The loss of rows in several chunks, the last of them a part of one: matmuls whose sums go on from others.

@@ -64,7 +64,10 @@ fn matmuls_by_warpgroups_match_the_references_emulated() {
     assert!(most >= Some(3), "only {most:?} rounds");
     // Who comes last adds slices up.
     let sliced = by_groups.iter().filter(|launch| constant(launch, "SLICED") == 1).count();
-    assert_eq!(sliced, 2);
+    assert_eq!(sliced, 3);
+    // Sums of lhs are made with the product.
+    assert!(by_groups.iter().any(|launch| constant(launch, "SUMS_LHS") == 1));
+    assert!(launched.iter().all(|launch| launch.kernel != "reduce"));
     assert!(launched.iter().all(|launch| launch.entry != "add_slices"));
 }
 
@@ -159,6 +162,22 @@ fn what_tensor_cores_or_the_copy_engine_cannot_know_is_found_and_named() {
         (multiplies, &some, &["its group of warps, of which some don't come"]),
         (multiplies, &apart, &["multiplies something else than its group"]),
     ]);
+}
+
+#[test]
+fn ones_that_rows_of_lhs_are_summed_by_must_be_there_and_shown() {
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let op = MatMul { transpose_lhs: true, ..MatMul::new(DType::F32) };
+    let case = Case::new(warpgroups::with_sums(op), vec![of(&[72, 88]), of(&[72, 136])]);
+    let stores =
+        "tr_store_word(ring.ones() + threadIdx.x * unsigned(sizeof(unsigned)), word_of_ones());";
+    changed::found(
+        &Changed { case, ..changed() },
+        &[
+            ("tr_show_stores();", "", &["and hasn't shown"]),
+            (stores, "", &["multiplies what nobody has brought to shared memory"]),
+        ],
+    );
 }
 
 #[test]

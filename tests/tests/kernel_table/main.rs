@@ -110,11 +110,18 @@ fn of_model(limits: &Limits, model: ModelConfig, precision: Precision) -> Vec<La
     nodes.flat_map(of_node).collect()
 }
 
-/// Launches of models as they are trained: GPT-2, and Llama with heads as wide as its larger models have.
-fn of_models(generation: &Generation) -> Vec<Launch> {
-    let gpt2 = || tightrope_nn::preset("gpt2").expect("a preset");
+fn gpt2() -> ModelConfig {
+    tightrope_nn::preset("gpt2").expect("a preset")
+}
+
+/// Llama with heads of 128 channels, as its larger models have.
+fn llama() -> ModelConfig {
     let llama = tightrope_nn::preset("llama-1.1b").expect("a preset");
-    let llama = ModelConfig { heads: llama.channels / 128, ..llama };
+    ModelConfig { heads: llama.channels / 128, ..llama }
+}
+
+/// Launches of models as they are trained.
+fn of_models(generation: &Generation) -> Vec<Launch> {
     let exact = generation.limits();
     let rounded =
         generation.multiplies_tf32().then(|| exact.clone().with_cuda(|own| own.tf32 = true));
@@ -122,7 +129,7 @@ fn of_models(generation: &Generation) -> Vec<Launch> {
         of_model(&exact, gpt2(), Precision::F32),
         rounded.map_or(vec![], |limits| of_model(&limits, gpt2(), Precision::F32)),
         of_model(&exact, gpt2(), generation.narrow),
-        of_model(&exact, llama, generation.narrow),
+        of_model(&exact, llama(), generation.narrow),
     ]
     .concat()
 }
@@ -364,11 +371,16 @@ fn nvcc_compiles_every_kernel() {
 }
 
 /// Kernels whose bounds are of interest, and constants that tell their variants apart.
-const HOT: [(&str, &[&str]); 6] = [
+const HOT: [(&str, &[&str]); 8] = [
     ("attention_mma.", &["HEAD_DIM"]),
+    ("attention_wgmma.", &["HEAD_DIM"]),
+    ("attention_wgmma_grad.", &["HEAD_DIM"]),
     ("cross_entropy.normalise", &["GRADIENT"]),
     ("matmul_mma.mma", &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED"]),
-    ("matmul_wgmma.wgmma", &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED"]),
+    (
+        "matmul_wgmma.wgmma",
+        &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED", "SUMS_LHS"],
+    ),
     ("norm.layer_forward", &["COLUMNS"]),
     ("norm.layer_gradients", &["COLUMNS"]),
 ];
@@ -401,7 +413,7 @@ fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
     let stored = Stored::open(
         "bounds.tsv",
         format!(
-            "# One iteration of hot kernels' inner loop, of GPT-2 124M in bf16: a warp's instructions and bytes, a multiprocessor's cycles \
+            "# One iteration of hot kernels' inner loop, of GPT-2 124M in bf16, and of attention with heads of 128 channels: a warp's instructions and bytes, a multiprocessor's cycles \
              for four warps, and the most of the peak that follows. These are bounds, not measurements.\n\
              architecture\tkernel\tvariant\t{}\thash",
             bounds::COLUMNS
@@ -416,8 +428,10 @@ fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
         let architecture = multiprocessor.architecture;
         let is_its = |of: &&Generation| of.architectures.contains(&architecture);
         let generation = GENERATIONS.iter().find(is_its).expect("a generation");
-        let gpt2 = tightrope_nn::preset("gpt2").expect("a preset");
-        let launches = of_model(&generation.limits(), gpt2, generation.narrow);
+        let mut launches = of_model(&generation.limits(), gpt2(), generation.narrow);
+        let mut wider = of_model(&generation.limits(), llama(), generation.narrow);
+        wider.retain(|launch| launch.kernel.starts_with("attention_"));
+        launches.append(&mut wider);
         for kernel in kernels_of(&launches, MOST_ARGUMENT_BYTES).expect("kernels") {
             let Some(variant) = variant(&kernel) else { continue };
             let text = source::for_device(&[&kernel]);

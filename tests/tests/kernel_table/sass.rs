@@ -49,6 +49,8 @@ pub struct Instruction {
     predicated: bool,
     /// Whether the predicate is one that never holds.
     never: bool,
+    /// Whether its first factor is in registers, of a product by four warps.
+    of_registers: bool,
 }
 
 impl Instruction {
@@ -57,13 +59,15 @@ impl Instruction {
         let first = words.next()?;
         let predicate = first.strip_prefix('@');
         let name = if predicate.is_some() { words.next()? } else { first };
+        let operands: Vec<&str> = words.collect();
         let target = (name.split('.').next() == Some("BRA"))
-            .then(|| words.find_map(|word| labels.get(label_in(word)?).copied()));
+            .then(|| operands.iter().find_map(|word| labels.get(label_in(word)?).copied()));
         Some(Self {
             parts: name.split('.').map(str::to_owned).collect(),
             target: target.flatten(),
             predicated: predicate.is_some(),
             never: predicate == Some("!PT"),
+            of_registers: operands.get(1).is_some_and(|factor| factor.starts_with('R')),
         })
     }
 
@@ -120,8 +124,9 @@ impl Instruction {
     /// Bytes that a warp reads or writes in shared memory, copies from global memory among them.
     pub fn shared_bytes(&self) -> u64 {
         if let Some([rows, columns, summed]) = self.of_group() {
-            // Both factors lie there, in 16 bits.
-            return (rows + columns) * summed * 2 / 4;
+            // Both factors lie there, or the second alone, in 16 bits.
+            let read = if self.of_registers { columns } else { rows + columns };
+            return read * summed * 2 / 4;
         }
         match self.name() {
             _ if self.never => 0,
@@ -362,6 +367,9 @@ tr_entry_0:
         let of_group = of("HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24");
         assert_eq!(of_group.products(), 65_536);
         assert_eq!(of_group.shared_bytes(), (64 * 16 + 256 * 16) / 2);
+        let of_registers = of("HGMMA.64x128x16.F32.BF16 R88, R180, gdesc[UR8].tnspB, R88, gsb0");
+        assert_eq!(of_registers.products(), 32_768);
+        assert_eq!(of_registers.shared_bytes(), 128 * 16 / 2);
         assert_eq!(of("HMMA.1688.F32.TF32 R4, R4, R6, R8").products(), 2 * 16 * 8 * 8);
         assert_eq!(of("@P0 F2FP.BF16.F32.PACK_AB R4, R4, R5").kind(), Kind::Integer);
         assert_eq!(of("UIADD3 UR4, UR4, 0x1, URZ").kind(), Kind::Other);

@@ -299,7 +299,7 @@ impl Shape {
 impl Shape {
     /// Whether the kernel sums lhs too: tensor cores do where they don't round it.
     fn sums_lhs(&self, matmul: &Gemm) -> bool {
-        self.entry == "mma" && matmul.lhs.place.dtype != DType::F32
+        ["mma", wgmma::ENTRY].contains(&self.entry) && matmul.lhs.place.dtype != DType::F32
     }
 }
 
@@ -328,7 +328,7 @@ impl Part {
         let slice = (k as u64).div_ceil(slices).next_multiple_of(shape.tile[2].into());
         let slices = (k as u64).div_ceil(slice);
         if shape.slices.is_some() && tiles <= wgmma::MOST_SLICED {
-            let sums = slices * tiles as u64 * u64::from(shape.tile[0] * shape.tile[1]);
+            let sums = slices * tiles as u64 * wgmma::sums_of_tile(&self.matmul, shape.tile[1]);
             let sums = launches.scratch(DType::F32, sums);
             return launches.push(self.launch(limits, &shape, slice, slices, Some(sums)));
         }

@@ -23,6 +23,9 @@ const WIDE: usize = 4096;
 /// Bytes of shared memory that hold tiles, and those of a stage's two barriers.
 const STAGES_BYTES: u32 = 192 << 10;
 const BARRIERS_BYTES: u32 = 16;
+/// Columns of ones that rows of lhs are multiplied by where they are summed, and their bytes.
+const ONES: u32 = 8;
+const ONES_BYTES: u32 = ONES * 16 * 2;
 
 /// Multiplications and additions of a cycle, in tiles of a width: narrow ones read more for each.
 const RATES: [u64; 2] = [2048, 1792];
@@ -118,12 +121,19 @@ pub(super) fn with_boxes(
     };
     let boxes =
         vec![boxed(LHS, lhs, axes(lhs, m, k), TILE_M), boxed(RHS, rhs, axes(rhs, k, n), width)];
-    let shared_bytes = stages * (stage + BARRIERS_BYTES);
+    let ones = if matmul.lhs_sums.is_some() { ONES_BYTES } else { 0 };
+    let shared_bytes = stages * (stage + BARRIERS_BYTES) + ones;
     launch.constant("STAGES", stages).persistent(multiprocessors, shared_bytes, boxes)
 }
 
 /// Most tiles that are made in slices of K which the kernel adds up: it has counters for so many.
 pub(super) const MOST_SLICED: usize = 1024;
+
+/// Sums that a tile leaves of a slice.
+pub(super) fn sums_of_tile(matmul: &Gemm, width: u32) -> u64 {
+    let ones = if matmul.lhs_sums.is_some() { ONES } else { 0 };
+    u64::from(TILE_M * (width + ones))
+}
 
 /// Adds where the kernel leaves slices of K that it adds up, where it does.
 pub(super) fn with_slices(launch: Launch, matmul: &Gemm, sums: Option<Place>) -> Launch {
