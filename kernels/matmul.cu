@@ -183,8 +183,12 @@ constexpr unsigned BLOCKS_N = TILE_N / 4;
 constexpr unsigned BLOCKS_K = TILE_K / 4;
 constexpr unsigned OWN_M = THREAD_M / 4;
 constexpr unsigned OWN_N = THREAD_N / 4;
-// Summed indices between two branches; with more, slopes beside a product spill registers on Turing.
+// Summed indices between two branches; with more, registers spill: slopes beside a product on Turing, and addresses on Blackwell for desks.
+#if __CUDA_ARCH__ >= 1200
+constexpr unsigned UNROLLED = 2;
+#else
 constexpr unsigned UNROLLED = EPILOGUE ? 2 : 4;
+#endif
 
 // (K, M) and (K, N), four neighbours along M or N together.
 __shared__ Shared<Four, TILE_K * BLOCKS_M> lhs_tile;

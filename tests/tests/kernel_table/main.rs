@@ -43,8 +43,9 @@ struct Generation {
     narrow: Precision,
 }
 
-/// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has.
-static GENERATIONS: [Generation; 3] = [
+/// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has; then Blackwell of data
+/// centres and of desks.
+static GENERATIONS: [Generation; 4] = [
     Generation {
         architectures: &["sm_75"],
         generate: &["--generate-code=arch=compute_75,code=sm_75"],
@@ -64,6 +65,16 @@ static GENERATIONS: [Generation; 3] = [
         generate: &["--generate-code=arch=compute_90a,code=sm_90a"],
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: Some(132),
+        narrow: Precision::BF16,
+    },
+    Generation {
+        architectures: &["sm_100", "sm_120"],
+        generate: &[
+            "--generate-code=arch=compute_100,code=sm_100",
+            "--generate-code=arch=compute_120,code=sm_120",
+        ],
+        tensor_cores: &[DType::BF16, DType::F16],
+        wgmma: None,
         narrow: Precision::BF16,
     },
 ];
