@@ -13,8 +13,6 @@ use crate::signals::Interrupt;
 const GRACE: Duration = Duration::from_secs(60);
 /// What makes a run go on that is started again.
 const AUTO_RESUME: &str = "--auto-resume";
-/// The exit code of a run that was asked to end.
-const INTERRUPTED: u8 = 130;
 
 /// Runs the command as so many ranks, each with this program, and waits for them. Where one is lost, all are started again as often as
 /// the arguments say.
@@ -30,24 +28,25 @@ pub fn run(args: &Launch) -> Result<(), Failure> {
     if args.restarts > 0 && !args.command.iter().any(|word| word == AUTO_RESUME) {
         command.arg(AUTO_RESUME);
     }
-    for restart in 0.. {
+    let mut restarts = 0;
+    loop {
         let ended = ranks::launch(args.ranks, &command, GRACE, interrupt.flag())?;
         let first = ended.first.map(|(rank, how)| format!("rank {rank} ended by {how}"));
         let code = match u8::try_from(ended.code) {
             Ok(0) => return Ok(()),
             code => code.unwrap_or(1),
         };
-        if restart == args.restarts || interrupt.requested() || !would_go_on(code) {
+        if restarts == args.restarts || interrupt.requested() || !would_go_on(code) {
             return Err(Failure::Ranks { code, first });
         }
         let how = first.unwrap_or_else(|| format!("the launcher ended by exit code {code}"));
-        eprintln!("{how}: starting again, {} of {} times", restart + 1, args.restarts);
+        restarts += 1;
+        eprintln!("{how}: starting again, {restarts} of {} times", args.restarts);
     }
-    Ok(())
 }
 
 /// Whether a run that ended with this exit code may go on when it's started again: it failed or was killed. What it was asked for and what
 /// fits the memory stay as they are.
 fn would_go_on(code: u8) -> bool {
-    code == 1 || (code > 128 && code != INTERRUPTED)
+    code == 1 || (code > 128 && code != Failure::Interrupted.code())
 }
