@@ -5,6 +5,13 @@
 // sums in registers. The copies run ahead, into the next tile while sums are stored. For each stage there are two barriers:
 // it's full once all bytes have come, and empty once all warps have read it. Bound by arithmetic.
 //
+// Blocks of a CLUSTER make tiles of the same columns at the same time: each brings a part of rhs to all of them. So a stage is empty
+// once the warps of all have read it.
+//
+// Of each tile the first group is some stages ahead of the second. So tensor cores multiply for one group while the other stores.
+// Where OUT_BOXED, a warp puts sums that are complete on a desk in shared memory, from where the copy engine brings them to
+// memory while the warp goes on.
+//
 // Where SLICED, a tile's sums over K are made in slices of `slice`, each by a block: its warps leave them in `slices` as registers lie, and
 // who comes last of a tile's warps that make the same adds up all of them, in their order.
 //
@@ -28,9 +35,19 @@ constexpr unsigned REPEAT_BYTES = 8 * ROW_BYTES;
 constexpr unsigned LHS_BYTES = TILE_M * ROW_BYTES;
 constexpr unsigned STAGE_BYTES = LHS_BYTES + TILE_N * ROW_BYTES;
 constexpr unsigned BARRIER_BYTES = 8;
+// Barriers of the stages, that of who is ahead, and one to fill 16 bytes.
+constexpr unsigned BARRIERS = 2 * STAGES + 2;
+// Stages by which the first group is ahead; as many are left that copies can be ahead of it.
+constexpr unsigned AHEAD = STAGES / 2;
 // A word of ones, and bytes of as many ones as an instruction multiplies by.
 __device__ unsigned word_of_ones() { return tr_round_pair<Element>(1.0f, 1.0f); }
 constexpr unsigned ONES_BYTES = 8 * STEP_K * sizeof(Element);
+// A warp's desk has a box for each row of 64 columns, of the warp's rows.
+constexpr unsigned WARP_M = 16;
+constexpr unsigned BOX_BYTES = WARP_M * ROW_BYTES;
+constexpr unsigned DESK_BOXES = 2;
+constexpr unsigned DESK_BYTES = OUT_BOXED ? DESK_BOXES * BOX_BYTES : 0;
+constexpr unsigned DESKS = CONSUMERS * WARP_GROUP / WARP;
 // Tiles down that neighbouring blocks make of the same columns, so that they find operands in the cache.
 constexpr unsigned TILES_DOWN = 16;
 
@@ -71,7 +88,7 @@ __device__ Tile tile_of(const Args &args, unsigned group) {
     };
 }
 
-// The ring of stages and their barriers, and the stage whose turn it is; then ones, where they're needed.
+// The ring of stages and the stage whose turn it is; then desks, barriers and, where they're needed, ones.
 struct Ring {
     unsigned shared, stage, round;
 
@@ -79,8 +96,10 @@ struct Ring {
     __device__ unsigned rhs() const { return lhs() + LHS_BYTES; }
     __device__ unsigned full() const { return full_of(stage); }
     __device__ unsigned empty() const { return full() + STAGES * BARRIER_BYTES; }
-    __device__ unsigned full_of(unsigned which) const { return shared + STAGES * STAGE_BYTES + which * BARRIER_BYTES; }
-    __device__ unsigned ones() const { return full_of(2 * STAGES); }
+    __device__ unsigned desk(unsigned warp) const { return shared + STAGES * STAGE_BYTES + warp * DESK_BYTES; }
+    __device__ unsigned full_of(unsigned which) const { return desk(DESKS) + which * BARRIER_BYTES; }
+    __device__ unsigned ahead() const { return full_of(2 * STAGES); }
+    __device__ unsigned ones() const { return full_of(BARRIERS); }
 
     __device__ void next() {
         stage++;
@@ -91,15 +110,22 @@ struct Ring {
     }
 };
 
-// Begins to copy a tile of an operand, from `extent` on along the product and `k` on along K.
-template <bool ALONG_K, unsigned EXTENT>
+// Begins to copy a tile of an operand to so many blocks, from `extent` on along the product and `k` on along K.
+template <bool ALONG_K, unsigned EXTENT, unsigned BLOCKS>
 __device__ void bring(unsigned to, const TensorMap &map, unsigned barrier, unsigned extent, unsigned k, unsigned matrix) {
+    const auto copy = [&](unsigned to, unsigned x, unsigned y) {
+        if constexpr (BLOCKS > 1) {
+            tr_copy_box_to_all<BLOCKS>(to, map, barrier, x, y, matrix);
+        } else {
+            tr_copy_box(to, map, barrier, x, y, matrix);
+        }
+    };
     if constexpr (ALONG_K) {
-        tr_copy_box(to, map, barrier, k, extent, matrix);
+        copy(to, k, extent);
     } else {
 #pragma unroll
         for (unsigned i = 0; i < EXTENT; i += ROW) {
-            tr_copy_box(to + i * ROW_BYTES, map, barrier, extent + i, k, matrix);
+            copy(to + i * ROW_BYTES, extent + i, k);
         }
     }
 }
@@ -107,14 +133,17 @@ __device__ void bring(unsigned to, const TensorMap &map, unsigned barrier, unsig
 __device__ void produce(const Args &args, Ring ring) {
     tr_prefetch(args.lhs_tiles);
     tr_prefetch(args.rhs_tiles);
+    constexpr unsigned BROUGHT_N = TILE_N / CLUSTER;
+    const unsigned brought = blockIdx.x % CLUSTER * BROUGHT_N;
     for (unsigned group = args.first_group + blockIdx.x; group < args.end_group; group += gridDim.x) {
         const Tile at = tile_of(args, group);
         for (unsigned k = at.k; k < at.end; k += TILE_K) {
             // In the first round, all are empty.
             tr_wait_phase(ring.empty(), (ring.round + 1) % 2);
             tr_arrive_for(ring.full(), STAGE_BYTES);
-            bring<!LHS_TRANSPOSED, TILE_M>(ring.lhs(), args.lhs_tiles, ring.full(), at.row, k, at.matrix);
-            bring<RHS_TRANSPOSED, TILE_N>(ring.rhs(), args.rhs_tiles, ring.full(), at.column, k, at.matrix);
+            bring<!LHS_TRANSPOSED, TILE_M, 1>(ring.lhs(), args.lhs_tiles, ring.full(), at.row, k, at.matrix);
+            bring<RHS_TRANSPOSED, BROUGHT_N, CLUSTER>(ring.rhs() + brought * ROW_BYTES, args.rhs_tiles, ring.full(),
+                                                      at.column + brought, k, at.matrix);
             ring.next();
         }
     }
@@ -154,24 +183,92 @@ __device__ void begin_sums(const Args &args, const Tile &at, unsigned row, unsig
     }
 }
 
-__device__ void store_sums(const Args &args, const Tile &at, unsigned row, unsigned first_column,
-                           const float (&sums)[SUMS]) {
+// The warp's number among those that multiply.
+__device__ unsigned own_warp() { return threadIdx.x / WARP - WARP_GROUP / WARP; }
+
+// Stores a warp's sums by boxes. The desk is used again once the boxes before have been read.
+template <class Stored>
+__device__ void store_boxes(const TensorMap &map, const Tile &at, unsigned desk, unsigned columns, const float (&sums)[SUMS]) {
+    constexpr unsigned SUMS_OF_ROW = ROW / 2;
+    const unsigned lane = threadIdx.x % WARP;
+    // A lane says where 16 bytes go, of row lane % 16 and of the left or the right half of 16 columns.
+    const unsigned row = desk + lane % WARP_M * ROW_BYTES;
 #pragma unroll
-    for (unsigned i = 0; i < SUMS; i += 4) {
-        const unsigned column = first_column + i / 4 * 8;
-        if (column >= args.n) {
-            continue;
+    for (unsigned first = 0; first < SUMS; first += DESK_BOXES * SUMS_OF_ROW) {
+        const unsigned column = at.column + 2 * first;
+        if (column >= columns) {
+            break;
         }
-        const unsigned count = args.n - column;
+        if (lane == 0) {
+            tr_wait_boxes_read();
+        }
+        tr_meet_warp();
+#pragma unroll
+        for (unsigned i = 0; i < DESK_BOXES * SUMS_OF_ROW; i += 8) {
+            const unsigned chunk = (i % SUMS_OF_ROW / 4 + lane / WARP_M) ^ lane % 8;
+            const float *eight = sums + first + i;
+            tr_store_matrices(row + i / SUMS_OF_ROW * BOX_BYTES + 16 * chunk, tr_round_pair<Stored>(eight[0], eight[1]),
+                              tr_round_pair<Stored>(eight[2], eight[3]), tr_round_pair<Stored>(eight[4], eight[5]),
+                              tr_round_pair<Stored>(eight[6], eight[7]));
+        }
+        tr_show_stores();
+        tr_meet_warp();
+        if (lane == 0) {
+#pragma unroll
+            for (unsigned box = 0; box < DESK_BOXES; box++) {
+                tr_store_box(map, desk + box * BOX_BYTES, column + box * ROW, at.row + own_warp() * WARP_M, at.matrix);
+            }
+        }
+    }
+}
+
+// Stores sums that are complete. What makes boxes of them has names that there are only with OUT_BOXED.
+template <class Of>
+__device__ void store_sums(const Of &args, const Tile &at, unsigned desk, unsigned row, unsigned first_column,
+                           float (&sums)[SUMS]) {
+    using Stored = typename decltype(Of::out)::Element;
+    // With the first of two columns, and how many of them there are.
+    const auto each_pair = [&](const auto &apply) {
+#pragma unroll
+        for (unsigned i = 0; i < SUMS; i += 4) {
+            const unsigned column = first_column + i / 4 * 8;
+            if (column < args.n) {
+                apply(i, column, args.n - column);
+            }
+        }
+    };
+    each_pair([&](unsigned i, unsigned column, unsigned count) {
         const Two bias = bias_of(args, column, count);
 #pragma unroll
         for (unsigned half = 0; half < 2; half++) {
             const unsigned own_row = row + half * 8;
-            if (own_row < args.m) {
-                const unsigned to = at.out + own_row * args.out_row + column;
-                store(args, to, Two{sums[i + 2 * half] + bias.x, sums[i + 2 * half + 1] + bias.y}, count);
+            float &first = sums[i + 2 * half], &second = sums[i + 2 * half + 1];
+            first += bias.x;
+            second += bias.y;
+            if (!OUT_BOXED && own_row < args.m) {
+                store(args, at.out + own_row * args.out_row + column, Two{first, second}, count);
             }
         }
+    });
+    if constexpr (OUT_BOXED) {
+        if constexpr (KEEPS_PRODUCT) {
+            store_boxes<Stored>(args.product_tiles, at, desk, args.n, sums);
+        }
+        if constexpr (EPILOGUE) {
+            each_pair([&](unsigned i, unsigned column, unsigned count) {
+#pragma unroll
+                for (unsigned half = 0; half < 2; half++) {
+                    const unsigned own_row = row + half * 8;
+                    const bool exists = own_row < args.m;
+                    const unsigned from = at.out + own_row * args.out_row + column;
+                    const Two beside = BESIDE && exists ? args.beside.load2(from, count) : Two{0.0f, 0.0f};
+                    float &first = sums[i + 2 * half], &second = sums[i + 2 * half + 1];
+                    first = tr_epilogue(args.out.rounded(first), beside.x);
+                    second = tr_epilogue(args.out.rounded(second), beside.y);
+                }
+            });
+        }
+        store_boxes<Stored>(args.out_tiles, at, desk, args.n, sums);
     }
 }
 
@@ -188,16 +285,14 @@ __device__ void store_lhs_sums(const Args &args, unsigned slice, unsigned row, c
 }
 
 // Warps that have left their part of a tile's slice, by tile and warp.
-constexpr unsigned WARPS_OF_TILE = CONSUMERS * WARP_GROUP / WARP;
-static __device__ Counter arrived[SLICED ? MOST_SLICED * WARPS_OF_TILE : 1];
+static __device__ Counter arrived[SLICED ? MOST_SLICED * DESKS : 1];
 
 // Leaves a warp's sums of a slice of K. The last adds up all slices in their order, from what is accumulated to on, and stores that.
-__device__ void finish_slice(const Args &args, const Tile &at, unsigned row, unsigned column, const float (&sums)[SUMS],
-                             bool sums_lhs, const float (&lhs_sums)[LHS_SUMS]) {
+__device__ void finish_slice(const Args &args, const Tile &at, unsigned desk, unsigned row, unsigned column,
+                             const float (&sums)[SUMS], bool sums_lhs, const float (&lhs_sums)[LHS_SUMS]) {
     constexpr unsigned OF_WARP = (SUMS + (SUMS_LHS ? LHS_SUMS : 0)) * WARP;
-    const unsigned warp = threadIdx.x / WARP - WARP_GROUP / WARP;
-    const unsigned own = at.number * WARPS_OF_TILE + warp;
-    const unsigned warps = args.batch * args.tiles_m * args.tiles_n * WARPS_OF_TILE;
+    const unsigned own = at.number * DESKS + own_warp();
+    const unsigned warps = args.batch * args.tiles_m * args.tiles_n * DESKS;
     const unsigned first = own * OF_WARP + threadIdx.x % WARP * 4;
 #pragma unroll
     for (unsigned i = 0; i < SUMS; i += 4) {
@@ -224,7 +319,7 @@ __device__ void finish_slice(const Args &args, const Tile &at, unsigned row, uns
             total[i + 3] += quad.w;
         }
     }
-    store_sums(args, at, row, column, total);
+    store_sums(args, at, desk, row, column, total);
     if (sums_lhs) {
         Four quad = four(0.0f);
         for (unsigned slice = 0; slice < slices; slice++) {
@@ -235,9 +330,21 @@ __device__ void finish_slice(const Args &args, const Tile &at, unsigned row, uns
     }
 }
 
-// Adds the products of a tile's summed indices to the sums of a group's part, and where SUMMED to those of its rows of lhs.
+// Says for a warp that it has read a stage, to all blocks that bring parts of it.
+__device__ void give_back(unsigned empty) {
+    const unsigned lane = threadIdx.x % WARP;
+    if (CLUSTER > 1 && lane < CLUSTER) {
+        tr_arrive_within(empty, lane);
+    } else if (lane == 0) {
+        tr_arrive(empty);
+    }
+}
+
+// Adds the products of a tile's summed indices to the sums of a group's part, and where SUMMED to those of its rows of lhs. Once it
+// has come to `ahead`, the other group may begin.
 template <bool SUMMED>
-__device__ void multiply(const Tile &at, Ring &ring, unsigned consumer, float (&sums)[SUMS], float (&lhs_sums)[LHS_SUMS]) {
+__device__ void multiply(const Tile &at, Ring &ring, unsigned consumer, unsigned ahead, float (&sums)[SUMS],
+                         float (&lhs_sums)[LHS_SUMS]) {
     const unsigned lane = threadIdx.x % WARP;
     unsigned read = ring.empty();
     if constexpr (SUMMED) {
@@ -258,8 +365,11 @@ __device__ void multiply(const Tile &at, Ring &ring, unsigned consumer, float (&
         tr_commit_products();
         // While these are made, the stage before them is read no more.
         tr_wait_products<1>();
-        if (lane == 0 && k > at.k) {
-            tr_arrive(read);
+        if (k > at.k) {
+            give_back(read);
+        }
+        if (lane == 0 && k == ahead) {
+            tr_arrive(ring.ahead());
         }
         read = ring.empty();
         ring.next();
@@ -268,35 +378,45 @@ __device__ void multiply(const Tile &at, Ring &ring, unsigned consumer, float (&
     if constexpr (SUMMED) {
         tr_finish_products(lhs_sums);
     }
-    if (lane == 0) {
-        tr_arrive(read);
-    }
+    give_back(read);
 }
 
 __device__ void consume(const Args &args, Ring ring, unsigned consumer) {
     const unsigned lane = threadIdx.x % WARP;
-    const unsigned own_row = consumer * PART_M + threadIdx.x % WARP_GROUP / WARP * 16 + lane / 4;
+    const unsigned own_row = own_warp() * WARP_M + lane / 4;
+    const unsigned desk = ring.desk(own_warp());
+    unsigned turns = 0;
     for (unsigned group = args.first_group + blockIdx.x; group < args.end_group; group += gridDim.x) {
         const Tile at = tile_of(args, group);
         const unsigned row = at.row + own_row;
         const unsigned column = at.column + lane % 4 * 2;
         float sums[SUMS];
         begin_sums<ACCUMULATE && !SLICED>(args, at, row, column, sums);
+        // With so many stages, the ring holds the first group back before it says the same of the next tile.
+        const bool takes_turns = at.end - at.k > (STAGES - AHEAD) * TILE_K;
+        if (takes_turns && consumer == 1) {
+            tr_wait_phase(ring.ahead(), turns % 2);
+        }
+        turns += takes_turns;
+        const unsigned ahead = takes_turns && consumer == 0 ? at.k + AHEAD * TILE_K : args.k;
         const bool sums_lhs = SUMS_LHS && at.column == 0;
         float lhs_sums[LHS_SUMS] = {0.0f, 0.0f, 0.0f, 0.0f};
         if (sums_lhs) {
-            multiply<SUMS_LHS>(at, ring, consumer, sums, lhs_sums);
+            multiply<SUMS_LHS>(at, ring, consumer, ahead, sums, lhs_sums);
         } else {
-            multiply<false>(at, ring, consumer, sums, lhs_sums);
+            multiply<false>(at, ring, consumer, ahead, sums, lhs_sums);
         }
         if constexpr (SLICED) {
-            finish_slice(args, at, row, column, sums, sums_lhs, lhs_sums);
+            finish_slice(args, at, desk, row, column, sums, sums_lhs, lhs_sums);
         } else {
-            store_sums(args, at, row, column, sums);
+            store_sums(args, at, desk, row, column, sums);
             if (sums_lhs) {
                 store_lhs_sums(args, at.slice, row, lhs_sums);
             }
         }
+    }
+    if (OUT_BOXED && lane == 0) {
+        tr_wait_boxes_read();
     }
 }
 
@@ -305,15 +425,20 @@ __device__ void wgmma(const Args &args) {
     if (threadIdx.x == 0) {
         for (unsigned stage = 0; stage < STAGES; stage++) {
             tr_init_barrier(ring.full_of(stage), 1);
-            tr_init_barrier(ring.full_of(STAGES + stage), CONSUMERS * WARP_GROUP / WARP);
+            tr_init_barrier(ring.full_of(STAGES + stage), CLUSTER * DESKS);
         }
+        tr_init_barrier(ring.ahead(), WARP_GROUP / WARP);
         tr_show_barriers();
     }
     if (SUMS_LHS && threadIdx.x < ONES_BYTES / sizeof(unsigned)) {
         tr_store_word(ring.ones() + threadIdx.x * unsigned(sizeof(unsigned)), word_of_ones());
         tr_show_stores();
     }
-    __syncthreads();
+    if (CLUSTER > 1) {
+        tr_meet_cluster();
+    } else {
+        __syncthreads();
+    }
     // Sums take more registers than all threads could have, and copies need few.
     if (threadIdx.x < WARP_GROUP) {
         tr_fewer_registers<40>();
@@ -323,5 +448,9 @@ __device__ void wgmma(const Args &args) {
     } else {
         tr_more_registers<232>();
         consume(args, ring, threadIdx.x / WARP_GROUP - 1);
+    }
+    if (CLUSTER > 1) {
+        // Others arrive at barriers of this block until they have read what it brought them.
+        tr_meet_cluster();
     }
 }

@@ -46,10 +46,13 @@ const HOPPER: [(&str, &str); 2] = [
     ("warpgroups.cuh", include_str!("../../kernels/shared/warpgroups.cuh")),
 ];
 
+/// For formulas that are rounded to bf16.
+const SHORT: (&str, &str) = ("short.cuh", include_str!("../../kernels/shared/short.cuh"));
+
 /// A hash of what comes before every kernel.
 pub fn digest() -> u64 {
     let mut hasher = DefaultHasher::new();
-    (DEVICE, HOPPER, SHARED).hash(&mut hasher);
+    (DEVICE, HOPPER, SHORT, SHARED).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -124,6 +127,8 @@ pub struct Kernel {
     pub threads: u32,
     /// Bytes of shared memory whose size the text doesn't say.
     pub shared_bytes: u32,
+    /// Blocks that use each other's shared memory.
+    pub cluster: u32,
     /// Names of the tensors, and where they lie in the arguments.
     pub operands: Vec<(String, usize)>,
     /// Launches that it makes at once, each with arguments of its own: 1, or as many as there's room for.
@@ -192,8 +197,8 @@ impl Kernel {
             file(&mut text, name, &(content.join("\n") + "\n"));
         }
         let label = format!("{}.{}", launch.kernel, launch.entry);
-        let &Launch { entry, workgroup: threads, shared_bytes, .. } = launch;
-        Ok(Self { label, text, entry, threads, shared_bytes, operands, several: 1 })
+        let &Launch { entry, workgroup: threads, shared_bytes, cluster, .. } = launch;
+        Ok(Self { label, text, entry, threads, shared_bytes, cluster, operands, several: 1 })
     }
 
     /// Bytes of one launch's arguments, where none is a map.
@@ -220,16 +225,20 @@ impl Kernel {
     }
 }
 
-/// Text of several kernels for a GPU's compiler. Kernel `i` is called [`entry_name`].
-pub fn for_device(kernels: &[&Kernel]) -> String {
+/// Text of several kernels for a GPU's compiler. Kernel `i` is called [`entry_name`]. Those that begin `early`, before those before
+/// them have ended, wait for these; GPUs before Hopper have no such.
+pub fn for_device(kernels: &[&Kernel], early: bool) -> String {
     let mut text = String::new();
     file(&mut text, "device.cuh", DEVICE);
     if kernels.iter().any(|kernel| kernel.shared_bytes > 0) {
         HOPPER.iter().for_each(|(name, header)| file(&mut text, name, header));
     }
+    if kernels.iter().any(|kernel| kernel.text.contains("tr_short_")) {
+        file(&mut text, SHORT.0, SHORT.1);
+    }
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, shared_bytes, several, .. } = kernel;
+        let Kernel { text: own, entry, threads, shared_bytes, cluster, several, .. } = kernel;
         let name = entry_name(index);
         let (ty, args) = match several {
             1 => (format!("k{index}::Args"), "args"),
@@ -238,12 +247,21 @@ pub fn for_device(kernels: &[&Kernel]) -> String {
         text += &format!("namespace k{index} {{\n{own}}}\n");
         // A block with that much shared memory is alone, and its registers can go from thread to thread.
         let alone = if *shared_bytes > 0 { ", 1" } else { "" };
+        let together = match cluster {
+            1 => String::new(),
+            _ => format!("__cluster_dims__({cluster}, 1, 1) "),
+        };
+        let begins = if early { EARLY } else { "" };
         text += &format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads}{alone}) {name}(const __grid_constant__ {ty} args) {{\n    k{index}::{entry}({args});\n}}\n"
+            "extern \"C\" __global__ void {together}__launch_bounds__({threads}{alone}) {name}(const __grid_constant__ {ty} args) {{\n{begins}    k{index}::{entry}({args});\n}}\n"
         );
     }
     text
 }
+
+/// How a kernel begins that blocks of the next one may follow before it has ended: once all of its own have begun, and before
+/// anything else it waits for the kernels before it and for what they stored (PTX ISA, griddepcontrol).
+const EARLY: &str = "    asm volatile(\"griddepcontrol.launch_dependents;\\ngriddepcontrol.wait;\" : : : \"memory\");\n";
 
 /// Name of the function that kernel `index` of a text is.
 pub fn entry_name(index: usize) -> String {

@@ -14,6 +14,8 @@
 mod arena;
 mod calibrate;
 pub mod device;
+#[cfg(feature = "faults")]
+mod faults;
 mod pace;
 mod reachable;
 mod recording;

@@ -114,6 +114,8 @@ impl Compiled {
         if let Some(pipeline) = self.pipelines.get(&(text.clone(), launch.entry)) {
             return Ok(pipeline.clone());
         }
+        #[cfg(feature = "faults")]
+        let text = crate::faults::changed(device, &label, launch.entry, text);
         let module = device.device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(&label),
             source: wgpu::ShaderSource::Wgsl(text.as_str().into()),

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::expr::{Binary, Expr, Term, Unary};
+use crate::types::DType;
 
 /// A kernel language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +19,43 @@ pub enum Dialect {
     Cuda,
 }
 
+/// How exact the functions of formulas are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exact {
+    /// As f32 is.
+    Single,
+    /// As what is rounded to bf16 needs, where a language has faster functions for that.
+    Short,
+}
+
+impl Exact {
+    /// For formulas whose results are all stored so.
+    pub fn of(stored: impl IntoIterator<Item = DType>) -> Self {
+        if stored.into_iter().all(|dtype| dtype == DType::BF16) {
+            Self::Short
+        } else {
+            Self::Single
+        }
+    }
+}
+
 /// Statements that compute `formulas`, and the name or literal that holds each result. Input `i` is read
 /// as `in{i}`, random numbers as `tr_random(stream)`; both are in scope where the text is placed.
-pub fn print(formulas: &[Expr], dialect: Dialect) -> (String, Vec<String>) {
-    let mut printer = Printer { dialect, text: String::new(), named: HashMap::new() };
+pub fn print(formulas: &[Expr], exact: Exact, dialect: Dialect) -> (String, Vec<String>) {
+    let mut printer = Printer { dialect, exact, text: String::new(), named: HashMap::new() };
     let results = formulas.iter().map(|formula| printer.value(formula)).collect();
     (printer.text, results)
 }
 
 /// A function of `arguments` numbers, `in0` and so on, that a formula reads some of.
-pub fn print_function(name: &str, arguments: usize, formula: &Expr, dialect: Dialect) -> String {
-    let (body, results) = print(std::slice::from_ref(formula), dialect);
+pub fn print_function(
+    name: &str,
+    arguments: usize,
+    formula: &Expr,
+    exact: Exact,
+    dialect: Dialect,
+) -> String {
+    let (body, results) = print(std::slice::from_ref(formula), exact, dialect);
     let (argument, ends) = match dialect {
         Dialect::Wgsl => ("in{}: f32", ("fn", " -> f32")),
         Dialect::Cuda => ("float in{}", ("__device__ float", "")),
@@ -86,8 +113,14 @@ const LANES: [&str; 4] = ["x", "y", "z", "w"];
 
 /// The part of a map kernel that is its own: the formulas of one element, and `tr_four`, which applies them to
 /// the four from `at` on. Output `i` goes to the tensor named `writes[i]`.
-pub fn print_map(formulas: &[Expr], reads: &[Read], writes: &[String], dialect: Dialect) -> String {
-    let (body, results) = print(formulas, dialect);
+pub fn print_map(
+    formulas: &[Expr],
+    reads: &[Read],
+    writes: &[String],
+    exact: Exact,
+    dialect: Dialect,
+) -> String {
+    let (body, results) = print(formulas, exact, dialect);
     let map = MapText {
         body,
         results,
@@ -213,6 +246,7 @@ impl MapText<'_> {
 }
 
 struct Printer {
+    exact: Exact,
     dialect: Dialect,
     text: String,
     /// Right-hand side of a binding → its name.
@@ -281,7 +315,9 @@ impl Printer {
             Unary::Ln => call("log", "logf"),
             Unary::Sqrt => call("sqrt", "sqrtf"),
             // WGSL's tanh may overflow for large arguments on some adapters.
+            Unary::Tanh if self.exact == Exact::Short => call("tr_tanh", "tr_short_tanh"),
             Unary::Tanh => call("tr_tanh", "tanhf"),
+            Unary::Sigmoid if self.exact == Exact::Short => call("tr_sigmoid", "tr_short_sigmoid"),
             Unary::Sigmoid => call("tr_sigmoid", "tr_sigmoid"),
             Unary::Erf => call("tr_erf", "erff"),
             Unary::Sin => call("tr_sin", "sinf"),
@@ -328,7 +364,7 @@ mod tests {
 
     #[test]
     fn shared_parts_are_bound_once() {
-        let (text, results) = print(&[silu_slope()], Dialect::Wgsl);
+        let (text, results) = print(&[silu_slope()], Exact::Single, Dialect::Wgsl);
         assert_eq!(
             text,
             "let v0 = tr_sigmoid(in0);\n\
@@ -343,7 +379,7 @@ mod tests {
     #[test]
     fn cuda_declares_floats() {
         let clipped = input(0).less(constant(-2.5)).select(constant(1.0), input(1).sqrt());
-        let (text, results) = print(&[clipped, input(1)], Dialect::Cuda);
+        let (text, results) = print(&[clipped, input(1)], Exact::Single, Dialect::Cuda);
         assert_eq!(
             text,
             "const float v0 = (in0 < (-2.5f) ? 1.0f : 0.0f);\n\
@@ -357,15 +393,27 @@ mod tests {
     /// around a formula.
     #[test]
     fn no_product_of_a_cuda_formula_can_be_joined_with_a_sum() {
-        let (text, _) = print(&[silu_slope(), input(0) * input(1) + input(2)], Dialect::Cuda);
+        let (text, _) =
+            print(&[silu_slope(), input(0) * input(1) + input(2)], Exact::Single, Dialect::Cuda);
         assert!(text.contains("__fmul_rn(in0, in1)") && !text.contains('*'), "{text}");
     }
 
     #[test]
+    fn what_is_rounded_to_bf16_takes_shorter_functions_on_cuda_alone() {
+        let of = |stored: &[DType], dialect| {
+            print(&[input(0).tanh()], Exact::of(stored.iter().copied()), dialect).0
+        };
+        assert!(of(&[DType::BF16], Dialect::Cuda).contains("tr_short_tanh(in0)"));
+        assert!(of(&[DType::BF16, DType::F32], Dialect::Cuda).contains(" tanhf(in0)"));
+        assert!(of(&[DType::F16], Dialect::Cuda).contains(" tanhf(in0)"));
+        assert!(of(&[DType::BF16], Dialect::Wgsl).contains("tr_tanh(in0)"));
+    }
+
+    #[test]
     fn constants_come_back_as_themselves() {
-        let (_, results) = print(&[constant(1e-8), constant(3.0)], Dialect::Wgsl);
+        let (_, results) = print(&[constant(1e-8), constant(3.0)], Exact::Single, Dialect::Wgsl);
         assert_eq!(results, ["1e-8f", "3.0f"]);
-        let (_, results) = print(&[constant(f64::INFINITY)], Dialect::Cuda);
+        let (_, results) = print(&[constant(f64::INFINITY)], Exact::Single, Dialect::Cuda);
         assert_eq!(results, ["__uint_as_float(0x7f800000u)"]);
     }
 }

@@ -143,6 +143,8 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// Most workgroups that run, where each goes on with others that are left.
     pub most_groups: Option<u32>,
+    /// Workgroups, one after the other, that run at once and use each other's shared memory: 1, or a divisor of how many there are.
+    pub cluster: u32,
     /// Numbers read when the kernel runs, after the range of workgroups.
     pub params: Vec<(Cow<'static, str>, Word)>,
     /// Workgroups, numbered along one axis.
@@ -175,6 +177,7 @@ impl Launch {
             boxed: vec![],
             shared_bytes: 0,
             most_groups: None,
+            cluster: 1,
             params: vec![],
             groups: 0..groups,
             cost: Cost::default(),
@@ -239,6 +242,11 @@ impl Launch {
     pub fn persistent(mut self, groups: u32, shared_bytes: u32, boxed: Vec<Boxed>) -> Self {
         (self.most_groups, self.shared_bytes, self.boxed) = (Some(groups), shared_bytes, boxed);
         self
+    }
+
+    /// Lets so many workgroups use each other's shared memory.
+    pub fn clustered(self, cluster: u32) -> Self {
+        Self { cluster, ..self.constant("CLUSTER", cluster) }
     }
 
     fn bind_width(mut self, name: impl Into<Cow<'static, str>>, place: Place, width: u32) -> Self {

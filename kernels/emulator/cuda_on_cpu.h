@@ -3,7 +3,7 @@
 //
 // A thread of a block is a fiber: it runs until it waits for others, and then the next one runs. Which one is next is
 // shuffled by a seed, and so is the order of blocks, which run one after the other. Threads of a warp meet at shuffles,
-// those of a block at barriers. Shared memory remembers who read and wrote each element since the last barrier, and tensors
+// those of a block at barriers; blocks of a cluster run together. Shared memory remembers who read and wrote each element since the last barrier, and tensors
 // know their extent, so that what is luck on a GPU is an error here, with its line: a missing barrier, shared memory that
 // nobody wrote, an access out of bounds, a barrier or a shuffle that some threads don't reach.
 
@@ -26,6 +26,8 @@ struct TrIndex {
 };
 
 static TrIndex threadIdx, blockIdx, gridDim;
+// The thread that runs, counted through all blocks of its cluster, and the number of its block among them.
+static unsigned tr_self, tr_rank;
 
 // ---- Fibers ----
 
@@ -100,7 +102,7 @@ constexpr size_t TR_STACK = 128 << 10;
 // Most bytes that a lane gives to the others at once.
 constexpr size_t TR_EXCHANGE = 24;
 
-enum class TrState { Ready, AtWarp, AtBlock, Until, Done };
+enum class TrState { Ready, AtWarp, AtBlock, AtCluster, Until, Done };
 
 struct TrThread {
     TrFiber fiber;
@@ -127,7 +129,8 @@ struct TrLaunch {
     const void *own;
     const TrOperand *operands;
     unsigned operand_count;
-    unsigned threads;
+    // Of all blocks that run together, those of one of them, and the first of these blocks.
+    unsigned threads, block_threads, first_block;
     // Of shared memory whose size the launch says.
     unsigned shared_bytes;
     char *report;
@@ -138,12 +141,18 @@ struct TrLaunch {
     char *stacks;
     // Barriers passed so far, in all blocks, and those passed when this block began.
     unsigned long long epoch, first_epoch;
+    // Barriers passed by all blocks of a cluster.
+    unsigned long long cluster_epoch;
     // What lanes give each other, in turns: a lane may be one shuffle ahead.
     unsigned char exchange[TR_MOST_THREADS][2][TR_EXCHANGE];
     unsigned turn[TR_MOST_THREADS];
 };
 
 static TrLaunch tr;
+
+// Where a thread is, counted through all blocks of its cluster.
+static unsigned tr_thread_of(unsigned self) { return self % tr.block_threads; }
+static unsigned tr_block_of(unsigned self) { return tr.first_block + self / tr.block_threads; }
 
 // Ends the launch with a message.
 [[noreturn]] static void tr_fail(const char *file, unsigned line, const char *format, ...) {
@@ -154,12 +163,12 @@ static TrLaunch tr;
     vsnprintf(tr.report + written, tr.report_bytes - written, format, words);
     va_end(words);
     tr.failed = true;
-    tr.thread[threadIdx.x].fiber.go_on(tr.scheduler);
+    tr.thread[tr_self].fiber.go_on(tr.scheduler);
     __builtin_unreachable();
 }
 
 static void tr_wait(TrState state, unsigned line, const char *file) {
-    const unsigned own = threadIdx.x;
+    const unsigned own = tr_self;
     TrThread &thread = tr.thread[own];
     thread.state = state;
     thread.line = line;
@@ -169,7 +178,7 @@ static void tr_wait(TrState state, unsigned line, const char *file) {
 
 // Waits until a condition holds. It's asked between turns of threads, and fails nothing.
 static void tr_wait_until(bool (*until)(const void *), const void *of, const char *words, unsigned line, const char *file) {
-    TrThread &thread = tr.thread[threadIdx.x];
+    TrThread &thread = tr.thread[tr_self];
     thread.until = until;
     thread.of = of;
     thread.words = words;
@@ -178,27 +187,31 @@ static void tr_wait_until(bool (*until)(const void *), const void *of, const cha
 
 static void tr_run_thread() {
     tr.kernel(tr.args);
-    tr.thread[threadIdx.x].state = TrState::Done;
-    tr.thread[threadIdx.x].fiber.go_on(tr.scheduler);
+    tr.thread[tr_self].state = TrState::Done;
+    tr.thread[tr_self].fiber.go_on(tr.scheduler);
 }
 
 inline void __syncthreads(unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
     tr_wait(TrState::AtBlock, line, file);
 }
 
+inline void tr_meet_cluster(unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    tr_wait(TrState::AtCluster, line, file);
+}
+
 // Gives a value to the other lanes of the warp, once all have come. `of(lane)` is what lane number `lane` gave.
 template <class T> struct TrExchange {
     unsigned turn;
 
-    TrExchange(const T &value, unsigned line, const char *file) : turn(tr.turn[threadIdx.x]++ & 1) {
+    TrExchange(const T &value, unsigned line, const char *file) : turn(tr.turn[tr_self]++ & 1) {
         static_assert(sizeof(T) <= TR_EXCHANGE);
-        memcpy(tr.exchange[threadIdx.x][turn], &value, sizeof(T));
+        memcpy(tr.exchange[tr_self][turn], &value, sizeof(T));
         tr_wait(TrState::AtWarp, line, file);
     }
 
     T of(unsigned lane) const {
         T value;
-        memcpy(&value, tr.exchange[threadIdx.x / TR_WARP * TR_WARP + lane][turn], sizeof(T));
+        memcpy(&value, tr.exchange[tr_self / TR_WARP * TR_WARP + lane][turn], sizeof(T));
         return value;
     }
 };
@@ -206,7 +219,7 @@ template <class T> struct TrExchange {
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask, unsigned line = __builtin_LINE(),
                   const char *file = __builtin_FILE()) {
-    return TrExchange<T>(value, line, file).of(threadIdx.x % TR_WARP ^ unsigned(mask));
+    return TrExchange<T>(value, line, file).of(tr_self % TR_WARP ^ unsigned(mask));
 }
 
 // Runs the threads of a warp until each has ended or waits for its block.
@@ -216,7 +229,10 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
         for (unsigned i = 0; i < TR_WARP; i++) {
             const unsigned lane = (i * (shuffle | 1) + (shuffle >> 5)) % TR_WARP;
             if (lane >= lanes || tr.thread[first + lane].state != TrState::Ready) continue;
-            threadIdx.x = first + lane;
+            tr_self = first + lane;
+            tr_rank = tr_self / tr.block_threads;
+            threadIdx.x = tr_thread_of(tr_self);
+            blockIdx.x = tr_block_of(tr_self);
             tr.scheduler.go_on(tr.thread[first + lane].fiber);
             if (tr.failed) return;
         }
@@ -232,7 +248,7 @@ static void tr_run_warp(unsigned first, unsigned shuffle) {
             const TrThread &at = tr.thread[meeting];
             if (tr.thread[i].state != TrState::AtWarp || tr.thread[i].line != at.line || tr.thread[i].file != at.file) {
                 snprintf(tr.report, tr.report_bytes, "%s:%u: thread %u of block %u waits for its warp, thread %u does not",
-                         at.file, at.line, meeting, blockIdx.x, i);
+                         at.file, at.line, tr_thread_of(meeting), tr_block_of(meeting), tr_thread_of(i));
                 tr.failed = true;
                 return;
             }
@@ -262,7 +278,8 @@ static bool tr_go_on() {
         if (thread.state != TrState::Until) continue;
         if (before != nullptr && before->line == thread.line && before->file == thread.file) continue;
         written += snprintf(tr.report + written, tr.report_bytes - written, "%s%s:%u: thread %u of block %u waits for %s",
-                            before == nullptr ? "" : "; ", thread.file, thread.line, i, blockIdx.x, thread.words);
+                            before == nullptr ? "" : "; ", thread.file, thread.line, tr_thread_of(i), tr_block_of(i),
+                            thread.words);
         before = &thread;
     }
     return false;
@@ -270,12 +287,36 @@ static bool tr_go_on() {
 
 static void tr_forget_copies(unsigned thread);
 static void tr_begin_async();
-static void tr_meet_async();
+static void tr_meet_async(unsigned first, unsigned threads);
+static void tr_end_async();
 static void tr_begin_counts();
 static void tr_end_leaving();
 static bool tr_end_counts();
 
-static void tr_run_block(unsigned shuffle) {
+// Lets these threads go on where all wait at one barrier.
+static bool tr_meet(unsigned first, unsigned threads, TrState state) {
+    for (unsigned i = first; i < first + threads; i++) {
+        const TrThread &thread = tr.thread[i], &at = tr.thread[first];
+        if (thread.state != state || thread.line != at.line || thread.file != at.file) return false;
+    }
+    for (unsigned i = first; i < first + threads; i++) tr.thread[i].state = TrState::Ready;
+    tr.epoch++;
+    tr_meet_async(first, threads);
+    return true;
+}
+
+static bool tr_meet_blocks() {
+    bool some = false;
+    for (unsigned first = 0; first < tr.threads; first += tr.block_threads) {
+        some |= tr_meet(first, tr.block_threads, TrState::AtBlock);
+    }
+    if (some || !tr_meet(0, tr.threads, TrState::AtCluster)) return some;
+    tr.cluster_epoch++;
+    return true;
+}
+
+// Runs the blocks of a cluster: most have one.
+static void tr_run_cluster(unsigned shuffle) {
     tr.first_epoch = ++tr.epoch;
     for (unsigned i = 0; i < tr.threads; i++) {
         tr.thread[i].state = TrState::Ready;
@@ -296,30 +337,29 @@ static void tr_run_block(unsigned shuffle) {
             done += tr.thread[i].state == TrState::Done;
             meeting = tr.thread[i].state == TrState::Done ? meeting : i;
         }
-        if (done == tr.threads) return tr_end_leaving();
+        if (done == tr.threads) {
+            tr_end_async();
+            return tr_end_leaving();
+        }
         shuffle = shuffle * 1664525u + 1013904223u;
-        if (tr_go_on()) continue;
+        if (tr_meet_blocks() || tr_go_on()) continue;
         if (tr.failed) return;
         const TrThread &at = tr.thread[meeting];
         for (unsigned i = 0; i < tr.threads; i++) {
             const TrThread &thread = tr.thread[i];
-            if (thread.state == TrState::Done || thread.line != at.line || thread.file != at.file) {
-                snprintf(tr.report, tr.report_bytes, "%s:%u: thread %u of block %u waits at a barrier, thread %u does not",
-                         at.file, at.line, meeting, blockIdx.x, i);
-                tr.failed = true;
-                return;
-            }
-            tr.thread[i].state = TrState::Ready;
+            if (thread.state != TrState::Done && thread.line == at.line && thread.file == at.file) continue;
+            snprintf(tr.report, tr.report_bytes, "%s:%u: thread %u of block %u waits at a barrier, thread %u does not", at.file,
+                     at.line, tr_thread_of(meeting), tr_block_of(meeting), tr_thread_of(i));
+            tr.failed = true;
+            return;
         }
-        tr.epoch++;
-        tr_meet_async();
     }
 }
 
 // Runs a kernel. False, and words in `report`, where it did what a GPU doesn't promise to do well.
 static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOperand *operands, unsigned operand_count,
-                      unsigned threads, unsigned shared_bytes, unsigned blocks, unsigned seed, char *report,
-                      size_t report_bytes) {
+                      unsigned threads, unsigned together, unsigned shared_bytes, unsigned blocks, unsigned seed,
+                      char *report, size_t report_bytes) {
     if (tr.stacks == nullptr) {
         void *stacks = mmap(nullptr, TR_STACK * TR_MOST_THREADS, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -334,19 +374,25 @@ static bool tr_launch(void (*kernel)(const void *), const void *args, const TrOp
     tr.own = args;
     tr.operands = operands;
     tr.operand_count = operand_count;
-    tr.threads = threads;
+    tr.threads = threads * together;
+    tr.block_threads = threads;
     tr.shared_bytes = shared_bytes;
     tr.report = report;
     tr.report_bytes = report_bytes;
     tr.failed = false;
     gridDim.x = blocks;
-    // Blocks come in some order: from one of them on, up or down.
+    if (blocks % together != 0) {
+        snprintf(report, report_bytes, "%u blocks are no whole clusters of %u", blocks, together);
+        return false;
+    }
+    // Clusters come in some order: from one of them on, up or down.
+    const unsigned clusters = blocks / together;
     const unsigned order = seed * 1664525u + 1013904223u, down = order >> 31;
-    for (unsigned i = 0; i < blocks && !tr.failed; i++) {
-        const unsigned turn = ((order >> 8) % blocks + i) % blocks;
-        blockIdx.x = down ? blocks - 1 - turn : turn;
+    for (unsigned i = 0; i < clusters && !tr.failed; i++) {
+        const unsigned turn = ((order >> 8) % clusters + i) % clusters;
+        tr.first_block = (down ? clusters - 1 - turn : turn) * together;
         seed = seed * 1664525u + 1013904223u;
-        tr_run_block(seed >> 8);
+        tr_run_cluster(seed >> 8);
     }
     return tr_end_counts() && !tr.failed;
 }
@@ -388,6 +434,7 @@ template <class T, unsigned N> struct Shared {
 
     TrMark &mark(TrAt at) {
         if (at.index >= N) tr_fail(at.file, at.line, "uses element %u of a shared array of %u", at.index, N);
+        if (tr.threads > tr.block_threads) tr_fail(at.file, at.line, "uses a shared array, which blocks of a cluster share here");
         return marks[at.index];
     }
 
@@ -400,7 +447,7 @@ template <class T, unsigned N> struct Shared {
 
     T read(TrAt at) {
         TrMark &m = mark(at);
-        const unsigned short own = threadIdx.x;
+        const unsigned short own = tr_self;
         if (m.written < tr.first_epoch) tr_fail(at.file, at.line, "reads element %u of a shared array, which none wrote", at.index);
         if (m.written == tr.epoch && m.writer != own) race(at, "reads", m.writer, "wrote", m.written_line);
         m.reader = m.read == tr.epoch && m.reader != own ? TR_SEVERAL : own;
@@ -411,7 +458,7 @@ template <class T, unsigned N> struct Shared {
 
     void write(TrAt at, T value) {
         TrMark &m = mark(at);
-        const unsigned short own = threadIdx.x;
+        const unsigned short own = tr_self;
         if (m.written == tr.epoch && m.writer != own) race(at, "writes", m.writer, "wrote", m.written_line);
         if (m.read == tr.epoch && m.reader != own) race(at, "writes", m.reader, "read", m.read_line);
         m.written = tr.epoch;
@@ -450,6 +497,17 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 
 // As on a GPU, zero below the least normal number.
 inline float tr_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
+
+// As far off as a GPU's may be, up or down.
+inline float tr_short_tanh(float x) {
+    const float off = __float_as_uint(x) & 1 ? 0x1p-11f : -0x1p-11f;
+    return tanhf(x) * (1.0f + off);
+}
+
+inline float tr_short_sigmoid(float x) {
+    const float off = __float_as_uint(x) & 1 ? 0x1p-20f : -0x1p-20f;
+    return (1.0f + off) / (1.0f + tr_exp2(-1.44269504f * x));
+}
 
 inline float tr_half_to_float(unsigned short bits) {
     const unsigned sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;

@@ -22,7 +22,7 @@ struct TrClock {
 
 static TrClock tr_clocks[TR_WARPS];
 
-inline TrClock &tr_clock() { return tr_clocks[threadIdx.x / TR_WARP]; }
+inline TrClock &tr_clock() { return tr_clocks[tr_self / TR_WARP]; }
 
 // ---- Shared memory whose size the launch says ----
 
@@ -42,16 +42,36 @@ struct TrPiece {
     unsigned stored[TR_WARPS], stored_line, storer[4], shows[4];
 };
 
-alignas(16) static unsigned char tr_dynamic[TR_DYNAMIC_BYTES];
-static TrPiece tr_pieces[TR_DYNAMIC_BYTES / sizeof(Chunk)];
+// Of each block of a cluster, which count their bytes from the same address on.
+constexpr unsigned TR_MOST_TOGETHER = 2;
+alignas(16) static unsigned char tr_dynamic[TR_MOST_TOGETHER][TR_DYNAMIC_BYTES];
+static TrPiece tr_pieces[TR_MOST_TOGETHER][TR_DYNAMIC_BYTES / sizeof(Chunk)];
 
 inline unsigned tr_dynamic_shared() { return TR_FIRST_ADDRESS; }
+
+inline unsigned char *tr_at(unsigned address) { return tr_dynamic[tr_rank] + (address - TR_FIRST_ADDRESS); }
+
+inline TrPiece &tr_piece_at(unsigned address) { return tr_pieces[tr_rank][(address - TR_FIRST_ADDRESS) / sizeof(Chunk)]; }
 
 inline TrPiece &tr_piece(unsigned address, const char *file, unsigned line) {
     const unsigned at = address - TR_FIRST_ADDRESS;
     if (at >= tr.shared_bytes) tr_fail(file, line, "uses byte %u of the shared memory, which has %u", at, tr.shared_bytes);
-    return tr_pieces[at / sizeof(Chunk)];
+    return tr_piece_at(address);
 }
+
+// While it lives, a thread uses the shared memory of another block of its cluster.
+struct TrWithin {
+    unsigned own = tr_rank;
+
+    TrWithin(unsigned rank, const char *file, unsigned line) {
+        bool ended = true;
+        for (unsigned i = 0; i < tr.block_threads; i++) ended &= tr.thread[rank * tr.block_threads + i].state == TrState::Done;
+        if (ended) tr_fail(file, line, "uses the shared memory of block %u, which has ended", tr.first_block + rank);
+        tr_rank = rank;
+    }
+
+    ~TrWithin() { tr_rank = own; }
+};
 
 // Where rows of so many pieces are swizzled: bits of an address from 4 on change with those from 7 on.
 inline unsigned tr_swizzled(unsigned address, unsigned pieces) { return address ^ (address >> 7 & (pieces - 1)) << 4; }
@@ -59,8 +79,8 @@ inline unsigned tr_swizzled(unsigned address, unsigned pieces) { return address 
 // ---- Barriers ----
 
 struct TrBarrier {
-    unsigned address, arrivals, by;
-    unsigned long long epoch;
+    unsigned block, address, arrivals, by;
+    unsigned long long epoch, cluster_epoch;
     bool shown;
     // Of the phase that hasn't ended.
     unsigned phase, missing;
@@ -70,7 +90,7 @@ struct TrBarrier {
 
 // A tensor as the copy engine knows it, with the fields that the emulated driver writes.
 struct alignas(128) TensorMap {
-    const unsigned char *first;
+    unsigned char *first;
     // Innermost first; bytes from one index to the next of all but the innermost.
     unsigned long long extents[3], strides[2];
     unsigned box[3], element_bytes, pieces;
@@ -79,7 +99,7 @@ struct alignas(128) TensorMap {
 // A copy on its way.
 struct TrBox {
     const TensorMap *map;
-    unsigned to, barrier, from[3];
+    unsigned block, to, barrier, from[3];
 };
 
 constexpr unsigned TR_MOST_BOXES = 256;
@@ -94,22 +114,28 @@ inline void tr_init_barrier(unsigned address, unsigned arrivals, unsigned line =
     if (tr_barrier_count == TR_MOST_BARRIERS) tr_fail(file, line, "sets up more than %u barriers", TR_MOST_BARRIERS);
     TrBarrier &barrier = tr_barriers[tr_barrier_count++];
     barrier = TrBarrier{};
+    barrier.block = tr_rank;
     barrier.address = address;
     barrier.arrivals = barrier.missing = arrivals;
-    barrier.by = threadIdx.x;
+    barrier.by = tr_self;
     barrier.epoch = tr.epoch;
+    barrier.cluster_epoch = tr.cluster_epoch;
 }
 
 inline void tr_show_barriers() {
-    for (unsigned i = 0; i < tr_barrier_count; i++) tr_barriers[i].shown |= tr_barriers[i].by == threadIdx.x;
+    for (unsigned i = 0; i < tr_barrier_count; i++) tr_barriers[i].shown |= tr_barriers[i].by == tr_self;
 }
 
 inline TrBarrier &tr_barrier(unsigned address, const char *file, unsigned line) {
     for (unsigned i = 0; i < tr_barrier_count; i++) {
         TrBarrier &barrier = tr_barriers[i];
-        if (barrier.address != address) continue;
-        if (barrier.epoch == tr.epoch && barrier.by != threadIdx.x) {
-            tr_fail(file, line, "uses a barrier that thread %u set up, without a barrier of the block between", barrier.by);
+        if (barrier.block != tr_rank || barrier.address != address) continue;
+        if (barrier.block != tr_self / tr.block_threads && barrier.cluster_epoch == tr.cluster_epoch) {
+            tr_fail(file, line, "uses a barrier of block %u, without a barrier of the cluster since it was set up",
+                    tr.first_block + barrier.block);
+        }
+        if (barrier.epoch == tr.epoch && barrier.by != tr_self) {
+            tr_fail(file, line, "uses a barrier that thread %u set up, without a barrier of the block between", tr_thread_of(barrier.by));
         }
         return barrier;
     }
@@ -126,7 +152,7 @@ inline void tr_land(const TrBox &box) {
     for (unsigned z = box.from[2]; z < box.from[2] + map.box[2]; z++) {
         for (unsigned y = box.from[1]; y < box.from[1] + map.box[1]; y++) {
             for (unsigned x = box.from[0]; x < box.from[0] + map.box[0]; x++, to += map.element_bytes) {
-                unsigned char *place = tr_dynamic + (tr_swizzled(to, map.pieces) - TR_FIRST_ADDRESS);
+                unsigned char *place = tr_dynamic[box.block] + (tr_swizzled(to, map.pieces) - TR_FIRST_ADDRESS);
                 const bool exists = x < map.extents[0] && y < map.extents[1] && z < map.extents[2];
                 const unsigned char *from = map.first + z * map.strides[1] + y * map.strides[0] + x * map.element_bytes;
                 exists ? memcpy(place, from, map.element_bytes) : memset(place, 0, map.element_bytes);
@@ -167,7 +193,7 @@ inline void tr_arrive_for(unsigned address, unsigned bytes, unsigned line = __bu
     barrier.missing--;
     barrier.announced += bytes;
     barrier.arrived.join(tr_clock());
-    tr_clock().of[threadIdx.x / TR_WARP]++;
+    tr_clock().of[tr_self / TR_WARP]++;
     tr_hold_bytes(barrier, file, line);
     // Bytes come when they're waited for.
     if (barrier.announced == 0) tr_end_phase(&barrier - tr_barriers);
@@ -175,6 +201,13 @@ inline void tr_arrive_for(unsigned address, unsigned bytes, unsigned line = __bu
 
 inline void tr_arrive(unsigned address, unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
     tr_arrive_for(address, 0, line, file);
+}
+
+// Arrives at a barrier of a block of the cluster.
+inline void tr_arrive_within(unsigned address, unsigned rank, unsigned line = __builtin_LINE(),
+                             const char *file = __builtin_FILE()) {
+    const TrWithin within(rank, file, line);
+    tr_arrive(address, line, file);
 }
 
 struct TrPhase {
@@ -219,12 +252,12 @@ inline void tr_store_word(unsigned address, unsigned word, unsigned line = __bui
         tr_fail(file, line, "stores to what warp %u may still read at line %u", warp, piece.read_line);
     }
     tr_hold_stores(piece, "stores to", file, line);
-    const unsigned warp = threadIdx.x / TR_WARP, which = address / sizeof word % 4;
+    const unsigned warp = tr_self / TR_WARP, which = address / sizeof word % 4;
     piece.stored[warp] = tr_clock().of[warp];
     piece.stored_line = line;
-    piece.storer[which] = threadIdx.x + 1;
-    piece.shows[which] = tr_shows[threadIdx.x];
-    memcpy(tr_dynamic + (address - TR_FIRST_ADDRESS), &word, sizeof word);
+    piece.storer[which] = tr_self + 1;
+    piece.shows[which] = tr_shows[tr_self];
+    memcpy(tr_at(address), &word, sizeof word);
 }
 
 inline void tr_load_two(unsigned address, float &first, float &second, unsigned line = __builtin_LINE(),
@@ -234,14 +267,14 @@ inline void tr_load_two(unsigned address, float &first, float &second, unsigned 
     const unsigned which = address / sizeof first % 4;
     if (piece.storer[which] == 0 || piece.storer[which + 1] == 0) tr_fail(file, line, "loads what nobody has stored");
     tr_hold_stores(piece, "loads", file, line);
-    const unsigned warp = threadIdx.x / TR_WARP;
+    const unsigned warp = tr_self / TR_WARP;
     if (piece.read[warp] < tr_clock().of[warp]) piece.read[warp] = tr_clock().of[warp];
     piece.read_line = line;
-    memcpy(&first, tr_dynamic + (address - TR_FIRST_ADDRESS), sizeof first);
-    memcpy(&second, tr_dynamic + (address - TR_FIRST_ADDRESS) + sizeof first, sizeof second);
+    memcpy(&first, tr_at(address), sizeof first);
+    memcpy(&second, tr_at(address) + sizeof first, sizeof second);
 }
 
-inline void tr_show_stores() { tr_shows[threadIdx.x]++; }
+inline void tr_show_stores() { tr_shows[tr_self]++; }
 
 inline void tr_meet_warp(unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
     TrExchange<unsigned>(0, line, file);
@@ -274,17 +307,17 @@ void tr_wait_count(const Counts &counts, unsigned index, unsigned value, unsigne
         return static_cast<const unsigned *>(wanted.data)[wanted.index] == wanted.value;
     };
     if (!came(&wanted)) tr_wait_until(came, &wanted, "a count that no block before it passes on", line, file);
-    tr_counts[threadIdx.x] = wanted;
+    tr_counts[tr_self] = wanted;
 }
 
 template <class Counts>
 void tr_pass_count(const Counts &counts, unsigned index, unsigned value, unsigned line = __builtin_LINE(),
                    const char *file = __builtin_FILE()) {
     tr_meet_warp(line, file);
-    const TrCount &waited = tr_counts[threadIdx.x];
+    const TrCount &waited = tr_counts[tr_self];
     const bool after = waited.data == counts.data && waited.index == index && waited.value == value - 1;
     if (value > 1 && !after) tr_fail(file, line, "passes on a count that it hasn't waited for");
-    if (threadIdx.x % TR_WARP == 0) counts.set(index, value, line, file);
+    if (tr_self % TR_WARP == 0) counts.set(index, value, line, file);
 }
 
 // ---- Copies of boxes ----
@@ -313,5 +346,100 @@ inline void tr_copy_box(unsigned to, const TensorMap &map, unsigned address, uns
     }
     barrier.coming += bytes;
     tr_hold_bytes(barrier, file, line);
-    tr_boxes[tr_box_count++] = TrBox{&map, to, index, {x, y, z}};
+    tr_boxes[tr_box_count++] = TrBox{&map, tr_rank, to, index, {x, y, z}};
+}
+
+// Begins to copy a box to the same place of all BLOCKS of the cluster, each of whose barriers counts its bytes.
+template <unsigned BLOCKS>
+void tr_copy_box_to_all(unsigned to, const TensorMap &map, unsigned address, unsigned x, unsigned y, unsigned z,
+                        unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    for (unsigned rank = 0; rank < BLOCKS; rank++) {
+        const TrWithin within(rank, file, line);
+        tr_copy_box(to, map, address, x, y, z, line, file);
+    }
+}
+
+// ---- Boxes that are stored ----
+
+// A box on its way to a tensor: it's read when its thread waits for that.
+struct TrStoredBox {
+    const TensorMap *map;
+    unsigned block, from, to[3], thread, line;
+    const char *file;
+};
+
+static TrStoredBox tr_stored_boxes[TR_MOST_BOXES];
+static unsigned tr_stored_box_count;
+
+inline void tr_store_matrices(unsigned address, unsigned first, unsigned second, unsigned third, unsigned fourth,
+                              unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    struct Words {
+        unsigned of[4];
+    };
+    if (address % sizeof(Chunk) != 0) tr_fail(file, line, "stores a row of a matrix at address %u", address);
+    const TrExchange<Words> words(Words{{first, second, third, fourth}}, line, file);
+    const unsigned lane = tr_self % TR_WARP;
+    for (unsigned i = 0; i < 4; i++) {
+        tr_store_word(address + i * sizeof(unsigned), words.of(lane % 8 * 4 + i).of[lane / 8], line, file);
+    }
+}
+
+inline void tr_store_box(const TensorMap &map, unsigned from, unsigned x, unsigned y, unsigned z,
+                         unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
+    if (from % 128 != 0) tr_fail(file, line, "stores a box from address %u, which is no multiple of 128", from);
+    if (tr_stored_box_count == TR_MOST_BOXES) tr_fail(file, line, "stores more than %u boxes at once", TR_MOST_BOXES);
+    for (unsigned at = from; at < from + tr_box_bytes(map); at += sizeof(Chunk)) {
+        TrPiece &piece = tr_piece(at, file, line);
+        tr_hold_stores(piece, "stores a box of", file, line);
+        for (unsigned i = 0; i < 4; i++) {
+            if (piece.storer[i] == 0) tr_fail(file, line, "stores a box of what nobody has put there");
+            if (tr_shows[piece.storer[i] - 1] != piece.shows[i]) continue;
+            tr_fail(file, line, "stores a box of what thread %u stored at line %u and hasn't shown", tr_thread_of(piece.storer[i] - 1),
+                    piece.stored_line);
+        }
+        piece.read[tr_self / TR_WARP] = TR_UNFINISHED;
+        piece.read_line = line;
+    }
+    tr_stored_boxes[tr_stored_box_count++] = TrStoredBox{&map, tr_rank, from, {x, y, z}, tr_self, line, file};
+}
+
+// Copies a box to its tensor.
+inline void tr_bring_out(const TrStoredBox &box) {
+    const TensorMap &map = *box.map;
+    unsigned from = box.from;
+    for (unsigned z = box.to[2]; z < box.to[2] + map.box[2]; z++) {
+        for (unsigned y = box.to[1]; y < box.to[1] + map.box[1]; y++) {
+            for (unsigned x = box.to[0]; x < box.to[0] + map.box[0]; x++, from += map.element_bytes) {
+                if (x >= map.extents[0] || y >= map.extents[1] || z >= map.extents[2]) continue;
+                unsigned char *to = map.first + z * map.strides[1] + y * map.strides[0] + x * map.element_bytes;
+                memcpy(to, tr_dynamic[box.block] + (tr_swizzled(from, map.pieces) - TR_FIRST_ADDRESS), map.element_bytes);
+            }
+        }
+    }
+}
+
+inline void tr_wait_boxes_read() {
+    unsigned left = 0;
+    for (unsigned i = 0; i < tr_stored_box_count; i++) {
+        const TrStoredBox box = tr_stored_boxes[i];
+        if (box.thread != tr_self) {
+            tr_stored_boxes[left++] = box;
+            continue;
+        }
+        tr_bring_out(box);
+        for (unsigned at = 0; at < tr_box_bytes(*box.map); at += sizeof(Chunk)) {
+            const unsigned warp = tr_self / TR_WARP;
+            tr_piece_at(box.from + at).read[warp] = tr_clock().of[warp];
+        }
+    }
+    tr_stored_box_count = left;
+}
+
+// Holds that a block didn't end before its boxes were read.
+static void tr_end_async() {
+    if (tr.shared_bytes == 0 || tr_stored_box_count == 0) return;
+    const TrStoredBox &box = tr_stored_boxes[0];
+    snprintf(tr.report, tr.report_bytes, "%s:%u: thread %u of block %u ends before the box that it stores has been read",
+             box.file, box.line, tr_thread_of(box.thread), tr_block_of(box.thread));
+    tr.failed = true;
 }

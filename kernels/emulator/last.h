@@ -86,7 +86,7 @@ inline bool tr_comes_last(Counter &counter, unsigned all, Shared<unsigned, 1> &l
 inline bool tr_warp_comes_last(Counter &counter, unsigned all, unsigned line = __builtin_LINE(),
                                const char *file = __builtin_FILE()) {
     TrExchange<unsigned>(0, line, file);
-    const unsigned warp = threadIdx.x / TR_WARP;
+    const unsigned warp = tr_self / TR_WARP;
     if (threadIdx.x % TR_WARP == 0) {
         tr_last[warp] = tr_count_in(counter, all, line, file);
         tr_leaving[warp].file = nullptr;
@@ -97,12 +97,12 @@ inline bool tr_warp_comes_last(Counter &counter, unsigned all, unsigned line = _
 template <class Stored, class Value>
 void tr_leave(const Stored &stored, unsigned at, const Value &value, unsigned count, unsigned line = __builtin_LINE(),
               const char *file = __builtin_FILE()) {
-    tr_leaving[threadIdx.x / TR_WARP] = TrPlace{line, threadIdx.x, blockIdx.x, file};
+    tr_leaving[tr_self / TR_WARP] = TrPlace{line, threadIdx.x, blockIdx.x, file};
     stored.store4(at, value, count, line, file);
 }
 
 template <class Stored>
 auto tr_left(const Stored &stored, unsigned at, unsigned line = __builtin_LINE(), const char *file = __builtin_FILE()) {
-    if (!tr_last[threadIdx.x / TR_WARP]) tr_fail(file, line, "reads what others have left, and isn't the last");
+    if (!tr_last[tr_self / TR_WARP]) tr_fail(file, line, "reads what others have left, and isn't the last");
     return stored.load4(at, line, file);
 }

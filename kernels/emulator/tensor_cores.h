@@ -31,7 +31,7 @@ static TrCopies tr_copies[TR_MOST_THREADS];
 static void tr_forget_copies(unsigned thread) { tr_copies[thread].count = 0; }
 
 inline void tr_begin_copy(void (*make)(const TrCopy &), void *tile, TrAt to, Chunk value) {
-    TrCopies &copies = tr_copies[threadIdx.x];
+    TrCopies &copies = tr_copies[tr_self];
     if (copies.count == TR_MOST_COPIES) tr_fail(to.file, to.line, "begins more than %u copies", TR_MOST_COPIES);
     copies.list()[copies.count++] = TrCopy{make, tile, to, value, copies.group};
 }
@@ -65,10 +65,10 @@ template <unsigned N> unsigned tr_word(Shared<Chunk, N> &tile, TrAt index, unsig
     return tile.read(index).word[word];
 }
 
-inline void tr_commit_copies() { tr_copies[threadIdx.x].group++; }
+inline void tr_commit_copies() { tr_copies[tr_self].group++; }
 
 template <unsigned NEWEST> void tr_wait_copies() {
-    TrCopies &copies = tr_copies[threadIdx.x];
+    TrCopies &copies = tr_copies[tr_self];
     unsigned left = 0;
     for (unsigned i = 0; i < copies.count; i++) {
         const TrCopy copy = copies.list()[i];

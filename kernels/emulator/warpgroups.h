@@ -91,7 +91,7 @@ struct TrThreadProducts {
 static TrGroup tr_groups[TR_MOST_THREADS / WARP_GROUP];
 static TrThreadProducts tr_thread_products[TR_MOST_THREADS];
 
-inline TrThreadProducts &tr_own_products() { return tr_thread_products[threadIdx.x]; }
+inline TrThreadProducts &tr_own_products() { return tr_thread_products[tr_self]; }
 
 // Address of the piece with element (along, k) of an operand, whose layout is the canonical one of the PTX manual.
 inline unsigned tr_operand_piece(unsigned long long descriptor, bool turned, unsigned along, unsigned k) {
@@ -131,7 +131,7 @@ template <class T, bool TURNED>
 void tr_read_operand(const unsigned *pieces, unsigned extent, float (*to)[TR_MMA_K]) {
     tr_each_piece(TURNED, extent, [&](unsigned number, unsigned along, unsigned k) {
         T element[TR_PIECE];
-        memcpy(element, tr_dynamic + (pieces[number] - TR_FIRST_ADDRESS), sizeof element);
+        memcpy(element, tr_at(pieces[number]), sizeof element);
         for (unsigned i = 0; i < TR_PIECE; i++) to[along + (TURNED ? i : 0)][k + (TURNED ? 0 : i)] = tr_value(element[i]);
     });
 }
@@ -151,7 +151,7 @@ template <class T> void tr_read_factors(const TrProduct &product, float (*to)[TR
 // Begins a product for its group, of which all threads have come.
 template <class T, bool A_TURNED, bool B_TURNED>
 void tr_begin_product(TrGroup &group, unsigned columns, bool in_registers, const char *file, unsigned line) {
-    const unsigned first_warp = threadIdx.x / WARP_GROUP * (WARP_GROUP / TR_WARP);
+    const unsigned first_warp = tr_self / WARP_GROUP * (WARP_GROUP / TR_WARP);
     for (unsigned i = 0; i < WARP_GROUP; i++) {
         const TrThreadProducts &products = tr_thread_products[first_warp * TR_WARP + i];
         if (products.begun - products.finished < TR_MOST_PRODUCTS) continue;
@@ -259,7 +259,7 @@ void tr_join_product(float (&sums)[N], unsigned long long a, TrFactors factors, 
     // A base offset is for what isn't swizzled from a multiple of the repeat on.
     constexpr unsigned long long FIELDS = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 3ull << 62;
     if (((a | b) & ~FIELDS) != 0) tr_fail(file, line, "has bits between a descriptor's fields");
-    TrGroup &group = tr_groups[threadIdx.x / WARP_GROUP];
+    TrGroup &group = tr_groups[tr_self / WARP_GROUP];
     if (group.came == 0) {
         group.line = line;
         group.file = file;
@@ -268,7 +268,7 @@ void tr_join_product(float (&sums)[N], unsigned long long a, TrFactors factors, 
     } else if (group.line != line || group.file != file || group.a != a || group.b != b) {
         tr_fail(file, line, "multiplies something else than its group, which is at line %u", group.line);
     }
-    group.factors[threadIdx.x % WARP_GROUP] = factors;
+    group.factors[tr_self % WARP_GROUP] = factors;
     const TrTurn turn{&group, group.begun};
     if (++group.came == WARP_GROUP) {
         tr_begin_product<T, A_TURNED, B_TURNED>(group, 2 * N, factors != nullptr, file, line);
@@ -313,7 +313,7 @@ inline void tr_commit_products() {
 
 // Adds a product to the thread's sums, and lets its warp be done with reading.
 inline void tr_finish_product(TrThreadProducts &own, TrGroup &group) {
-    const unsigned thread = threadIdx.x % WARP_GROUP, lane = thread % TR_WARP, warp = threadIdx.x / TR_WARP;
+    const unsigned thread = tr_self % WARP_GROUP, lane = thread % TR_WARP, warp = tr_self / TR_WARP;
     TrSums &sums = own.sums[own.into[own.finished % TR_MOST_PRODUCTS]];
     TrProduct &product = group.products[own.finished++ % TR_MOST_PRODUCTS];
     if (!product.was_read) product.read(product);
@@ -330,7 +330,7 @@ inline void tr_finish_product(TrThreadProducts &own, TrGroup &group) {
     product.done[thread / TR_WARP] = true;
     const auto mark = [&](const TrProduct &product, unsigned read) {
         tr_each_operand(product, [&](unsigned address) {
-            tr_pieces[(address - TR_FIRST_ADDRESS) / sizeof(Chunk)].read[warp] = read;
+            tr_piece_at(address).read[warp] = read;
         });
     };
     mark(product, tr_clock().of[warp]);
@@ -343,7 +343,7 @@ template <unsigned NEWEST> void tr_wait_products() {
     own.shown_since_wait = false;
     if (own.sets <= NEWEST) return;
     const unsigned end = own.ends[(own.sets - NEWEST - 1) % TR_MOST_PRODUCTS];
-    while (own.finished < end) tr_finish_product(own, tr_groups[threadIdx.x / WARP_GROUP]);
+    while (own.finished < end) tr_finish_product(own, tr_groups[tr_self / WARP_GROUP]);
 }
 
 template <unsigned NEWEST, unsigned N> void tr_finish_sets(float (&)[N]) { tr_wait_products<NEWEST>(); }
@@ -363,16 +363,16 @@ static void tr_begin_async() {
     memset(tr_counts, 0, sizeof tr_counts);
     // What is left there by others isn't numbers.
     memset(tr_dynamic, 0xff, sizeof tr_dynamic);
-    tr_barrier_count = tr_box_count = 0;
+    tr_barrier_count = tr_box_count = tr_stored_box_count = 0;
     for (TrGroup &group : tr_groups) group.begun = group.came = 0;
     for (unsigned i = 0; i < tr.threads; i++) tr_thread_products[i] = TrThreadProducts{};
 }
 
-static void tr_meet_async() {
+static void tr_meet_async(unsigned first, unsigned threads) {
     if (tr.shared_bytes == 0) return;
     TrClock all{};
-    for (const TrClock &clock : tr_clocks) all.join(clock);
-    for (unsigned warp = 0; warp < TR_WARPS; warp++) {
+    for (unsigned warp = first / TR_WARP; warp < (first + threads) / TR_WARP; warp++) all.join(tr_clocks[warp]);
+    for (unsigned warp = first / TR_WARP; warp < (first + threads) / TR_WARP; warp++) {
         tr_clocks[warp] = all;
         tr_clocks[warp].of[warp]++;
     }

@@ -67,6 +67,61 @@ __device__ void tr_copy_box(unsigned to, const TensorMap &map, unsigned barrier,
                  : "memory");
 }
 
+// Stores four matrices of 8 × 8 elements of 16 bits for a warp. A lane has two neighbours of row lane / 4 of each in a word, as in
+// the sums of mma.m16n8k16, and says where row lane % 8 of matrix lane / 8 goes.
+__device__ void tr_store_matrices(unsigned address, unsigned first, unsigned second, unsigned third, unsigned fourth) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(first), "r"(second), "r"(third), "r"(fourth)
+                 : "memory");
+}
+
+// Lets products and the copy engine read what the thread has stored, once others know of it.
+__device__ void tr_show_stores() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+// All lanes of a warp know of what each has stored.
+__device__ void tr_meet_warp() { __syncwarp(); }
+
+// Begins to copy a box of shared memory to a tensor, from these indices on, innermost first. What lies outside isn't stored.
+__device__ void tr_store_box(const TensorMap &map, unsigned from, unsigned x, unsigned y, unsigned z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\n"
+                 "cp.async.bulk.commit_group;"
+                 :
+                 : "l"(&map), "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+// Waits until all boxes that the thread has stored have been read.
+__device__ void tr_wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory"); }
+
+// Meets all threads of a cluster's blocks, whose shared memory each of them may use from then on, or no more.
+__device__ void tr_meet_cluster() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" : : : "memory");
+}
+
+// Arrives at the barrier that lies at this address in a block of the cluster.
+__device__ void tr_arrive_within(unsigned barrier, unsigned rank) {
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+                 "}"
+                 :
+                 : "r"(barrier), "r"(rank)
+                 : "memory");
+}
+
+// Begins to copy a box to the same place of all BLOCKS of the cluster, each of whose barriers counts its bytes.
+template <unsigned BLOCKS>
+__device__ void tr_copy_box_to_all(unsigned to, const TensorMap &map, unsigned barrier, unsigned x, unsigned y, unsigned z) {
+    constexpr unsigned short ALL = (1u << BLOCKS) - 1;
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 :
+                 : "r"(to), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(ALL)
+                 : "memory");
+}
+
 // Gives registers of each thread of a group of warps back, or takes some that others gave back: N are left.
 template <unsigned N> __device__ void tr_fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));

@@ -39,12 +39,6 @@ __device__ void tr_load_two(unsigned address, float &first, float &second) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
 }
 
-// Lets products read what the thread has stored, once others know of it.
-__device__ void tr_show_stores() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
-
-// All lanes of a warp know of what each has stored.
-__device__ void tr_meet_warp() { __syncwarp(); }
-
 // A number that is each block's own, counted in the order in which blocks ask for it.
 template <class Counts> __device__ unsigned tr_take_ticket(const Counts &counts, unsigned index) {
     return atomicAdd(counts.data + index, 1u);

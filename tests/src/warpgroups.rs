@@ -41,6 +41,9 @@ pub fn matmuls() -> Vec<Case> {
         cases.push(Case::new(odd, vec![of(&[129, 64]), of(&[131, 64])]));
         let bias = vec![of(&[2, 65, 64]), of(&[136, 64]), of(&[136])];
         cases.push(Case::new(MatMul::linear(true, dtype), bias));
+        // Tiles of which one group of warps is ahead, and boxes that lie across every edge.
+        let long = vec![of(&[2, 136, 584]), of(&[264, 584]), of(&[264])];
+        cases.push(Case::new(MatMul::linear(true, dtype), long));
         let op = MatMul { transpose_lhs: true, accumulate: true, ..MatMul::new(DType::F32) };
         let mut inputs = vec![of(&[88, 72]), of(&[88, 72]), cases::unit(&[72, 72])];
         cases.push(Case::new(op.clone(), inputs.clone()));

@@ -16,6 +16,8 @@ pub struct Compiler {
     /// As NVRTC names it.
     pub architecture: String,
     pub nvrtc: Nvrtc,
+    /// Whether kernels begin before those before them have ended.
+    pub early: bool,
     /// Where compiled kernels are kept.
     pub cache: PathBuf,
 }
@@ -23,7 +25,7 @@ pub struct Compiler {
 impl Compiler {
     /// Code of a kernel, from the cache or the compiler.
     fn code(&self, kernel: &Kernel) -> Result<Vec<u8>, String> {
-        let text = source::for_device(&[kernel]);
+        let text = source::for_device(&[kernel], self.early);
         let options = Nvrtc::options(&self.architecture);
         let key = cache_key((&text, options, self.nvrtc.version()));
         let path = self.cache.join(format!("{key}.code"));

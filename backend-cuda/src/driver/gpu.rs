@@ -152,18 +152,29 @@ impl Gpu {
     fn enqueue_kernel(&self, dispatch: &Dispatch) -> Result<(), DriverError> {
         let Function { handle, threads, shared_bytes } = self.functions[dispatch.kernel.0];
         let mut arguments = [dispatch.arguments.as_ptr().cast_mut().cast::<c_void>()];
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: dispatch.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared_bytes,
+            hStream: self.stream,
+            attrs: &raw mut attribute,
+            numAttrs: self.compiler.early.into(),
+        };
         // SAFETY: the kernel takes one struct of the bytes that `arguments` holds, which the driver copies and doesn't
-        // change; its tensors lie in the arena.
-        unsafe {
-            result::launch_kernel(
-                handle,
-                (dispatch.blocks, 1, 1),
-                (threads, 1, 1),
-                shared_bytes,
-                self.stream,
-                &mut arguments,
-            )
-        }
+        // change; its tensors lie in the arena. What begins early waits in its code for what it reads.
+        let status = unsafe {
+            sys::cuLaunchKernelEx(&config, handle, arguments.as_mut_ptr(), std::ptr::null_mut())
+        };
+        status.result()
     }
 
     /// A graph of tasks, ready to be launched. `refused` says what a failure of the driver is.

@@ -33,6 +33,15 @@ pub fn argument_bytes(driver: Version, nvrtc: Version) -> usize {
     if driver.min(nvrtc) >= MORE_ARGUMENTS { MOST_ARGUMENT_BYTES } else { ARGUMENT_BYTES }
 }
 
+/// First compute capability whose kernels may begin before those before them have ended, and first version of CUDA whose drivers record
+/// that in graphs (CUDA C++ Programming Guide, programmatic dependent launch).
+const EARLY: (Version, Version) = ((9, 0), (12, 3));
+
+/// Whether kernels of this compute capability may begin so, with such a driver.
+pub fn begins_early(capability: Version, driver: Version) -> bool {
+    capability >= EARLY.0 && driver >= EARLY.1
+}
+
 /// First compute capability with the larger workspace.
 const LARGE_WORKSPACE: Version = (9, 0);
 
@@ -187,6 +196,12 @@ mod tests {
         assert_eq!(of_library((12, 9), (13, 0)), Ok(()));
         let said = of_library((13, 0), (12, 4)).unwrap_err();
         assert!(said.contains("pip install nvidia-cublas-cu12"), "{said}");
+    }
+
+    #[test]
+    fn kernels_begin_early_on_hopper_and_later_with_drivers_that_record_it() {
+        assert!(begins_early((9, 0), (12, 3)) && begins_early((12, 0), (13, 0)));
+        assert!(!begins_early((8, 9), (13, 0)) && !begins_early((9, 0), (12, 2)));
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
     PROCESSOR.iter().for_each(|(name, header)| file(&mut text, name, header));
     SHARED.iter().for_each(|(stem, shared)| file(&mut text, &format!("{stem}.cuh"), shared));
     for (index, kernel) in kernels.iter().enumerate() {
-        let Kernel { text: own, entry, threads, shared_bytes, operands, several, .. } = kernel;
+        let Kernel { text: own, entry, threads, cluster, shared_bytes, operands, several, .. } =
+            kernel;
         text += &format!("namespace k{index} {{\n{own}}}\n");
         let listed: Vec<String> =
             operands.iter().map(|(name, offset)| format!("{{\"{name}\", {offset}}}")).collect();
@@ -37,7 +38,7 @@ pub fn for_processor(kernels: &[&Kernel]) -> String {
         tr.own = &own;
         k{index}::{entry}(own);
     }};
-    return tr_launch(kernel, args, operands, {count}, {threads}, {shared_bytes}, blocks, seed, report, bytes);
+    return tr_launch(kernel, args, operands, {count}, {threads}, {cluster}, {shared_bytes}, blocks, seed, report, bytes);
 }}\n"
         );
     }

@@ -41,12 +41,21 @@ impl User {
     }
 
     fn run(&self, emulated: &str, words: &str) -> Output {
+        self.run_with("TIGHTROPE_EMULATED", emulated, words)
+    }
+
+    /// The same on wgpu, with shaders that go wrong.
+    fn run_on_wgpu(&self, faults: &str, words: &str) -> Output {
+        self.run_with("TIGHTROPE_FAULTY_SHADERS", faults, words)
+    }
+
+    fn run_with(&self, variable: &str, faults: &str, words: &str) -> Output {
         let dir = self.dir.path();
         let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
         fs::create_dir_all(&compiled).unwrap();
         let mut command = command(dir, words);
         command.env("XDG_CACHE_HOME", dir.join("caches")).env("TMPDIR", compiled);
-        command.env("TIGHTROPE_EMULATED", emulated).env_remove("TIGHTROPE_CHECK_KERNELS");
+        command.env(variable, faults).env_remove("TIGHTROPE_CHECK_KERNELS");
         command.output().unwrap()
     }
 
@@ -138,4 +147,30 @@ fn a_device_with_a_wrong_kernel_that_has_no_other_is_not_used() {
     let (said, found) = user.trains("norm=wrong", "auto");
     assert!(said.contains("--device auto takes") && said.contains("norm."), "{said}");
     near(&found, &expected);
+}
+
+#[test]
+fn a_shader_that_goes_wrong_is_left_out_and_named() {
+    let (user, expected) = User::new();
+    for (fault, word) in [("wrong", "is"), ("fault", "lost"), ("refused", "no language")] {
+        // What was found before is forgotten.
+        for file in fs::read_dir(user.dir.path().join("caches/tightrope")).unwrap() {
+            let path = file.unwrap().path();
+            let checks = path.file_name().unwrap().to_string_lossy().starts_with("checks-wgpu");
+            if checks {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        let output =
+            user.run_on_wgpu(&format!("subgroupShuffleXor={fault}"), &format!("{STEP} wgpu"));
+        let said = stderr(&output);
+        assert!(output.status.success(), "{fault}: {said}");
+        let line = said.lines().find(|line| line.contains("subgroups is left out: "));
+        assert!(line.is_some_and(|line| line.contains(word)), "{fault}: {said}");
+        near(&json(&output), &expected);
+    }
+    let output = user.run_on_wgpu("norm=wrong", &format!("{STEP} wgpu"));
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("computes wrongly: norm."), "{said}");
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::windows::gcd;
 use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, range, traffic, unit, whole};
-use crate::dialect::{self, Read};
+use crate::dialect::{self, Exact, Read};
 use crate::error::Result;
 use crate::expr::{Expr, constant, input, random};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
@@ -564,7 +564,9 @@ impl Frame<'_> {
         }
         let steps: u64 = map.formulas.iter().map(|formula| formula.steps() as u64).sum();
         let mut launch = launch.costing(steps * count);
-        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, limits.dialect());
+        let exact = Exact::of(self.outputs.iter().map(|place| place.dtype));
+        let dialect = limits.dialect();
+        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, exact, dialect);
         launch
     }
 }

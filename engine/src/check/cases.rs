@@ -36,7 +36,7 @@ fn batch(op: &Op) -> usize {
     if matches!(op, Op::AttentionGrad(_)) { 1 } else { 2 }
 }
 
-/// The least extent, where some kernels go round a ring of buffers: they come to its beginning again. A matmul has at most five stages
+/// The least extent, where some kernels go round a ring of buffers: they come to its beginning again. A matmul has at most six stages
 /// of 64 summed indices, the gradient of attention eight of 64 queries. Attention goes on with other tiles, of which
 /// some are whole and some are not.
 fn least(op: &Op) -> usize {

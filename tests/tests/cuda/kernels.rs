@@ -390,3 +390,14 @@ fn every_kernel_file_is_reached_by_a_case() {
     reached.extend(by_groups.map(str::to_owned));
     assert_eq!(reached, source::stems().map(str::to_owned).collect());
 }
+
+#[test]
+fn a_kernel_that_begins_early_waits_before_all_else() {
+    let case = &cases::all()[0];
+    let kernel = Kernel::of(&launches(case, &limits())[0]).expect("a kernel");
+    let [early, late] = [true, false].map(|early| source::for_device(&[&kernel], early));
+    let (_, body) = early.split_once(" args) {\n").expect("an entry");
+    let waits = r#"asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" "#;
+    assert!(body.trim_start().starts_with(waits), "{body}");
+    assert!(!late.contains("griddepcontrol"));
+}

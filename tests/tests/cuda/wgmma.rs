@@ -19,7 +19,7 @@ pub fn hopper(multiprocessors: u32) -> Limits {
     limits().with_cuda(|own| own.wgmma = Some(multiprocessors))
 }
 
-/// Runs all cases on such devices, which make tile after tile on one multiprocessor, and slices on several; what was launched.
+/// Runs all cases on such devices, which make tile after tile on one multiprocessor, clusters on two, and slices on several; what was launched.
 pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
     let with = |multiprocessors: u32, cases: &[Case]| {
         let mut backend = Cuda::new(open());
@@ -33,6 +33,7 @@ pub fn check_all(open: impl Fn() -> Box<dyn Driver>) -> Vec<Launch> {
     };
     [
         with(1, &[warpgroups::matmuls(), warpgroups::losses()].concat()),
+        with(2, &warpgroups::matmuls()),
         with(8, &warpgroups::sliced()),
     ]
     .concat()
@@ -62,11 +63,14 @@ fn matmuls_by_warpgroups_match_the_references_emulated() {
     };
     let most = by_groups.iter().map(rounds).max();
     assert!(most >= Some(3), "only {most:?} rounds");
+    let some = |name: &str, value: u32| by_groups.iter().any(|one| constant(one, name) == value);
+    assert!(some("CLUSTER", 1) && some("CLUSTER", 2));
+    assert!(some("OUT_BOXED", 0) && some("OUT_BOXED", 1));
     // Who comes last adds slices up.
     let sliced = by_groups.iter().filter(|launch| constant(launch, "SLICED") == 1).count();
     assert_eq!(sliced, 3);
     // Sums of lhs are made with the product.
-    assert!(by_groups.iter().any(|launch| constant(launch, "SUMS_LHS") == 1));
+    assert!(some("SUMS_LHS", 1));
     assert!(launched.iter().all(|launch| launch.kernel != "reduce"));
     assert!(launched.iter().all(|launch| launch.entry != "add_slices"));
 }
@@ -131,8 +135,8 @@ fn a_stage_that_was_not_waited_for_is_found_and_named() {
         // The stage is given back while it's multiplied.
         ("tr_wait_products<1>();", "", &["copies to what warp"]),
         (
-            "if (lane == 0 && k > at.k) {",
-            "read = ring.empty(); if (lane == 0) {",
+            "if (k > at.k) {",
+            "read = ring.empty(); {",
             &["copies to what warp", "for whose phase all have arrived"],
         ),
     ]);
@@ -143,7 +147,10 @@ fn a_phase_that_never_ends_is_found_and_named() {
     let never = &["waits for a phase of a barrier that never ends"];
     found(&[
         (WAITS_FOR_EMPTY, "tr_wait_phase(ring.empty(), ring.round % 2);", never),
-        ("tr_arrive(read);", "", never),
+        ("tr_arrive(empty);", "", never),
+        // The group that is ahead doesn't say so, or nobody is.
+        ("tr_arrive(ring.ahead());", "", never),
+        ("consumer == 0 ? at.k", "consumer == 2 ? at.k", never),
         ("(ring.full(), STAGE_BYTES)", "(ring.full(), STAGE_BYTES + 16)", never),
         ("(ring.full(), STAGE_BYTES)", "(ring.full(), 16)", &["to a barrier that waits for 16"]),
     ]);
@@ -158,10 +165,75 @@ fn what_tensor_cores_or_the_copy_engine_cannot_know_is_found_and_named() {
     found(&[
         ("tr_show_sums();", "", &["sums that it has written and not shown"]),
         ("tr_show_barriers();", "", &["a barrier to the copy engine that wasn't shown"]),
-        ("    __syncthreads();", "", &["without a barrier of the block", "none was set up"]),
+        ("        __syncthreads();", "", &["without a barrier of the block", "none was set up"]),
         (multiplies, &some, &["its group of warps, of which some don't come"]),
         (multiplies, &apart, &["multiplies something else than its group"]),
     ]);
+}
+
+#[test]
+fn boxes_that_are_stored_too_early_or_overwritten_are_found_and_named() {
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let inputs = vec![of(&[72, 136]), of(&[264, 136]), of(&[264])];
+    let case = Case::new(MatMul::linear(true, DType::BF16), inputs);
+    changed::found(
+        &Changed { case, ..changed() },
+        &[
+            (
+                "tr_show_stores();\n        tr_meet_warp();",
+                "tr_meet_warp();",
+                &["and hasn't shown"],
+            ),
+            (
+                "tr_show_stores();\n        tr_meet_warp();",
+                "tr_show_stores();",
+                &["and hasn't shown", "a box of what nobody has put there", "stores to what warp"],
+            ),
+            (
+                "            tr_wait_boxes_read();\n        }\n        tr_meet_warp();",
+                "        }\n        tr_meet_warp();",
+                &["stores to what warp"],
+            ),
+            (
+                "if (OUT_BOXED && lane == 0) {",
+                "if (OUT_BOXED && lane == 33) {",
+                &["ends before the box that it stores has been read"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_cluster_whose_blocks_do_not_wait_for_each_other_is_found_and_named() {
+    let of = |shape: &[usize]| cases::floats(DType::BF16, shape, -1.0, 1.0);
+    let case = Case::new(MatMul::new(DType::F32), vec![of(&[136, 520]), of(&[520, 136])]);
+    let last = "    if (CLUSTER > 1) {\n        // Others";
+    changed::found(
+        &Changed { case, limits: hopper(2), ..changed() },
+        &[
+            (
+                "        tr_meet_cluster();\n    } else {",
+                "        __syncthreads();\n    } else {",
+                &["without a barrier of the cluster", "none was set up"],
+            ),
+            (last, "    if (CLUSTER > 2) {\n        // Others", &["which has ended"]),
+            (
+                "CLUSTER * DESKS",
+                "DESKS",
+                &[
+                    "multiplies what the copy",
+                    "copies to what warp",
+                    "copies to where a copy",
+                    "for whose phase all have arrived",
+                ],
+            ),
+            (
+                "lane < CLUSTER",
+                "lane == blockIdx.x",
+                &["waits for a phase of a barrier that never ends"],
+            ),
+        ],
+    );
 }
 
 #[test]

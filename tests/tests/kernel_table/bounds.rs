@@ -123,11 +123,12 @@ impl Iteration {
         (peak.1 / slowest.1, slowest.0)
     }
 
-    /// Its columns of the table.
-    pub fn row(&self, block: Block, of: &Multiprocessor) -> String {
+    /// Its columns of the table, with the instructions that come once for all iterations.
+    pub fn row(&self, around: usize, block: Block, of: &Multiprocessor) -> String {
         let mut row = format!("{}\t{}", block.registers, block.at_once(of));
         let mut add = |value: &dyn Display| write!(row, "\t{value}").expect("a String");
         self.of_kind.iter().for_each(|count| add(count));
+        add(&around);
         add(&self.shared_bytes);
         add(&self.global_bytes);
         for (_, cycles) in std::iter::once(self.peak(of)).chain(self.cycles(of)) {
@@ -142,7 +143,7 @@ impl Iteration {
 
 /// Names of the columns that [`Iteration::row`] writes.
 pub const COLUMNS: &str = "registers\tblocks a multiprocessor\
-    \ttensor\tfloat\tspecial\tinteger\tshared\tglobal\tother\tshared bytes\tglobal bytes\
+    \ttensor\tfloat\tspecial\tinteger\tshared\tglobal\tother\tonce around\tshared bytes\tglobal bytes\
     \tcycles at the peak\tof instructions\tof float\tof special\tof integer\tof shared memory\tbound in %\tby";
 
 #[cfg(test)]

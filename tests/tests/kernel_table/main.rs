@@ -41,6 +41,8 @@ struct Generation {
     wgmma: Option<u32>,
     /// In which models are trained.
     narrow: Precision,
+    /// Whether their kernels begin before those before them have ended.
+    early: bool,
 }
 
 /// Turing; then Ampere of data centres and of desks, and Ada; then Hopper with the instructions that only it has; then Blackwell of data
@@ -52,6 +54,7 @@ static GENERATIONS: [Generation; 4] = [
         tensor_cores: &[DType::F16],
         wgmma: None,
         narrow: Precision::F16,
+        early: false,
     },
     Generation {
         architectures: &["sm_80", "sm_86", "sm_89"],
@@ -59,6 +62,7 @@ static GENERATIONS: [Generation; 4] = [
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: None,
         narrow: Precision::BF16,
+        early: false,
     },
     Generation {
         architectures: &["sm_90a"],
@@ -66,6 +70,7 @@ static GENERATIONS: [Generation; 4] = [
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: Some(132),
         narrow: Precision::BF16,
+        early: true,
     },
     Generation {
         architectures: &["sm_100", "sm_120"],
@@ -76,6 +81,7 @@ static GENERATIONS: [Generation; 4] = [
         tensor_cores: &[DType::BF16, DType::F16],
         wgmma: None,
         narrow: Precision::BF16,
+        early: true,
     },
 ];
 
@@ -235,7 +241,7 @@ fn rows(
             // Kernels of an entry are neighbours.
             for variants in tried.chunk_by(|a, b| a.kernel.label == b.kernel.label) {
                 let origin = |Tried { kernel, hot }: &Tried| {
-                    format!("{hot} {}", source::for_device(&[kernel]))
+                    format!("{hot} {}", source::for_device(&[kernel], generation.early))
                 };
                 let mut origins: Vec<String> = variants.iter().map(origin).collect();
                 origins.sort();
@@ -287,10 +293,12 @@ fn nvrtc_makes_of_kernels_what_the_table_says() {
         variants.iter().map(move |tried| (row, *tried))
     };
     let jobs: Vec<_> = compiled(&stored, &rows, DRAWN[0]).into_iter().flat_map(of_row).collect();
-    let uses = parallel::map(&jobs, |(Row { architecture, .. }, Tried { kernel, .. })| {
-        let compiled = nvrtc.compile(&source::for_device(&[kernel]), architecture);
-        compiled.map_err(|log| format!("{} for {architecture}: {log}", kernel.label))
-    });
+    let uses =
+        parallel::map(&jobs, |(Row { architecture, generation, .. }, Tried { kernel, .. })| {
+            let compiled =
+                nvrtc.compile(&source::for_device(&[kernel], generation.early), architecture);
+            compiled.map_err(|log| format!("{} for {architecture}: {log}", kernel.label))
+        });
     let mut most_of: BTreeMap<String, (u32, Use)> = BTreeMap::new();
     let mut spilling = String::new();
     for ((row, Tried { kernel, hot }), compiled) in jobs.iter().zip(uses) {
@@ -358,7 +366,7 @@ fn nvcc_compiles_every_kernel() {
     let problems = parallel::map(&groups, |(index, (generation, group))| {
         let kernels: Vec<&Kernel> = group.iter().map(|tried| &tried.kernel).collect();
         let text = folder.join(format!("{index}.cu"));
-        std::fs::write(&text, source::for_device(&kernels)).expect("a file");
+        std::fs::write(&text, source::for_device(&kernels, generation.early)).expect("a file");
         let output = Command::new(&nvcc)
             .args(NVCC_OPTIONS)
             .args(generation.generate)
@@ -390,7 +398,17 @@ const HOT: [(&str, &[&str]); 8] = [
     ("matmul_mma.mma", &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED"]),
     (
         "matmul_wgmma.wgmma",
-        &["TILE_M", "TILE_N", "TILE_K", "LHS_TRANSPOSED", "RHS_TRANSPOSED", "SUMS_LHS"],
+        &[
+            "TILE_M",
+            "TILE_N",
+            "TILE_K",
+            "LHS_TRANSPOSED",
+            "RHS_TRANSPOSED",
+            "SUMS_LHS",
+            "CLUSTER",
+            "OUT_BOXED",
+            "EPILOGUE",
+        ],
     ),
     ("norm.layer_forward", &["COLUMNS"]),
     ("norm.layer_gradients", &["COLUMNS"]),
@@ -445,7 +463,7 @@ fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
         launches.append(&mut wider);
         for kernel in kernels_of(&launches, MOST_ARGUMENT_BYTES).expect("kernels") {
             let Some(variant) = variant(&kernel) else { continue };
-            let text = source::for_device(&[&kernel]);
+            let text = source::for_device(&[&kernel], generation.early);
             let hash = hash([&compilers, &disassembler, &text].into_iter().chain(&readers));
             let key = format!("{architecture}\t{}\t{variant}", kernel.label);
             // Of those that differ in nothing that is told, the first.
@@ -467,7 +485,7 @@ fn machine_code_of_hot_kernels_has_the_bounds_of_the_table() {
             shared: said.shared + u64::from(kernel.shared_bytes),
         };
         let iteration = Iteration::of(&listing.iteration());
-        format!("{key}\t{}\t{hash}", iteration.row(block, multiprocessor))
+        format!("{key}\t{}\t{hash}", iteration.row(listing.around(), block, multiprocessor))
     });
     stored.compare(rows);
 }

@@ -246,6 +246,27 @@ impl Listing {
     /// then the most bytes of global memory, then the fewest instructions.
     pub fn iteration(&self) -> Vec<&Instruction> {
         let loops = self.loops();
+        match self.hot(&loops) {
+            Some(index) => self.way(&loops[index]),
+            None if self.0.is_empty() => vec![],
+            None => self.way(&(0..=self.0.len() - 1)),
+        }
+    }
+
+    /// Instructions that go with all iterations of that loop together, each time that a loop around it begins it again; 0 without
+    /// such a loop.
+    pub fn around(&self) -> usize {
+        let loops = self.loops();
+        let Some(hot) = self.hot(&loops).map(|index| &loops[index]) else { return 0 };
+        let holds = |other: &&RangeInclusive<usize>| {
+            *other != hot && other.start() <= hot.start() && hot.end() <= other.end()
+        };
+        let around = loops.iter().filter(holds).min_by_key(|range| range.end() - range.start());
+        around.map_or(0, |around| self.way(around).len().saturating_sub(self.way(hot).len()))
+    }
+
+    /// Which of these loops it is.
+    fn hot(&self, loops: &[RangeInclusive<usize>]) -> Option<usize> {
         let worth = |way: &[&Instruction]| {
             let sum = |of: fn(&Instruction) -> u64| way.iter().map(|one| of(one)).sum::<u64>();
             (sum(Instruction::products), sum(Instruction::global_bytes))
@@ -264,14 +285,9 @@ impl Listing {
             };
             !loops.iter().zip(&ways).any(|(other, way)| within(other) && works(way))
         };
-        let chosen = (0..loops.len())
+        (0..loops.len())
             .filter(|&index| works(&ways[index]) && inner(index))
-            .max_by_key(|&index| (worth(&ways[index]), Reverse(ways[index].len())));
-        match chosen {
-            Some(index) => ways[index].clone(),
-            None if self.0.is_empty() => vec![],
-            None => self.way(&(0..=self.0.len() - 1)),
-        }
+            .max_by_key(|&index| (worth(&ways[index]), Reverse(ways[index].len())))
     }
 }
 
@@ -354,6 +370,8 @@ tr_entry_0:
         let listing = Listing::of(&text);
         assert_eq!(listing.loops(), [1..=2, 3..=12, 8..=11]);
         assert_eq!(names(&listing.iteration()), ["HMMA", "MUFU", "FFMA", "BRA"]);
+        // What loads before it, and the branch behind it.
+        assert_eq!(listing.around(), 4);
     }
 
     #[test]

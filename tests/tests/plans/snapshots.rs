@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use tightrope_core::dialect::{Dialect, print};
+use tightrope_core::dialect::{Dialect, Exact, print};
 use tightrope_core::plan::{Checkpoint, Options, Target};
 use tightrope_core::{Op, Type};
 use tightrope_nn::{BuildOptions, Family, ModelConfig, Planned, Precision, TrainerConfig};
@@ -113,7 +113,7 @@ fn generated_text() {
                 continue;
             }
             seen.push(map.formulas.clone());
-            let (statements, results) = print(&map.formulas, dialect);
+            let (statements, results) = print(&map.formulas, Exact::Single, dialect);
             writeln!(text, "{statements}-> {}\n", results.join(", ")).expect("a string takes text");
         }
         compare(name, &text);

@@ -92,6 +92,7 @@ impl Gpu {
         });
         let Begun { context, streams: [stream, loads, stores], staging, clock } = opened?;
         let architecture = code.architecture();
+        let early = requirements::begins_early(code.capability(), driver);
         Ok(Self {
             name,
             context,
@@ -99,7 +100,7 @@ impl Gpu {
             loads,
             stores,
             events: vec![],
-            compiler: Compiler { architecture, nvrtc, cache: cache.into() },
+            compiler: Compiler { architecture, nvrtc, early, cache: cache.into() },
             arena: None,
             loaded: HashMap::new(),
             functions: vec![],

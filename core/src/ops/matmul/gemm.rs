@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Gemm, Matrices, Stored, wgmma};
-use crate::dialect::{self, Dialect};
+use crate::dialect::{self, Dialect, Exact};
 use crate::expr::input;
 use crate::launch::{LAUNCHES_CUDA, Launch, Launches, Limits, Place};
 use crate::ops::reduce;
@@ -56,7 +56,8 @@ impl Stored {
         self.in_multiples(4)
     }
 
-    fn in_multiples(&self, of: u64) -> bool {
+    /// Whether all stored rows begin at multiples of so many elements.
+    pub(super) fn in_multiples(&self, of: u64) -> bool {
         [self.first, self.row, self.stride].iter().all(|offset| offset.is_multiple_of(of))
     }
 }
@@ -443,7 +444,9 @@ impl Part {
         let matmul = epilogue.as_ref().and_then(|epilogue| epilogue.matmul);
         let place = |stored: Option<Stored>| stored.map_or(out.place, |stored| stored.place);
         let formula = epilogue.as_ref().map_or(input(0), |epilogue| epilogue.formula.clone());
-        launch.generated = dialect::print_function("tr_epilogue", 2, &formula, Dialect::Cuda);
+        let exact = Exact::of([out.place.dtype]);
+        launch.generated =
+            dialect::print_function("tr_epilogue", 2, &formula, exact, Dialect::Cuda);
         launch
             .constant("EPILOGUE", epilogue.is_some())
             .constant("BESIDE", operand.is_some())

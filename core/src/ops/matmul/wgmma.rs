@@ -20,9 +20,12 @@ const WIDTHS: [u32; 2] = [256, 128];
 /// tiles where it has few rows.
 const WIDE: usize = 4096;
 
-/// Bytes of shared memory that hold tiles, and those of a stage's two barriers.
+/// Bytes of shared memory that hold tiles, and those of a stage's two barriers and of the one besides.
 const STAGES_BYTES: u32 = 192 << 10;
 const BARRIERS_BYTES: u32 = 16;
+/// Rows of a box that a warp stores, and bytes of the boxes that all warps put ready.
+const OUT_ROWS: u32 = 16;
+const DESKS_BYTES: u32 = 32 << 10;
 /// Columns of ones that rows of lhs are multiplied by where they are summed, and their bytes.
 const ONES: u32 = 8;
 const ONES_BYTES: u32 = ONES * 16 * 2;
@@ -106,6 +109,7 @@ pub(super) fn with_boxes(
     let Matrices { batch, m, n, k } = matmul.extents;
     let stage = (TILE_M + width) * Boxed::ROW_BYTES;
     let stages = STAGES_BYTES / stage;
+    let cluster = cluster(m, multiprocessors);
     let boxed = |name, stored: &Stored, [inner, outer]: [usize; 2], across: u32| {
         let along_k = if name == LHS { !stored.transposed } else { stored.transposed };
         // One matrix alone says nothing of the next.
@@ -119,11 +123,42 @@ pub(super) fn with_boxes(
             edges: [TILE_K, if along_k { across } else { TILE_K }, 1],
         }
     };
-    let boxes =
-        vec![boxed(LHS, lhs, axes(lhs, m, k), TILE_M), boxed(RHS, rhs, axes(rhs, k, n), width)];
+    let mut boxes = vec![
+        boxed(LHS, lhs, axes(lhs, m, k), TILE_M),
+        boxed(RHS, rhs, axes(rhs, k, n), width / cluster),
+    ];
+    let out_boxed = stores_boxes(matmul);
+    if out_boxed {
+        let kept = matmul.epilogue.as_ref().and_then(|epilogue| epilogue.matmul);
+        let outputs = [("out_tiles", Some(matmul.out)), ("product_tiles", kept)];
+        let outputs = outputs.iter().filter_map(|(name, out)| Some((*name, out.as_ref()?)));
+        boxes.extend(outputs.map(|(name, out)| {
+            let boxed = boxed(name, out, [n, m], 0);
+            Boxed { edges: [TILE_K, OUT_ROWS, 1], ..boxed }
+        }));
+    }
     let ones = if matmul.lhs_sums.is_some() { ONES_BYTES } else { 0 };
-    let shared_bytes = stages * (stage + BARRIERS_BYTES) + ones;
-    launch.constant("STAGES", stages).persistent(multiprocessors, shared_bytes, boxes)
+    let desks = if out_boxed { DESKS_BYTES } else { 0 };
+    let shared_bytes = stages * (stage + BARRIERS_BYTES) + BARRIERS_BYTES + desks + ones;
+    launch
+        .constant("STAGES", stages)
+        .constant("OUT_BOXED", out_boxed)
+        .clustered(cluster)
+        .persistent(multiprocessors, shared_bytes, boxes)
+}
+
+/// Blocks that bring columns of rhs to each other: neighbours, whose tiles lie one below the other.
+fn cluster(m: usize, multiprocessors: u32) -> u32 {
+    const PAIR: u32 = 2;
+    let pairs = m.div_ceil(TILE_M as usize).is_multiple_of(PAIR as usize);
+    if pairs && multiprocessors.is_multiple_of(PAIR) { PAIR } else { 1 }
+}
+
+/// Whether the copy engine stores the output: 16 bits, in rows that begin at multiples of 16 bytes.
+fn stores_boxes(matmul: &Gemm) -> bool {
+    let Matrices { batch, m, n, .. } = matmul.extents;
+    let Gemm { out, .. } = matmul;
+    out.place.dtype.size() == 2 && out.in_multiples(8) && suits(out, [n, m], batch)
 }
 
 /// Most tiles that are made in slices of K which the kernel adds up: it has counters for so many.
