@@ -52,6 +52,7 @@ pub fn limits() -> Limits {
             epilogues: true,
             tensor_cores: &[DType::BF16, DType::F16],
             wgmma: None,
+            clusters: true,
             warp_attention: false,
             tf32: false,
             plain_matmuls: false,

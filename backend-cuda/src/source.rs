@@ -196,7 +196,8 @@ impl Kernel {
                 .collect();
             file(&mut text, name, &(content.join("\n") + "\n"));
         }
-        let label = format!("{}.{}", launch.kernel, launch.entry);
+        let together = if launch.cluster > 1 { " in clusters" } else { "" };
+        let label = format!("{}.{}{together}", launch.kernel, launch.entry);
         let &Launch { entry, workgroup: threads, shared_bytes, cluster, .. } = launch;
         Ok(Self { label, text, entry, threads, shared_bytes, cluster, operands, several: 1 })
     }

@@ -8,6 +8,8 @@ use tightrope_core::{KernelUse, Op, Rule as _, Type, Variants};
 use crate::library::{Layout, Problem};
 use crate::{Cuda, kernels_of, source};
 
+/// Matmuls by Hopper's warpgroups, of blocks that bring each other what both read.
+const CLUSTERS: &str = "matmul_wgmma in clusters";
 /// Matmuls by Hopper's warpgroups.
 const WGMMA: &str = "matmul_wgmma";
 /// Matmuls on tensor cores by warps.
@@ -24,7 +26,8 @@ const EPILOGUES: &str = "epilogues";
 pub const LIBRARY: &str = "cuBLASLt";
 
 /// In the order in which they're left out: each is replaced by what comes after it, the last by plain kernels.
-const ALL: [&str; 6] = [LIBRARY, WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA, EPILOGUES];
+const ALL: [&str; 7] =
+    [LIBRARY, CLUSTERS, WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA, EPILOGUES];
 
 /// Multiprocessors that are taken where they're to be few.
 const FEW: u32 = 4;
@@ -91,7 +94,8 @@ impl Variants for Cuda {
             let own = [WGMMA, MATMUL_MMA, ATTENTION_WGMMA, ATTENTION_MMA];
             let own = own.into_iter().filter(|name| *name == file);
             let fused = (fused && file.starts_with("matmul")).then_some(EPILOGUES);
-            let variants = own.chain(fused).collect();
+            let clusters = (kernel.cluster > 1).then_some(CLUSTERS);
+            let variants = clusters.into_iter().chain(own).chain(fused).collect();
             KernelUse { text: hashed(&kernel), label: kernel.label, variants, of_library: false }
         });
         let mut all = self.of_library(&launches);
@@ -117,6 +121,7 @@ impl Variants for Cuda {
     fn leave_out(&mut self, variant: &str) {
         match variant {
             LIBRARY => self.planning.matmuls = None,
+            CLUSTERS => self.restrict(|own| own.clusters = false),
             WGMMA => self.restrict(|own| own.wgmma = None),
             MATMUL_MMA => self.restrict(|own| own.plain_matmuls = true),
             ATTENTION_WGMMA => self.restrict(|own| own.warp_attention = true),

@@ -113,6 +113,18 @@ fn a_kernel_that_computes_wrongly_is_left_out_and_named() {
 }
 
 #[test]
+fn matmuls_whose_clusters_are_wrong_go_on_without_them() {
+    let (user, _) = User::new();
+    let step = STEP.replace("--batch 2", "--batch 4");
+    let faults = "multiprocessors=2,matmul_wgmma.wgmma in clusters=wrong";
+    let output = user.run(faults, &format!("{step} cuda"));
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("matmul_wgmma in clusters is left out: "), "{said}");
+    assert!(!said.contains("matmul_wgmma is left out"), "{said}");
+}
+
+#[test]
 fn a_kernel_that_faults_takes_only_its_own_process_down() {
     let (user, expected) = User::new();
     let (said, found) = user.trains("matmul_mma=fault", "cuda");
@@ -152,25 +164,26 @@ fn a_device_with_a_wrong_kernel_that_has_no_other_is_not_used() {
 #[test]
 fn a_shader_that_goes_wrong_is_left_out_and_named() {
     let (user, expected) = User::new();
-    for (fault, word) in [("wrong", "is"), ("fault", "lost"), ("refused", "no language")] {
+    let run = |fault: &str| {
         // What was found before is forgotten.
         for file in fs::read_dir(user.dir.path().join("caches/tightrope")).unwrap() {
             let path = file.unwrap().path();
-            let checks = path.file_name().unwrap().to_string_lossy().starts_with("checks-wgpu");
-            if checks {
+            if path.file_name().unwrap().to_string_lossy().starts_with("checks-wgpu") {
                 fs::remove_file(path).unwrap();
             }
         }
-        let output =
-            user.run_on_wgpu(&format!("subgroupShuffleXor={fault}"), &format!("{STEP} wgpu"));
-        let said = stderr(&output);
+        let output = user.run_on_wgpu(fault, &format!("{STEP} wgpu"));
+        (stderr(&output), output)
+    };
+    for (fault, word) in [("wrong", "output 0"), ("fault", "was lost"), ("refused", "no language")]
+    {
+        let (said, output) = run(&format!("subgroupShuffleXor={fault}"));
         assert!(output.status.success(), "{fault}: {said}");
-        let line = said.lines().find(|line| line.contains("subgroups is left out: "));
-        assert!(line.is_some_and(|line| line.contains(word)), "{fault}: {said}");
+        let found = said.contains("subgroups is left out: ") && said.contains(word);
+        assert!(found, "{fault}: {said}");
         near(&json(&output), &expected);
     }
-    let output = user.run_on_wgpu("norm=wrong", &format!("{STEP} wgpu"));
-    let said = stderr(&output);
+    let (said, output) = run("norm=wrong");
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("computes wrongly: norm."), "{said}");
 }

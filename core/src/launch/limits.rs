@@ -56,6 +56,8 @@ pub struct CudaLimits {
     /// Multiprocessors whose tensor cores multiply 16-bit matrices of shared memory for a warpgroup (Hopper's `wgmma`),
     /// where they do.
     pub wgmma: Option<u32>,
+    /// Whether blocks of these matmuls use each other's shared memory.
+    pub clusters: bool,
     /// Whether attention is made by warps alone, also where warpgroups multiply.
     pub warp_attention: bool,
     /// Whether matmuls of f32 may round their operands to TF32, of 10 bits after the point, for tensor cores.

@@ -230,7 +230,11 @@ fn a_cluster_whose_blocks_do_not_wait_for_each_other_is_found_and_named() {
             (
                 "lane < CLUSTER",
                 "lane == blockIdx.x",
-                &["waits for a phase of a barrier that never ends"],
+                &[
+                    "waits for a phase of a barrier that never ends",
+                    "copies to where a copy",
+                    "copies to what warp",
+                ],
             ),
         ],
     );

@@ -378,7 +378,7 @@ impl Part {
         let groups = tiles_m * tiles_n * batch as u64 * slices;
         let mut launch = self.with_groups(limits, shape, groups, slice);
         if let Some((_, all)) = shape.slices {
-            launch = wgmma::with_boxes(launch, &self.matmul, shape.tile[1], all);
+            launch = wgmma::with_boxes(launch, &self.matmul, shape.tile[1], &limits.cuda(), all);
             launch = wgmma::with_slices(launch, &self.matmul, sums);
         }
         launch.costing(2 * (batch * m * n * k) as u64)

@@ -4,7 +4,7 @@
 //! Times are clock cycles of a multiprocessor, about, and only compared.
 
 use super::{Gemm, Matrices, Stored};
-use crate::launch::{Boxed, Launch, Place};
+use crate::launch::{Boxed, CudaLimits, Launch, Place};
 
 pub(super) const KERNEL: &str = "matmul_wgmma";
 pub(super) const ENTRY: &str = "wgmma";
@@ -103,13 +103,14 @@ pub(super) fn with_boxes(
     launch: Launch,
     matmul: &Gemm,
     width: u32,
+    limits: &CudaLimits,
     multiprocessors: u32,
 ) -> Launch {
     let Gemm { lhs, rhs, .. } = matmul;
     let Matrices { batch, m, n, k } = matmul.extents;
     let stage = (TILE_M + width) * Boxed::ROW_BYTES;
     let stages = STAGES_BYTES / stage;
-    let cluster = cluster(m, multiprocessors);
+    let cluster = if limits.clusters { cluster(m, multiprocessors) } else { 1 };
     let boxed = |name, stored: &Stored, [inner, outer]: [usize; 2], across: u32| {
         let along_k = if name == LHS { !stored.transposed } else { stored.transposed };
         // One matrix alone says nothing of the next.
