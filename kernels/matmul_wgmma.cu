@@ -227,46 +227,37 @@ template <class Of>
 __device__ void store_sums(const Of &args, const Tile &at, unsigned desk, unsigned row, unsigned first_column,
                            float (&sums)[SUMS]) {
     using Stored = typename decltype(Of::out)::Element;
-    // With the first of two columns, and how many of them there are.
-    const auto each_pair = [&](const auto &apply) {
 #pragma unroll
-        for (unsigned i = 0; i < SUMS; i += 4) {
-            const unsigned column = first_column + i / 4 * 8;
-            if (column < args.n) {
-                apply(i, column, args.n - column);
+    for (unsigned i = 0; i < SUMS; i += 2) {
+        const unsigned column = first_column + i / 4 * 8, own_row = row + i / 2 % 2 * 8;
+        if (column < args.n) {
+            const unsigned count = args.n - column;
+            if (BIAS) {
+                const Two bias = args.bias.load2(args.bias_first + column, count);
+                sums[i] += bias.x;
+                sums[i + 1] += bias.y;
             }
-        }
-    };
-    each_pair([&](unsigned i, unsigned column, unsigned count) {
-        const Two bias = bias_of(args, column, count);
-#pragma unroll
-        for (unsigned half = 0; half < 2; half++) {
-            const unsigned own_row = row + half * 8;
-            float &first = sums[i + 2 * half], &second = sums[i + 2 * half + 1];
-            first += bias.x;
-            second += bias.y;
             if (!OUT_BOXED && own_row < args.m) {
-                store(args, at.out + own_row * args.out_row + column, Two{first, second}, count);
+                store(args, at.out + own_row * args.out_row + column, Two{sums[i], sums[i + 1]}, count);
             }
         }
-    });
+    }
     if constexpr (OUT_BOXED) {
         if constexpr (KEEPS_PRODUCT) {
             store_boxes<Stored>(args.product_tiles, at, desk, args.n, sums);
         }
         if constexpr (EPILOGUE) {
-            each_pair([&](unsigned i, unsigned column, unsigned count) {
 #pragma unroll
-                for (unsigned half = 0; half < 2; half++) {
-                    const unsigned own_row = row + half * 8;
-                    const bool exists = own_row < args.m;
-                    const unsigned from = at.out + own_row * args.out_row + column;
-                    const Two beside = BESIDE && exists ? args.beside.load2(from, count) : Two{0.0f, 0.0f};
-                    float &first = sums[i + 2 * half], &second = sums[i + 2 * half + 1];
-                    first = tr_epilogue(args.out.rounded(first), beside.x);
-                    second = tr_epilogue(args.out.rounded(second), beside.y);
+            for (unsigned i = 0; i < SUMS; i += 2) {
+                const unsigned column = first_column + i / 4 * 8, own_row = row + i / 2 % 2 * 8;
+                Two beside{0.0f, 0.0f};
+                if (BESIDE && own_row < args.m && column < args.n) {
+                    beside = args.beside.load2(at.out + own_row * args.out_row + column, args.n - column);
                 }
-            });
+                const unsigned pair = tr_round_pair<Stored>(sums[i], sums[i + 1]);
+                sums[i] = tr_epilogue(tr_value(Stored{(unsigned short)pair}), beside.x);
+                sums[i + 1] = tr_epilogue(tr_value(Stored{(unsigned short)(pair >> 16)}), beside.y);
+            }
         }
         store_boxes<Stored>(args.out_tiles, at, desk, args.n, sums);
     }
