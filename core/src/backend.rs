@@ -8,6 +8,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::links::Links;
 use crate::plan::Plan;
 use crate::target::Target;
 use crate::variants::Variants;
@@ -135,6 +136,11 @@ pub trait Backend: Target {
 
     /// Its kernels, where it compiles some that are chosen among variants.
     fn variants(&mut self) -> Option<&mut dyn Variants> {
+        None
+    }
+
+    /// Its own way to the devices of other ranks, where it has one. Once it's linked, [`Backend::run`] makes collectives.
+    fn links(&mut self) -> Option<&mut dyn Links> {
         None
     }
 
