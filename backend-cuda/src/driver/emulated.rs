@@ -1,6 +1,7 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
 mod faults;
+mod linked;
 mod maps;
 mod queues;
 
@@ -11,12 +12,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libloading::Library;
 use tightrope_core::launch::Boxed;
-use tightrope_core::{DType, DeviceError};
+use tightrope_core::{DType, DeviceError, Links as _};
 
 use super::cublaslt::CublasLt;
+use super::nccl::emulated::Exchange;
 use super::{
     CopyQueues as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Task, Version, cache_key,
@@ -27,6 +31,7 @@ use crate::source::{self, Kernel, TensorMap};
 use crate::variants::LIBRARY;
 use faults::Fault;
 pub use faults::Faults;
+use linked::Link;
 use queues::{Copy, Queues};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
@@ -64,6 +69,12 @@ struct Device {
     faults: Faults,
     /// The kernel that ended with an error, after which nothing runs.
     faulted: Option<String>,
+    /// The way to other ranks' devices.
+    link: Option<Link>,
+    /// What is on its way to them and from there.
+    exchanging: Option<Exchange>,
+    /// How many tasks of the recording that is being replayed are done.
+    replayed: usize,
 }
 
 /// Bytes of the arena, aligned as a GPU aligns what it allocates.
@@ -99,6 +110,12 @@ const MATMULS_PER_SECOND: f64 = 2e10;
 /// What a replay is said to take before its first task begins.
 const GRAPH_SECONDS: f64 = 5e-6;
 
+/// How long it is between looks at what other ranks have done, and after how many of them a device hangs.
+const PAUSE: Duration = Duration::from_micros(100);
+const HANGS: Duration = Duration::from_secs(100);
+/// How long other ranks may take where the device is given up.
+const PARTING: Duration = Duration::from_secs(5);
+
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
 
@@ -124,6 +141,9 @@ impl Emulated {
             matmuls: None,
             faults: Faults::default(),
             faulted: None,
+            link: None,
+            exchanging: None,
+            replayed: 0,
         };
         let device = Arc::new(Mutex::new(device));
         Self { device, staging: pages(HALVES * HALF_BYTES), marks }
@@ -138,6 +158,35 @@ impl Emulated {
     fn device(&self) -> MutexGuard<'_, Device> {
         locked(&self.device)
     }
+
+    fn finish(&self) -> Result<(), DeviceError> {
+        until(&self.device, &|_| false)
+    }
+}
+
+/// Waits until this holds of a device, or nothing is left for it to do.
+fn until(device: &Mutex<Device>, holds: &dyn Fn(&Queues) -> bool) -> Result<(), DeviceError> {
+    let since = Instant::now();
+    // Whoever waits for this one's host to go on goes on by itself meanwhile.
+    while !locked(device).advance(holds)? {
+        if since.elapsed() > HANGS {
+            return Err(locked(device).lost("it hangs: it waits for another rank"));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+impl Drop for Emulated {
+    /// Does what others wait for, as a GPU that is given up.
+    fn drop(&mut self) {
+        let since = Instant::now();
+        let is_linked = self.device().link.is_some() && !thread::panicking();
+        while is_linked && matches!(self.is_done(), Ok(false)) && since.elapsed() < PARTING {
+            thread::sleep(PAUSE);
+        }
+        self.leave();
+    }
 }
 
 fn locked(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
@@ -151,27 +200,36 @@ fn pages(bytes: usize) -> Pinned {
 }
 
 const NAME: &str = "emulated";
+
+/// What exchanges are called where faults are named.
+const EXCHANGE: &str = "exchange";
+
 impl Device {
-    /// Works until this holds, or nothing is left to do. After work that fails, the rest is forgotten.
-    fn advance(&mut self, until: impl Fn(&Queues) -> bool) -> Result<(), DeviceError> {
+    /// Works until this holds, or nothing is left to do; whether that's so, and it doesn't wait for another rank. After work that fails,
+    /// the rest is forgotten.
+    fn advance(&mut self, until: &dyn Fn(&Queues) -> bool) -> Result<bool, DeviceError> {
         loop {
             if let Some(words) = &self.faulted {
                 return Err(self.lost(words));
             }
             self.queues.settle();
             if until(&self.queues) {
-                return Ok(());
+                return Ok(true);
             }
-            let Some(work) = self.queues.next() else { return Ok(()) };
-            if let Err(error) = self.perform(work) {
-                self.queues.clear();
-                return Err(error);
+            let Some(work) = self.queues.next() else { return Ok(true) };
+            match self.perform(&work) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.queues.put_back(work);
+                    return Ok(false);
+                }
+                Err(error) => {
+                    self.queues.clear();
+                    (self.exchanging, self.replayed) = (None, 0);
+                    return Err(error);
+                }
             }
         }
-    }
-
-    fn finish(&mut self) -> Result<(), DeviceError> {
-        self.advance(|_| false)
     }
 
     /// Address of the first of so many bytes at an offset.
@@ -181,15 +239,16 @@ impl Device {
         unsafe { self.arena.as_mut_ptr().cast::<u8>().add(offset as usize) }
     }
 
-    fn perform(&mut self, work: Work) -> Result<(), DeviceError> {
-        match work {
+    /// Does it, or as much as it can before it waits for another rank; whether it's done.
+    fn perform(&mut self, work: &Work) -> Result<bool, DeviceError> {
+        match *work {
             Work::Copy(from, bytes, to) => {
                 let (from, to) = (from as *const u8, self.at(to, bytes));
                 // SAFETY: both have as many bytes, and share none. The staging memory outlives the queue.
                 unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-                Ok(())
+                Ok(true)
             }
-            Work::AsyncCopy(Copy { memory, at, bytes, direction, .. }) => {
+            Work::AsyncCopy(Copy { ref memory, at, bytes, direction, .. }) => {
                 let (host, own) = (memory.start(), self.at(at, bytes));
                 // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
                 // after this copy.
@@ -199,12 +258,12 @@ impl Device {
                         _ => std::ptr::copy_nonoverlapping(host, own, bytes),
                     }
                 }
-                Ok(())
+                Ok(true)
             }
-            Work::Launch(task) => self.run_task(&task),
+            Work::Launch(ref task) => self.run_task(task),
             Work::Clear => {
                 self.arena.fill(Line([0; 256]));
-                Ok(())
+                Ok(true)
             }
             Work::Repeat(first) => {
                 for at in (first..self.bytes).step_by(first.max(1)) {
@@ -213,21 +272,34 @@ impl Device {
                     // SAFETY: the arena has both, and they share no byte.
                     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
                 }
-                Ok(())
+                Ok(true)
             }
             Work::Replay(Recorded(index)) => {
                 let tasks = std::mem::take(&mut self.recorded[index]);
-                let outcome = tasks.iter().try_for_each(|task| self.run_task(task));
+                let outcome = self.replay(&tasks);
                 self.recorded[index] = tasks;
                 outcome
             }
         }
     }
 
-    fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
+    /// Goes on with a recording; whether it's done.
+    fn replay(&mut self, tasks: &[Task]) -> Result<bool, DeviceError> {
+        while let Some(task) = tasks.get(self.replayed) {
+            if !self.run_task(task)? {
+                return Ok(false);
+            }
+            self.replayed += 1;
+        }
+        self.replayed = 0;
+        Ok(true)
+    }
+
+    fn run_task(&mut self, task: &Task) -> Result<bool, DeviceError> {
         let label = match task {
             Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
             Task::Matmul(_) => LIBRARY,
+            Task::Exchange(_) => EXCHANGE,
         };
         let fault = self.faults.of(label);
         if fault == Some(Fault::Error) {
@@ -240,11 +312,13 @@ impl Device {
         match task {
             Task::Kernel(dispatch) => self.run(dispatch)?,
             Task::Matmul(matmul) => self.multiply(matmul)?,
+            Task::Exchange(moves) if !self.exchange(moves)? => return Ok(false),
+            Task::Exchange(_) => {}
         }
         if let Some(before) = before {
             faults::spoil(&before, self.arena_bytes());
         }
-        Ok(())
+        Ok(true)
     }
 
     fn arena_bytes(&mut self) -> &mut [u8] {
@@ -345,7 +419,7 @@ impl<'a> Build<'a> {
         }
         fs::create_dir_all(cache)?;
         // Others may build the same: each writes files of its own, and the last renames.
-        let own = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+        let own = format!("{}-{:?}", std::process::id(), thread::current().id());
         let source = library.with_extension(format!("{own}.cpp"));
         let made = library.with_extension(format!("{own}.so"));
         fs::write(&source, text)?;
@@ -419,8 +493,9 @@ impl Driver for Emulated {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.finish()?;
         let mut device = self.device();
-        device.finish()?;
+        device.deregister()?;
         device.recorded.clear();
         device.held -= std::mem::take(&mut device.bytes) as u64;
         device.arena = vec![];
@@ -435,6 +510,7 @@ impl Driver for Emulated {
         arena.resize(lines, Line([0; 256]));
         (device.arena, device.bytes) = (arena, bytes as usize);
         device.held += bytes;
+        device.register();
         Ok(device.arena.as_mut_ptr() as u64)
     }
 
@@ -458,7 +534,7 @@ impl Driver for Emulated {
             let labels: Vec<&str> = kernels.iter().map(|kernel| kernel.label.as_str()).collect();
             DeviceError::Compile { kernel: labels.join(", "), log }
         };
-        let compilers = std::thread::available_parallelism().map_or(1, usize::from);
+        let compilers = thread::available_parallelism().map_or(1, usize::from);
         let groups: Vec<&[&Kernel]> = missing.chunks(TOGETHER).collect();
         for running in groups.chunks(compilers) {
             let mut builds = vec![];
@@ -533,6 +609,8 @@ impl Driver for Emulated {
                 let Problem { d, k, batch, .. } = matmul.problem;
                 (d.rows * d.columns * k * batch) as f64 / MATMULS_PER_SECOND
             }
+            // Nothing is chosen by what an exchange takes.
+            Task::Exchange(_) => 0.0,
         };
         let device = self.device();
         Ok(GRAPH_SECONDS + device.recorded[recorded.0].iter().map(seconds).sum::<f64>())
@@ -555,8 +633,8 @@ impl Driver for Emulated {
     }
 
     fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
+        self.finish()?;
         let mut device = self.device();
-        device.finish()?;
         device.recorded.truncate(kept);
         Ok(())
     }
@@ -567,8 +645,8 @@ impl Driver for Emulated {
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        until(&self.device, &|queues| queues.is_empty(Queue::Kernels))?;
         let mut device = self.device();
-        device.advance(|queues| queues.is_empty(Queue::Kernels))?;
         let mut bytes = vec![];
         for range in ranges {
             let count = (range.end - range.start) as usize;

@@ -19,14 +19,14 @@ use tightrope_backend_cuda::source::{Kernel, MOST_ARGUMENT_BYTES, TensorMap};
 use tightrope_backend_cuda::{Cuda, kernels_of};
 use tightrope_core::launch::{Boxed, Launch};
 use tightrope_core::ops::uniform;
-use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Role, Rule};
+use tightrope_core::{Backend, DType, DeviceError, Linked, Links, Op, Phase, Role, Rule};
 use tightrope_nn::{
     Batch, ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig,
 };
 
 /// What a driver was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked {
+pub enum Asked {
     Copy,
     Mark(usize),
     Wait(usize),
@@ -38,6 +38,7 @@ enum Asked {
     Multiply,
     Record,
     Replay(Recorded),
+    Exchange,
     Read,
     /// Asynchronous copies.
     Load,
@@ -45,13 +46,15 @@ enum Asked {
 }
 
 /// The emulated device, and what it was asked for.
-struct Watched {
+pub struct Watched {
     device: Emulated,
-    asked: Rc<RefCell<Vec<Asked>>>,
+    pub asked: Rc<RefCell<Vec<Asked>>>,
     /// Where what was timed is kept.
     choices: PathBuf,
     /// A queue that is never told what to wait for.
     forgets: Option<Queue>,
+    /// What it does with the exchanges of what it records.
+    changes: Option<fn(&mut Vec<Task>)>,
     /// Whether what it times begins late now and then, and how often it was asked to time anything.
     unsteady: bool,
     timings: u64,
@@ -60,21 +63,32 @@ struct Watched {
 }
 
 impl Watched {
-    fn new() -> Self {
-        Self::keeping(PathBuf::new())
-    }
-
-    fn keeping(choices: PathBuf) -> Self {
+    pub fn new() -> Self {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
         Self {
             device: Emulated::new(cache, 11),
             asked: Rc::default(),
-            choices,
+            choices: PathBuf::new(),
             forgets: None,
+            changes: None,
             unsteady: false,
             timings: 0,
             argument_bytes: MOST_ARGUMENT_BYTES,
         }
+    }
+
+    fn keeping(choices: PathBuf) -> Self {
+        Self { choices, ..Self::new() }
+    }
+
+    /// The same, with a queue that is never told what to wait for.
+    pub fn forgetting(self, forgets: Option<Queue>) -> Self {
+        Self { forgets, ..self }
+    }
+
+    /// The same, which changes what it records.
+    pub fn changing(self, changes: Option<fn(&mut Vec<Task>)>) -> Self {
+        Self { changes, ..self }
     }
 
     fn ask(&self, asked: Asked) {
@@ -150,6 +164,7 @@ impl Driver for Watched {
         self.ask(match task {
             Task::Kernel(_) => Asked::Launch,
             Task::Matmul(_) => Asked::Multiply,
+            Task::Exchange(_) => Asked::Exchange,
         });
         self.device.launch(task)
     }
@@ -177,7 +192,10 @@ impl Driver for Watched {
     }
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.ask(Asked::Record);
-        self.device.record(tasks)
+        let Some(change) = self.changes else { return self.device.record(tasks) };
+        let mut tasks: Vec<Task> = tasks.iter().map(|&task| task.clone()).collect();
+        change(&mut tasks);
+        self.device.record(&tasks.iter().collect::<Vec<_>>())
     }
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
         self.ask(Asked::Replay(recorded));
@@ -186,6 +204,24 @@ impl Driver for Watched {
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
         self.ask(Asked::Read);
         self.device.read(ranges)
+    }
+}
+
+impl Links for Watched {
+    fn invite(&mut self, rank: usize) -> Result<Vec<u8>, String> {
+        self.device.invite(rank)
+    }
+    fn join(&mut self, invitation: &[u8], rank: usize, count: usize) -> Result<(), String> {
+        self.device.join(invitation, rank, count)
+    }
+    fn linked(&self) -> Option<Linked> {
+        self.device.linked()
+    }
+    fn is_done(&mut self) -> Result<bool, DeviceError> {
+        self.device.is_done()
+    }
+    fn leave(&mut self) {
+        self.device.leave();
     }
 }
 
@@ -372,7 +408,7 @@ fn between_transfers_a_step_is_replayed() {
     let config = TrainerConfig { offload, ..config(2) };
     let planned = Planned::new(&config, &*backend).expect("a plan");
     let ranges: usize =
-        planned.plan.programs.iter().map(|program| program.uninterrupted().len()).sum();
+        planned.plan.programs.iter().map(|program| program.uninterrupted(false).len()).sum();
     let host = Box::new(Cpu::new(1).expect("a thread"));
     let mut trainer = Trainer::offloading(planned, backend, host).expect("memory");
     trainer.initialise().expect("weights");

@@ -7,6 +7,7 @@ mod kernels;
 mod large;
 mod last;
 mod plans;
+mod ranks;
 mod rounding;
 mod training;
 mod wgmma;

@@ -10,6 +10,7 @@ use cudarc::driver::sys;
 use tightrope_core::DeviceError;
 
 use super::copy_queues::Context;
+use super::linked::Link;
 use super::{Gpu, Staging, failed, maps};
 use crate::driver::compiler::Compiler;
 use crate::driver::nvml::Nvml;
@@ -113,6 +114,7 @@ impl Gpu {
                 Code::Gpu(own) => maps::multiprocessors(handle, own),
                 Code::Ptx(_) => None,
             },
+            link: Link::default(),
             matmuls: None,
             clock,
             used_before,
