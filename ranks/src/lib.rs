@@ -12,7 +12,7 @@
 //! | `launch` | starts the ranks of a run on this machine |
 //! | `marked` | finds the processes of a launch, wherever they went |
 //!
-//! Nothing of MPI is needed to build this. NCCL, and launchers that don't bring MPI, aren't supported yet: [`connect`] says so.
+//! Nothing of MPI is needed to build this. Launchers that don't bring MPI aren't supported yet: [`connect`] says so.
 
 mod agree;
 mod carrier;

@@ -203,3 +203,134 @@ impl Drop for Communicator {
         self.end(if thread::panicking() { self.api.abort } else { self.api.destroy });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Barrier;
+    use std::time::Instant;
+
+    use super::*;
+    use emulated::{Calls, Exchange, Memory, Stream};
+
+    /// What it says of itself and of what it's asked, on a machine that may have no GPU.
+    #[test]
+    #[ignore = "needs NCCL: `cargo xtask kernels` brings it"]
+    fn the_library_has_every_call_and_its_errors_are_named() {
+        let api = Arc::new(Api::open().expect("NCCL"));
+        let name = api.name();
+        assert!(name.starts_with("NCCL 2."), "{name}");
+        assert!(api.memory_stats.is_some(), "{name} says nothing of its memory");
+        let [first, second] = [(); 2].map(|()| api.unique_id().expect("an id").0);
+        assert!(first != second && first != [0; UniqueId::BYTES]);
+        // Without a GPU no rank is met, and with one there is no rank 2 of 2.
+        let begin: Begin = Arc::new(|| Ok(()));
+        let said = Communicator::new(&api, UniqueId(first), 2, 2, begin).err().expect("no rank");
+        println!("{said}");
+        assert!(said.contains(&format!("{name} refuses ncclCommInitRank: ")), "{said}");
+        let has_gpu = Path::new("/dev/nvidiactl").exists();
+        assert!(
+            has_gpu || said.contains("CUDA driver") || said.contains("invalid argument"),
+            "{said}"
+        );
+    }
+
+    /// Memory of the host as that of a device.
+    struct Host;
+
+    impl Memory for Host {
+        fn bytes(&mut self, Bytes { start, count }: Bytes) -> &mut [u8] {
+            // SAFETY: every test gives ranges of vectors that live until its end.
+            unsafe { std::slice::from_raw_parts_mut(start as *mut u8, count as usize) }
+        }
+    }
+
+    /// A rank of so many, with as many bytes of memory, all of them registered.
+    fn rank(id: UniqueId, rank: usize, count: usize, memory: &mut [u8]) -> (Communicator, Bytes) {
+        let api = Arc::new(emulated::api());
+        let begin: Begin = Arc::new(|| Ok(()));
+        let mut made = Communicator::new(&api, id, rank, count, begin).expect("all ranks");
+        let bytes = Bytes { start: memory.as_mut_ptr() as u64, count: memory.len() as u64 };
+        made.register(bytes);
+        (made, bytes)
+    }
+
+    /// What two ranks come to at the same time.
+    fn on_two<T: Send>(run: impl Fn(usize, Communicator, Bytes) -> T + Sync) -> [T; 2] {
+        let id = emulated::api().unique_id().expect("an id");
+        let run = &run;
+        thread::scope(|scope| {
+            let ranks = [0, 1].map(|index| {
+                scope.spawn(move || {
+                    let mut memory = vec![index as u8 + 1; 200_000];
+                    let (made, bytes) = rank(id, index, 2, &mut memory);
+                    run(index, made, bytes)
+                })
+            });
+            ranks.map(|rank| rank.join().expect("a rank that ends"))
+        })
+    }
+
+    /// The group of what a rank sends to the other and receives from it.
+    fn group(made: &Communicator, send: Bytes, receive: Bytes) -> Result<Exchange, String> {
+        let (rank, _) = made.place();
+        let moves = Moves {
+            what: "x".into(),
+            sends: vec![(1 - rank, send)],
+            receives: vec![(1 - rank, receive)],
+            ..Moves::default()
+        };
+        let mut stream = Stream::new();
+        // SAFETY: the memory outlives the test, and the stream is one as the emulated calls take it.
+        unsafe { made.exchange(&moves, (&raw mut stream).cast()) }?;
+        Exchange::new("x", &stream.concat())
+    }
+
+    fn part(bytes: Bytes, first: u64, count: u64) -> Bytes {
+        Bytes { start: bytes.start + first, count }
+    }
+
+    #[test]
+    fn nothing_is_read_before_the_other_rank_has_come_nor_written_before_all_has() {
+        let has_seen = Barrier::new(2);
+        let found = on_two(|rank, made, bytes| {
+            // SAFETY: the communicator is the emulated one, and lives.
+            let mut calls = Calls::new(unsafe { emulated::comm(made.made()) }, 3);
+            let (send, receive) = (part(bytes, 0, 90_000), part(bytes, 100_000, 90_000));
+            let mut exchange = group(&made, send, receive).expect("a group");
+            if rank == 1 {
+                has_seen.wait();
+            } else {
+                assert_eq!(exchange.advance(&mut calls, &mut Host), Ok(false));
+                // What is sent may be wrong until now, and nobody sees it.
+                Host.bytes(send).fill(7);
+                has_seen.wait();
+            }
+            let since = Instant::now();
+            loop {
+                let before = Host.bytes(receive).to_vec();
+                let is_done = exchange.advance(&mut calls, &mut Host).expect("a piece");
+                if is_done {
+                    return Host.bytes(receive).to_vec();
+                }
+                assert!(before.iter().all(|byte| usize::from(*byte) == rank + 1), "written early");
+                assert!(since.elapsed() < MEETING, "the other rank is late");
+            }
+        });
+        assert!(found[0].iter().all(|&byte| byte == 2) && found[1].iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn what_nccl_leaves_undefined_is_refused() {
+        let said = on_two(|_, made, bytes| {
+            let outside = group(&made, part(bytes, 199_990, 20), part(bytes, 0, 20));
+            let twice = group(&made, part(bytes, 0, 20), part(bytes, 10, 20));
+            [outside, twice].map(|made| made.err().expect("a refusal"))
+        });
+        for [outside, twice] in said {
+            assert!(outside.contains("lie in no registered memory"), "{outside}");
+            assert!(outside.contains("refuses ncclSend: invalid argument"), "{outside}");
+            assert!(twice.contains("shares bytes with"), "{twice}");
+        }
+    }
+}

@@ -54,6 +54,14 @@ fn used(device: sys::CUdevice) -> Option<(Nvml, u64)> {
 }
 
 impl Gpu {
+    /// How many there are; none where there's no driver.
+    pub fn count() -> usize {
+        // SAFETY: the libraries that this tries are the driver's. Asked first, since cudarc panics without them.
+        let has_driver = unsafe { sys::is_culib_present() };
+        let count = has_driver.then(|| result::init().and_then(|()| result::device::get_count()));
+        count.and_then(Result::ok).and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    }
+
     /// Opens GPU number `ordinal`. Kernels that were compiled are kept in the folder `cache`.
     ///
     /// # Errors
