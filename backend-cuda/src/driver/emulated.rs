@@ -4,6 +4,7 @@ mod faults;
 mod linked;
 mod maps;
 mod queues;
+mod work;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -28,11 +29,10 @@ use super::{
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
 use crate::source::{self, Kernel, TensorMap};
-use crate::variants::LIBRARY;
-use faults::Fault;
 pub use faults::Faults;
 use linked::Link;
-use queues::{Copy, Queues};
+use queues::Queues;
+use work::{Work, until};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
 /// it did something wrong.
@@ -81,18 +81,6 @@ struct Device {
 #[derive(Clone)]
 #[repr(align(256))]
 struct Line(#[expect(dead_code, reason = "read and written through pointers")] [u8; 256]);
-
-/// Work of a device.
-enum Work {
-    /// Of so many bytes of the staging memory, which begin at this address, to an offset.
-    Copy(usize, usize, u64),
-    AsyncCopy(Copy),
-    Launch(Task),
-    Clear,
-    /// Of so many bytes at the beginning.
-    Repeat(usize),
-    Replay(Recorded),
-}
 
 /// Kernels that are compiled together, so that what comes before them is read once.
 const TOGETHER: usize = 16;
@@ -164,19 +152,6 @@ impl Emulated {
     }
 }
 
-/// Waits until this holds of a device, or nothing is left for it to do.
-fn until(device: &Mutex<Device>, holds: &dyn Fn(&Queues) -> bool) -> Result<(), DeviceError> {
-    let since = Instant::now();
-    // Whoever waits for this one's host to go on goes on by itself meanwhile.
-    while !locked(device).advance(holds)? {
-        if since.elapsed() > HANGS {
-            return Err(locked(device).lost("it hangs: it waits for another rank"));
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(())
-}
-
 impl Drop for Emulated {
     /// Does what others wait for, as a GPU that is given up.
     fn drop(&mut self) {
@@ -201,124 +176,12 @@ fn pages(bytes: usize) -> Pinned {
 
 const NAME: &str = "emulated";
 
-/// What exchanges are called where faults are named.
-const EXCHANGE: &str = "exchange";
-
 impl Device {
-    /// Works until this holds, or nothing is left to do; whether that's so, and it doesn't wait for another rank. After work that fails,
-    /// the rest is forgotten.
-    fn advance(&mut self, until: &dyn Fn(&Queues) -> bool) -> Result<bool, DeviceError> {
-        loop {
-            if let Some(words) = &self.faulted {
-                return Err(self.lost(words));
-            }
-            self.queues.settle();
-            if until(&self.queues) {
-                return Ok(true);
-            }
-            let Some(work) = self.queues.next() else { return Ok(true) };
-            match self.perform(&work) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.queues.put_back(work);
-                    return Ok(false);
-                }
-                Err(error) => {
-                    self.queues.clear();
-                    (self.exchanging, self.replayed) = (None, 0);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
     /// Address of the first of so many bytes at an offset.
     fn at(&mut self, offset: u64, bytes: usize) -> *mut u8 {
         assert!(offset as usize + bytes <= self.bytes, "{WITHIN}");
         // SAFETY: the arena has as many bytes.
         unsafe { self.arena.as_mut_ptr().cast::<u8>().add(offset as usize) }
-    }
-
-    /// Does it, or as much as it can before it waits for another rank; whether it's done.
-    fn perform(&mut self, work: &Work) -> Result<bool, DeviceError> {
-        match *work {
-            Work::Copy(from, bytes, to) => {
-                let (from, to) = (from as *const u8, self.at(to, bytes));
-                // SAFETY: both have as many bytes, and share none. The staging memory outlives the queue.
-                unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-                Ok(true)
-            }
-            Work::AsyncCopy(Copy { ref memory, at, bytes, direction, .. }) => {
-                let (host, own) = (memory.start(), self.at(at, bytes));
-                // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
-                // after this copy.
-                unsafe {
-                    match direction {
-                        Queue::Stores => std::ptr::copy_nonoverlapping(own, host, bytes),
-                        _ => std::ptr::copy_nonoverlapping(host, own, bytes),
-                    }
-                }
-                Ok(true)
-            }
-            Work::Launch(ref task) => self.run_task(task),
-            Work::Clear => {
-                self.arena.fill(Line([0; 256]));
-                Ok(true)
-            }
-            Work::Repeat(first) => {
-                for at in (first..self.bytes).step_by(first.max(1)) {
-                    let bytes = first.min(self.bytes - at);
-                    let (from, to) = (self.at(0, bytes), self.at(at as u64, bytes));
-                    // SAFETY: the arena has both, and they share no byte.
-                    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-                }
-                Ok(true)
-            }
-            Work::Replay(Recorded(index)) => {
-                let tasks = std::mem::take(&mut self.recorded[index]);
-                let outcome = self.replay(&tasks);
-                self.recorded[index] = tasks;
-                outcome
-            }
-        }
-    }
-
-    /// Goes on with a recording; whether it's done.
-    fn replay(&mut self, tasks: &[Task]) -> Result<bool, DeviceError> {
-        while let Some(task) = tasks.get(self.replayed) {
-            if !self.run_task(task)? {
-                return Ok(false);
-            }
-            self.replayed += 1;
-        }
-        self.replayed = 0;
-        Ok(true)
-    }
-
-    fn run_task(&mut self, task: &Task) -> Result<bool, DeviceError> {
-        let label = match task {
-            Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
-            Task::Matmul(_) => LIBRARY,
-            Task::Exchange(_) => EXCHANGE,
-        };
-        let fault = self.faults.of(label);
-        if fault == Some(Fault::Error) {
-            self.faulted = Some(format!("{label}: illegal memory access"));
-        }
-        if let Some(words) = &self.faulted {
-            return Err(self.lost(words));
-        }
-        let before = (fault == Some(Fault::Wrong)).then(|| self.arena_bytes().to_vec());
-        match task {
-            Task::Kernel(dispatch) => self.run(dispatch)?,
-            Task::Matmul(matmul) => self.multiply(matmul)?,
-            Task::Exchange(moves) if !self.exchange(moves)? => return Ok(false),
-            Task::Exchange(_) => {}
-        }
-        if let Some(before) = before {
-            faults::spoil(&before, self.arena_bytes());
-        }
-        Ok(true)
     }
 
     fn arena_bytes(&mut self) -> &mut [u8] {

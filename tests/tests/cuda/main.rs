@@ -10,4 +10,5 @@ mod plans;
 mod ranks;
 mod rounding;
 mod training;
+mod watched;
 mod wgmma;

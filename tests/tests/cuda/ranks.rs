@@ -3,6 +3,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use tightrope_nn::{
 };
 use tightrope_ranks::Threads;
 
-use crate::driver::{Asked, Watched};
+use crate::watched::{Asked, Watched};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -311,7 +312,7 @@ fn overwritten(forgets: Option<Queue>) -> usize {
             let own: Vec<u8> = bytes(rank, round);
             device.write(x.start, &own).expect("a device");
             // What is written is there before anything else begins.
-            block_on(device.read(&[x.clone()])).expect("a device");
+            block_on(device.read(slice::from_ref(&x))).expect("a device");
             device.run(0, 0..steps).expect("a device");
             let mut memory = device.begin_load(x.clone()).expect("a device");
             memory.bytes().expect("a device").fill(0xEE);
@@ -319,7 +320,7 @@ fn overwritten(forgets: Option<Queue>) -> usize {
             let expected: Vec<u8> = bytes(0, round);
             let half = expected.len() / 2;
             let expected = if rank == 0 { &expected[..half] } else { &expected[half..] };
-            let found = block_on(device.read(&[from_first.clone()])).expect("a device");
+            let found = block_on(device.read(slice::from_ref(&from_first))).expect("a device");
             wrong += usize::from(found != expected);
         }
         wrong
