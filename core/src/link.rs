@@ -1,53 +1,11 @@
-//! `Links`: a device's own way to the devices of the other ranks, as NCCL is one. Then collectives are tasks of the device, between its
+//! `link`: gives devices their own way to those of the other ranks, as NCCL is one. Then collectives are tasks of the device, between its
 //! kernels, and the host's [`Ranks`] carry what is left: settings that are compared, and what checkpoints read.
 
-use crate::backend::{Backend, DeviceError};
+use crate::backend::{Backend, Linked};
 use crate::ranks::{Ranks, RanksError};
 
 /// Bytes in which each rank says whether it can be linked: one that tells yes from no, and an invitation or words, filled up with zeros.
 const SAID: usize = 512;
-
-/// A device's own way to the devices of the other ranks. It carries bytes and adds nothing up, as [`Ranks`] does.
-///
-/// Whoever links devices gives rank 0's invitation to all. From then on every rank runs the same collectives in the same order.
-pub trait Links {
-    /// Gets ready to be linked; on rank 0, what all ranks [`join`](Links::join) by.
-    ///
-    /// # Errors
-    /// In words, what is missing and what to install.
-    fn invite(&mut self, rank: usize) -> Result<Vec<u8>, String>;
-
-    /// Links this device with those of the other ranks, who all do so at the same time.
-    ///
-    /// # Errors
-    /// In words.
-    fn join(&mut self, invitation: &[u8], rank: usize, count: usize) -> Result<(), String>;
-
-    /// What links it, where it is linked.
-    fn linked(&self) -> Option<Linked>;
-
-    /// Whether the device has done everything that it was asked for. Doesn't wait for other ranks.
-    ///
-    /// # Errors
-    /// [`DeviceError::Lost`], also where the link is broken.
-    fn is_done(&mut self) -> Result<bool, DeviceError>;
-
-    /// Gives up what the device waits for of other ranks, and the link.
-    fn leave(&mut self);
-}
-
-/// What links a device with those of other ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Linked {
-    /// Which rank this is.
-    pub rank: usize,
-    /// How many ranks there are.
-    pub count: usize,
-    /// Name and version of what carries the bytes.
-    pub carrier: String,
-    /// Bytes of the device that it holds besides the plan, where it says.
-    pub bytes: Option<u64>,
-}
 
 /// Who carries what collectives send.
 #[derive(Clone, Debug, PartialEq, Eq)]
