@@ -15,7 +15,7 @@ use crate::transport::Tag;
 const MEETING: Duration = Duration::from_secs(60);
 /// How long it is between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long messages may take to leave at the end: those to a rank that has stopped never do.
+/// How long messages may take to leave at the end, and others to end: a rank that has stopped never does.
 const PARTING: Duration = Duration::from_secs(2);
 /// What a rank says first, so that no other program is taken for one.
 const GREETING: [u8; 8] = *b"tightrp\x01";
@@ -64,20 +64,20 @@ impl Tcp {
 
     /// Of connections, by rank; none to itself.
     fn of(rank: usize, streams: Vec<Option<TcpStream>>, time_out: Duration) -> io::Result<Self> {
-        let (mut to, mut from, mut writers) = (vec![], vec![], vec![]);
+        let (mut to, mut from, mut threads) = (vec![], vec![], vec![]);
         for stream in streams {
             let (sender, leaving) = channel();
             let (coming, receiver) = channel();
             if let Some(stream) = stream {
                 stream.set_nodelay(true)?;
                 let reading = stream.try_clone()?;
-                writers.push(thread::spawn(move || write(&stream, &leaving)));
-                thread::spawn(move || read(reading, &coming));
+                threads.push(thread::spawn(move || write(&stream, &leaving)));
+                threads.push(thread::spawn(move || read(reading, &coming)));
             }
             to.push(sender);
             from.push(receiver);
         }
-        Ok(Self(Carrier::new(Channels::new(rank, to, from), time_out), writers))
+        Ok(Self(Carrier::new(Channels::new(rank, to, from), time_out), threads))
     }
 }
 
@@ -86,7 +86,8 @@ carried!(Tcp);
 impl Drop for Tcp {
     fn drop(&mut self) {
         self.0.end();
-        // Writers end once there is nothing left to write.
+        // Writers end once there is nothing left to write, and readers when the other rank ends. A connection that closes with bytes
+        // that nobody has read takes what was sent last with it.
         self.0.transport.close();
         let since = Instant::now();
         while !self.1.iter().all(JoinHandle::is_finished) && since.elapsed() < PARTING {
