@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`source`] | launches as CUDA C++ |
 //! | `recording` | a plan as tasks: launches with their arguments, and matmuls |
+//! | [`collective`] | collectives as moves of bytes between the GPUs of ranks |
 //! | [`library`] | NVIDIA's library of matmuls, and what it is asked for |
 //! | [`matmuls`] | matmuls by NVIDIA's library where they're faster |
 //! | `variants` | the kernels of ops, and those that others stand in for |
 //! | [`driver`] | what a device does for a plan, and the devices |
 //! | [`Described`] | a GPU that isn't here, to plan for |
 
+pub mod collective;
 mod described;
 pub mod driver;
 pub mod library;
@@ -28,7 +30,7 @@ pub use described::Described;
 use tightrope_core::launch::{Api, CudaLimits, Launch, Limits, Tile};
 use tightrope_core::plan::{PlannedAs, Target};
 use tightrope_core::{
-    Backend, DType, DeviceError, DeviceKind, HostMemory, Plan, Reading, Variants,
+    Backend, DType, DeviceError, DeviceKind, HostMemory, Links, Plan, Reading, Variants,
 };
 
 use driver::{Copies, Driver, Staging};
@@ -172,6 +174,10 @@ impl Backend for Cuda {
 
     fn variants(&mut self) -> Option<&mut dyn Variants> {
         Some(self)
+    }
+
+    fn links(&mut self) -> Option<&mut dyn Links> {
+        Some(&mut *self.driver)
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
 use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
+use crate::collective::Moves;
 use crate::driver::{Dispatch, Driver, Loaded, Recorded, Task};
 use crate::library::{Addresses, Problem};
 use crate::matmuls::{self, Contest, Matmuls, Winner};
@@ -191,12 +192,17 @@ impl Recording {
             let known = matmuls.and_then(|p| p.known(&contest.key, &contest.of_library()));
             steps[bound.program][bound.step].extend(contest.tasks_of(known.flatten()));
         }
+        let link = driver.linked().map(|linked| (linked.rank, linked.count));
+        if let Some(place) = link {
+            exchanges(plan, arena, place, &mut steps)?;
+        }
         let mut replays = HashMap::new();
         for (index, program) in plan.programs.iter().enumerate() {
-            for range in program.uninterrupted() {
+            for range in program.uninterrupted(link.is_some()) {
                 let tasks: Vec<&Task> = steps[index][range.clone()].iter().flatten().collect();
-                // Less than two tasks begin as soon by themselves.
-                if tasks.len() > 1 {
+                // Less than two tasks begin as soon by themselves. But what ranks exchange all of them record, or none.
+                let exchanges = tasks.iter().any(|task| matches!(task, Task::Exchange(_)));
+                if tasks.len() > 1 || exchanges {
                     replays.insert((index, range), driver.record(&tasks)?);
                 }
             }
@@ -208,6 +214,27 @@ impl Recording {
     pub fn replay(&self, program: usize, steps: &Range<usize>) -> Option<Recorded> {
         self.replays.get(&(program, steps.clone())).copied()
     }
+}
+
+/// Adds what this rank, of so many, does for each collective of a plan.
+fn exchanges(
+    plan: &Plan,
+    arena: u64,
+    place: (usize, usize),
+    steps: &mut [Vec<Vec<Task>>],
+) -> Result<(), DeviceError> {
+    for (program, steps) in plan.graph.programs.iter().zip(steps) {
+        for (node, tasks) in program.nodes.iter().zip(steps) {
+            let Some(collective) = node.op.collective() else { continue };
+            let address = |tensor| arena + plan.range(tensor).map_or(0, |(offset, _)| offset);
+            let moves = Moves::new(collective, node, plan, address, place);
+            let moves = moves.map_err(DeviceError::Input)?;
+            if !moves.is_empty() {
+                tasks.push(Task::Exchange(Box::new(moves)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The kernel of a launch.

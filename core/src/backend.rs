@@ -116,6 +116,48 @@ impl DeviceKind {
     }
 }
 
+/// A device's own way to the devices of the other ranks. It carries bytes and adds nothing up, as [`Ranks`](crate::Ranks) does.
+///
+/// Whoever links devices gives rank 0's invitation to all. From then on every rank runs the same collectives in the same order.
+pub trait Links {
+    /// Gets ready to be linked; on rank 0, what all ranks [`join`](Links::join) by.
+    ///
+    /// # Errors
+    /// In words, what is missing and what to install.
+    fn invite(&mut self, rank: usize) -> Result<Vec<u8>, String>;
+
+    /// Links this device with those of the other ranks, who all do so at the same time.
+    ///
+    /// # Errors
+    /// In words.
+    fn join(&mut self, invitation: &[u8], rank: usize, count: usize) -> Result<(), String>;
+
+    /// What links it, where it is linked.
+    fn linked(&self) -> Option<Linked>;
+
+    /// Whether the device has done everything that it was asked for. Doesn't wait for other ranks.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`], also where the link is broken.
+    fn is_done(&mut self) -> Result<bool, DeviceError>;
+
+    /// Gives up what the device waits for of other ranks, and the link.
+    fn leave(&mut self);
+}
+
+/// What links a device with those of other ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// Which rank this is.
+    pub rank: usize,
+    /// How many ranks there are.
+    pub count: usize,
+    /// Name and version of what carries the bytes.
+    pub carrier: String,
+    /// Bytes of the device that it holds besides the plan, where it says.
+    pub bytes: Option<u64>,
+}
+
 /// A device with an arena, and a plan that it replays.
 ///
 /// Copies of one direction end in the order in which they begin. Whoever begins one sees to it that until its end nothing reads
@@ -135,6 +177,11 @@ pub trait Backend: Target {
 
     /// Its kernels, where it compiles some that are chosen among variants.
     fn variants(&mut self) -> Option<&mut dyn Variants> {
+        None
+    }
+
+    /// Its own way to the devices of other ranks, where it has one. Once it's linked, [`Backend::run`] makes collectives.
+    fn links(&mut self) -> Option<&mut dyn Links> {
         None
     }
 

@@ -1,4 +1,7 @@
-//! `Ranks`: the other processes of a run, as a session talks to them. Whoever carries the bytes implements it: threads, MPI, NCCL.
+//! `Ranks`: the other processes of a run, as a session talks to them. Whoever carries the bytes from host to host implements it: threads,
+//! MPI. What carries them from device to device is [`Links`](crate::Links).
+
+use std::time::Instant;
 
 /// One of the processes of a run, and its way to the others.
 ///
@@ -29,6 +32,16 @@ pub trait Ranks: Send {
     /// # Errors
     /// [`RanksError`].
     fn finish(&mut self, ticket: Ticket) -> Result<Vec<u8>, RanksError>;
+
+    /// Hears the others while this rank waits for something else than their bytes, as its device, since this moment: answers those that
+    /// ask, and asks those that say nothing for as long as a rank is waited for.
+    ///
+    /// # Errors
+    /// A rank that has ended or doesn't answer.
+    fn watch(&mut self, what: &str, since: Instant) -> Result<(), RanksError> {
+        let _ = (what, since);
+        Ok(())
+    }
 
     /// Tells the others why this rank ends, so that they name it and its reason. What they wait for fails. Does nothing where they can't be
     /// told.

@@ -2,6 +2,8 @@
 
 #[cfg(not(target_family = "wasm"))]
 mod collective;
+#[cfg(not(target_family = "wasm"))]
+mod linked;
 mod offload;
 mod worker;
 
@@ -32,6 +34,8 @@ pub struct Session {
     ranks: Option<Box<dyn Ranks>>,
     #[cfg(not(target_family = "wasm"))]
     waits: collective::Waits,
+    /// Whether the device makes collectives itself.
+    linked: bool,
 }
 
 /// What went wrong in a session.
@@ -93,6 +97,7 @@ impl Session {
     pub fn new(plan: Plan, mut backend: Box<dyn Backend>) -> Result<Self, DeviceError> {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
+        let linked = backend.links().is_some_and(|links| links.linked().is_some());
         Ok(Self {
             plan,
             backend,
@@ -101,6 +106,7 @@ impl Session {
             ranks: None,
             #[cfg(not(target_family = "wasm"))]
             waits: collective::Waits::default(),
+            linked,
         })
     }
 
@@ -291,7 +297,7 @@ impl Session {
     /// Where there is no such program.
     pub async fn run_at(&mut self, index: usize) -> Result<(), SessionError> {
         let (plan, mut first) = (Arc::clone(&self.plan), 0);
-        for &(step, event) in &plan.programs[index].events {
+        for (step, event) in plan.programs[index].events_of(self.linked) {
             if first < step {
                 self.backend.run(index, first..step)?;
                 first = step;
@@ -349,6 +355,8 @@ impl Session {
             let own = places.iter().filter(|(hosted, _)| *hosted == with_host);
             own.map(|(_, range)| range.clone()).collect()
         };
+        #[cfg(not(target_family = "wasm"))]
+        self.wait_for_ranks()?;
         let Some(host) = &mut self.host else { return Ok(self.backend.read(&of(false)).await?) };
         let (of_host, of_device) = (of(true), of(false));
         if of_host.is_empty() {
@@ -460,7 +468,8 @@ impl Session {
     ) -> Result<Option<NonFinite>, SessionError> {
         let plan = Arc::clone(&self.plan);
         for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            match node.op.direction() {
+            let made = node.op.collective().is_some() && self.linked;
+            match node.op.direction().filter(|_| !made) {
                 // Nothing is on its way where this ends early.
                 Some(direction) => {
                     self.transfer(index, Event::Begin(direction, step)).await?;

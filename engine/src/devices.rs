@@ -373,7 +373,7 @@ fn not_built(feature: &str) -> Error {
     )
 }
 
-/// GPU number `ordinal` of NVIDIA's.
+/// GPU number `ordinal` of NVIDIA's. Of several ranks on a machine, the first takes it and the others the next ones, in turn.
 ///
 /// # Errors
 /// Why there's none, in words.
@@ -391,10 +391,20 @@ pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
         let device = Emulated::new(kernels, 1).with_faults(Faults::read(&faults)?);
         return Ok(Cuda::new(Box::new(device)));
     }
-    match Gpu::open(ordinal, kernels) {
+    match Gpu::open(turn(ordinal, machine::local_rank(), Gpu::count()), kernels) {
         Ok(gpu) => Ok(Cuda::new(Box::new(gpu))),
         Err(DeviceError::Lost { reason, .. }) => Err(reason),
         Err(other) => Err(other.to_string()),
+    }
+}
+
+/// The GPU of a rank, by its number among those of its machine, where the first rank takes GPU number `first` of so many.
+#[cfg(feature = "cuda")]
+fn turn(first: usize, local_rank: usize, gpus: usize) -> usize {
+    match first < gpus {
+        true => (first + local_rank) % gpus,
+        // Opening it says that there is none.
+        false => first,
     }
 }
 
@@ -480,6 +490,16 @@ mod tests {
         let mut settings = Settings::default();
         settings.run.device = Device::Auto;
         Spec::of(&settings)
+    }
+
+    #[test]
+    fn ranks_of_a_machine_take_a_gpu_each_in_turn() {
+        assert_eq!([0, 1, 2, 3].map(|rank| turn(0, rank, 4)), [0, 1, 2, 3]);
+        assert_eq!([0, 1].map(|rank| turn(3, rank, 4)), [3, 0]);
+        // Where each is shown one alone, that.
+        assert_eq!([0, 1].map(|rank| turn(0, rank, 1)), [0, 0]);
+        // Opening these says what there is.
+        assert_eq!((turn(4, 1, 4), turn(0, 1, 0)), (4, 0));
     }
 
     #[test]

@@ -161,6 +161,13 @@ pub fn threads(asked: usize) -> usize {
     }
 }
 
+/// Which of the ranks on this machine this process is, counted from 0.
+#[cfg(feature = "cuda")]
+pub(crate) fn local_rank() -> usize {
+    let launched = tightrope_ranks::Launched::from_env();
+    launched.ok().flatten().map_or(0, |launched| launched.local_rank)
+}
+
 /// Ranks of a run that share this machine's processor.
 fn ranks_here() -> usize {
     #[cfg(not(target_family = "wasm"))]

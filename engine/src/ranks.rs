@@ -6,12 +6,13 @@ use std::time::Duration;
 use std::{num::NonZeroUsize, process::Command, sync::atomic::AtomicBool};
 
 use anyhow::anyhow;
-use tightrope_core::Ranks;
+use tightrope_core::{Backend, Link, Linked, Ranks, link};
 use tightrope_ranks::{Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
 use crate::recipe::{Planned, Recipe};
 use crate::settings::Settings;
+use crate::units::human_bytes;
 
 #[cfg(unix)]
 pub use tightrope_ranks::Ended;
@@ -76,6 +77,24 @@ impl Together {
             (planned.json()?["choices"].to_string(), planned.step.plan.peak_bytes());
         let plan = format!("{choices} in {bytes} bytes");
         agree(&mut *self.ranks, &[("plan", &plan)]).help(HELP)
+    }
+
+    /// Links the devices of all ranks, so that they send to each other by themselves, where each can; what there is to tell of it.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    pub fn link(&mut self, device: &mut dyn Backend) -> Result<Option<String>> {
+        let found = link(device, &mut *self.ranks).help("see what the rank says that is named")?;
+        Ok(match found {
+            Link::Devices(Linked { carrier, bytes, .. }) => {
+                let bytes = bytes.map_or(String::new(), |bytes| {
+                    format!(", and holds {} of each besides the plan", human_bytes(bytes))
+                });
+                Some(format!("{carrier} carries what ranks exchange from GPU to GPU{bytes}"))
+            }
+            Link::Hosts(why) => why
+                .map(|why| format!("the hosts carry what ranks exchange, and not the GPUs: {why}")),
+        })
     }
 
     /// The way to the others, for [`crate::run::Parts::ranks`].

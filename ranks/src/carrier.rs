@@ -57,6 +57,14 @@ macro_rules! carried {
                 self.0.finish(ticket)
             }
 
+            fn watch(
+                &mut self,
+                what: &str,
+                since: std::time::Instant,
+            ) -> Result<(), tightrope_core::RanksError> {
+                self.0.watch(what, since)
+            }
+
             fn fail(&mut self, reason: &str) {
                 self.0.fail(reason);
             }
@@ -80,6 +88,8 @@ pub struct Carrier<T: Transport> {
     peers: Vec<Peer>,
     /// The rank that is at fault, once this one has told why it can't go on.
     culprit: Option<usize>,
+    /// How long the others have been watched, since the moment from which they are.
+    watched: Option<(Instant, Watch)>,
 }
 
 /// What a rank has said of itself.
@@ -129,6 +139,7 @@ impl<T: Transport> Carrier<T> {
             telling: vec![],
             peers,
             culprit: None,
+            watched: None,
         }
     }
 
@@ -302,6 +313,27 @@ impl<T: Transport> Carrier<T> {
             }
         }
         Ok(())
+    }
+
+    /// Hears the others while this rank waits for `what` since then, and finds one that is lost.
+    pub fn watch(&mut self, what: &str, since: Instant) -> Result<(), RanksError> {
+        let known = self.watched.take().filter(|(from, _)| *from == since);
+        let (_, mut watch) = known.unwrap_or_else(|| (since, Watch::new(self.time_out)));
+        let others = self.others();
+        let mut heard = || {
+            self.listen(Some(what))?;
+            self.failed().map_or(Ok(()), Err)?;
+            self.look(&mut watch, &others)
+        };
+        let heard = heard();
+        // Others may compute for as long as they like, as long as they answer.
+        watch.renewals = 0;
+        self.watched = Some((since, watch));
+        heard.map_err(|fault| {
+            let fault = self.explained(fault, what);
+            self.tell_failed(&fault);
+            RanksError { rank: fault.rank, what: what.to_owned(), reason: fault.reason }
+        })
     }
 
     fn advance(&mut self, transfer: &mut InFlight<T::Transfer>) -> Result<(), Fault> {

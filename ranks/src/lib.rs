@@ -2,17 +2,18 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `transport` | messages, as threads and MPI carry them |
+//! | `transport` | messages, as threads, TCP and MPI carry them |
 //! | `carrier` | exchanges and gathers made of messages; who is late, and why a rank ends |
 //! | `message` | headers and control messages |
 //! | `threads` | ranks that are threads of one process |
+//! | `tcp` | ranks that are processes, over TCP, where a launcher brings no MPI |
 //! | `mpi` | ranks that are processes, over the MPI library that is found when the program runs |
 //! | `launched` | who launched this process, and as which rank |
 //! | `agree` | compares what must be equal on all ranks |
 //! | `launch` | starts the ranks of a run on this machine |
 //! | `marked` | finds the processes of a launch, wherever they went |
 //!
-//! Nothing of MPI is needed to build this. NCCL, and launchers that don't bring MPI, aren't supported yet: [`connect`] says so.
+//! Nothing of MPI is needed to build this. Slurm without PMI isn't supported: [`connect`] says so.
 
 mod agree;
 mod carrier;
@@ -26,6 +27,7 @@ mod message;
 #[cfg(unix)]
 mod mpi;
 mod pause;
+mod tcp;
 mod threads;
 mod transport;
 
@@ -36,4 +38,5 @@ pub use launch::{Ended, Launch, LaunchError};
 pub use launched::{Launched, LaunchedError, Launcher};
 #[cfg(unix)]
 pub use mpi::{Mpi, MpiError};
+pub use tcp::{Tcp, TcpError};
 pub use threads::Threads;

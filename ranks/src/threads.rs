@@ -27,11 +27,8 @@ impl Threads {
             }
         }
         let ends = senders.into_iter().zip(receivers).enumerate();
-        ends.map(|(rank, (to, from))| {
-            let from = from.into_iter().map(Inbox::new).collect();
-            Self(Carrier::new(Channels { rank, to, from }, time_out))
-        })
-        .collect()
+        ends.map(|(rank, (to, from))| Self(Carrier::new(Channels::new(rank, to, from), time_out)))
+            .collect()
     }
 }
 
@@ -43,7 +40,8 @@ impl Drop for Threads {
     }
 }
 
-type Message = (Tag, Vec<u8>);
+/// A message on its way.
+pub type Message = (Tag, Vec<u8>);
 
 /// What one rank has sent to this one.
 struct Inbox {
@@ -100,6 +98,18 @@ pub struct Channels {
     from: Vec<Inbox>,
 }
 
+impl Channels {
+    /// To each rank and from each, in their order.
+    pub fn new(rank: usize, to: Vec<Sender<Message>>, from: Vec<Receiver<Message>>) -> Self {
+        Self { rank, to, from: from.into_iter().map(Inbox::new).collect() }
+    }
+
+    /// Sends no more.
+    pub fn close(&mut self) {
+        self.to.clear();
+    }
+}
+
 /// What is sent has been copied already; what is received comes piece by piece.
 pub struct Copies {
     bytes: Vec<u8>,
@@ -132,13 +142,13 @@ impl Transport for Channels {
     }
 
     fn count(&self) -> usize {
-        self.to.len()
+        self.from.len()
     }
 
     fn send(&mut self, tag: Tag, bytes: Vec<u8>, pieces: &Pieces) -> Result<Copies, Fault> {
         for (rank, range) in pieces {
             // A receiver that is gone has said why, or is missed when this rank receives.
-            let _ = self.to[*rank].send((tag, bytes[range.clone()].to_vec()));
+            let _ = self.to.get(*rank).map(|to| to.send((tag, bytes[range.clone()].to_vec())));
         }
         Ok(Copies { bytes, tag, missing: vec![] })
     }

@@ -22,6 +22,8 @@ const COMPILERS: [&str; 6] = [
 const DISASSEMBLER: &str = "nvidia-cuda-nvdisasm==13.2.78";
 /// The library whose calls are described to it.
 const CUBLASLT: &str = "nvidia-cublas==13.0.2.14";
+/// The library that is opened, and whose errors are named.
+const NCCL: &str = "nvidia-nccl-cu13==2.32.3";
 
 /// Runs the tests, their compilers unpacked.
 ///
@@ -36,6 +38,7 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         .join("nvidia/cu13");
     let disassembler =
         wheels::unpacked(shell, "nvdisasm", &[DISASSEMBLER])?.join("nvidia/cu13/bin/nvdisasm");
+    let nccl = wheels::unpacked(shell, "nccl", &[NCCL])?.join("nvidia/nccl/lib");
     let mut command = words(&["test", "--lib", "--test", "kernel_table"]);
     command
         .args(PACKAGES)
@@ -45,6 +48,6 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
         .env("CUDA_WHEELS", COMPILERS.join(" "))
         .env("NVDISASM", disassembler)
         .env("NVDISASM_WHEEL", DISASSEMBLER)
-        .env("LD_LIBRARY_PATH", home.join("lib"));
+        .env("LD_LIBRARY_PATH", std::env::join_paths([home.join("lib"), nccl])?);
     shell.run(&mut command)
 }

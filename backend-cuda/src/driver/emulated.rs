@@ -1,8 +1,10 @@
 //! Kernels on the processor: their sources compiled as C++ against `kernels/emulator/cuda_on_cpu.h`.
 
 mod faults;
+mod linked;
 mod maps;
 mod queues;
+mod work;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -11,12 +13,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libloading::Library;
 use tightrope_core::launch::Boxed;
-use tightrope_core::{DType, DeviceError};
+use tightrope_core::{DType, DeviceError, Links as _};
 
 use super::cublaslt::CublasLt;
+use super::nccl::emulated::Exchange;
 use super::{
     CopyQueues as _, Dispatch, Driver, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue, Recorded,
     Task, Version, cache_key,
@@ -24,10 +29,10 @@ use super::{
 use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
 use crate::source::{self, Kernel, TensorMap};
-use crate::variants::LIBRARY;
-use faults::Fault;
 pub use faults::Faults;
-use queues::{Copy, Queues};
+use linked::Link;
+use queues::Queues;
+use work::{Work, until};
 
 /// What a kernel that was compiled for the processor looks like: arguments, blocks, seed, and room for words. False where
 /// it did something wrong.
@@ -64,24 +69,18 @@ struct Device {
     faults: Faults,
     /// The kernel that ended with an error, after which nothing runs.
     faulted: Option<String>,
+    /// The way to other ranks' devices.
+    link: Option<Link>,
+    /// What is on its way to them and from there.
+    exchanging: Option<Exchange>,
+    /// How many tasks of the recording that is being replayed are done.
+    replayed: usize,
 }
 
 /// Bytes of the arena, aligned as a GPU aligns what it allocates.
 #[derive(Clone)]
 #[repr(align(256))]
 struct Line(#[expect(dead_code, reason = "read and written through pointers")] [u8; 256]);
-
-/// Work of a device.
-enum Work {
-    /// Of so many bytes of the staging memory, which begin at this address, to an offset.
-    Copy(usize, usize, u64),
-    AsyncCopy(Copy),
-    Launch(Task),
-    Clear,
-    /// Of so many bytes at the beginning.
-    Repeat(usize),
-    Replay(Recorded),
-}
 
 /// Kernels that are compiled together, so that what comes before them is read once.
 const TOGETHER: usize = 16;
@@ -98,6 +97,12 @@ const MATMULS_PER_SECOND: f64 = 2e10;
 
 /// What a replay is said to take before its first task begins.
 const GRAPH_SECONDS: f64 = 5e-6;
+
+/// How long it is between looks at what other ranks have done, and after how many of them a device hangs.
+const PAUSE: Duration = Duration::from_micros(100);
+const HANGS: Duration = Duration::from_secs(100);
+/// How long other ranks may take where the device is given up.
+const PARTING: Duration = Duration::from_secs(5);
 
 /// Bytes for words on what a kernel did wrong.
 const REPORT_BYTES: usize = 512;
@@ -124,6 +129,9 @@ impl Emulated {
             matmuls: None,
             faults: Faults::default(),
             faulted: None,
+            link: None,
+            exchanging: None,
+            replayed: 0,
         };
         let device = Arc::new(Mutex::new(device));
         Self { device, staging: pages(HALVES * HALF_BYTES), marks }
@@ -138,6 +146,22 @@ impl Emulated {
     fn device(&self) -> MutexGuard<'_, Device> {
         locked(&self.device)
     }
+
+    fn finish(&self) -> Result<(), DeviceError> {
+        until(&self.device, &|_| false)
+    }
+}
+
+impl Drop for Emulated {
+    /// Does what others wait for, as a GPU that is given up.
+    fn drop(&mut self) {
+        let since = Instant::now();
+        let is_linked = self.device().link.is_some() && !thread::panicking();
+        while is_linked && matches!(self.is_done(), Ok(false)) && since.elapsed() < PARTING {
+            thread::sleep(PAUSE);
+        }
+        self.leave();
+    }
 }
 
 fn locked(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
@@ -151,100 +175,13 @@ fn pages(bytes: usize) -> Pinned {
 }
 
 const NAME: &str = "emulated";
+
 impl Device {
-    /// Works until this holds, or nothing is left to do. After work that fails, the rest is forgotten.
-    fn advance(&mut self, until: impl Fn(&Queues) -> bool) -> Result<(), DeviceError> {
-        loop {
-            if let Some(words) = &self.faulted {
-                return Err(self.lost(words));
-            }
-            self.queues.settle();
-            if until(&self.queues) {
-                return Ok(());
-            }
-            let Some(work) = self.queues.next() else { return Ok(()) };
-            if let Err(error) = self.perform(work) {
-                self.queues.clear();
-                return Err(error);
-            }
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), DeviceError> {
-        self.advance(|_| false)
-    }
-
     /// Address of the first of so many bytes at an offset.
     fn at(&mut self, offset: u64, bytes: usize) -> *mut u8 {
         assert!(offset as usize + bytes <= self.bytes, "{WITHIN}");
         // SAFETY: the arena has as many bytes.
         unsafe { self.arena.as_mut_ptr().cast::<u8>().add(offset as usize) }
-    }
-
-    fn perform(&mut self, work: Work) -> Result<(), DeviceError> {
-        match work {
-            Work::Copy(from, bytes, to) => {
-                let (from, to) = (from as *const u8, self.at(to, bytes));
-                // SAFETY: both have as many bytes, and share none. The staging memory outlives the queue.
-                unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-                Ok(())
-            }
-            Work::AsyncCopy(Copy { memory, at, bytes, direction, .. }) => {
-                let (host, own) = (memory.start(), self.at(at, bytes));
-                // SAFETY: both have as many bytes, and share none. Nobody else uses the host's before an event that comes
-                // after this copy.
-                unsafe {
-                    match direction {
-                        Queue::Stores => std::ptr::copy_nonoverlapping(own, host, bytes),
-                        _ => std::ptr::copy_nonoverlapping(host, own, bytes),
-                    }
-                }
-                Ok(())
-            }
-            Work::Launch(task) => self.run_task(&task),
-            Work::Clear => {
-                self.arena.fill(Line([0; 256]));
-                Ok(())
-            }
-            Work::Repeat(first) => {
-                for at in (first..self.bytes).step_by(first.max(1)) {
-                    let bytes = first.min(self.bytes - at);
-                    let (from, to) = (self.at(0, bytes), self.at(at as u64, bytes));
-                    // SAFETY: the arena has both, and they share no byte.
-                    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-                }
-                Ok(())
-            }
-            Work::Replay(Recorded(index)) => {
-                let tasks = std::mem::take(&mut self.recorded[index]);
-                let outcome = tasks.iter().try_for_each(|task| self.run_task(task));
-                self.recorded[index] = tasks;
-                outcome
-            }
-        }
-    }
-
-    fn run_task(&mut self, task: &Task) -> Result<(), DeviceError> {
-        let label = match task {
-            Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
-            Task::Matmul(_) => LIBRARY,
-        };
-        let fault = self.faults.of(label);
-        if fault == Some(Fault::Error) {
-            self.faulted = Some(format!("{label}: illegal memory access"));
-        }
-        if let Some(words) = &self.faulted {
-            return Err(self.lost(words));
-        }
-        let before = (fault == Some(Fault::Wrong)).then(|| self.arena_bytes().to_vec());
-        match task {
-            Task::Kernel(dispatch) => self.run(dispatch)?,
-            Task::Matmul(matmul) => self.multiply(matmul)?,
-        }
-        if let Some(before) = before {
-            faults::spoil(&before, self.arena_bytes());
-        }
-        Ok(())
     }
 
     fn arena_bytes(&mut self) -> &mut [u8] {
@@ -345,7 +282,7 @@ impl<'a> Build<'a> {
         }
         fs::create_dir_all(cache)?;
         // Others may build the same: each writes files of its own, and the last renames.
-        let own = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+        let own = format!("{}-{:?}", std::process::id(), thread::current().id());
         let source = library.with_extension(format!("{own}.cpp"));
         let made = library.with_extension(format!("{own}.so"));
         fs::write(&source, text)?;
@@ -419,8 +356,9 @@ impl Driver for Emulated {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        self.finish()?;
         let mut device = self.device();
-        device.finish()?;
+        device.deregister()?;
         device.recorded.clear();
         device.held -= std::mem::take(&mut device.bytes) as u64;
         device.arena = vec![];
@@ -435,6 +373,7 @@ impl Driver for Emulated {
         arena.resize(lines, Line([0; 256]));
         (device.arena, device.bytes) = (arena, bytes as usize);
         device.held += bytes;
+        device.register();
         Ok(device.arena.as_mut_ptr() as u64)
     }
 
@@ -458,7 +397,7 @@ impl Driver for Emulated {
             let labels: Vec<&str> = kernels.iter().map(|kernel| kernel.label.as_str()).collect();
             DeviceError::Compile { kernel: labels.join(", "), log }
         };
-        let compilers = std::thread::available_parallelism().map_or(1, usize::from);
+        let compilers = thread::available_parallelism().map_or(1, usize::from);
         let groups: Vec<&[&Kernel]> = missing.chunks(TOGETHER).collect();
         for running in groups.chunks(compilers) {
             let mut builds = vec![];
@@ -533,6 +472,8 @@ impl Driver for Emulated {
                 let Problem { d, k, batch, .. } = matmul.problem;
                 (d.rows * d.columns * k * batch) as f64 / MATMULS_PER_SECOND
             }
+            // Nothing is chosen by what an exchange takes.
+            Task::Exchange(_) => 0.0,
         };
         let device = self.device();
         Ok(GRAPH_SECONDS + device.recorded[recorded.0].iter().map(seconds).sum::<f64>())
@@ -555,8 +496,8 @@ impl Driver for Emulated {
     }
 
     fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
+        self.finish()?;
         let mut device = self.device();
-        device.finish()?;
         device.recorded.truncate(kept);
         Ok(())
     }
@@ -567,8 +508,8 @@ impl Driver for Emulated {
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
+        until(&self.device, &|queues| queues.is_empty(Queue::Kernels))?;
         let mut device = self.device();
-        device.advance(|queues| queues.is_empty(Queue::Kernels))?;
         let mut bytes = vec![];
         for range in ranges {
             let count = (range.end - range.start) as usize;

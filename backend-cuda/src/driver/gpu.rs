@@ -2,6 +2,7 @@
 //! it's a whole half of the staging memory ahead.
 
 mod copy_queues;
+mod linked;
 mod maps;
 mod open;
 
@@ -20,9 +21,11 @@ use super::cublaslt::CublasLt;
 use super::nvml::Nvml;
 use super::requirements::{self, Code, Version};
 use super::{Dispatch, Driver, HALF_BYTES, HALVES, Loaded, Recorded, Task, cache_key};
+use crate::collective::Bytes;
 use crate::library::{Algorithm, Library, Problem};
 use crate::source::{self, Kernel, TensorMap};
 use copy_queues::{Context, Place};
+use linked::Link;
 
 /// A GPU.
 pub struct Gpu {
@@ -45,6 +48,8 @@ pub struct Gpu {
     code: Code,
     /// Multiprocessors, where they run Hopper's own kernels.
     wgmma: Option<u32>,
+    /// The way to other ranks' GPUs.
+    link: Link,
     /// cuBLASLt, once it was asked for.
     matmuls: Option<CublasLt>,
     /// Before and after what is timed.
@@ -106,7 +111,11 @@ impl Gpu {
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {
-        // SAFETY: the stream lives as long as `self`.
+        if self.link.communicator().is_some() {
+            // SAFETY: the stream lives as long as `self`.
+            return self.until(|| unsafe { sys::cuStreamQuery(self.stream) });
+        }
+        // SAFETY: as above.
         unsafe { result::stream::synchronize(self.stream) }.map_err(self.failed())
     }
 
@@ -119,6 +128,9 @@ impl Gpu {
         for graph in self.graphs.drain(..) {
             // SAFETY: it was instantiated by `record`, and the stream has passed it.
             unsafe { result::graph::exec_destroy(graph) }.map_err(failed(&self.name))?;
+        }
+        if let Some(communicator) = self.link.communicator() {
+            communicator.deregister();
         }
         let Some((arena, _)) = self.arena.take() else { return Ok(()) };
         // SAFETY: it was allocated by `allocate`, and nothing uses it any more.
@@ -146,6 +158,7 @@ impl Gpu {
                 unsafe { matmuls.multiply(matmul, self.stream.cast()) }
                     .map_err(|words| DeviceError::Lost { device: self.name.clone(), reason: words })
             }
+            Task::Exchange(moves) => self.enqueue_exchange(moves, refused),
         }
     }
 
@@ -253,6 +266,9 @@ impl Driver for Gpu {
         // SAFETY: what is allocated is filled before anything reads it.
         let arena = unsafe { result::malloc_sync(size) }.map_err(self.refused(bytes))?;
         self.arena = Some((arena, bytes));
+        if let Some(communicator) = self.link.communicator() {
+            communicator.register(Bytes { start: arena, count: bytes });
+        }
         // SAFETY: the allocation has this size.
         unsafe { result::memset_d8_async(arena, 0, size, self.stream) }.map_err(self.failed())?;
         Ok(arena)
@@ -334,8 +350,13 @@ impl Driver for Gpu {
 
     fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
         self.make_current()?;
-        // SAFETY: the event lives as long as `self`. One that was never recorded is passed.
-        unsafe { result::event::synchronize(self.staging.marks[half]) }.map_err(self.failed())
+        let mark = self.staging.marks[half];
+        if self.link.communicator().is_some() {
+            // SAFETY: the event lives as long as `self`. One that was never recorded is passed.
+            return self.until(|| unsafe { sys::cuEventQuery(mark) });
+        }
+        // SAFETY: as above.
+        unsafe { result::event::synchronize(mark) }.map_err(self.failed())
     }
 
     fn library(&mut self) -> Result<Library, String> {
@@ -457,7 +478,9 @@ impl Drop for Gpu {
     fn drop(&mut self) {
         // Nothing can be done about a device that is gone.
         let _ = self.make_current();
+        self.part();
         let _ = self.free();
+        self.link = Link::default();
         self.matmuls = None;
         for &module in &self.modules {
             // SAFETY: nothing runs any more.
@@ -482,7 +505,12 @@ mod tests {
     #[test]
     fn nothing_is_copied_or_set_outside_of_the_streams() {
         let own = include_str!("gpu.rs").split("#[cfg(test)]").next().unwrap_or_default();
-        let text = [own, include_str!("gpu/open.rs"), include_str!("gpu/copy_queues.rs")].concat();
+        let others = [
+            include_str!("gpu/open.rs"),
+            include_str!("gpu/copy_queues.rs"),
+            include_str!("gpu/linked.rs"),
+        ];
+        let text = [own, &others.concat()].concat();
         for (number, line) in text.lines().enumerate() {
             let copies = ["memcpy", "memset", "cuMemcpy", "cuMemset"];
             let call = copies.iter().any(|name| line.contains(&format!("::{name}")));

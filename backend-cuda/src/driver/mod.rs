@@ -7,6 +7,7 @@ mod cublaslt;
 #[cfg(any(test, feature = "emulation"))]
 mod emulated;
 mod gpu;
+mod nccl;
 mod nvml;
 pub mod nvrtc;
 mod requirements;
@@ -23,8 +24,9 @@ pub use gpu::Gpu;
 pub use requirements::{Version, has_wgmma, tensor_cores};
 pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::launch::Boxed;
-use tightrope_core::{DType, DeviceError};
+use tightrope_core::{DType, DeviceError, Links};
 
+use crate::collective::Moves;
 use crate::library::{Algorithm, Library, Multiply, Problem};
 use crate::source::{Kernel, TensorMap};
 
@@ -50,6 +52,8 @@ pub enum Task {
     Kernel(Dispatch),
     /// A matmul of the device's library.
     Matmul(Box<Multiply>),
+    /// A collective, where the device is linked with those of other ranks.
+    Exchange(Box<Moves>),
 }
 
 /// Tasks that a driver recorded, to be replayed as one.
@@ -58,7 +62,7 @@ pub struct Recorded(pub(crate) usize);
 
 /// A device, with one allocation, and memory of the host that copies to it read from. It works in the order in which
 /// it's asked to, queue by queue, and the caller goes on meanwhile.
-pub trait Driver: CopyQueues {
+pub trait Driver: CopyQueues + Links {
     /// Name of the device, for people.
     fn name(&self) -> String;
 
@@ -83,7 +87,7 @@ pub trait Driver: CopyQueues {
     /// [`DeviceError::Lost`], where the copy engine can't have it.
     fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError>;
 
-    /// Replaces what was allocated by `bytes` zeros, and gives the address of the first. What was recorded is gone.
+    /// Replaces what was allocated, none of which is on its way to other ranks, by `bytes` zeros, and gives the address of the first. What was recorded is gone.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].

@@ -108,13 +108,14 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let predicted = planned.step.plan.peak_bytes();
     let checkpoint_copy = planned.checkpoint_copy();
     let table = brief(&planned, &known);
-    let notes = planned.recipe.notes.clone();
+    let mut notes = planned.recipe.notes.clone();
     let steps = planned.recipe.step.rate.steps;
     let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
     let resident_start = resident();
     let writes = together.as_ref().is_none_or(Together::is_first);
     if let Some(mut together) = together {
         together.agree_on_plan(&planned)?;
+        notes.extend(together.link(&mut *planned.device)?);
         planned.ranks = Some(together.into_ranks());
     }
     let started = planned.start(open)?;

@@ -16,13 +16,18 @@ const MPIS: [&str; 2] = ["MPICH", "OPEN_MPI"];
 
 /// `tightrope train` as so many ranks, over the MPI of this name.
 fn ranks(mpi: &str, count: usize, words: &[&str]) -> Command {
+    described(started(mpi, count), words)
+}
+
+/// `tightrope train` as so many ranks, and no more of its words.
+fn started(mpi: &str, count: usize) -> Command {
     let home = env::var_os(mpi).unwrap_or_else(|| panic!("{mpi} is set by cargo xtask mpi"));
     let mut command = Command::new(Path::new(&home).join("bin/mpirun"));
     if mpi == "OPEN_MPI" {
         command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
     }
     command.args(["-n", &count.to_string(), TIGHTROPE, "train"]);
-    described(command, words)
+    command
 }
 
 /// `tightrope train` as one process.
@@ -130,6 +135,51 @@ fn told_of_every_rank(run: &Path, ended: &Value) {
     let steps: Vec<&Value> = lines.iter().filter(|line| !line["loss"].is_null()).collect();
     assert!(!steps.is_empty(), "{metrics}");
     steps.into_iter().for_each(|line| check(&line["ranks"]));
+}
+
+/// GPUs that are emulated, linked by what stands for NCCL: processes that share memory.
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn linked_gpus_train_with_the_bits_of_one_process() {
+    let folder = Folder::new();
+    let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
+    fs::create_dir_all(&compiled).expect("a folder");
+    let trained = |name: &str, mpi: Option<&str>, shard: &str| {
+        let (run, out) = folder.run(name);
+        let mut command = match mpi {
+            Some(mpi) => started(mpi, 2),
+            None => Command::new(TIGHTROPE),
+        };
+        if mpi.is_none() {
+            command.arg("train");
+        }
+        command.args([
+            "--preset",
+            "tiny",
+            "--device",
+            "cuda",
+            "--batch",
+            "2",
+            "--micro-batch",
+            "1",
+        ]);
+        command.args(["--context", "16", "--set", "model.layers=1", "--threads", "1", "--json"]);
+        command.args(["--gradient-sums", "ordered", "--shard", shard, "--steps", "2"]);
+        command.args(["--eval-every", "0", "--set", "data.holdout=0"]);
+        command.args(["--out", &out]).stdin(Stdio::null());
+        command.env("TIGHTROPE_EMULATED", "").env("TIGHTROPE_CHECK_KERNELS", "off");
+        command.env("TMPDIR", &compiled);
+        let Output { status, stdout, stderr } = command.output().expect("a program");
+        let told = text(&stderr);
+        assert!(status.success(), "{status}\n{}\n{told}", text(&stdout));
+        let is_linked = told.contains("emulated NCCL 2.32.3 carries what ranks exchange");
+        assert_eq!(is_linked, mpi.is_some(), "{told}");
+        weights(&run, 2)
+    };
+    let alone = trained("alone", None, "0");
+    for (mpi, shard) in [("MPICH", "2"), ("OPEN_MPI", "3")] {
+        assert!(trained(mpi, Some(mpi), shard) == alone, "{mpi}, --shard {shard}");
+    }
 }
 
 /// Whatever ranks hold shards of, they write the same checkpoint, and each takes less; another number of ranks goes on from it.

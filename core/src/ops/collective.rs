@@ -1,5 +1,5 @@
-//! What ranks send each other. The session does it between the steps of a program, through its [`crate::Ranks`], so that no device
-//! has a kernel for it.
+//! What ranks send each other. The session does it between the steps of a program, through its [`crate::Ranks`], or the device by its
+//! [`crate::Links`], so that none has a kernel for it.
 //!
 //! | op | makes |
 //! |---|---|

@@ -115,9 +115,19 @@ pub struct ProgramPlan {
 }
 
 impl ProgramPlan {
-    /// Ranges of steps that a session runs without a transfer between them, in their order. None is empty.
-    pub fn uninterrupted(&self) -> Vec<Range<usize>> {
-        let events = self.events.iter().map(|&(step, _)| step);
+    /// What a session does between steps, and before which: all but collectives where the device makes those itself.
+    pub fn events_of(&self, linked: bool) -> impl Iterator<Item = (usize, Event)> {
+        let is_left = move |(_, event): &(usize, Event)| {
+            let (Event::Begin(direction, _) | Event::End(direction, _)) = event;
+            !linked || *direction != Direction::Across
+        };
+        self.events.iter().copied().filter(is_left)
+    }
+
+    /// Ranges of steps that a session runs without doing anything between them, in their order, on a device that makes collectives
+    /// itself or doesn't. None is empty.
+    pub fn uninterrupted(&self, linked: bool) -> Vec<Range<usize>> {
+        let events = self.events_of(linked).map(|(step, _)| step);
         let cuts: Vec<usize> = std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
         cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
     }

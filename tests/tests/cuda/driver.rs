@@ -1,222 +1,24 @@
 //! What the CUDA backend asks of a device, and when: seen by a driver that writes it down, and by the emulated one, which
 //! begins nothing before somebody waits.
 
-use std::cell::RefCell;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::driver::{
-    Copies, CopyQueues, Driver, Emulated, Event, HALF_BYTES, HALVES, Loaded, Pinned, Queue,
-    Recorded, Staging, Task, Version, Wait,
+    Copies, Driver, Emulated, HALF_BYTES, HALVES, Queue, Staging,
 };
-use tightrope_backend_cuda::library::{Algorithm, Library, Problem};
 use tightrope_backend_cuda::matmuls::Makers;
-use tightrope_backend_cuda::source::{Kernel, MOST_ARGUMENT_BYTES, TensorMap};
+use tightrope_backend_cuda::source::MOST_ARGUMENT_BYTES;
 use tightrope_backend_cuda::{Cuda, kernels_of};
-use tightrope_core::launch::{Boxed, Launch};
-use tightrope_core::ops::uniform;
-use tightrope_core::{Backend, DType, DeviceError, Op, Phase, Role, Rule};
+use tightrope_core::launch::Launch;
+use tightrope_core::{Backend, Op, Phase, Role, Rule};
 use tightrope_nn::{
     Batch, ModelConfig, Offload, Outcome, Planned, Precision, Trainer, TrainerConfig,
 };
 
-/// What a driver was asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked {
-    Copy,
-    Mark(usize),
-    Wait(usize),
-    Time,
-    Clear,
-    Repeat,
-    Launch,
-    /// Of a matmul of the library.
-    Multiply,
-    Record,
-    Replay(Recorded),
-    Read,
-    /// Asynchronous copies.
-    Load,
-    Store,
-}
-
-/// The emulated device, and what it was asked for.
-struct Watched {
-    device: Emulated,
-    asked: Rc<RefCell<Vec<Asked>>>,
-    /// Where what was timed is kept.
-    choices: PathBuf,
-    /// A queue that is never told what to wait for.
-    forgets: Option<Queue>,
-    /// Whether what it times begins late now and then, and how often it was asked to time anything.
-    unsteady: bool,
-    timings: u64,
-    /// Most bytes of a kernel's arguments.
-    argument_bytes: usize,
-}
-
-impl Watched {
-    fn new() -> Self {
-        Self::keeping(PathBuf::new())
-    }
-
-    fn keeping(choices: PathBuf) -> Self {
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
-        Self {
-            device: Emulated::new(cache, 11),
-            asked: Rc::default(),
-            choices,
-            forgets: None,
-            unsteady: false,
-            timings: 0,
-            argument_bytes: MOST_ARGUMENT_BYTES,
-        }
-    }
-
-    fn ask(&self, asked: Asked) {
-        self.asked.borrow_mut().push(asked);
-    }
-}
-
-impl Driver for Watched {
-    fn capability(&self) -> Option<Version> {
-        self.device.capability()
-    }
-    fn versions(&self) -> String {
-        self.device.versions()
-    }
-
-    fn argument_bytes(&self) -> usize {
-        self.argument_bytes
-    }
-    fn tensor_cores(&self) -> &'static [DType] {
-        self.device.tensor_cores()
-    }
-    fn wgmma(&self) -> Option<u32> {
-        self.device.wgmma()
-    }
-    fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
-        self.device.tensor_map(boxed, address)
-    }
-    fn name(&self) -> String {
-        self.device.name()
-    }
-    fn allocate(&mut self, bytes: u64) -> Result<u64, DeviceError> {
-        self.device.allocate(bytes)
-    }
-    fn allocated_bytes(&self) -> u64 {
-        self.device.allocated_bytes()
-    }
-    fn free_bytes(&self) -> Option<u64> {
-        self.device.free_bytes()
-    }
-    fn outside_bytes(&self) -> Option<u64> {
-        self.device.outside_bytes()
-    }
-    fn load(&mut self, kernels: &[Kernel]) -> Result<Vec<Loaded>, DeviceError> {
-        self.device.load(kernels)
-    }
-    fn staging(&mut self) -> &mut [u8] {
-        self.device.staging()
-    }
-    fn copy(&mut self, from: Range<usize>, to: u64) -> Result<(), DeviceError> {
-        self.ask(Asked::Copy);
-        self.device.copy(from, to)
-    }
-    fn mark(&mut self, half: usize) -> Result<(), DeviceError> {
-        self.ask(Asked::Mark(half));
-        self.device.mark(half)
-    }
-    fn wait(&mut self, half: usize) -> Result<(), DeviceError> {
-        self.ask(Asked::Wait(half));
-        self.device.wait(half)
-    }
-    fn library(&mut self) -> Result<Library, String> {
-        let library = self.device.library()?;
-        Ok(Library { choices: self.choices.clone(), ..library })
-    }
-    fn algorithms(
-        &mut self,
-        problem: &Problem,
-        workspace: u64,
-    ) -> Result<Vec<Algorithm>, DeviceError> {
-        self.device.algorithms(problem, workspace)
-    }
-    fn launch(&mut self, task: &Task) -> Result<(), DeviceError> {
-        self.ask(match task {
-            Task::Kernel(_) => Asked::Launch,
-            Task::Matmul(_) => Asked::Multiply,
-        });
-        self.device.launch(task)
-    }
-    fn seconds(&mut self, recorded: Recorded) -> Result<f64, DeviceError> {
-        self.ask(Asked::Time);
-        self.timings += 1;
-        // A replay begins later than another, and now and then others use the device.
-        let late = match (self.unsteady, uniform([3, 0, 0, 0], 0, self.timings)) {
-            (false, _) => 0.0,
-            (true, drawn) if drawn < 0.1 => 3e-4,
-            (true, drawn) => drawn * 2e-5,
-        };
-        Ok(late + self.device.seconds(recorded)?)
-    }
-    fn clear(&mut self) -> Result<(), DeviceError> {
-        self.ask(Asked::Clear);
-        self.device.clear()
-    }
-    fn repeat(&mut self, bytes: u64) -> Result<(), DeviceError> {
-        self.ask(Asked::Repeat);
-        self.device.repeat(bytes)
-    }
-    fn forget(&mut self, kept: usize) -> Result<(), DeviceError> {
-        self.device.forget(kept)
-    }
-    fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
-        self.ask(Asked::Record);
-        self.device.record(tasks)
-    }
-    fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
-        self.ask(Asked::Replay(recorded));
-        self.device.replay(recorded)
-    }
-    fn read(&mut self, ranges: &[Range<u64>]) -> Result<Vec<u8>, DeviceError> {
-        self.ask(Asked::Read);
-        self.device.read(ranges)
-    }
-}
-
-impl CopyQueues for Watched {
-    fn pinned(&mut self, bytes: usize) -> Result<Pinned, DeviceError> {
-        self.device.pinned(bytes)
-    }
-    fn event(&mut self) -> Result<Event, DeviceError> {
-        self.device.event()
-    }
-    fn mark_event(&mut self, event: Event, queue: Queue) -> Result<(), DeviceError> {
-        self.device.mark_event(event, queue)
-    }
-    fn follow(&mut self, queue: Queue, event: Event) -> Result<(), DeviceError> {
-        if self.forgets == Some(queue) {
-            return Ok(());
-        }
-        self.device.follow(queue, event)
-    }
-    fn waiter(&self, event: Event) -> Wait {
-        self.device.waiter(event)
-    }
-    fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {
-        self.ask(Asked::Load);
-        self.device.load_async(from, to)
-    }
-    fn store_async(&mut self, from: Range<u64>, to: &Arc<Pinned>) -> Result<(), DeviceError> {
-        self.ask(Asked::Store);
-        self.device.store_async(from, to)
-    }
-}
+use crate::watched::{Asked, Watched};
 
 /// Bytes that differ wherever they are, for write number `round`.
 fn bytes(round: usize, count: usize) -> Vec<u8> {
@@ -372,7 +174,7 @@ fn between_transfers_a_step_is_replayed() {
     let config = TrainerConfig { offload, ..config(2) };
     let planned = Planned::new(&config, &*backend).expect("a plan");
     let ranges: usize =
-        planned.plan.programs.iter().map(|program| program.uninterrupted().len()).sum();
+        planned.plan.programs.iter().map(|program| program.uninterrupted(false).len()).sum();
     let host = Box::new(Cpu::new(1).expect("a thread"));
     let mut trainer = Trainer::offloading(planned, backend, host).expect("memory");
     trainer.initialise().expect("weights");

@@ -7,6 +7,8 @@ mod kernels;
 mod large;
 mod last;
 mod plans;
+mod ranks;
 mod rounding;
 mod training;
+mod watched;
 mod wgmma;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tightrope_core::DeviceError;
 
-use super::{Emulated, Work, locked, pages};
+use super::{Emulated, Work, pages, until};
 use crate::driver::{CopyQueues, Event, Pinned, Queue, Wait};
 
 /// Something in a queue.
@@ -156,6 +156,11 @@ impl Queues {
         }
     }
 
+    /// Gives back what came from the queue of kernels and isn't done.
+    pub fn put_back(&mut self, work: Work) {
+        self.kernels.push_front(Entry::Work(work));
+    }
+
     /// Forgets what wasn't done, as if it had been.
     pub fn clear(&mut self) {
         for queue in [Queue::Kernels, Queue::Loads, Queue::Stores] {
@@ -186,7 +191,7 @@ impl CopyQueues for Emulated {
 
     fn waiter(&self, event: Event) -> Wait {
         let (device, number) = (Arc::clone(&self.device), self.device().queues.asked(event));
-        Box::new(move || locked(&device).advance(|queues| queues.passed(event, number)))
+        Box::new(move || until(&device, &|queues| queues.passed(event, number)))
     }
 
     fn load_async(&mut self, from: &Arc<Pinned>, to: Range<u64>) -> Result<(), DeviceError> {

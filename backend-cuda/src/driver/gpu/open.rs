@@ -10,6 +10,7 @@ use cudarc::driver::sys;
 use tightrope_core::DeviceError;
 
 use super::copy_queues::Context;
+use super::linked::Link;
 use super::{Gpu, Staging, failed, maps};
 use crate::driver::compiler::Compiler;
 use crate::driver::nvml::Nvml;
@@ -53,6 +54,14 @@ fn used(device: sys::CUdevice) -> Option<(Nvml, u64)> {
 }
 
 impl Gpu {
+    /// How many there are; none where there's no driver.
+    pub fn count() -> usize {
+        // SAFETY: the libraries that this tries are the driver's. Asked first, since cudarc panics without them.
+        let has_driver = unsafe { sys::is_culib_present() };
+        let count = has_driver.then(|| result::init().and_then(|()| result::device::get_count()));
+        count.and_then(Result::ok).and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    }
+
     /// Opens GPU number `ordinal`. Kernels that were compiled are kept in the folder `cache`.
     ///
     /// # Errors
@@ -114,6 +123,7 @@ impl Gpu {
                 Code::Gpu(own) => maps::multiprocessors(handle, own),
                 Code::Ptx(_) => None,
             },
+            link: Link::default(),
             matmuls: None,
             clock,
             used_before,
