@@ -198,26 +198,42 @@ impl Listing {
     /// What an iteration of a loop, or the whole kernel, issues on the way through it that has the most tensor products, then the most bytes of global memory, then
     /// the fewest instructions. Of loops within it, one iteration counts.
     fn way(&self, range: &RangeInclusive<usize>) -> Vec<&Instruction> {
-        type Worth = (u64, u64, Reverse<usize>);
+        self.best_way(range, |products, bytes, count| (products, bytes, -count))
+    }
+
+    /// The same with the most tensor products, then the most instructions.
+    fn long_way(&self, range: &RangeInclusive<usize>) -> Vec<&Instruction> {
+        self.best_way(range, |products, _, count| (products, 0, count))
+    }
+
+    /// The way that is worth most, by its tensor products, its bytes of global memory and the number of its instructions.
+    fn best_way(
+        &self,
+        range: &RangeInclusive<usize>,
+        worth: impl Fn(u64, u64, i64) -> (u64, u64, i64),
+    ) -> Vec<&Instruction> {
+        type Worth = (u64, u64, i64);
         let (first, last) = (*range.start(), *range.end());
         // What was issued up to an instruction, it among it, and which comes before it.
-        let mut best: HashMap<usize, (Worth, Option<usize>)> = HashMap::new();
+        type Sums = (u64, u64, i64);
+        let mut best: HashMap<usize, (Worth, Sums, Option<usize>)> = HashMap::new();
         let mut end: Option<(Worth, usize)> = None;
         let mut incoming: HashMap<usize, Vec<usize>> = HashMap::new();
         for at in first..=last {
             let instruction = &self.0[at];
             let before = incoming.get(&at).into_iter().flatten();
-            let reached = before.filter_map(|from| Some((best.get(from)?.0, Some(*from)))).max();
-            let start = (at == first).then_some(((0, 0, Reverse(0)), None));
-            let Some(((products, bytes, Reverse(count)), from)) = start.or(reached) else {
+            let reached = before.filter_map(|from| {
+                let (worth, sums, _) = best.get(from)?;
+                Some((*worth, *sums, Some(*from)))
+            });
+            let start = (at == first).then_some((worth(0, 0, 0), (0, 0, 0), None));
+            let Some((_, (products, bytes, count), from)) = start.or(reached.max()) else {
                 continue;
             };
-            let worth = (
-                products + instruction.products(),
-                bytes + instruction.global_bytes(),
-                Reverse(count + 1),
-            );
-            best.insert(at, (worth, from));
+            let sums =
+                (products + instruction.products(), bytes + instruction.global_bytes(), count + 1);
+            let worth = worth(sums.0, sums.1, sums.2);
+            best.insert(at, (worth, sums, from));
             match instruction.target {
                 Some(to) if to == first => end = end.max(Some((worth, at))),
                 // Only on the way through the whole kernel, since no branch goes back from here.
@@ -236,7 +252,7 @@ impl Listing {
         let mut next = end.map(|(_, at)| at);
         while let Some(at) = next {
             way.push(&self.0[at]);
-            next = best[&at].1;
+            next = best[&at].2;
         }
         way.reverse();
         way
@@ -253,8 +269,8 @@ impl Listing {
         }
     }
 
-    /// Instructions that go with all iterations of that loop together, each time that a loop around it begins it again; 0 without
-    /// such a loop.
+    /// Instructions that go with all iterations of that loop together, each time that a loop around it begins it again, on the longest
+    /// way; 0 without such a loop.
     pub fn around(&self) -> usize {
         let loops = self.loops();
         let Some(hot) = self.hot(&loops).map(|index| &loops[index]) else { return 0 };
@@ -262,7 +278,9 @@ impl Listing {
             *other != hot && other.start() <= hot.start() && hot.end() <= other.end()
         };
         let around = loops.iter().filter(holds).min_by_key(|range| range.end() - range.start());
-        around.map_or(0, |around| self.way(around).len().saturating_sub(self.way(hot).len()))
+        around.map_or(0, |around| {
+            self.long_way(around).len().saturating_sub(self.long_way(hot).len())
+        })
     }
 
     /// Which of these loops it is.
