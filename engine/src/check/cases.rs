@@ -187,9 +187,9 @@ fn once_smaller(same: &dyn Fn(&Op, &[Type]) -> bool, op: &mut Op, inputs: &mut V
 }
 
 /// Rows of a chunk of logits that are tried in place of more; with fewer than those, tensor cores would make half a tile for nothing.
-const CHUNKS: [usize; 3] = [80, 128, 256];
+const CHUNKS: [usize; 5] = [80, 128, 144, 160, 256];
 /// Padded columns of a head to each that is real in a case: padding takes the reference no time, and a thread has some of both.
-const REAL: usize = 3;
+const REAL: usize = 8;
 
 /// A loss with fewer rows of logits at a time, as many as a sequence has then.
 fn fewer_chunked(op: &Op, inputs: &[Type]) -> Vec<(Op, Vec<Type>)> {

@@ -388,8 +388,8 @@ tr_entry_0:
         let listing = Listing::of(&text);
         assert_eq!(listing.loops(), [1..=2, 3..=12, 8..=11]);
         assert_eq!(names(&listing.iteration()), ["HMMA", "MUFU", "FFMA", "BRA"]);
-        // What loads before it, and the branch behind it.
-        assert_eq!(listing.around(), 4);
+        // What loads before it, the mask that it may skip, and the branch behind it.
+        assert_eq!(listing.around(), 6);
     }
 
     #[test]
