@@ -280,12 +280,14 @@ try {
 
   await runner.test("a_dark_notebook_has_dark_widgets", async () => {
     await page.evaluate(() => window.jupyterapp.commands.execute("apputils:change-theme", { theme: "JupyterLab Dark" }));
-    // JupyterLab takes cells that are out of sight out of the page.
-    await page.evaluate(() => window.jupyterapp.shell.currentWidget.content.scrollToItem(0));
-    await widget.locator(".arena").scrollIntoViewIfNeeded();
     await page.waitForFunction(() => document.body.dataset.jpThemeLight === "false");
     const ground = () => widget.evaluate((root) => getComputedStyle(root).backgroundColor);
-    const seen = async () => ({ ground: await ground(), ...(await colours(widget)) });
+    const seen = async () => {
+      // JupyterLab takes cells that are out of sight out of the page, and may scroll once more when the theme has changed.
+      await page.evaluate(() => window.jupyterapp.shell.currentWidget.content.scrollToItem(0));
+      await widget.locator(".arena").scrollIntoViewIfNeeded();
+      return { ground: await ground(), ...(await colours(widget)) };
+    };
     const isDark = ({ ground, ...counts }) => ground === "rgb(22, 27, 31)" && Object.values(counts).every((count) => count > 500);
     await until(seen, isDark);
     await picture(page, "plan-dark");
