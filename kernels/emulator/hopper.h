@@ -145,20 +145,27 @@ inline TrBarrier &tr_barrier(unsigned address, const char *file, unsigned line) 
 // Bytes of a box, inside of the tensor or not.
 inline unsigned tr_box_bytes(const TensorMap &map) { return map.box[0] * map.box[1] * map.box[2] * map.element_bytes; }
 
-// Makes a copy.
-inline void tr_land(const TrBox &box) {
-    const TensorMap &map = *box.map;
-    unsigned to = box.to;
-    for (unsigned z = box.from[2]; z < box.from[2] + map.box[2]; z++) {
-        for (unsigned y = box.from[1]; y < box.from[1] + map.box[1]; y++) {
-            for (unsigned x = box.from[0]; x < box.from[0] + map.box[0]; x++, to += map.element_bytes) {
-                unsigned char *place = tr_dynamic[box.block] + (tr_swizzled(to, map.pieces) - TR_FIRST_ADDRESS);
+// Calls for each element of a box that begins at these indices: with its place in a block's shared memory, that in the tensor, and
+// whether it exists there.
+template <class Each>
+void tr_each_element(const TensorMap &map, const unsigned (&first)[3], unsigned block, unsigned shared, const Each &each) {
+    for (unsigned z = first[2]; z < first[2] + map.box[2]; z++) {
+        for (unsigned y = first[1]; y < first[1] + map.box[1]; y++) {
+            for (unsigned x = first[0]; x < first[0] + map.box[0]; x++, shared += map.element_bytes) {
+                unsigned char *place = tr_dynamic[block] + (tr_swizzled(shared, map.pieces) - TR_FIRST_ADDRESS);
                 const bool exists = x < map.extents[0] && y < map.extents[1] && z < map.extents[2];
-                const unsigned char *from = map.first + z * map.strides[1] + y * map.strides[0] + x * map.element_bytes;
-                exists ? memcpy(place, from, map.element_bytes) : memset(place, 0, map.element_bytes);
+                each(place, map.first + z * map.strides[1] + y * map.strides[0] + x * map.element_bytes, exists);
             }
         }
     }
+}
+
+// Makes a copy.
+inline void tr_land(const TrBox &box) {
+    const unsigned bytes = box.map->element_bytes;
+    tr_each_element(*box.map, box.from, box.block, box.to, [&](unsigned char *place, const unsigned char *from, bool exists) {
+        exists ? memcpy(place, from, bytes) : memset(place, 0, bytes);
+    });
 }
 
 // Ends a barrier's phase, with its copies, where nothing is missing.
@@ -405,17 +412,10 @@ inline void tr_store_box(const TensorMap &map, unsigned from, unsigned x, unsign
 
 // Copies a box to its tensor.
 inline void tr_bring_out(const TrStoredBox &box) {
-    const TensorMap &map = *box.map;
-    unsigned from = box.from;
-    for (unsigned z = box.to[2]; z < box.to[2] + map.box[2]; z++) {
-        for (unsigned y = box.to[1]; y < box.to[1] + map.box[1]; y++) {
-            for (unsigned x = box.to[0]; x < box.to[0] + map.box[0]; x++, from += map.element_bytes) {
-                if (x >= map.extents[0] || y >= map.extents[1] || z >= map.extents[2]) continue;
-                unsigned char *to = map.first + z * map.strides[1] + y * map.strides[0] + x * map.element_bytes;
-                memcpy(to, tr_dynamic[box.block] + (tr_swizzled(from, map.pieces) - TR_FIRST_ADDRESS), map.element_bytes);
-            }
-        }
-    }
+    const unsigned bytes = box.map->element_bytes;
+    tr_each_element(*box.map, box.to, box.block, box.from, [&](const unsigned char *place, unsigned char *to, bool exists) {
+        if (exists) memcpy(to, place, bytes);
+    });
 }
 
 inline void tr_wait_boxes_read() {
