@@ -222,44 +222,99 @@ __device__ void store_boxes(const TensorMap &map, const Tile &at, unsigned desk,
     }
 }
 
+// Two neighbours of 16 bits that lie in a word.
+template <class T> __device__ Two two_of(unsigned word) {
+    return Two{tr_value(T{(unsigned short)word}), tr_value(T{(unsigned short)(word >> 16)})};
+}
+
+// The compiler (13.0) would cut the word in halves first.
+template <> __device__ Two two_of<Bf16>(unsigned word) {
+    return Two{__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
+}
+
+// Pairs of a tensor from an even element on. Instructions that read them differ in a constant alone.
+template <class T> struct Pairs {
+    Tensor<unsigned, 1> words;
+
+    template <class Stored>
+    __device__ Pairs(const Stored &stored, unsigned first)
+        : words{reinterpret_cast<unsigned *>(stored.data + first), (stored.elements - first) / 2} {}
+
+    // That of elements `at` and the next from the first on.
+    __device__ Two load(unsigned at) const { return two_of<T>(words.raw(at / 2)); }
+};
+
+template <> struct Pairs<float> {
+    Tensor<float, 4> elements;
+
+    __device__ Pairs(const Tensor<float, 4> &stored, unsigned first) : elements{stored.data + first, stored.elements - first} {}
+
+    __device__ Two load(unsigned at) const { return elements.load2(at, 2); }
+};
+
+// Adds the bias to sums, of which all or none of eight columns exist.
+__device__ void add_bias(const Args &args, unsigned first_column, float (&sums)[SUMS]) {
+    const Pairs<decltype(Args::bias)::Element> bias(args.bias, args.bias_first + first_column);
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i += 4) {
+        if (WHOLE_N || first_column + 2 * i < args.n) {
+            const Two two = bias.load(2 * i);
+            sums[i] += two.x;
+            sums[i + 1] += two.y;
+            sums[i + 2] += two.x;
+            sums[i + 3] += two.y;
+        }
+    }
+}
+
+// Makes of sums, as they are rounded, what the epilogue makes of them. Rows that don't exist read what is beside the last.
+template <class Of>
+__device__ void apply_epilogue(const Of &args, const Tile &at, unsigned row, unsigned first_column, float (&sums)[SUMS]) {
+    using Stored = typename decltype(Of::out)::Element;
+    const auto beside = [&](unsigned row) {
+        const unsigned first = at.out + smaller(row, args.m - 1) * args.out_row + first_column;
+        return Pairs<typename decltype(Of::beside)::Element>(args.beside, first);
+    };
+    const auto upper = beside(row), lower = beside(row + 8);
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i += 2) {
+        const unsigned further = i / 4 * 8;
+        Two of{0.0f, 0.0f};
+        if (BESIDE && (WHOLE_N || first_column + further < args.n)) {
+            of = (i / 2 % 2 == 0 ? upper : lower).load(further);
+        }
+        const Two rounded = two_of<Stored>(tr_round_pair<Stored>(sums[i], sums[i + 1]));
+        sums[i] = tr_epilogue(rounded.x, of.x);
+        sums[i + 1] = tr_epilogue(rounded.y, of.y);
+    }
+}
+
 // Stores sums that are complete. What makes boxes of them has names that there are only with OUT_BOXED.
 template <class Of>
 __device__ void store_sums(const Of &args, const Tile &at, unsigned desk, unsigned row, unsigned first_column,
                            float (&sums)[SUMS]) {
-    using Stored = typename decltype(Of::out)::Element;
-#pragma unroll
-    for (unsigned i = 0; i < SUMS; i += 2) {
-        const unsigned column = first_column + i / 4 * 8, own_row = row + i / 2 % 2 * 8;
-        if (column < args.n) {
-            const unsigned count = args.n - column;
-            if (BIAS) {
-                const Two bias = args.bias.load2(args.bias_first + column, count);
-                sums[i] += bias.x;
-                sums[i + 1] += bias.y;
-            }
-            if (!OUT_BOXED && own_row < args.m) {
-                store(args, at.out + own_row * args.out_row + column, Two{sums[i], sums[i + 1]}, count);
-            }
-        }
-    }
     if constexpr (OUT_BOXED) {
+        using Stored = typename decltype(Of::out)::Element;
+        if constexpr (BIAS) {
+            add_bias(args, first_column, sums);
+        }
         if constexpr (KEEPS_PRODUCT) {
             store_boxes<Stored>(args.product_tiles, at, desk, args.n, sums);
         }
         if constexpr (EPILOGUE) {
-#pragma unroll
-            for (unsigned i = 0; i < SUMS; i += 2) {
-                const unsigned column = first_column + i / 4 * 8, own_row = row + i / 2 % 2 * 8;
-                Two beside{0.0f, 0.0f};
-                if (BESIDE && own_row < args.m && column < args.n) {
-                    beside = args.beside.load2(at.out + own_row * args.out_row + column, args.n - column);
-                }
-                const unsigned pair = tr_round_pair<Stored>(sums[i], sums[i + 1]);
-                sums[i] = tr_epilogue(tr_value(Stored{(unsigned short)pair}), beside.x);
-                sums[i + 1] = tr_epilogue(tr_value(Stored{(unsigned short)(pair >> 16)}), beside.y);
-            }
+            apply_epilogue(args, at, row, first_column, sums);
         }
         store_boxes<Stored>(args.out_tiles, at, desk, args.n, sums);
+        return;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < SUMS; i += 2) {
+        const unsigned column = first_column + i / 4 * 8, own_row = row + i / 2 % 2 * 8;
+        if (own_row < args.m && column < args.n) {
+            const unsigned count = args.n - column;
+            const Two bias = bias_of(args, column, count);
+            store(args, at.out + own_row * args.out_row + column, Two{sums[i] + bias.x, sums[i + 1] + bias.y}, count);
+        }
     }
 }
 

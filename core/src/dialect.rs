@@ -263,10 +263,13 @@ impl Printer {
                 let a = self.value(a);
                 self.unary(*function, &a)
             }
-            Term::Binary(function, a, b) => {
-                let (a, b) = (self.value(a), self.value(b));
-                self.binary(*function, &a, &b)
-            }
+            Term::Binary(function, a, b) => match self.joined(*function, a, b) {
+                Some([factor, other, sum]) => format!("__fmaf_rn({factor}, {other}, {sum})"),
+                None => {
+                    let (a, b) = (self.value(a), self.value(b));
+                    self.binary(*function, &a, &b)
+                }
+            },
             Term::Select(condition, yes, no) => {
                 let condition = self.value(condition);
                 let (yes, no) = (self.value(yes), self.value(no));
@@ -288,6 +291,38 @@ impl Printer {
         let _ = writeln!(self.text, "{keyword} {name} = {right};");
         self.named.insert(right, name.clone());
         name
+    }
+
+    /// A sum or difference of a product, and x · (1 - x), as two factors and what is added to their product before it's rounded. The formula
+    /// alone decides, whatever else is printed: so it has the same bits everywhere.
+    fn joined(&mut self, function: Binary, a: &Expr, b: &Expr) -> Option<[String; 3]> {
+        if self.dialect != Dialect::Cuda || self.exact != Exact::Short {
+            return None;
+        }
+        let negative = |factor: String| format!("-{factor}");
+        match (function, a.term(), b.term()) {
+            (Binary::Add, _, Term::Binary(Binary::Mul, x, y)) => {
+                Some([x, y, a].map(|part| self.value(part)))
+            }
+            (Binary::Add, Term::Binary(Binary::Mul, x, y), _) => {
+                Some([x, y, b].map(|part| self.value(part)))
+            }
+            (Binary::Sub, _, Term::Binary(Binary::Mul, x, y)) => {
+                let [x, y, a] = [x, y, a].map(|part| self.value(part));
+                Some([negative(x), y, a])
+            }
+            (Binary::Sub, Term::Binary(Binary::Mul, x, y), _) => {
+                let [x, y, b] = [x, y, b].map(|part| self.value(part));
+                Some([x, y, negative(b)])
+            }
+            (Binary::Mul, _, Term::Binary(Binary::Sub, one, same))
+                if one.as_const() == Some(1.0) && a == same =>
+            {
+                let a = self.value(a);
+                Some([negative(a.clone()), a.clone(), a])
+            }
+            _ => None,
+        }
     }
 
     /// Nine digits are enough for every f32 to come back as itself.
@@ -337,8 +372,8 @@ impl Printer {
         match function {
             Binary::Add => format!("({a} + {b})"),
             Binary::Sub => format!("({a} - {b})"),
-            // Multiplied and rounded by itself: a compiler that joins it with a sum in one place and not in another, as in a matmul's
-            // epilogue and in a map, would give other bits to the same formula.
+            // Multiplied and rounded by itself where the formula doesn't join it: a compiler that joins it with a sum in one place and
+            // not in another, as in a matmul's epilogue and in a map, would give other bits to the same formula.
             Binary::Mul if cuda => format!("__fmul_rn({a}, {b})"),
             Binary::Mul => format!("({a} * {b})"),
             Binary::Div => format!("({a} / {b})"),
@@ -396,6 +431,24 @@ mod tests {
         let (text, _) =
             print(&[silu_slope(), input(0) * input(1) + input(2)], Exact::Single, Dialect::Cuda);
         assert!(text.contains("__fmul_rn(in0, in1)") && !text.contains('*'), "{text}");
+    }
+
+    #[test]
+    fn products_of_what_is_rounded_to_bf16_are_joined_with_sums_by_the_formula_alone() {
+        let of = |formulas: &[Expr]| print(formulas, Exact::Short, Dialect::Cuda).0;
+        assert_eq!(
+            of(&[silu_slope()]),
+            "const float v0 = tr_short_sigmoid(in0);\n\
+             const float v1 = __fmaf_rn(-v0, v0, v0);\n\
+             const float v2 = __fmaf_rn(in0, v1, v0);\n"
+        );
+        let product = || input(0) * input(1);
+        let sum = "__fmaf_rn(in0, in1, in2)";
+        for of in [of(&[input(2) + product()]), of(&[product() + input(2), product()])] {
+            assert!(of.contains(sum), "{of}");
+        }
+        assert!(of(&[product() - input(2)]).contains("__fmaf_rn(in0, in1, -in2)"));
+        assert!(of(&[input(2) - product()]).contains("__fmaf_rn(-in0, in1, in2)"));
     }
 
     #[test]

@@ -172,6 +172,20 @@ impl Expr {
             (Mul, Some(-1.0), _) => -other,
             (Mul, _, Some(-1.0)) => -self,
             (Pow, _, Some(2.0)) => self.clone() * self,
+            (Mul, Some(a), _) => match other.term() {
+                // Twice a number is exact, so what is left is rounded as before.
+                Term::Binary(Mul, two, x) if two.as_const() == Some(2.0) => {
+                    constant(2.0 * a) * x.clone()
+                }
+                _ => Self::new(Term::Binary(Mul, self, other)),
+            },
+            (Mul, None, None) => match other.term() {
+                // The square is often needed besides.
+                Term::Binary(Mul, factor, same) if factor.as_const().is_some() && *same == self => {
+                    factor.clone() * (self.clone() * self)
+                }
+                _ => Self::new(Term::Binary(Mul, self, other)),
+            },
             _ => Self::new(Term::Binary(function, self, other)),
         }
     }
@@ -303,6 +317,7 @@ impl Expr {
                 match function {
                     Binary::Add => da + db,
                     Binary::Sub => da - db,
+                    Binary::Mul if a == b => constant(2.0) * x * da,
                     Binary::Mul => da * y + x * db,
                     Binary::Div => da / y.clone() - self.clone() * db / y,
                     Binary::Max => y.less(x).select(da, db),
@@ -540,6 +555,15 @@ mod tests {
                 check_derivative(formula, &at);
             }
         }
+    }
+
+    /// c₀ + 3c₁x², of x · (c₀ + c₁x²).
+    #[test]
+    fn the_derivative_of_a_square_shares_it() {
+        let square = || input(0) * input(0);
+        let formula = input(0) * (constant(5.0) + constant(7.0) * square());
+        let slope = constant(5.0) + constant(7.0) * square() + constant(14.0) * square();
+        assert_eq!(formula.derivative(0), slope);
     }
 
     #[test]

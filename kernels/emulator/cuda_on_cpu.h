@@ -494,6 +494,7 @@ inline float __uint_as_float(unsigned bits) {
 
 // Never joined with a sum, on a GPU and, as it's compiled, here.
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // As on a GPU, zero below the least normal number.
 inline float tr_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }

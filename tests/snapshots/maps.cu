@@ -18,15 +18,13 @@ const float v3 = __fmul_rn(in0, v2);
 const float v4 = tr_sigmoid(v3);
 const float v5 = (1.0f - v4);
 const float v6 = __fmul_rn(v4, v5);
-const float v7 = (in0 + in0);
-const float v8 = __fmul_rn(0.071354814f, v7);
-const float v9 = __fmul_rn(in0, v8);
-const float v10 = (v2 + v9);
-const float v11 = __fmul_rn(v6, v10);
-const float v12 = __fmul_rn(in0, v11);
-const float v13 = (v4 + v12);
-const float v14 = __fmul_rn(v13, in1);
--> v14
+const float v7 = __fmul_rn(0.14270963f, v0);
+const float v8 = (v2 + v7);
+const float v9 = __fmul_rn(v6, v8);
+const float v10 = __fmul_rn(in0, v9);
+const float v11 = (v4 + v10);
+const float v12 = __fmul_rn(v11, in1);
+-> v12
 
 -> 0.0f
 

@@ -18,15 +18,13 @@ let v3 = (in0 * v2);
 let v4 = tr_sigmoid(v3);
 let v5 = (1.0f - v4);
 let v6 = (v4 * v5);
-let v7 = (in0 + in0);
-let v8 = (0.071354814f * v7);
-let v9 = (in0 * v8);
-let v10 = (v2 + v9);
-let v11 = (v6 * v10);
-let v12 = (in0 * v11);
-let v13 = (v4 + v12);
-let v14 = (v13 * in1);
--> v14
+let v7 = (0.14270963f * v0);
+let v8 = (v2 + v7);
+let v9 = (v6 * v8);
+let v10 = (in0 * v9);
+let v11 = (v4 + v10);
+let v12 = (v11 * in1);
+-> v12
 
 -> 0.0f
 

@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::sass::{Instruction, KINDS, Kind};
+use crate::sass::{Instruction, KINDS, Kind, Listing};
 
 /// What a multiprocessor does in a cycle, and has room for. Throughputs are those of the CUDA C++ Programming Guide, peaks those of the
 /// white papers of A100 (SXM, 40 GB) and H100 (SXM), at the clock that their tensor cores' peak is stated for.
@@ -72,7 +72,17 @@ impl Block {
     }
 }
 
-/// What an iteration of a kernel's hot loop takes of a warp.
+/// How a kernel makes tiles of a matmul: two groups of four warps half of each, of which one is ahead of the other.
+#[derive(Clone, Copy)]
+pub struct Turns {
+    /// Iterations of the hot loop that a tile takes.
+    pub iterations: u64,
+    /// Those by which the first group is ahead.
+    pub ahead: u64,
+}
+
+/// What an iteration of a kernel's hot loop takes of a warp, or what comes once for all of them.
+#[derive(Default)]
 pub struct Iteration {
     of_kind: [u64; KINDS.len()],
     products: u64,
@@ -91,6 +101,26 @@ impl Iteration {
         }
     }
 
+    /// What goes with all iterations together, each time that a loop around them begins again.
+    pub fn around(listing: &Listing) -> Self {
+        let Some([around, hot]) = listing.around().map(|ways| ways.map(|way| Self::of(&way)))
+        else {
+            return Self::default();
+        };
+        Self {
+            of_kind: std::array::from_fn(|kind| {
+                around.of_kind[kind].saturating_sub(hot.of_kind[kind])
+            }),
+            products: 0,
+            shared_bytes: around.shared_bytes.saturating_sub(hot.shared_bytes),
+            global_bytes: around.global_bytes.saturating_sub(hot.global_bytes),
+        }
+    }
+
+    fn instructions(&self) -> u64 {
+        self.of_kind.iter().sum()
+    }
+
     fn count(&self, kind: Kind) -> u64 {
         KINDS.iter().zip(self.of_kind).find(|(other, _)| **other == kind).map_or(0, |(_, n)| n)
     }
@@ -99,7 +129,7 @@ impl Iteration {
     fn cycles(&self, of: &Multiprocessor) -> [(&'static str, f64); 5] {
         let lanes = |kind, lanes: u64| (self.count(kind) * WARP * PARTS) as f64 / lanes as f64;
         [
-            ("instructions", self.of_kind.iter().sum::<u64>() as f64),
+            ("instructions", self.instructions() as f64),
             ("float", lanes(Kind::Float, of.float_lanes)),
             ("special", lanes(Kind::Special, SPECIAL_LANES)),
             ("integer", lanes(Kind::Integer, INTEGER_LANES)),
@@ -123,12 +153,30 @@ impl Iteration {
         (peak.1 / slowest.1, slowest.0)
     }
 
-    /// Its columns of the table, with the instructions that come once for all iterations.
-    pub fn row(&self, around: usize, block: Block, of: &Multiprocessor) -> String {
+    /// The most of the peak that whole tiles can reach. While a group does what comes around its products, the other multiplies as many
+    /// iterations as one is ahead, and issues their instructions; then it waits.
+    fn bound_of_tiles(&self, around: &Self, turns: Turns, of: &Multiprocessor) -> f64 {
+        const GROUPS: f64 = 2.0;
+        let (_, iteration) = self.peak(of);
+        let (beside, ahead) = (self.cycles(of), turns.ahead as f64);
+        let limits = around.cycles(of).into_iter().zip(beside);
+        let around = limits.map(|((_, own), (_, other))| own + ahead * other).fold(0.0, f64::max);
+        let products = turns.iterations as f64 * iteration;
+        products * GROUPS / ((products + (around - ahead * iteration).max(0.0)) * GROUPS)
+    }
+
+    /// Its columns of the table, with what comes once for all iterations.
+    pub fn row(
+        &self,
+        around: &Self,
+        turns: Option<Turns>,
+        block: Block,
+        of: &Multiprocessor,
+    ) -> String {
         let mut row = format!("{}\t{}", block.registers, block.at_once(of));
         let mut add = |value: &dyn Display| write!(row, "\t{value}").expect("a String");
         self.of_kind.iter().for_each(|count| add(count));
-        add(&around);
+        add(&around.instructions());
         add(&self.shared_bytes);
         add(&self.global_bytes);
         for (_, cycles) in std::iter::once(self.peak(of)).chain(self.cycles(of)) {
@@ -137,6 +185,8 @@ impl Iteration {
         let (share, by) = self.bound(of);
         add(&(share * 100.0).round());
         add(&by);
+        let tiles = turns.map(|turns| self.bound_of_tiles(around, turns, of));
+        add(&tiles.map_or(String::new(), |share| (share * 100.0).round().to_string()));
         row
     }
 }
@@ -144,12 +194,11 @@ impl Iteration {
 /// Names of the columns that [`Iteration::row`] writes.
 pub const COLUMNS: &str = "registers\tblocks a multiprocessor\
     \ttensor\tfloat\tspecial\tinteger\tshared\tglobal\tother\tonce around\tshared bytes\tglobal bytes\
-    \tcycles at the peak\tof instructions\tof float\tof special\tof integer\tof shared memory\tbound in %\tby";
+    \tcycles at the peak\tof instructions\tof float\tof special\tof integer\tof shared memory\tbound in %\tby\ttiles in %";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sass::Listing;
 
     const fn hopper() -> &'static Multiprocessor {
         &MULTIPROCESSORS[1]
@@ -189,6 +238,25 @@ mod tests {
         assert_eq!(integer.bound(hopper()), (0.5, "integer"));
         let shared = iteration(&[product, "LDSM.16.M88.4 R4, [R3]"]);
         assert_eq!(shared.bound(hopper()), (0.25, "shared memory"));
+    }
+
+    #[test]
+    fn what_comes_around_products_costs_a_tile_what_the_other_group_cannot_hide() {
+        // 128 cycles of tensor cores, in two instructions.
+        let hot = iteration(&["HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], R24"]);
+        let of_tile = |count: usize, ahead| {
+            let around = iteration(&vec!["MOV R1, R2"; count - 1]);
+            hot.bound_of_tiles(&around, Turns { iterations: 12, ahead }, hopper())
+        };
+        let (_, products) = hot.peak(hopper());
+        assert_eq!(of_tile(2 * products as usize - 4, 2), 1.0);
+        let longer = of_tile(5 * products as usize - 4, 2);
+        assert!((longer - 12.0 / 15.0).abs() < 1e-9, "{longer}");
+        // Exponentials take longer than their instructions.
+        let powers = iteration(&["MUFU.EX2 R1, R1"; 40]);
+        let turns = Turns { iterations: 1, ahead: 0 };
+        let share = hot.bound_of_tiles(&powers, turns, hopper());
+        assert!((share - products / (products + 320.0)).abs() < 1e-9, "{share}");
     }
 
     #[test]

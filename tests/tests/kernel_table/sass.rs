@@ -269,18 +269,16 @@ impl Listing {
         }
     }
 
-    /// Instructions that go with all iterations of that loop together, each time that a loop around it begins it again, on the longest
-    /// way; 0 without such a loop.
-    pub fn around(&self) -> usize {
+    /// The longest ways through the loop around that one, and through that one, of which it has a single iteration; none where there is no
+    /// loop around it.
+    pub fn around(&self) -> Option<[Vec<&Instruction>; 2]> {
         let loops = self.loops();
-        let Some(hot) = self.hot(&loops).map(|index| &loops[index]) else { return 0 };
+        let hot = &loops[self.hot(&loops)?];
         let holds = |other: &&RangeInclusive<usize>| {
             *other != hot && other.start() <= hot.start() && hot.end() <= other.end()
         };
-        let around = loops.iter().filter(holds).min_by_key(|range| range.end() - range.start());
-        around.map_or(0, |around| {
-            self.long_way(around).len().saturating_sub(self.long_way(hot).len())
-        })
+        let around = loops.iter().filter(holds).min_by_key(|range| range.end() - range.start())?;
+        Some([around, hot].map(|range| self.long_way(range)))
     }
 
     /// Which of these loops it is.
@@ -389,7 +387,7 @@ tr_entry_0:
         assert_eq!(listing.loops(), [1..=2, 3..=12, 8..=11]);
         assert_eq!(names(&listing.iteration()), ["HMMA", "MUFU", "FFMA", "BRA"]);
         // What loads before it, the mask that it may skip, and the branch behind it.
-        assert_eq!(listing.around(), 6);
+        assert_eq!(listing.around().map(|ways| ways.map(|way| way.len())), Some([10, 4]));
     }
 
     #[test]

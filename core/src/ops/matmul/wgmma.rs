@@ -144,6 +144,7 @@ pub(super) fn with_boxes(
     launch
         .constant("STAGES", stages)
         .constant("OUT_BOXED", out_boxed)
+        .constant("WHOLE_N", n.is_multiple_of(width as usize))
         .clustered(cluster)
         .persistent(multiprocessors, shared_bytes, boxes)
 }
@@ -155,11 +156,12 @@ fn cluster(m: usize, multiprocessors: u32) -> u32 {
     if pairs && multiprocessors.is_multiple_of(PAIR) { PAIR } else { 1 }
 }
 
-/// Whether the copy engine stores the output: 16 bits, in rows that begin at multiples of 16 bytes.
+/// Whether the copy engine stores the output: 16 bits, in rows that begin at multiples of 16 bytes and have whole ones.
 fn stores_boxes(matmul: &Gemm) -> bool {
     let Matrices { batch, m, n, .. } = matmul.extents;
     let Gemm { out, .. } = matmul;
-    out.place.dtype.size() == 2 && out.in_multiples(8) && suits(out, [n, m], batch)
+    let whole = out.in_multiples(8) && n.is_multiple_of(8);
+    out.place.dtype.size() == 2 && whole && suits(out, [n, m], batch)
 }
 
 /// Most tiles that are made in slices of K which the kernel adds up: it has counters for so many.
