@@ -1,4 +1,4 @@
-// Attention of 16-bit projections on tensor cores; comes after attention.cu, which says how tensors are laid out.
+// Attention of 16-bit projections on tensor cores; comes after attention_heads.cu, which says how tensors are laid out.
 //
 // A block makes the ROWS rows of one head that it owns, 16 or 32 a warp, and goes over the other rows that attend or are
 // attended to. Rows pass through shared memory in chunks of eight channels, 16 bytes, swizzled so that the eight that
@@ -6,7 +6,7 @@
 // weights for the next ones, rounded to the projections' dtype. Bound by arithmetic, and by reads of shared memory: backend-cuda's
 // bounds.tsv says how far.
 
-#include "attention.cu"
+#include "attention_heads.cu"
 
 using Element = decltype(Args::qkv)::Element;
 

@@ -1,4 +1,4 @@
-// Attention on Hopper's tensor cores, of 16-bit projections; comes after attention.cu, which says how tensors are laid out.
+// Attention on Hopper's tensor cores, of 16-bit projections; comes after attention_heads.cu, which says how tensors are laid out.
 //
 // A block makes tile after tile of ROWS queries of one head. One thread has the copy engine bring the queries, and then keys
 // and values of KEYS positions into a ring of SLOTS, in the order in which they're read; two groups of four warps make half of the
@@ -10,7 +10,7 @@
 // Tiles lie in shared memory as slabs of 64 channels, in rows of 128 bytes that the copy engine swizzles. What lies outside of a
 // sequence is zero. Weights stay in registers: as sums leave tensor cores, they are factors of the next product.
 
-#include "attention.cu"
+#include "attention_heads.cu"
 
 using Element = decltype(Args::qkv)::Element;
 

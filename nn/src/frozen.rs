@@ -177,6 +177,25 @@ impl Quantized {
         }
     }
 
+    /// All of its tensors.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        self.clone().tensors_mut().into_iter().map(|tensor| *tensor).collect()
+    }
+
+    /// The same, to be replaced.
+    pub fn tensors_mut(&mut self) -> Vec<&mut Tensor> {
+        match self {
+            Self::B8 { codes, scales } => vec![codes, scales],
+            Self::B4 { bytes, parts } => {
+                let of = |part| {
+                    let Scales { codes, scales, offset, .. }: &mut Scales = part;
+                    [codes, scales, offset]
+                };
+                [bytes].into_iter().chain(parts.iter_mut().flat_map(of)).collect()
+            }
+        }
+    }
+
     /// Appends what gives its values in `dtype`.
     pub fn read(&self, graph: &mut Graph, parameter: &Parameter, dtype: DType) -> Result<Tensor> {
         let name = &parameter.name;

@@ -27,7 +27,7 @@ use crate::model::{Decoder, Model};
 use crate::outputs::{Output, decoding};
 use crate::params::Parameter;
 use crate::pass::{Pass, of_teacher};
-use crate::sharding::declare_weights;
+use crate::sharding::{declare_weights, keep_weight_shards};
 use crate::share::Share;
 use crate::step::{Declared, Training, shorter_model};
 use crate::weights::{Weights, freeze};
@@ -383,7 +383,7 @@ impl Built {
             format!("isn't supported yet where {ranks} ranks train together")
         })?;
         let mut weights = config.declare(&mut graph)?;
-        let teacher = config.declare_teacher(&mut graph)?;
+        let mut teacher = config.declare_teacher(&mut graph)?;
         ensure(!weights.trained().0.is_empty(), "train.freeze", || {
             "it names every parameter, and leaves none to train".into()
         })?;
@@ -412,6 +412,9 @@ impl Built {
         let shorter = training.append_shorter(&mut graph, config, &declared)?;
         let accumulators = training.accumulators();
         let Training { loss, loss_sum, metrics, update, watched, .. } = training;
+        if config.sharded() == Shard::Weights {
+            keep_weight_shards(&mut graph, config, [Some(&mut weights), teacher.as_mut()], &shards);
+        }
         reads.step = Some(StepHandles {
             key,
             share,
@@ -426,9 +429,6 @@ impl Built {
             shorter,
             teacher,
         });
-        if !cfg!(target_family = "wasm") {
-            weights.keep_shards(&mut graph, &shards);
-        }
         let host = offloaded(&mut graph, config.offload);
         Ok(Self { graph, host, weights, handles: reads })
     }

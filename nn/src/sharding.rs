@@ -5,7 +5,7 @@
 //! | 0 | nothing less | sums of gradients |
 //! | 1 | its shard of the optimizer's state and of masters | as many bytes: gradients go to who has their shard, new weights come back |
 //! | 2 | and of gradients, which leave as soon as they're made | the same, with each pass |
-//! | 3 | and of weights, which come for the block that reads them | half as many more: weights come for each pass, forward and backward |
+//! | 3 | and of weights, frozen ones too, which come for the block that reads them | half as many more: weights come for each pass, forward and backward |
 //!
 //! A shard is of a parameter's elements in row-major order, in whole blocks of [`SquareSum::BLOCK`]: so the norm of gradients has the same
 //! bits however they're cut. A parameter of fewer is the first rank's.
@@ -13,9 +13,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::graph::Sharded;
+use tightrope_core::graph::{Sharded, TensorInfo};
 use tightrope_core::ops::{Collective, SquareSum};
-use tightrope_core::plan::sharding::SMALLEST;
+use tightrope_core::plan::sharding::{SMALLEST, assemble_weights};
 use tightrope_core::{Class, Graph, Node, Rule as _, Shards, Tensor};
 
 use crate::error::Result;
@@ -144,6 +144,31 @@ pub(crate) fn declare_weights(
         kept.then(|| graph.persistent_shard(&parameter.name, ty, shards, Class::Weight))
     };
     parameters.iter().zip(tensors).map(declare).collect()
+}
+
+/// Has every program put weights together of which this rank keeps its shard alone: those that are trained, by their position, and what is
+/// frozen of the model, or of its teacher, and large enough. The weights' tensors are the shards after that.
+pub(crate) fn keep_weight_shards(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    models: [Option<&mut Weights>; 2],
+    trained: &[Option<Tensor>],
+) {
+    let mut models: Vec<&mut Weights> = models.into_iter().flatten().collect();
+    let mut kept = BTreeMap::new();
+    if let Some(model) = models.first() {
+        let wholes = model.trained().1.iter().zip(trained);
+        kept.extend(wholes.filter_map(|(&whole, shard)| Some((whole, (*shard)?))));
+    }
+    for whole in models.iter().flat_map(|model| model.frozen()) {
+        let TensorInfo { name, ty, class, .. } = graph.info(whole).clone();
+        if ty.bytes() >= SMALLEST {
+            let shards = Shards::of(ty.elements(), config.ranks, SquareSum::BLOCK);
+            kept.insert(whole, graph.persistent_shard(&name, ty, shards, class));
+        }
+    }
+    assemble_weights(graph, &kept);
+    models.iter_mut().for_each(|model| model.keep_shards(&kept));
 }
 
 /// Has an update change this rank's shards of weights: those that it keeps, and copies of others. Gives the weights that those are of,

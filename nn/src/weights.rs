@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use tightrope_core::graph::nearest;
-use tightrope_core::plan::sharding::assemble_weights;
 use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
@@ -173,19 +172,21 @@ impl Weights {
         self.trained.0.iter().map(declare).collect()
     }
 
-    /// Has every program put weights together of which this rank keeps its shard alone: by position among what is trained. The weights'
-    /// tensors are the shards after that.
-    pub(crate) fn keep_shards(&mut self, graph: &mut Graph, shards: &[Option<Tensor>]) {
-        let kept = self.trained.1.iter().zip(shards);
-        let kept: BTreeMap<Tensor, Tensor> =
-            kept.filter_map(|(&whole, shard)| Some((whole, (*shard)?))).collect();
-        if kept.is_empty() {
-            return;
-        }
-        assemble_weights(graph, &kept);
-        for tensor in self.tensors.iter_mut().chain(&mut self.trained.1) {
-            *tensor = kept.get(tensor).copied().unwrap_or(*tensor);
-        }
+    /// The tensors of what is frozen: several of a weight that is quantized.
+    pub(crate) fn frozen(&self) -> Vec<Tensor> {
+        let all = self.tensors.iter().zip(&self.quantized).zip(&self.trained_at);
+        let frozen = all.filter(|(_, trained_at)| trained_at.is_none());
+        let of = |((&tensor, quantized), _): ((&Tensor, &Option<Quantized>), _)| {
+            quantized.as_ref().map_or_else(|| vec![tensor], Quantized::tensors)
+        };
+        frozen.flat_map(of).collect()
+    }
+
+    /// Has this rank's shards in place of the weights that they are of.
+    pub(crate) fn keep_shards(&mut self, shards: &BTreeMap<Tensor, Tensor>) {
+        let quantized = self.quantized.iter_mut().flatten().flat_map(Quantized::tensors_mut);
+        let own = self.tensors.iter_mut().chain(&mut self.trained.1).chain(quantized);
+        own.for_each(|tensor| *tensor = shards.get(tensor).copied().unwrap_or(*tensor));
     }
 
     /// Storage of weights and activations.

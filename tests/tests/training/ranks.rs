@@ -1,5 +1,6 @@
 //! Several ranks that train one model, as threads of this process.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,9 +10,12 @@ use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Class, Life};
+use tightrope_nn::layers::Distillation;
+use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
-    Batch, Family, GradientSums, Gradients, IMAGES, LABELS, Optimizer, Planned, Precision, Shard,
-    StateBits, TableBits, Trainer, TrainerConfig, Vit, vit_presets,
+    Batch, Family, FrozenBits, GradientSums, Gradients, IMAGES, LABELS, LanguageModel, Lora,
+    Optimizer, Planned, Precision, Shard, StateBits, TableBits, Trainer, TrainerConfig, Vit,
+    vit_presets,
 };
 use tightrope_ranks::Threads;
 
@@ -256,6 +260,86 @@ fn shards_change_no_bit() {
         ..larger(Family::Llama, 2, 2)
     };
     stages(2, &block, "recomputed blocks");
+}
+
+/// Adapters over frozen weights that are wide enough to be worth cutting in 4 bits too.
+fn adapted(base_bits: FrozenBits, ranks: usize, shard: Shard) -> TrainerConfig {
+    let small = config(Family::Llama, ranks, ranks);
+    let mut model = language(&small).config().clone();
+    (model.channels, model.hidden, model.vocab) = (256, 640, 601);
+    let targets = vec![ALL_LINEAR.to_owned()];
+    TrainerConfig {
+        lora: Some(Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits }),
+        model: model.build(24).expect("a model"),
+        precision: Precision::BF16,
+        shard,
+        ..small
+    }
+}
+
+/// Frozen weights come for the block that reads them, as trained ones do.
+#[test]
+fn shards_of_frozen_weights_change_no_bit() {
+    let stages = |of: &dyn Fn(Shard) -> TrainerConfig, what: &str| {
+        let [whole, cut] = [Shard::State, Shard::Weights].map(|shard| run_all(&of(shard), STEPS));
+        same(&cut, &whole, what);
+    };
+    for (base_bits, ranks) in
+        [(FrozenBits::Precision, 2), (FrozenBits::B8, 3), (FrozenBits::B4, 3), (FrozenBits::B4, 4)]
+    {
+        stages(&|shard| adapted(base_bits, ranks, shard), &format!("{base_bits:?}, {ranks} ranks"));
+    }
+    let recomputed = |shard| TrainerConfig {
+        options: Options { checkpoint: Checkpoint::Block, ..Options::default() },
+        ..adapted(FrozenBits::B4, 2, shard)
+    };
+    stages(&recomputed, "recomputed blocks over 4 bits");
+    let patterns = |shard| TrainerConfig {
+        frozen: vec!["*.attn.*".into(), "wte.weight".into()],
+        shard,
+        ..larger(Family::Gpt2, 3, 3)
+    };
+    stages(&patterns, "attention and embeddings frozen");
+    let taught = |shard| {
+        let own = larger(Family::Gpt2, 2, 2);
+        let how = Distillation { temperature: 2.0, soft_share: 0.5 };
+        let model = LanguageModel::new(language(&own).config(), 24).expect("a model");
+        let model = model.taught_by(language(&own).config(), how).expect("a teacher");
+        TrainerConfig { model: Arc::new(model), shard, ..own }
+    };
+    stages(&taught, "a teacher");
+}
+
+/// Of what is large, each rank keeps its part, scales among it.
+#[test]
+fn frozen_weights_take_a_rank_its_part_of_them() {
+    const RANKS: usize = 4;
+    let model = tightrope_nn::preset("llama-3.1-8b").expect("a preset");
+    let cpu = Cpu::new(1).expect("threads");
+    let kept = |ranks: usize, shard| {
+        let config = TrainerConfig {
+            model: model.build(2048).expect("a model"),
+            optimizer_bits: StateBits::B8,
+            batch: ranks,
+            micro_batch: 1,
+            options: Options { checkpoint: Checkpoint::Block, ..Options::default() },
+            ..adapted(FrozenBits::B4, ranks, shard)
+        };
+        let plan = Planned::new(&config, &cpu).expect("a plan").plan;
+        let frozen = plan.graph.tensors.iter().filter(|info| {
+            info.class == Class::Frozen && info.life == Life::Persistent && info.replaces.is_none()
+        });
+        let bytes: usize = frozen.map(|info| info.ty.bytes()).sum();
+        (bytes, plan.peak_bytes())
+    };
+    let [(whole, peak), (cut, peak_of_rank)] =
+        [kept(1, Shard::Nothing), kept(RANKS, Shard::Weights)];
+    println!(
+        "8B in 4 bits: {whole} bytes of one, {cut} of each of {RANKS}; peaks {peak} and {peak_of_rank}"
+    );
+    // Norms and means are everybody's, and shards are whole blocks of 4,096 elements.
+    assert!(cut >= whole / RANKS && cut < whole / RANKS + (4 << 20), "{cut} of {whole}");
+    assert!(peak_of_rank + (whole as u64 - cut as u64) / 2 < peak, "{peak_of_rank} of {peak}");
 }
 
 /// Where gradients are summed with each pass, a run of any number of ranks is that of one process.
