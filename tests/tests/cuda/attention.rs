@@ -167,7 +167,7 @@ fn what_warpgroups_do_not_take_stays_with_other_kernels() {
 }
 
 const FILES: [(&str, &str); 3] = [
-    ("attention.cu", include_str!("../../../kernels/attention.cu")),
+    ("attention_heads.cu", include_str!("../../../kernels/attention_heads.cu")),
     ("attention_wgmma.cu", include_str!("../../../kernels/attention_wgmma.cu")),
     ("attention_wgmma_grad.cu", include_str!("../../../kernels/attention_wgmma_grad.cu")),
 ];
