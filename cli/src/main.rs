@@ -34,6 +34,10 @@ fn main() -> ExitCode {
             }
         };
     }
+    #[cfg(unix)]
+    if let Some(code) = tightrope::ranks::stand_by() {
+        return ExitCode::from(code);
+    }
     check_kernels();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,

@@ -17,6 +17,8 @@ use crate::units::human_bytes;
 #[cfg(unix)]
 pub use tightrope_ranks::Ended;
 pub use tightrope_ranks::exit;
+#[cfg(unix)]
+pub use tightrope_ranks::{GUARDED, stand_by};
 
 /// The ranks that this process was launched with, and its place among them.
 pub struct Together {

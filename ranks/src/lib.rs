@@ -9,6 +9,7 @@
 //! | `tcp` | ranks that are processes, over TCP, where a launcher brings no MPI |
 //! | `mpi` | ranks that are processes, over the MPI library that is found when the program runs |
 //! | `launched` | who launched this process, and as which rank |
+//! | `guard` | stays beside a rank and says how it ended, where its launcher doesn't |
 //! | `agree` | compares what must be equal on all ranks |
 //! | `launch` | starts the ranks of a run on this machine |
 //! | `marked` | finds the processes of a launch, wherever they went |
@@ -18,6 +19,8 @@
 mod agree;
 mod carrier;
 mod connect;
+#[cfg(unix)]
+mod guard;
 #[cfg(unix)]
 mod launch;
 mod launched;
@@ -33,6 +36,8 @@ mod transport;
 
 pub use agree::agree;
 pub use connect::{ConnectError, connect, exit};
+#[cfg(unix)]
+pub use guard::{GUARDED, stand_by};
 #[cfg(unix)]
 pub use launch::{Ended, Launch, LaunchError};
 pub use launched::{Launched, LaunchedError, Launcher};

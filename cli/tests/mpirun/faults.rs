@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
+use tightrope::ranks::GUARDED;
+
 use super::{Folder, MPIS, processes, ranks, said, text, weights};
 
 const STEPS: u64 = 30;
@@ -54,14 +56,16 @@ fn settings<'a>(shard: &'a str, out: &'a str, steps: &'a str, every: &'a str) ->
     run.chain(["--steps", steps, "--save-every", every, "--out", out]).collect()
 }
 
-/// The process that is rank `rank` of those with this word.
+/// The process that is rank `rank` of those with this word, and not the one that MPICH's `mpirun` knows, which is beside it.
 fn process_of(word: &str, rank: u64) -> Option<u32> {
+    let under_mpich = [format!("PMI_RANK={rank}"), format!("{GUARDED}=1")];
+    let under_open_mpi = [format!("OMPI_COMM_WORLD_RANK={rank}")];
     processes(word).into_iter().find(|pid| {
         let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let own = [format!("PMI_RANK={rank}"), format!("OMPI_COMM_WORLD_RANK={rank}")];
-        variables
-            .split(|byte| *byte == 0)
-            .any(|variable| own.iter().any(|own| own.as_bytes() == variable))
+        let variables: Vec<&[u8]> = variables.split(|byte| *byte == 0).collect();
+        let are_set =
+            |wanted: &[String]| wanted.iter().all(|wanted| variables.contains(&wanted.as_bytes()));
+        are_set(&under_mpich) || are_set(&under_open_mpi)
     })
 }
 
@@ -117,7 +121,9 @@ fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() 
         let errors = text(&output.stderr);
         assert!(!output.status.success(), "{what}: {errors}");
         assert!(took < Duration::from_secs(15), "{what}: ended after {took:?}");
-        assert!(errors.contains(&format!("rank {lost}")), "{what}: {errors}");
+        // The others say it, or who launched them.
+        let words = [format!("error: rank {lost}"), format!("process rank {lost} with PID")];
+        assert!(words.iter().any(|words| errors.contains(words)), "{what}: {errors}");
         thread::sleep(Duration::from_millis(200));
         assert!(processes(&out).is_empty(), "{what}: processes are left");
 
