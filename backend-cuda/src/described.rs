@@ -24,7 +24,7 @@ impl Described {
             own.tensor_cores = tensor_cores(capability);
             own.wgmma = has_wgmma(capability).then_some(multiprocessors);
         });
-        Self { name, free_bytes, planning: Planning { limits, matmuls: None } }
+        Self { name, free_bytes, planning: Planning::new(limits, || true) }
     }
 
     /// Lets matmuls of f32 round their operands to TF32.

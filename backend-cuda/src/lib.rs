@@ -92,7 +92,7 @@ impl Cuda {
         let (tensor_cores, wgmma) = (driver.tensor_cores(), driver.wgmma());
         let limits =
             limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (tensor_cores, wgmma));
-        let planning = Planning { limits, matmuls: None };
+        let planning = Planning::new(limits, driver.finds_links());
         Self { driver, planning, staging, copies, loaded: None }
     }
 

@@ -1,5 +1,7 @@
 //! What plans depend on, of a GPU that is here or not.
 
+use std::sync::OnceLock;
+
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
 use tightrope_core::{DType, Op, Rule as _, Type};
@@ -11,9 +13,16 @@ use crate::recording;
 pub(crate) struct Planning {
     pub limits: Limits,
     pub matmuls: Option<Matmuls>,
+    /// Whether it finds what exchanges with the GPUs of other ranks, asked once it matters.
+    links: (OnceLock<bool>, fn() -> bool),
 }
 
 impl Planning {
+    /// For these launches, all of them kernels of the engine. `finds_links` says whether there is what exchanges with other ranks' GPUs.
+    pub fn new(limits: Limits, finds_links: fn() -> bool) -> Self {
+        Self { limits, matmuls: None, links: (OnceLock::new(), finds_links) }
+    }
+
     /// Lets matmuls of f32 round their operands to TF32, on the GPU of this `name`.
     ///
     /// # Errors
@@ -65,5 +74,10 @@ impl Target for Planning {
 
     fn copy_queues(&self) -> bool {
         true
+    }
+
+    fn links_overlap(&self) -> bool {
+        let (found, finds) = &self.links;
+        *found.get_or_init(finds)
     }
 }

@@ -1,10 +1,12 @@
 //! A plan as tasks of a device.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
+use tightrope_core::ops::Direction;
+use tightrope_core::plan::Event;
 use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
 
 use crate::collective::Moves;
@@ -201,7 +203,7 @@ impl Recording {
             for range in program.uninterrupted(link.is_some()) {
                 let tasks: Vec<&Task> = steps[index][range.clone()].iter().flatten().collect();
                 // Less than two tasks begin as soon by themselves. But what ranks exchange all of them record, or none.
-                let exchanges = tasks.iter().any(|task| matches!(task, Task::Exchange(_)));
+                let exchanges = tasks.iter().any(|task| matches!(task, Task::Exchange(..)));
                 if tasks.len() > 1 || exchanges {
                     replays.insert((index, range), driver.record(&tasks)?);
                 }
@@ -216,22 +218,38 @@ impl Recording {
     }
 }
 
-/// Adds what this rank, of so many, does for each collective of a plan.
+/// Adds what this rank, of so many, does for each collective of a plan: begins it where the plan says, and has others wait for it.
 fn exchanges(
     plan: &Plan,
     arena: u64,
     place: (usize, usize),
     steps: &mut [Vec<Vec<Task>>],
 ) -> Result<(), DeviceError> {
-    for (program, steps) in plan.graph.programs.iter().zip(steps) {
-        for (node, tasks) in program.nodes.iter().zip(steps) {
-            let Some(collective) = node.op.collective() else { continue };
-            let address = |tensor| arena + plan.range(tensor).map_or(0, |(offset, _)| offset);
-            let moves = Moves::new(collective, node, plan, address, place);
-            let moves = moves.map_err(DeviceError::Input)?;
-            if !moves.is_empty() {
-                tasks.push(Task::Exchange(Box::new(moves)));
+    for ((program, planned), steps) in plan.graph.programs.iter().zip(&plan.programs).zip(steps) {
+        let mut before: Vec<Vec<Task>> = steps.iter().map(|_| vec![]).collect();
+        let mut begun = HashSet::new();
+        for &(at, event) in &planned.events {
+            match event {
+                Event::Begin(Direction::Across, step) => {
+                    let node = &program.nodes[step];
+                    let Some(collective) = node.op.collective() else { continue };
+                    let address =
+                        |tensor| arena + plan.range(tensor).map_or(0, |(offset, _)| offset);
+                    let moves = Moves::new(collective, node, plan, address, place);
+                    let moves = moves.map_err(DeviceError::Input)?;
+                    if !moves.is_empty() {
+                        before[at].push(Task::Exchange(step, Box::new(moves)));
+                        begun.insert(step);
+                    }
+                }
+                Event::End(Direction::Across, step) if begun.contains(&step) => {
+                    before[at].push(Task::Exchanged(step));
+                }
+                _ => {}
             }
+        }
+        for (tasks, before) in steps.iter_mut().zip(before) {
+            tasks.splice(0..0, before);
         }
     }
     Ok(())

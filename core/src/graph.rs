@@ -315,6 +315,12 @@ impl Graph {
         position.ok_or(Error::NoProgram(role))
     }
 
+    /// Whether ranks do something together in a program.
+    pub fn has_collectives(&self) -> bool {
+        let mut nodes = self.programs.iter().flat_map(|program| &program.nodes);
+        nodes.any(|node| node.op.collective().is_some())
+    }
+
     /// Nodes of the current program pushed so far.
     pub fn node_count(&self) -> usize {
         self.programs.last().map_or(0, |program| program.nodes.len())

@@ -52,6 +52,11 @@ pub trait Target {
     fn copy_queues(&self) -> bool {
         false
     }
+
+    /// Whether it exchanges with the devices of other ranks itself, while other ops run.
+    fn links_overlap(&self) -> bool {
+        false
+    }
 }
 
 /// A device around another, planned for as that is: what tests and pages put between a run and its device.
@@ -104,5 +109,9 @@ impl<T: PlannedAs> Target for T {
 
     fn copy_queues(&self) -> bool {
         self.overlaps_copies()
+    }
+
+    fn links_overlap(&self) -> bool {
+        self.planned_as().links_overlap()
     }
 }

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::ops::Direction;
+use tightrope_core::plan::{Event, ProgramPlan};
 use tightrope_core::{
     DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
 };
@@ -338,6 +339,47 @@ impl Lanes {
     }
 }
 
+/// Seconds of a step in which ops wait for what ranks exchange.
+pub(crate) fn waited_seconds(plan: &Plan, accumulation: usize, rates: &Rates) -> f64 {
+    let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+    let programs = plan.graph.programs.iter().zip(&plan.programs);
+    let waited = programs.map(|(program, planned)| {
+        let own = program.nodes.iter().filter(|node| node.op.direction().is_none());
+        let own_s: f64 = own.map(|node| seconds(&plan.graph, node)).sum();
+        let times = program.role.runs_per_step(accumulation) as f64;
+        times * (beside_seconds(&plan.graph, program, planned, &seconds) - own_s)
+    });
+    waited.sum()
+}
+
+/// Seconds of a program's ops, with those in which they wait for what ranks exchange: one thing at a time, each from where it begins on.
+fn beside_seconds(
+    graph: &Graph,
+    program: &Program,
+    planned: &ProgramPlan,
+    seconds: &dyn Fn(&Graph, &Node) -> f64,
+) -> f64 {
+    let (mut ops, mut links) = (0.0_f64, 0.0_f64);
+    let mut done = vec![0.0; program.nodes.len()];
+    let mut events = planned.events.iter().peekable();
+    for (step, node) in program.nodes.iter().enumerate() {
+        while let Some((_, event)) = events.next_if(|(at, _)| *at <= step) {
+            match *event {
+                Event::Begin(Direction::Across, of) => {
+                    links = links.max(ops) + seconds(graph, &program.nodes[of]);
+                    done[of] = links;
+                }
+                Event::End(Direction::Across, of) => ops = ops.max(done[of]),
+                _ => {}
+            }
+        }
+        if node.op.direction().is_none() {
+            ops += seconds(graph, node);
+        }
+    }
+    ops
+}
+
 impl Estimate {
     /// Of `plan`, whose `micro` program runs `accumulation` times a step, with what `host` does for it.
     pub(crate) fn new(
@@ -355,7 +397,8 @@ impl Estimate {
                 Role::Micro => host.map_or(0.0, |host| rates.add_seconds(host)),
                 _ => 0.0,
             };
-            let lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, &seconds) };
+            let ops = beside_seconds(&plan.graph, program, planned, &seconds);
+            let lanes = Lanes { ops, adds, ..Lanes::of(&plan.graph, program, &seconds) };
             estimate.step_s += times * lanes.seconds(overlap);
             let again = program.nodes.iter().filter(|node| {
                 node.phase == Phase::Recompute && !(overlap && node.op.transfer().is_some())

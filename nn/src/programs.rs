@@ -189,10 +189,11 @@ impl TrainerConfig {
         if self.offload.any() || !self.watch.is_empty() || taught { &[] } else { &self.shorter }
     }
 
-    /// The ways to make its transfers on `target`, the faster first: overlapped ones take bytes, which the smallest
+    /// The ways to make its transfers and exchanges on `target`, the faster first: overlapped ones take bytes, which the smallest
     /// budgets don't have.
     pub fn ways(&self, target: &dyn Target) -> Vec<Self> {
-        let overlaps = self.offload.transfers() && self.options.overlaps(target);
+        let overlaps = self.offload.transfers() && self.options.overlaps(target)
+            || self.ranks > 1 && self.options.exchanges_beside(target);
         let options = Options { overlap: false, ..self.options.clone() };
         let in_turn = overlaps.then(|| Self { options, ..self.clone() });
         [self.clone()].into_iter().chain(in_turn).collect()

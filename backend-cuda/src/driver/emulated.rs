@@ -30,7 +30,7 @@ use crate::library::{self, Algorithm, Layout, Multiply, Problem};
 use crate::limits;
 use crate::source::{self, Kernel, TensorMap};
 pub use faults::Faults;
-use linked::Link;
+use linked::{Beside, Link};
 use queues::Queues;
 use work::{Work, until};
 
@@ -71,7 +71,8 @@ struct Device {
     faulted: Option<String>,
     /// The way to other ranks' devices.
     link: Option<Link>,
-    /// What is on its way to them and from there.
+    /// Collectives that were begun and aren't done, and the one of them that is on its way.
+    beside: Beside,
     exchanging: Option<Exchange>,
     /// How many tasks of the recording that is being replayed are done.
     replayed: usize,
@@ -130,6 +131,7 @@ impl Emulated {
             faults: Faults::default(),
             faulted: None,
             link: None,
+            beside: Beside::new(seed),
             exchanging: None,
             replayed: 0,
         };
@@ -348,6 +350,10 @@ impl Driver for Emulated {
         self.device().faults.wgmma
     }
 
+    fn finds_links(&self) -> fn() -> bool {
+        || true
+    }
+
     fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
         let device = self.device();
         let first = device.arena.as_ptr() as u64;
@@ -473,7 +479,7 @@ impl Driver for Emulated {
                 (d.rows * d.columns * k * batch) as f64 / MATMULS_PER_SECOND
             }
             // Nothing is chosen by what an exchange takes.
-            Task::Exchange(_) => 0.0,
+            Task::Exchange(..) | Task::Exchanged(_) => 0.0,
         };
         let device = self.device();
         Ok(GRAPH_SECONDS + device.recorded[recorded.0].iter().map(seconds).sum::<f64>())

@@ -158,7 +158,8 @@ impl Gpu {
                 unsafe { matmuls.multiply(matmul, self.stream.cast()) }
                     .map_err(|words| DeviceError::Lost { device: self.name.clone(), reason: words })
             }
-            Task::Exchange(moves) => self.enqueue_exchange(moves, refused),
+            Task::Exchange(number, moves) => self.begin_exchange(*number, moves, refused),
+            Task::Exchanged(number) => self.end_exchange(*number).map_err(refused),
         }
     }
 
@@ -252,6 +253,10 @@ impl Driver for Gpu {
 
     fn wgmma(&self) -> Option<u32> {
         self.wgmma
+    }
+
+    fn finds_links(&self) -> fn() -> bool {
+        || super::nccl::Api::open().is_ok()
     }
 
     fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {

@@ -52,8 +52,11 @@ pub enum Task {
     Kernel(Dispatch),
     /// A matmul of the device's library.
     Matmul(Box<Multiply>),
-    /// A collective, where the device is linked with those of other ranks.
-    Exchange(Box<Moves>),
+    /// Begins the collective of this number, where the device is linked with those of other ranks. It's made beside the tasks that come
+    /// after, and one after the other in their order.
+    Exchange(usize, Box<Moves>),
+    /// What comes after waits for the collective of this number.
+    Exchanged(usize),
 }
 
 /// Tasks that a driver recorded, to be replayed as one.
@@ -80,6 +83,9 @@ pub trait Driver: CopyQueues + Links {
 
     /// Multiprocessors that multiply for warpgroups (Hopper's `wgmma`), and whose copy engine takes tensor maps.
     fn wgmma(&self) -> Option<u32>;
+
+    /// What finds out whether there is something that exchanges with the devices of other ranks.
+    fn finds_links(&self) -> fn() -> bool;
 
     /// Describes a tensor at this address to the copy engine. Nothing happens on the device.
     ///

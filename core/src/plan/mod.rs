@@ -69,6 +69,11 @@ impl Options {
     pub fn overlaps(&self, target: &dyn Target) -> bool {
         self.overlap && target.copy_queues()
     }
+
+    /// Whether what ranks exchange overlaps the ops of `target`.
+    pub fn exchanges_beside(&self, target: &dyn Target) -> bool {
+        self.overlap && target.links_overlap()
+    }
 }
 
 /// One op with its scratch.
@@ -155,6 +160,9 @@ pub struct Plan {
 /// `graph` after the rewrites of fusion, where they're asked for.
 fn fused(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Graph> {
     graph.check_in_place()?;
+    if graph.has_collectives() && options.exchanges_beside(target) {
+        sharding::exchange_late(&mut graph);
+    }
     if options.fusion {
         fuse(&mut graph, target);
         graph.check_in_place()?;
@@ -309,7 +317,8 @@ impl Plan {
             offsets[index] = offsets[index].or(offsets[root.index()]);
         }
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
-        let options = Options { overlap: options.overlaps(target), ..options.clone() };
+        let beside = graph.has_collectives() && options.exchanges_beside(target);
+        let options = Options { overlap: options.overlaps(target) || beside, ..options.clone() };
         let arena_bytes = persistent_bytes + transient;
         let fixed_bytes = target.staging() + parameters;
         Self { graph, options, programs, offsets, persistent_bytes, arena_bytes, fixed_bytes }

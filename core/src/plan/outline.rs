@@ -3,8 +3,8 @@
 
 use super::remat::{Links, Turn};
 use super::{Options, Target};
-use crate::graph::{Graph, Life, Phase, Program, Tensor, TensorInfo};
-use crate::ops::{Direction, Rule};
+use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
+use crate::ops::{Collective, Direction, Rule};
 
 /// A program as numbers: all that lifetimes depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Outline {
     pub tensors: Vec<Stored>,
     /// Whether transfers overlap other ops.
     pub overlap: bool,
+    /// Whether what ranks exchange does.
+    pub beside: bool,
 }
 
 /// A node of an [`Outline`].
@@ -30,12 +32,36 @@ pub struct Brief {
     pub block: Option<usize>,
     /// Which way it moves a tensor, where it does.
     pub transfer: Option<Direction>,
+    /// When it may begin, where ranks exchange beside other ops.
+    pub begins: Begins,
     /// Positions of an output and of an input whose storage it may take over, should that die here.
     pub over: Vec<(usize, usize)>,
     /// Bytes of scratch.
     pub workspace: u64,
     /// Bytes that the device keeps for the node besides.
     pub parameters: u64,
+}
+
+/// When a collective may begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Begins {
+    /// In its turn.
+    #[default]
+    InTurn,
+    /// Once what it reads is made.
+    WhenMade,
+    /// As [`Begins::WhenMade`], and not before what comes for the block before has come.
+    ABlockAhead,
+}
+
+impl Begins {
+    fn of(node: &Node) -> Self {
+        match node.op.collective() {
+            Some(Collective::Exchange(_)) => Self::WhenMade,
+            Some(Collective::Assemble { .. }) if node.phase != Phase::Update => Self::ABlockAhead,
+            _ => Self::InTurn,
+        }
+    }
 }
 
 /// A tensor of an [`Outline`].
@@ -131,10 +157,12 @@ impl Outline {
                 inputs: node.inputs.clone(),
                 block: node.block,
                 transfer: node.op.direction(),
+                begins: Begins::of(node),
                 outputs: node.outputs.clone(),
             }
         });
-        Self { nodes: nodes.collect(), tensors, overlap: options.overlaps(target) }
+        let beside = graph.has_collectives() && options.exchanges_beside(target);
+        Self { nodes: nodes.collect(), tensors, overlap: options.overlaps(target), beside }
     }
 
     /// The nodes at these positions alone, with tensors of their own numbers, and the handles that those had. What
@@ -173,7 +201,7 @@ impl Outline {
         });
         let tensors = tensors.collect();
         handles.iter().for_each(|tensor| numbers[tensor.index()] = None);
-        (Self { nodes, tensors, overlap: self.overlap }, handles)
+        (Self { nodes, tensors, overlap: self.overlap, beside: self.beside }, handles)
     }
 
     /// Every node in its turn.

@@ -1,6 +1,7 @@
-//! Weights of which each rank has a shard: rewrites that put them together where ops read them.
+//! Rewrites for ranks: weights of which each has a shard are put together where ops read them, and gradients are added up a block after they
+//! left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::graph::{Graph, Life, Node, Phase, Sharded, Tensor, TensorInfo};
 use crate::ops::{Collective, Op};
@@ -38,6 +39,45 @@ pub fn assemble_weights(graph: &mut Graph, shards: &BTreeMap<Tensor, Tensor>) {
     }
     for &whole in shards.keys() {
         graph.info_mut(whole).life = Life::Transient;
+    }
+}
+
+/// Has every program exchange gradients, and add up what came, at the end of the next block's ops instead of among those of the block that
+/// makes them: so that they are on their way while those run.
+pub fn exchange_late(graph: &mut Graph) {
+    for program in &mut graph.programs {
+        let passes = program.nodes.iter().rposition(|node| node.phase != Phase::Update);
+        let Some(last) = passes else { continue };
+        let mut nodes = std::mem::take(&mut program.nodes);
+        let update = nodes.split_off(last + 1);
+        let mut placed = Vec::with_capacity(nodes.len() + update.len());
+        // What waits, by the block that made it, and what that makes.
+        let mut waiting: VecDeque<Vec<Node>> = VecDeque::from([vec![]]);
+        let (mut late, mut place) = (BTreeSet::new(), None);
+        for node in nodes {
+            if node.phase != Phase::Update {
+                if place.is_some_and(|place| place != (node.phase, node.block)) {
+                    if waiting.len() > 1 {
+                        placed.extend(waiting.pop_front().unwrap_or_default());
+                    }
+                    waiting.push_back(vec![]);
+                }
+                place = Some((node.phase, node.block));
+                placed.push(node);
+                continue;
+            }
+            let is_exchange = matches!(node.op.collective(), Some(Collective::Exchange(_)));
+            if is_exchange || node.inputs.iter().any(|input| late.contains(input)) {
+                late.extend(node.outputs.iter().copied());
+                if let Some(of_block) = waiting.back_mut() {
+                    of_block.push(node);
+                }
+            } else {
+                placed.push(node);
+            }
+        }
+        placed.extend(waiting.into_iter().flatten().chain(update));
+        program.nodes = placed;
     }
 }
 

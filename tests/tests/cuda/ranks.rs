@@ -251,7 +251,7 @@ fn an_order_that_differs_on_one_rank_is_found_and_named() {
     // Two exchanges of as many bytes each.
     let swap = |tasks: &mut Vec<Task>| {
         let bytes = |task: &Task| match task {
-            Task::Exchange(moves) if !moves.sends.is_empty() => {
+            Task::Exchange(_, moves) if !moves.sends.is_empty() => {
                 Some(moves.sends.iter().map(|(_, bytes)| bytes.count).collect::<Vec<u64>>())
             }
             _ => None,
@@ -275,7 +275,7 @@ fn an_order_that_differs_on_one_rank_is_found_and_named() {
 fn counts_that_differ_on_one_rank_are_found_and_named() {
     let shorten = |tasks: &mut Vec<Task>| {
         let exchanges = tasks.iter_mut().filter_map(|task| match task {
-            Task::Exchange(moves) => moves.sends.first_mut(),
+            Task::Exchange(_, moves) => moves.sends.first_mut(),
             _ => None,
         });
         for (_, bytes) in exchanges.take(1) {
@@ -285,6 +285,28 @@ fn counts_that_differ_on_one_rank_are_found_and_named() {
     let said = said(|rank| (rank == 2).then_some(shorten as fn(&mut Vec<Task>)));
     assert!(said.iter().any(|it| it.contains("rank 2") && it.contains("bytes of `")), "{said:?}");
     assert!(said.iter().all(|it| it != "nothing"), "{said:?}");
+}
+
+/// What is exchanged is beside the kernels: a step that doesn't wait for it makes other numbers.
+#[test]
+fn a_step_that_does_not_wait_for_what_others_send_is_found() {
+    let config = config(2, 2, Shard::Weights);
+    let bits = |change: Option<fn(&mut Vec<Task>)>| {
+        let found = on_each(2, LONG, |_, mut ranks| {
+            let device = linked(Watched::new().changing(change), &mut ranks);
+            trained(&config, 3, device, Some(ranks)).ok()
+        });
+        found.into_iter().next().flatten()
+    };
+    let expected = bits(None);
+    assert!(expected.is_some());
+    let never = |tasks: &mut Vec<Task>| tasks.retain(|task| !matches!(task, Task::Exchanged(_)));
+    let seldom = |tasks: &mut Vec<Task>| {
+        tasks.retain(|task| !matches!(task, Task::Exchanged(number) if number % 2 == 0));
+    };
+    for change in [never as fn(&mut Vec<Task>), seldom] {
+        assert!(bits(Some(change)) != expected);
+    }
 }
 
 /// How often rank 1 receives other bytes than rank 0 had, where rank 0 loads others to their place after the exchange was begun, and one

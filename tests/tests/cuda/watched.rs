@@ -105,6 +105,10 @@ impl Driver for Watched {
     fn wgmma(&self) -> Option<u32> {
         self.device.wgmma()
     }
+    fn finds_links(&self) -> fn() -> bool {
+        self.device.finds_links()
+    }
+
     fn tensor_map(&self, boxed: &Boxed, address: u64) -> Result<TensorMap, DeviceError> {
         self.device.tensor_map(boxed, address)
     }
@@ -156,7 +160,7 @@ impl Driver for Watched {
         self.ask(match task {
             Task::Kernel(_) => Asked::Launch,
             Task::Matmul(_) => Asked::Multiply,
-            Task::Exchange(_) => Asked::Exchange,
+            Task::Exchange(..) | Task::Exchanged(_) => Asked::Exchange,
         });
         self.device.launch(task)
     }

@@ -1,6 +1,7 @@
 //! The emulated device among those of other ranks, by what stands for NCCL. It goes on by itself where another rank waits for it, as a
 //! GPU does, and never earlier.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
@@ -15,6 +16,52 @@ use crate::driver::nccl::{Communicator, UniqueId};
 pub struct Link {
     communicator: Communicator,
     calls: Calls,
+}
+
+/// Collectives that were begun and aren't done, in their order. Each is drawn to be made at its earliest, as it begins, or at its latest, as
+/// it's waited for: so what is read too early shows, and what is overwritten too early.
+pub struct Beside {
+    waiting: VecDeque<(usize, Moves)>,
+    /// The one that is beginning, and whether it's made at once.
+    beginning: Option<(usize, bool)>,
+    drawn: u64,
+}
+
+impl Beside {
+    pub fn new(seed: u32) -> Self {
+        Self { waiting: VecDeque::new(), beginning: None, drawn: seed.into() }
+    }
+
+    /// Takes a collective in, unless it's beginning already; whether it's made at once.
+    pub fn begins(&mut self, number: usize, moves: &Moves) -> bool {
+        if let Some((of, early)) = self.beginning
+            && of == number
+        {
+            return early;
+        }
+        // The generator of Knuth's MMIX; its highest bit is its best.
+        let next = self.drawn.wrapping_mul(6_364_136_223_846_793_005);
+        self.drawn = next.wrapping_add(1_442_695_040_888_963_407);
+        let early = self.drawn >> 63 == 1;
+        self.beginning = Some((number, early));
+        self.waiting.push_back((number, moves.clone()));
+        early
+    }
+
+    pub fn begun(&mut self) {
+        self.beginning = None;
+    }
+
+    /// Whether a collective isn't done.
+    pub fn waits(&self, number: usize) -> bool {
+        self.waiting.iter().any(|(of, _)| *of == number)
+    }
+
+    /// Forgets what wasn't done.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+        self.beginning = None;
+    }
 }
 
 /// A device's arena, as exchanges read and write it.
@@ -57,8 +104,21 @@ impl Device {
         }
     }
 
+    /// Makes collectives that were begun, as long as this holds of what is left; whether those are done.
+    pub fn exchange_all(&mut self, goes_on: impl Fn(&Beside) -> bool) -> Result<bool, DeviceError> {
+        while goes_on(&self.beside)
+            && let Some((number, moves)) = self.beside.waiting.pop_front()
+        {
+            if !self.exchange(&moves)? {
+                self.beside.waiting.push_front((number, moves));
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Begins a collective, or goes on with it; whether it's done.
-    pub fn exchange(&mut self, moves: &Moves) -> Result<bool, DeviceError> {
+    fn exchange(&mut self, moves: &Moves) -> Result<bool, DeviceError> {
         let mut memory = self.memory();
         if self.exchanging.is_none() {
             for &bytes in &moves.zeros {
@@ -151,6 +211,7 @@ impl Links for Emulated {
         let mut device = self.device();
         if let Some(link) = device.link.take() {
             device.queues.clear();
+            device.beside.clear();
             (device.exchanging, device.replayed) = (None, 0);
             link.communicator.abort();
         }

@@ -62,6 +62,7 @@ impl Device {
                 }
                 Err(error) => {
                     self.queues.clear();
+                    self.beside.clear();
                     (self.exchanging, self.replayed) = (None, 0);
                     return Err(error);
                 }
@@ -129,7 +130,7 @@ impl Device {
         let label = match task {
             Task::Kernel(dispatch) => &self.entries[dispatch.kernel.0].1,
             Task::Matmul(_) => LIBRARY,
-            Task::Exchange(_) => EXCHANGE,
+            Task::Exchange(..) | Task::Exchanged(_) => EXCHANGE,
         };
         let fault = self.faults.of(label);
         if fault == Some(Fault::Error) {
@@ -142,8 +143,17 @@ impl Device {
         match task {
             Task::Kernel(dispatch) => self.run(dispatch)?,
             Task::Matmul(matmul) => self.multiply(matmul)?,
-            Task::Exchange(moves) if !self.exchange(moves)? => return Ok(false),
-            Task::Exchange(_) => {}
+            Task::Exchange(number, moves) => {
+                if self.beside.begins(*number, moves) && !self.exchange_all(|_| true)? {
+                    return Ok(false);
+                }
+                self.beside.begun();
+            }
+            Task::Exchanged(number) => {
+                if !self.exchange_all(|beside| beside.waits(*number))? {
+                    return Ok(false);
+                }
+            }
         }
         if let Some(before) = before {
             faults::spoil(&before, self.arena_bytes());

@@ -1,5 +1,8 @@
-//! A GPU among those of other ranks, by NCCL. What ranks exchange is on the stream of the kernels, so that it's in the step's graph.
+//! A GPU among those of other ranks, by NCCL. What ranks exchange has a stream of its own, which waits for that of the kernels where a
+//! collective begins, and is waited for where it's needed: so it's in the step's graph, beside the kernels.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,6 +11,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use tightrope_core::{DeviceError, Linked, Links};
 
+use super::copy_queues::Context;
 use super::{Gpu, failed};
 use crate::collective::{Bytes, Moves};
 use crate::driver::nccl::{Api, Communicator, UniqueId};
@@ -22,6 +26,50 @@ const PARTING: Duration = Duration::from_secs(5);
 pub struct Link {
     api: Option<Arc<Api>>,
     communicator: Option<Communicator>,
+    beside: Option<Beside>,
+}
+
+/// The stream of what ranks exchange.
+struct Beside {
+    stream: sys::CUstream,
+    /// Where the kernels' stream has come as a collective begins.
+    begins: sys::CUevent,
+    /// Where this one has come as each ends.
+    ends: RefCell<HashMap<usize, sys::CUevent>>,
+    context: Arc<Context>,
+}
+
+impl Beside {
+    fn new(context: &Arc<Context>) -> Result<Self, DriverError> {
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
+        let begins = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        let ends = RefCell::default();
+        Ok(Self { stream, begins, ends, context: Arc::clone(context) })
+    }
+
+    /// The event of a collective's end.
+    fn end_of(&self, number: usize) -> Result<sys::CUevent, DriverError> {
+        let mut ends = self.ends.borrow_mut();
+        if let Some(&end) = ends.get(&number) {
+            return Ok(end);
+        }
+        let end = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        ends.insert(number, end);
+        Ok(end)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.context.make_current();
+        let events = std::iter::once(self.begins).chain(self.ends.get_mut().values().copied());
+        for event in events {
+            // SAFETY: it was created above and is used no more.
+            let _ = unsafe { result::event::destroy(event) };
+        }
+        // SAFETY: as above; what is on it ends first.
+        let _ = unsafe { result::stream::destroy(self.stream) };
+    }
 }
 
 impl Link {
@@ -31,28 +79,70 @@ impl Link {
     }
 }
 
+/// Has a stream wait for an event.
+///
+/// # Safety
+/// Both live.
+unsafe fn wait(stream: sys::CUstream, event: sys::CUevent) -> Result<(), DriverError> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        result::stream::wait_event(stream, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+    }
+}
+
 impl Gpu {
-    /// Gives a collective to the stream.
-    pub(super) fn enqueue_exchange(
+    /// Begins a collective once the kernels so far have run.
+    pub(super) fn begin_exchange(
+        &self,
+        number: usize,
+        moves: &Moves,
+        refused: &dyn Fn(DriverError) -> DeviceError,
+    ) -> Result<(), DeviceError> {
+        let beside = self.beside();
+        let end = beside.end_of(number).map_err(refused)?;
+        // SAFETY: events and streams live as long as the link.
+        unsafe {
+            result::event::record(beside.begins, self.stream)
+                .and_then(|()| wait(beside.stream, beside.begins))
+        }
+        .map_err(refused)?;
+        self.enqueue_exchange(moves, beside.stream, refused)?;
+        // SAFETY: as above.
+        unsafe { result::event::record(end, beside.stream) }.map_err(refused)
+    }
+
+    /// Has the kernels' stream wait for a collective that was begun.
+    pub(super) fn end_exchange(&self, number: usize) -> Result<(), DriverError> {
+        let end = self.beside().end_of(number)?;
+        // SAFETY: event and stream live as long as the link.
+        unsafe { wait(self.stream, end) }
+    }
+
+    fn beside(&self) -> &Beside {
+        self.link.beside.as_ref().expect("a device is linked before it exchanges")
+    }
+
+    /// Gives a collective to a stream.
+    fn enqueue_exchange(
         &self,
         moves: &Moves,
+        stream: sys::CUstream,
         refused: &dyn Fn(DriverError) -> DeviceError,
     ) -> Result<(), DeviceError> {
         for &Bytes { start, count } in &moves.zeros {
             // SAFETY: the range lies in the arena, which outlives everything on the stream.
-            unsafe { result::memset_d8_async(start, 0, count as usize, self.stream) }
+            unsafe { result::memset_d8_async(start, 0, count as usize, stream) }
                 .map_err(refused)?;
         }
         for &(from, Bytes { start, count }) in &moves.copies {
             // SAFETY: as above; a plan gives no byte to two tensors at once.
-            unsafe { result::memcpy_dtod_async(start, from, count as usize, self.stream) }
+            unsafe { result::memcpy_dtod_async(start, from, count as usize, stream) }
                 .map_err(refused)?;
         }
         let communicator = self.link.communicator.as_ref();
         let communicator = communicator.expect("a device is linked before it exchanges");
         // SAFETY: as above.
-        unsafe { communicator.exchange(moves, self.stream.cast()) }
-            .map_err(|words| self.lost(words))
+        unsafe { communicator.exchange(moves, stream.cast()) }.map_err(|words| self.lost(words))
     }
 
     /// Waits until this says that it's passed, and not for ever for a rank that NCCL knows is lost.
@@ -141,7 +231,8 @@ impl Links for Gpu {
         let begin = move || context.make_current().map_err(|error| format!("{error:?}"));
         let communicator = Communicator::new(&api, UniqueId(id), rank, count, Arc::new(begin))?;
         self.connect(&communicator)?;
-        self.link.communicator = Some(communicator);
+        let beside = Beside::new(&self.context).map_err(|error| format!("{error:?}"))?;
+        (self.link.communicator, self.link.beside) = (Some(communicator), Some(beside));
         Ok(())
     }
 
