@@ -353,7 +353,7 @@ pub(crate) fn waited_seconds(plan: &Plan, accumulation: usize, rates: &Rates) ->
 }
 
 /// Seconds of a program's ops, with those in which they wait for what ranks exchange: one thing at a time, each from where it begins on.
-fn beside_seconds(
+pub(crate) fn beside_seconds(
     graph: &Graph,
     program: &Program,
     planned: &ProgramPlan,

@@ -1,10 +1,11 @@
 //! The fastest plan of a training step within a budget, over its micro-batches and what is recomputed.
 
 use tightrope_core::graph::Program;
-use tightrope_core::plan::{Found, Search, Seconds, Target};
-use tightrope_core::{Graph, Node, Plan, Role};
+use tightrope_core::ops::Collective;
+use tightrope_core::plan::{Found, ProgramPlan, Search, Seconds, Target};
+use tightrope_core::{Graph, Node, Phase, Plan, Role};
 
-use crate::cost::Lanes;
+use crate::cost::{Lanes, beside_seconds};
 use crate::handles::Handles;
 use crate::programs::Built;
 use crate::weights::Weights;
@@ -137,12 +138,13 @@ impl<'a> Planner<'a> {
     /// Seconds of a planned step.
     fn step_s(&self, planned: &Planned) -> f64 {
         let graph = &planned.plan.graph;
-        let of = |program: &Program| -> f64 {
+        let of = |(program, plan): (&Program, &ProgramPlan)| -> f64 {
             let runs = program.role.runs_per_step(planned.config.accumulation());
-            let lanes = Lanes::of(graph, program, &*self.seconds);
+            let ops = beside_seconds(graph, program, plan, &*self.seconds);
+            let lanes = Lanes { ops, ..Lanes::of(graph, program, &*self.seconds) };
             runs as f64 * lanes.seconds(planned.plan.options.overlap)
         };
-        graph.programs.iter().map(of).sum()
+        graph.programs.iter().zip(&planned.plan.programs).map(of).sum()
     }
 
     /// The fastest plan that fits `budget` bytes.
@@ -391,9 +393,9 @@ impl<'a> Choice<'a> {
         // What is chosen is that of whole sequences, which take the most.
         let config = TrainerConfig { shorter: vec![], ..config };
         let Built { graph, host, weights, handles } = Built::new(&config)?;
-        let overlap = config.options.overlaps(target);
-        let overlapped_s = if overlap { overlapped_s(&graph, seconds) } else { 0.0 };
-        let own = own_seconds(overlap, seconds);
+        let moves = Moves::new(&config, target);
+        let overlapped_s = moves.seconds(&graph, seconds);
+        let own = moves.own_seconds(seconds);
         let search = Search::new(graph, &config.options, free.loss_chunk, target, &own)?;
         Ok(Self::timed(config, host, weights, handles, search, overlapped_s))
     }
@@ -401,9 +403,9 @@ impl<'a> Choice<'a> {
     /// The same micro-batch where ops take other `seconds`.
     fn retimed(&self, target: &dyn Target, seconds: Seconds<'_>) -> Self {
         let Self { config, host, weights, handles, .. } = self;
-        let overlap = config.options.overlaps(target);
-        let overlapped_s = if overlap { overlapped_s(self.search.graph(), seconds) } else { 0.0 };
-        let search = self.search.retimed(&own_seconds(overlap, seconds));
+        let moves = Moves::new(config, target);
+        let overlapped_s = moves.seconds(self.search.graph(), seconds);
+        let search = self.search.retimed(&moves.own_seconds(seconds));
         let (config, host) = (config.clone(), host.clone());
         let (weights, handles) = (weights.clone(), handles.clone());
         Self::timed(config, host, weights, handles, search, overlapped_s)
@@ -450,17 +452,54 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Seconds that an op occupies the device: none for a transfer that overlaps the others.
-fn own_seconds<'a>(overlap: bool, seconds: Seconds<'a>) -> OpSeconds<'a> {
-    Box::new(move |graph, node| match overlap && node.op.transfer().is_some() {
-        true => 0.0,
-        false => seconds(graph, node),
-    })
+/// What moves bytes beside other ops of a pass.
+#[derive(Clone, Copy)]
+struct Moves {
+    /// Transfers between device and host.
+    transfers: bool,
+    /// What puts weights together.
+    assemblies: bool,
+    /// Exchanges of gradients.
+    exchanges: bool,
 }
 
-/// Seconds of the transfers of a pass, of the direction that takes longer.
-fn overlapped_s(graph: &Graph, seconds: Seconds<'_>) -> f64 {
-    let passes = graph.programs.iter().filter(|p| [Role::Train, Role::Micro].contains(&p.role));
-    let lanes = passes.map(|program| Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) });
-    lanes.map(|lanes| lanes.seconds(true)).sum()
+impl Moves {
+    fn new(config: &TrainerConfig, target: &dyn Target) -> Self {
+        let assemblies = config.options.exchanges_beside(target);
+        Self {
+            transfers: config.options.overlaps(target),
+            assemblies,
+            exchanges: assemblies && config.gradients_leave(),
+        }
+    }
+
+    /// Whether a collective is beside other ops.
+    fn is_across(self, node: &Node) -> bool {
+        match node.op.collective() {
+            Some(Collective::Assemble { .. }) => self.assemblies && node.phase != Phase::Update,
+            Some(Collective::Exchange(_)) => self.exchanges,
+            _ => false,
+        }
+    }
+
+    /// Seconds that an op occupies the device: none of what goes beside the others.
+    fn own_seconds(self, seconds: Seconds<'_>) -> OpSeconds<'_> {
+        Box::new(move |graph, node| {
+            let is_transfer = self.transfers && node.op.transfer().is_some();
+            if is_transfer || self.is_across(node) { 0.0 } else { seconds(graph, node) }
+        })
+    }
+
+    /// Seconds of what goes beside the ops of a pass: to the device, from it, or across, which takes longest.
+    fn seconds(self, graph: &Graph, seconds: Seconds<'_>) -> f64 {
+        let passes = graph.programs.iter().filter(|p| [Role::Train, Role::Micro].contains(&p.role));
+        let of = |program: &Program| {
+            let across = program.nodes.iter().filter(|node| self.is_across(node));
+            let across_s = across.map(|node| seconds(graph, node)).sum();
+            let lanes = Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) };
+            let transfers_s = if self.transfers { lanes.seconds(true) } else { 0.0 };
+            f64::max(transfers_s, across_s)
+        };
+        passes.map(of).sum()
+    }
 }
