@@ -30,11 +30,7 @@ fn tokens_per_s(gpu: &str, words: &[String]) -> f64 {
     let device = Devices::default().open(&device).unwrap();
     let known = scope.rates.known(&*device, config.precision, scope.threads);
     let planned = Planned::new(&config, &*device).unwrap();
-    let seconds = match config.ranks {
-        1 => planned.estimate(&known.rates).step_s,
-        _ => planned.overlapped(&known.rates).step_s,
-    };
-    config.tokens() as f64 / seconds
+    config.tokens() as f64 / planned.estimate(&known.rates).step_s
 }
 
 fn words(words: &str) -> Vec<String> {

@@ -339,19 +339,6 @@ impl Lanes {
     }
 }
 
-/// Seconds of a step in which ops wait for what ranks exchange.
-pub(crate) fn waited_seconds(plan: &Plan, accumulation: usize, rates: &Rates) -> f64 {
-    let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
-    let programs = plan.graph.programs.iter().zip(&plan.programs);
-    let waited = programs.map(|(program, planned)| {
-        let own = program.nodes.iter().filter(|node| node.op.direction().is_none());
-        let own_s: f64 = own.map(|node| seconds(&plan.graph, node)).sum();
-        let times = program.role.runs_per_step(accumulation) as f64;
-        times * (beside_seconds(&plan.graph, program, planned, &seconds) - own_s)
-    });
-    waited.sum()
-}
-
 /// Seconds of a program's ops, with those in which they wait for what ranks exchange: one thing at a time, each from where it begins on.
 pub(crate) fn beside_seconds(
     graph: &Graph,

@@ -18,7 +18,6 @@ use tightrope_core::ops::{Collective, SquareSum};
 use tightrope_core::plan::sharding::{SMALLEST, assemble_weights};
 use tightrope_core::{Class, Graph, Node, Rule as _, Shards, Tensor};
 
-use crate::cost::waited_seconds;
 use crate::error::Result;
 use crate::optim::{Trained, Update};
 use crate::params::{Kind, Parameter};
@@ -104,11 +103,6 @@ impl Planned {
     /// Seconds of a step in which each rank sends and receives, by collective.
     pub fn sent_s(&self, rates: &Rates) -> BTreeMap<&'static str, f64> {
         self.by_collective(|graph, node| rates.seconds(graph, node))
-    }
-
-    /// Seconds of a step in which a rank waits for what ranks send, and computes nothing.
-    pub fn waited_s(&self, rates: &Rates) -> f64 {
-        waited_seconds(&self.plan, self.config().accumulation(), rates)
     }
 
     /// Sums over what ranks send in a step, by collective.

@@ -1,4 +1,4 @@
-//! The same step on more and more GPUs: a simulation in which each computes while it sends.
+//! The same step on more and more GPUs, each of which computes while it sends, as its plan says.
 //!
 //! Every GPU takes as many samples a step, whatever their number. Bytes are those of each number's own plan, and times are predicted:
 //! ops by the device's rates, and what is sent by its links.
@@ -28,7 +28,7 @@ pub struct Row {
     pub shard: Shard,
     /// What it was planned for.
     pub choices: Choices,
-    /// Bytes of each, with those that are alive for longer since it computes while it sends.
+    /// Bytes of each.
     pub peak_bytes: u64,
     /// Whether they fit.
     pub fits: bool,
@@ -136,13 +136,8 @@ impl Simulated<'_> {
         let alone = Scope { shard: false, ..self.scope.clone() };
         for config in stages {
             let within = |budget| closest(&alone, &config, budget, self.device);
-            let mut planned = within(self.budget)?.planned;
-            let mut row = self.of(&planned);
-            if !row.fits && planned.plan.peak_bytes() <= self.budget {
-                // Room for what is on its way.
-                planned = within(self.budget.saturating_sub(row.step.ahead_bytes))?.planned;
-                row = self.of(&planned);
-            }
+            let planned = within(self.budget)?.planned;
+            let row = self.of(&planned);
             let better = best.as_ref().is_none_or(|(best, _)| match (row.fits, best.fits) {
                 (true, true) => row.step.step_s < (1.0 - ALIKE) * best.step.step_s,
                 (false, false) => row.peak_bytes < best.peak_bytes,
@@ -159,14 +154,8 @@ impl Simulated<'_> {
     /// What a plan comes to.
     fn of(&self, planned: &Planned) -> Row {
         let config = planned.config();
-        let step = match config.ranks {
-            1 => {
-                let step_s = planned.estimate(&self.known.rates).step_s;
-                Overlapped { step_s, compute_s: step_s, ..Overlapped::default() }
-            }
-            _ => planned.overlapped(&self.known.rates),
-        };
-        let peak_bytes = planned.plan.peak_bytes() + step.ahead_bytes;
+        let step = planned.overlapped(&self.known.rates);
+        let peak_bytes = planned.plan.peak_bytes();
         Row {
             gpus: config.ranks,
             shard: config.shard,

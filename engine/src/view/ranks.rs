@@ -1,6 +1,5 @@
 //! What is said of a step that several ranks make: what each holds, what it sends, and how long that takes.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -18,9 +17,10 @@ pub(super) fn facts(planned: &Planned, known: &Known) -> Vec<(&'static str, Stri
     if let Some(links) = known.links {
         facts.push(("links", links.describe(ranks)));
     }
-    let Sending { sent, all_s, waited_s, compute_s, share } = Sending::of(planned, known);
+    let sent = planned.sent_s(&known.rates);
+    let step = planned.overlapped(&known.rates);
     let waits = match planned.plan.options.overlap {
-        true => format!("ranks wait for {}", seconds(waited_s)),
+        true => format!("ranks wait for {}", seconds(step.waited_s())),
         false => "ranks wait for what they send".to_owned(),
     };
     let part = |(name, &part_s): (&&str, &f64)| format!("{name} {}", seconds(part_s));
@@ -29,36 +29,13 @@ pub(super) fn facts(planned: &Planned, known: &Known) -> Vec<(&'static str, Stri
         "sending",
         format!(
             "{} a step: {}; {} of computing; {:.0}% overlaps, {waits}",
-            seconds(all_s),
+            seconds(step.sent_s),
             parts.join(", "),
-            seconds(compute_s),
-            share * 100.0
+            seconds(step.compute_s),
+            step.share() * 100.0
         ),
     ));
     facts
-}
-
-/// The time that sending takes in a step.
-struct Sending {
-    /// Seconds by collective, and of all.
-    sent: BTreeMap<&'static str, f64>,
-    all_s: f64,
-    /// Seconds in which a rank waits for it, and those in which it computes.
-    waited_s: f64,
-    compute_s: f64,
-    /// Part of it that goes on while the rank computes.
-    share: f64,
-}
-
-impl Sending {
-    fn of(planned: &Planned, known: &Known) -> Self {
-        let sent = planned.sent_s(&known.rates);
-        let all_s: f64 = sent.values().sum();
-        let waited_s = planned.waited_s(&known.rates);
-        let compute_s = planned.estimate(&known.rates).step_s - waited_s;
-        let share = if all_s > 0.0 { (1.0 - waited_s / all_s).clamp(0.0, 1.0) } else { 0.0 };
-        Self { sent, all_s, waited_s, compute_s, share }
-    }
 }
 
 fn seconds(seconds: f64) -> String {
@@ -89,14 +66,14 @@ fn held(planned: &Planned) -> String {
 /// Adds the same for machines to `object`.
 pub(super) fn extend(object: &mut Value, planned: &Planned, known: &Known) {
     let config = planned.config();
-    let Sending { sent, compute_s, share, .. } = Sending::of(planned, known);
+    let step = planned.overlapped(&known.rates);
     object["ranks"] = config.ranks.into();
     object["shard"] = json!(config.shard);
     object["interconnect"] = json!(known.links.map(|links| links.to_string()));
     object["sent_bytes"] = json!(planned.sent_bytes());
-    object["sent_s"] = json!(sent);
-    object["compute_s"] = compute_s.into();
-    object["overlapped_share"] = share.into();
+    object["sent_s"] = json!(planned.sent_s(&known.rates));
+    object["compute_s"] = step.compute_s.into();
+    object["overlapped_share"] = step.share().into();
 }
 
 /// What each stage would take, for people.

@@ -54,12 +54,11 @@ pub fn text(found: &Scale, config: &TrainerConfig) -> String {
 }
 
 /// What is assumed, a line each.
-const ASSUMED: [&str; 5] = [
-    "overlap: weights of a block come while the one before computes, gradients go while the next are made; today ranks wait",
+const ASSUMED: [&str; 4] = [
+    "overlap: weights of a block come while the one before computes, gradients go while the next are made, as plans for NCCL say",
     "collectives: each rank sends its part to every other directly, as this program does, and adds up in the order of ranks",
     "links: a GPU's link within its node and its own to other nodes work at once, at full rate, with no congestion",
     "latency: that of NCCL's model for the first message of a collective, and for each that follows that of a short one",
-    "peak: with the weights of one block and the gradients of one that are on their way",
 ];
 
 /// The same for machines.
@@ -70,7 +69,6 @@ pub fn json(found: &Scale) -> Value {
             "shard": row.shard,
             "choices": row.choices,
             "peak_bytes": row.peak_bytes,
-            "ahead_bytes": row.step.ahead_bytes,
             "fits": row.fits,
             "sent_bytes": row.sent_bytes,
             "simulated_step_s": row.step.step_s,
