@@ -384,8 +384,11 @@ impl Estimate {
                 Role::Micro => host.map_or(0.0, |host| rates.add_seconds(host)),
                 _ => 0.0,
             };
-            let ops = beside_seconds(&plan.graph, program, planned, &seconds);
-            let lanes = Lanes { ops, adds, ..Lanes::of(&plan.graph, program, &seconds) };
+            let mut lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, &seconds) };
+            // A browser's tab has no others to train with.
+            if !cfg!(target_family = "wasm") {
+                lanes.ops = beside_seconds(&plan.graph, program, planned, &seconds);
+            }
             estimate.step_s += times * lanes.seconds(overlap);
             let again = program.nodes.iter().filter(|node| {
                 node.phase == Phase::Recompute && !(overlap && node.op.transfer().is_some())

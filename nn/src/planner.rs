@@ -140,8 +140,10 @@ impl<'a> Planner<'a> {
         let graph = &planned.plan.graph;
         let of = |(program, plan): (&Program, &ProgramPlan)| -> f64 {
             let runs = program.role.runs_per_step(planned.config.accumulation());
-            let ops = beside_seconds(graph, program, plan, &*self.seconds);
-            let lanes = Lanes { ops, ..Lanes::of(graph, program, &*self.seconds) };
+            let mut lanes = Lanes::of(graph, program, &*self.seconds);
+            if !cfg!(target_family = "wasm") {
+                lanes.ops = beside_seconds(graph, program, plan, &*self.seconds);
+            }
             runs as f64 * lanes.seconds(planned.plan.options.overlap)
         };
         graph.programs.iter().zip(&planned.plan.programs).map(of).sum()
@@ -475,6 +477,10 @@ impl Moves {
 
     /// Whether a collective is beside other ops.
     fn is_across(self, node: &Node) -> bool {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") {
+            return false;
+        }
         match node.op.collective() {
             Some(Collective::Assemble { .. }) => self.assemblies && node.phase != Phase::Update,
             Some(Collective::Exchange(_)) => self.exchanges,

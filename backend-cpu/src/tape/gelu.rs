@@ -148,9 +148,10 @@ impl Formula<2> for Gradient {
     #[inline(always)]
     fn at<S: Simd>(self, [x, dy]: [f32; 2]) -> f32 {
         let Self(factors) = self;
-        let slope = S::mul_add(factors[1], x * x, factors[0]);
+        let square = x * x;
+        let slope = S::mul_add(factors[1], square, factors[0]);
         let gate = vmath::sigmoid::<S>(x * slope);
-        let of_product = S::mul_add(x, factors[1] * (x + x), slope);
+        let of_product = S::mul_add(2.0 * factors[1], square, slope);
         S::mul_add(x, gate * (1.0 - gate) * of_product, gate) * dy
     }
 }

@@ -72,7 +72,8 @@ impl Options {
 
     /// Whether what ranks exchange overlaps the ops of `target`.
     pub fn exchanges_beside(&self, target: &dyn Target) -> bool {
-        self.overlap && target.links_overlap()
+        // A browser's tab has no others to train with.
+        !cfg!(target_family = "wasm") && self.overlap && target.links_overlap()
     }
 }
 

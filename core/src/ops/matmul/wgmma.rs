@@ -140,11 +140,13 @@ pub(super) fn with_boxes(
     }
     let ones = if matmul.lhs_sums.is_some() { ONES_BYTES } else { 0 };
     let desks = if out_boxed { DESKS_BYTES } else { 0 };
+    // Others read a bias at most, and cases of theirs are smaller without it.
+    let reads_beside = out_boxed && matmul.epilogue.is_some();
     let shared_bytes = stages * (stage + BARRIERS_BYTES) + BARRIERS_BYTES + desks + ones;
     launch
         .constant("STAGES", stages)
         .constant("OUT_BOXED", out_boxed)
-        .constant("WHOLE_N", n.is_multiple_of(width as usize))
+        .constant("WHOLE_N", reads_beside && n.is_multiple_of(width as usize))
         .clustered(cluster)
         .persistent(multiprocessors, shared_bytes, boxes)
 }
