@@ -296,7 +296,9 @@ impl Printer {
     /// A sum or difference of a product, and x · (1 - x), as two factors and what is added to their product before it's rounded. The formula
     /// alone decides, whatever else is printed: so it has the same bits everywhere.
     fn joined(&mut self, function: Binary, a: &Expr, b: &Expr) -> Option<[String; 3]> {
-        if self.dialect != Dialect::Cuda || self.exact != Exact::Short {
+        // A browser's tab prints nothing for CUDA.
+        let prints_short = self.dialect == Dialect::Cuda && self.exact == Exact::Short;
+        if cfg!(target_family = "wasm") || !prints_short {
             return None;
         }
         let negative = |factor: String| format!("-{factor}");

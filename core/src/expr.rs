@@ -176,16 +176,15 @@ impl Expr {
             (Mul, Some(-1.0), _) => -other,
             (Mul, _, Some(-1.0)) => -self,
             (Pow, _, Some(2.0)) => self.clone() * self,
-            (Mul, Some(a), _) => match other.term() {
+            (Mul, _, None) => match (left, other.term()) {
                 // Twice a number is exact, so what is left is rounded as before.
-                Term::Binary(Mul, two, x) if two.as_const() == Some(2.0) => {
+                (Some(a), Term::Binary(Mul, two, x)) if two.as_const() == Some(2.0) => {
                     constant(2.0 * a) * x.clone()
                 }
-                _ => Self::new(Term::Binary(Mul, self, other)),
-            },
-            (Mul, None, None) => match other.term() {
                 // The square is often needed besides.
-                Term::Binary(Mul, factor, same) if factor.as_const().is_some() && *same == self => {
+                (None, Term::Binary(Mul, factor, same))
+                    if factor.as_const().is_some() && *same == self =>
+                {
                     factor.clone() * (self.clone() * self)
                 }
                 _ => Self::new(Term::Binary(Mul, self, other)),

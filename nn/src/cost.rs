@@ -339,6 +339,21 @@ impl Lanes {
     }
 }
 
+/// Seconds of one run of a program, beside which the host takes `adds` seconds.
+pub(crate) fn run_seconds(
+    plan: &Plan,
+    (program, planned): (&Program, &ProgramPlan),
+    adds: f64,
+    seconds: &dyn Fn(&Graph, &Node) -> f64,
+) -> f64 {
+    let mut lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, seconds) };
+    // A browser's tab has no others to train with.
+    if !cfg!(target_family = "wasm") {
+        lanes.ops = beside_seconds(&plan.graph, program, planned, seconds);
+    }
+    lanes.seconds(plan.options.overlap)
+}
+
 /// Seconds of a program's ops, with those in which they wait for what ranks exchange: one thing at a time, each from where it begins on.
 pub(crate) fn beside_seconds(
     graph: &Graph,
@@ -384,12 +399,7 @@ impl Estimate {
                 Role::Micro => host.map_or(0.0, |host| rates.add_seconds(host)),
                 _ => 0.0,
             };
-            let mut lanes = Lanes { adds, ..Lanes::of(&plan.graph, program, &seconds) };
-            // A browser's tab has no others to train with.
-            if !cfg!(target_family = "wasm") {
-                lanes.ops = beside_seconds(&plan.graph, program, planned, &seconds);
-            }
-            estimate.step_s += times * lanes.seconds(overlap);
+            estimate.step_s += times * run_seconds(plan, (program, planned), adds, &seconds);
             let again = program.nodes.iter().filter(|node| {
                 node.phase == Phase::Recompute && !(overlap && node.op.transfer().is_some())
             });

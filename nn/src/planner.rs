@@ -5,7 +5,7 @@ use tightrope_core::ops::Collective;
 use tightrope_core::plan::{Found, ProgramPlan, Search, Seconds, Target};
 use tightrope_core::{Graph, Node, Phase, Plan, Role};
 
-use crate::cost::{Lanes, beside_seconds};
+use crate::cost::{Lanes, run_seconds};
 use crate::handles::Handles;
 use crate::programs::Built;
 use crate::weights::Weights;
@@ -137,16 +137,12 @@ impl<'a> Planner<'a> {
 
     /// Seconds of a planned step.
     fn step_s(&self, planned: &Planned) -> f64 {
-        let graph = &planned.plan.graph;
-        let of = |(program, plan): (&Program, &ProgramPlan)| -> f64 {
+        let plan = &planned.plan;
+        let of = |(program, planned_as): (&Program, &ProgramPlan)| -> f64 {
             let runs = program.role.runs_per_step(planned.config.accumulation());
-            let mut lanes = Lanes::of(graph, program, &*self.seconds);
-            if !cfg!(target_family = "wasm") {
-                lanes.ops = beside_seconds(graph, program, plan, &*self.seconds);
-            }
-            runs as f64 * lanes.seconds(planned.plan.options.overlap)
+            runs as f64 * run_seconds(plan, (program, planned_as), 0.0, &*self.seconds)
         };
-        graph.programs.iter().zip(&planned.plan.programs).map(of).sum()
+        plan.graph.programs.iter().zip(&plan.programs).map(of).sum()
     }
 
     /// The fastest plan that fits `budget` bytes.
@@ -500,11 +496,14 @@ impl Moves {
     fn seconds(self, graph: &Graph, seconds: Seconds<'_>) -> f64 {
         let passes = graph.programs.iter().filter(|p| [Role::Train, Role::Micro].contains(&p.role));
         let of = |program: &Program| {
-            let across = program.nodes.iter().filter(|node| self.is_across(node));
-            let across_s = across.map(|node| seconds(graph, node)).sum();
             let lanes = Lanes { ops: 0.0, ..Lanes::of(graph, program, seconds) };
             let transfers_s = if self.transfers { lanes.seconds(true) } else { 0.0 };
-            f64::max(transfers_s, across_s)
+            // A browser's tab has no others to train with.
+            if cfg!(target_family = "wasm") {
+                return transfers_s;
+            }
+            let across = program.nodes.iter().filter(|node| self.is_across(node));
+            f64::max(transfers_s, across.map(|node| seconds(graph, node)).sum())
         };
         passes.map(of).sum()
     }

@@ -66,10 +66,8 @@ impl Outline {
             };
             let moved = (0..turns.len()).filter_map(at);
             in_flight.extend(moved.filter(|moved| moved.direction != Direction::Across));
-            in_flight.sort_by_key(|transfer| transfer.step);
-            return in_flight;
         }
-        let runs = self.runs(turns);
+        let runs = if self.overlap { self.runs(turns) } else { vec![] };
         for (index, run) in runs.iter().enumerate() {
             let alike = |other: &&Run| other.forward == run.forward;
             let before = index.checked_sub(1).map(|index| &runs[index]).filter(alike);

@@ -161,7 +161,7 @@ pub struct Plan {
 /// `graph` after the rewrites of fusion, where they're asked for.
 fn fused(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Graph> {
     graph.check_in_place()?;
-    if graph.has_collectives() && options.exchanges_beside(target) {
+    if options.exchanges_beside(target) && graph.has_collectives() {
         sharding::exchange_late(&mut graph);
     }
     if options.fusion {
@@ -318,7 +318,7 @@ impl Plan {
             offsets[index] = offsets[index].or(offsets[root.index()]);
         }
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
-        let beside = graph.has_collectives() && options.exchanges_beside(target);
+        let beside = options.exchanges_beside(target) && graph.has_collectives();
         let options = Options { overlap: options.overlaps(target) || beside, ..options.clone() };
         let arena_bytes = persistent_bytes + transient;
         let fixed_bytes = target.staging() + parameters;

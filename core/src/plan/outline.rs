@@ -56,6 +56,10 @@ pub enum Begins {
 
 impl Begins {
     fn of(node: &Node) -> Self {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") {
+            return Self::InTurn;
+        }
         match node.op.collective() {
             Some(Collective::Exchange(_)) => Self::WhenMade,
             Some(Collective::Assemble { .. }) if node.phase != Phase::Update => Self::ABlockAhead,
@@ -161,7 +165,7 @@ impl Outline {
                 outputs: node.outputs.clone(),
             }
         });
-        let beside = graph.has_collectives() && options.exchanges_beside(target);
+        let beside = options.exchanges_beside(target) && graph.has_collectives();
         Self { nodes: nodes.collect(), tensors, overlap: options.overlaps(target), beside }
     }
 
