@@ -44,7 +44,7 @@ pub use expr::Expr;
 pub use grad::{Wanted, add_gradient, grad};
 pub use graph::{Class, Graph, Life, Node, Phase, Program, Role, Tensor, TensorInfo};
 pub use launch::Launch;
-pub use link::{Link, link};
+pub use link::{Link, all_overlap, link};
 pub use ops::{Op, Rule};
 pub use plan::Plan;
 pub use ranks::{Ranks, RanksError, Ticket};

@@ -2,6 +2,7 @@
 //! kernels, and the host's [`Ranks`] carry what is left: settings that are compared, and what checkpoints read.
 
 use crate::backend::{Backend, Linked};
+use crate::plan::Target;
 use crate::ranks::{Ranks, RanksError};
 
 /// Bytes in which each rank says whether it can be linked: one that tells yes from no, and an invitation or words, filled up with zeros.
@@ -51,6 +52,17 @@ pub fn link(device: &mut dyn Backend, ranks: &mut dyn Ranks) -> Result<Link, Ran
         return Ok(Link::Hosts(Some(why)));
     }
     Ok(links.linked().map_or(Link::Hosts(None), Link::Devices))
+}
+
+/// Whether the devices of all ranks exchange beside other ops. Where one doesn't, none may be planned for it, for all have to exchange in
+/// the same order: see [`Options::overlap`](crate::plan::Options::overlap). All ranks call this at the same place, before they plan.
+///
+/// # Errors
+/// A rank that doesn't answer.
+pub fn all_overlap(device: &dyn Target, ranks: &mut dyn Ranks) -> Result<bool, RanksError> {
+    let own = vec![u8::from(device.links_overlap())];
+    let ticket = ranks.begin_gather("whether devices exchange beside other ops", own)?;
+    Ok(ranks.finish(ticket)?.iter().all(|&overlaps| overlaps == 1))
 }
 
 /// What each rank says, in the order of ranks.

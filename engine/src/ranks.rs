@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{num::NonZeroUsize, process::Command, sync::atomic::AtomicBool};
 
 use anyhow::anyhow;
-use tightrope_core::{Backend, Link, Linked, Ranks, link};
+use tightrope_core::{Backend, Link, Linked, Ranks, all_overlap, link};
 use tightrope_ranks::{Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
@@ -67,6 +67,18 @@ impl Together {
         let facts: Vec<(&str, &str)> =
             facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         agree(&mut *self.ranks, &facts).help("give every rank the same settings and files")
+    }
+
+    /// Has no rank plan to exchange beside other ops where the device of one can't.
+    ///
+    /// # Errors
+    /// A rank that doesn't answer.
+    pub fn agree_on_overlap(&mut self, recipe: &mut Recipe, device: &dyn Backend) -> Result<()> {
+        let all = all_overlap(device, &mut *self.ranks);
+        if !all.help("see what the rank says that is named")? {
+            recipe.step.config.options.overlap = false;
+        }
+        Ok(())
     }
 
     /// Holds that all ranks have made the same plan.

@@ -92,7 +92,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         Some(together) => together.describe(&mut said)?,
         None => refuse_alone(&said)?,
     }
-    let recipe = match &args.resume {
+    let mut recipe = match &args.resume {
         None if args.auto_resume => Recipe::new_or_resumed(&said)?,
         None => Recipe::new(&said)?,
         Some(named) => Recipe::resume(&said, named.as_deref())?,
@@ -101,6 +101,9 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         together.agree(&recipe)?;
     }
     let device = open(&recipe.step.device)?;
+    if let Some(together) = &mut together {
+        together.agree_on_overlap(&mut recipe, &*device)?;
+    }
     let mut planned = recipe.plan(device)?;
     let threads = planned.recipe.step.scope.threads;
     let known = rates(&mut *planned.device, planned.step.config().precision, threads);

@@ -45,7 +45,7 @@ pub struct Choices {
     table_bits: TableBits,
     #[serde(default)]
     offload: Offload,
-    /// Whether transfers overlap with other ops.
+    /// Whether transfers, and what ranks exchange, overlap with other ops.
     #[serde(default)]
     overlap: bool,
     #[serde(default)]
@@ -81,7 +81,7 @@ impl Choices {
             optimizer_bits: config.optimizer_bits,
             table_bits: config.table_bits,
             offload: config.offload,
-            overlap: config.offload.transfers() && config.options.overlap,
+            overlap: (config.offload.transfers() || config.ranks > 1) && config.options.overlap,
             consume_gradients: config.consume_gradients,
             shard: config.shard,
             lora: config.lora.clone(),

@@ -17,7 +17,8 @@ use tightrope_core::ops::{Collective, Part};
 use tightrope_core::plan::{Options, Plan};
 use tightrope_core::shards::{Segment, Shards};
 use tightrope_core::{
-    Backend, Class, DType, Graph, Link, Ranks, Role, Session, SessionError, Tensor, Type, link,
+    Backend, Class, DType, Graph, Link, Ranks, Role, Session, SessionError, Tensor, Type,
+    all_overlap, link,
 };
 use tightrope_nn::{
     Batch, Family, GradientSums, Planned, Precision, Shard, TrainError, Trainer, TrainerConfig,
@@ -212,6 +213,39 @@ fn linked_ranks_train_with_the_bits_of_one_process() {
             }
         }
     }
+}
+
+/// All ranks exchange in the same order: where one has nothing that exchanges beside its kernels, the others plan as it does.
+#[test]
+fn one_rank_without_a_link_has_all_exchange_in_turn() {
+    let of = |shard, ranks| config(ranks, 2, shard);
+    let alone: Box<dyn Backend> = Box::new(Cuda::new(Box::new(Watched::new())));
+    let alone = trained(&of(Shard::Nothing, 1), 2, alone, None).expect("steps");
+    let found = on_each(2, LONG, |rank, mut ranks| {
+        let driver = if rank == 1 { Watched::alone() } else { Watched::new() };
+        let device: Box<dyn Backend> = Box::new(Cuda::new(Box::new(driver)));
+        let mut config = of(Shard::Weights, 2);
+        let planned = |config: &TrainerConfig| {
+            let plan = Planned::new(config, &*device).expect("a plan").plan;
+            let program = &plan.graph.programs[0];
+            let order: Vec<String> = program.nodes.iter().map(|it| format!("{it:?}")).collect();
+            (order, plan.peak_bytes())
+        };
+        let asked = planned(&config);
+        let overlaps = all_overlap(&*device, &mut ranks).expect("ranks that answer");
+        config.options.overlap = overlaps;
+        let agreed = planned(&config);
+        (overlaps, asked, agreed, trained(&config, 2, device, Some(ranks)).expect("steps"))
+    });
+    let [(overlaps, asked, agreed, bits), (others, other_asked, other_agreed, other_bits)] =
+        &found[..]
+    else {
+        panic!("two ranks")
+    };
+    assert!(!overlaps && !others);
+    assert_ne!(asked, other_asked);
+    assert_eq!(agreed, other_agreed);
+    assert!(*bits == alone && *other_bits == alone);
 }
 
 /// A step of linked ranks is replayed at once: nothing of it is the host's.
