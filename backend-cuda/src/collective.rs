@@ -43,12 +43,12 @@ impl Moves {
     ) -> Result<Self, String> {
         let (shards, range) = (collective.shards(), collective.range());
         let what = plan.graph.info(node.outputs[0]).name.clone();
-        if shards.ranks != count {
+        let Some(among) = collective.among(rank, count) else {
             let planned = shards.ranks;
             return Err(format!(
                 "`{what}` is shared by {planned} ranks, and this device is linked with {count}"
             ));
-        }
+        };
         let size = plan.graph.dtype(node.outputs[0]).size() as u64;
         let bytes = |tensor, first: usize, len: usize| Bytes {
             start: address(tensor) + first as u64 * size,
@@ -57,10 +57,10 @@ impl Moves {
         // Elements of the whole tensor; and of what has a shard's elements from the range's first on.
         let whole = |tensor, run: &Run| bytes(tensor, run.whole, run.len);
         let part = |tensor, run: &Run| bytes(tensor, run.own - range.start, run.len);
-        let runs: Vec<Vec<Run>> = (0..count).map(|rank| shards.runs(rank, &range)).collect();
+        let runs: Vec<Vec<Run>> = (0..shards.ranks).map(|rank| shards.runs(rank, &range)).collect();
         let mut moves = Self { what, ..Self::default() };
         // What of the parts that this rank holds is beyond the tensor.
-        let zeros = |output| {
+        let zeros = |output: Tensor| {
             let ends = runs[rank].iter().map(|run| run.own + run.len);
             let starts = [range.start].into_iter().chain(ends);
             let nexts = runs[rank].iter().map(|run| run.own).chain([range.end]);
@@ -96,6 +96,20 @@ impl Moves {
                 for peer in (0..count).filter(|&peer| peer != rank) {
                     moves.sends.extend(runs[rank].iter().map(|run| (peer, part(shard, run))));
                     moves.receives.extend(runs[peer].iter().map(|run| (peer, whole(all, run))));
+                }
+            }
+            Collective::AllToAll(_) => {
+                let [x, made] = [node.inputs[0], node.outputs[0]];
+                for (peer, runs) in among.zip(&runs) {
+                    for run in runs {
+                        let (from, to) = (whole(x, run), whole(made, run));
+                        if peer == rank {
+                            moves.copies.push((from.start, to));
+                        } else {
+                            moves.sends.push((peer, from));
+                            moves.receives.push((peer, to));
+                        }
+                    }
                 }
             }
         }

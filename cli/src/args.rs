@@ -488,7 +488,7 @@ mod tests {
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --validation v.txt --text-key body --tokenizer bytes \
-             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --interconnect pcie4 --rank-timeout 9 --shard 3 --log-every 1 --eval-every 5 \
+             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --context-ranks 2 --interconnect pcie4 --rank-timeout 9 --shard 3 --log-every 1 --eval-every 5 \
              --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
              --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
              --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7",

@@ -1,6 +1,7 @@
 //! `Ranks`: the other processes of a run, as a session talks to them. Whoever carries the bytes from host to host implements it: threads,
 //! MPI. What carries them from device to device is [`Links`](crate::Links).
 
+use std::ops::Range;
 use std::time::Instant;
 
 /// One of the processes of a run, and its way to the others.
@@ -14,12 +15,17 @@ pub trait Ranks: Send {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// Begins to send part r of `parts`, which are equally long, to rank r. Each receives one part from everybody. `what` is named where
-    /// it fails.
+    /// Begins to send `parts`, which are equally long, to the ranks `among`, of which this is one: the first to the first. Each receives
+    /// one part from every one of them. `what` is named where it fails.
     ///
     /// # Errors
     /// [`RanksError`].
-    fn begin_exchange(&mut self, what: &str, parts: Vec<u8>) -> Result<Ticket, RanksError>;
+    fn begin_exchange(
+        &mut self,
+        what: &str,
+        among: Range<usize>,
+        parts: Vec<u8>,
+    ) -> Result<Ticket, RanksError>;
 
     /// Begins to send `own` to everybody, which is equally long on all ranks.
     ///

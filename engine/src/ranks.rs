@@ -89,7 +89,8 @@ impl Together {
         const HELP: &str = "give every rank the same --memory: devices have not equally much free";
         let (choices, bytes) =
             (planned.json()?["choices"].to_string(), planned.step.plan.peak_bytes());
-        let plan = format!("{choices} in {bytes} bytes");
+        let shared = planned.step.config().context_ranks;
+        let plan = format!("{choices} of contexts of {shared} ranks in {bytes} bytes");
         agree(&mut *self.ranks, &[("plan", &plan)]).help(HELP)
     }
 

@@ -172,6 +172,34 @@ impl<'a> Values<'a> {
     }
 }
 
+/// Numbers of one input in an order of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ordered {
+    F32(Vec<f32>),
+    I32(Vec<i32>),
+}
+
+impl Ordered {
+    /// These ranges of numbers, one after the other.
+    pub(crate) fn new(values: Values<'_>, ranges: impl Iterator<Item = Range<usize>>) -> Self {
+        match values {
+            Values::F32(values) => {
+                Self::F32(ranges.flat_map(|range| values[range].iter().copied()).collect())
+            }
+            Values::I32(values) => {
+                Self::I32(ranges.flat_map(|range| values[range].iter().copied()).collect())
+            }
+        }
+    }
+
+    pub(crate) fn values(&self) -> Values<'_> {
+        match self {
+            Self::F32(values) => Values::F32(values),
+            Self::I32(values) => Values::I32(values),
+        }
+    }
+}
+
 impl<'a> From<&'a [f32]> for Values<'a> {
     fn from(values: &'a [f32]) -> Self {
         Self::F32(values)

@@ -99,6 +99,15 @@ pub trait Model: Any + Debug + Send + Sync {
         Ok(None)
     }
 
+    /// This model over the parts of sequences that each of so many ranks has, with the same parameters: positions meet each other in
+    /// [`crate::layers::Attention`] alone, and the inputs that batches don't give are positions. `None` where it isn't so.
+    ///
+    /// # Errors
+    /// Sequences that can't be cut into so many equal parts.
+    fn with_context_ranks(&self, _ranks: usize) -> Result<Option<Arc<dyn Model>>> {
+        Ok(None)
+    }
+
     /// Name of the I32 input of which the numbers that aren't negative count in the loss; `None` where samples count alike. A step of
     /// several passes then is a mean over what counts in all of them.
     fn counted(&self) -> Option<&str> {

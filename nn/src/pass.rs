@@ -84,6 +84,9 @@ pub struct Pass<'a> {
     inputs: Inputs,
     build: BuildOptions,
     purpose: Purpose,
+    context_ranks: usize,
+    /// Documents of whole sequences, once ranks that have parts of them have exchanged them.
+    pub(crate) documents: Option<Tensor>,
     drew: bool,
     metrics: Vec<(String, Tensor)>,
     caches: Vec<(String, Cache)>,
@@ -98,8 +101,20 @@ impl<'a> Pass<'a> {
         purpose: Purpose,
     ) -> Self {
         let (drew, metrics, caches) = (false, vec![], vec![]);
-        let teacher = None;
-        Self { graph, weights, teacher, inputs, build, purpose, drew, metrics, caches }
+        let (teacher, context_ranks, documents) = (None, 1, None);
+        Self {
+            graph,
+            weights,
+            teacher,
+            inputs,
+            build,
+            purpose,
+            context_ranks,
+            documents,
+            drew,
+            metrics,
+            caches,
+        }
     }
 
     /// A pass that is trained. `key` is that of random numbers, U32 (4): seed (low, high), step and micro-step. Without it
@@ -117,6 +132,11 @@ impl<'a> Pass<'a> {
     /// With the weights of the model's teacher, where it has one.
     pub(crate) fn taught(self, teacher: Option<&'a Weights>) -> Self {
         Self { teacher, ..self }
+    }
+
+    /// Over parts of sequences, of which each of so many ranks has one.
+    pub(crate) fn with_context_ranks(self, context_ranks: usize) -> Self {
+        Self { context_ranks, ..self }
     }
 
     /// A pass whose loss and metrics are read: nothing is dropped.
@@ -182,6 +202,12 @@ impl<'a> Pass<'a> {
     /// What trades memory for time.
     pub fn options(&self) -> BuildOptions {
         self.build
+    }
+
+    /// How many ranks have a part of each sequence: the model's are those of this one.
+    pub fn context_ranks(&self) -> usize {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") { 1 } else { self.context_ranks }
     }
 
     /// Dtype and shape of a tensor.

@@ -19,7 +19,7 @@ use tightrope_core::plan::offload::{load_block_weights, store_block_inputs};
 use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Class, DType, Graph, Plan, Role, Tensor, Type, split};
 
-use crate::error::ensure;
+use crate::error::{Error, ensure};
 use crate::frozen::FrozenBits;
 use crate::handles::{EvalHandles, Handles, LossesHandles, StepHandles};
 use crate::inputs::Inputs;
@@ -65,6 +65,8 @@ pub struct TrainerConfig {
     pub micro_batch: usize,
     /// Processes that train together, each on its part of every batch.
     pub ranks: usize,
+    /// How many neighbouring ranks have a part of each sequence: they share the context of a pass. Divides `ranks`.
+    pub context_ranks: usize,
     /// What each of several ranks holds a shard of.
     pub shard: Shard,
     /// What trades memory for time and leaves results as they are.
@@ -123,6 +125,7 @@ impl TrainerConfig {
             batch: 1,
             micro_batch: 1,
             ranks: 1,
+            context_ranks: 1,
             shard: Shard::Nothing,
             build: BuildOptions {
                 loss_chunk: vocab.map_or(0, defaults::loss_rows),
@@ -157,14 +160,38 @@ impl TrainerConfig {
         self.passes() / self.ranks.max(1)
     }
 
-    /// Samples of an optimizer step that each rank takes.
+    /// Samples of an optimizer step that each rank takes, or has its part of.
     pub fn own_batch(&self) -> usize {
-        self.batch / self.ranks.max(1)
+        self.batch * self.parts() / self.ranks.max(1)
     }
 
     /// Micro-steps of an optimizer step that all ranks make together.
     pub(crate) fn passes(&self) -> usize {
-        self.batch / self.micro_batch
+        self.batch / self.micro_batch * self.parts()
+    }
+
+    /// Parts of each sequence, a rank's each.
+    pub(crate) fn parts(&self) -> usize {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") { 1 } else { self.context_ranks }
+    }
+
+    /// The model of a pass: over a rank's part of sequences, where several have one.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] where they can't.
+    pub(crate) fn pass_model(&self) -> Result<Arc<dyn Model>> {
+        let (ranks, parts) = (self.ranks, self.parts());
+        if parts == 1 {
+            return Ok(Arc::clone(&self.model));
+        }
+        let refused = |problem| Error::Setting { key: "run.context_ranks", problem };
+        if parts == 0 || !ranks.is_multiple_of(parts) {
+            return Err(refused(format!("{parts} isn't a divisor of {ranks} ranks")));
+        }
+        self.model
+            .with_context_ranks(parts)?
+            .ok_or_else(|| refused("this model needs each sequence whole: leave it out".to_owned()))
     }
 
     /// Tokens of an optimizer step: samples, where they aren't sequences.
@@ -183,10 +210,10 @@ impl TrainerConfig {
     }
 
     /// Lengths that have training passes of their own besides the model's: none where something is offloaded or watched, as what is
-    /// moved has one shape, nor where a teacher goes along.
+    /// moved has one shape, nor where a teacher goes along, or ranks have parts of sequences.
     pub fn shorter(&self) -> &[usize] {
-        let taught = self.model.teacher().is_some();
-        if self.offload.any() || !self.watch.is_empty() || taught { &[] } else { &self.shorter }
+        let whole = self.model.teacher().is_none() && self.parts() == 1;
+        if self.offload.any() || !self.watch.is_empty() || !whole { &[] } else { &self.shorter }
     }
 
     /// The ways to make its transfers and exchanges on `target`, the faster first: overlapped ones take bytes, which the smallest
@@ -239,12 +266,13 @@ impl TrainerConfig {
         if self.optimizer_bits.draws(&self.optimizer) || self.master == Master::None {
             return Ok(true);
         }
-        let mut graph = Graph::new();
+        let (mut graph, model) = (Graph::new(), self.pass_model()?);
         let weights = self.declare(&mut graph)?;
-        let inputs = Inputs::declare(&mut graph, &self.model.inputs(), self.micro_batch)?;
+        let inputs = Inputs::declare(&mut graph, &model.inputs(), self.micro_batch)?;
         let key = random_key(&mut graph);
-        let mut pass = Pass::training(&mut graph, &weights, inputs, self.build, Some(key));
-        self.model.loss(&mut pass)?;
+        let pass = Pass::training(&mut graph, &weights, inputs, self.build, Some(key));
+        let mut pass = pass.with_context_ranks(self.parts());
+        model.loss(&mut pass)?;
         Ok(pass.drew())
     }
 }
@@ -330,7 +358,8 @@ pub(crate) struct Built {
 
 impl Built {
     pub(crate) fn new(config: &TrainerConfig) -> Result<Self> {
-        let TrainerConfig { batch, micro_batch, ref model, .. } = *config;
+        let TrainerConfig { batch, micro_batch, .. } = *config;
+        let model = config.pass_model()?;
         ensure(
             micro_batch > 0 && batch > 0 && batch.is_multiple_of(micro_batch),
             "micro_batch",
@@ -393,6 +422,10 @@ impl Built {
             Master::None => vec![],
         };
         let shards = declare_weights(&mut graph, config, &weights);
+        let whole = config.parts() == 1 || !(config.logits || config.losses);
+        ensure(whole, "run.context_ranks", || {
+            "logits and the losses of samples are of whole sequences: leave it out".to_owned()
+        })?;
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
         let key = config.draws()?.then(|| random_key(&mut graph));
@@ -400,6 +433,7 @@ impl Built {
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let share = Share::declare(&mut graph, config);
         let declared = Declared {
+            model: &*model,
             weights: &weights,
             teacher: teacher.as_ref(),
             remainders: &remainders,
@@ -409,7 +443,7 @@ impl Built {
             loss_scale,
         };
         let training = Training::append(&mut graph, config, &declared, &inputs)?;
-        let mut reads = reading(&mut graph, config, &weights, (&list, &inputs), true)?;
+        let mut reads = reading(&mut graph, (config, &*model), &weights, (&list, &inputs), true)?;
         let shorter = training.append_shorter(&mut graph, config, &declared)?;
         let accumulators = training.accumulators();
         let Training { loss, loss_sum, metrics, update, watched, .. } = training;
@@ -442,7 +476,8 @@ impl Built {
         let batches = loss || config.logits || config.losses;
         let list = if batches { config.model.inputs() } else { vec![] };
         let inputs = Inputs::declare(&mut graph, &list, config.micro_batch)?;
-        let mut handles = reading(&mut graph, config, &weights, (&list, &inputs), loss)?;
+        let model = (config, &*config.model);
+        let mut handles = reading(&mut graph, model, &weights, (&list, &inputs), loss)?;
         if config.losses {
             let shorter = config.shorter().iter();
             let append = |&seq_len| losses_of(&mut graph, config, &weights, seq_len);
@@ -456,10 +491,10 @@ impl Built {
 }
 
 /// Appends the programs that read a model: the loss where it's asked for, decoding, logits and losses. `list` are the inputs that are
-/// declared.
+/// declared, those of `part`: of the model, or of it over a rank's part of sequences. A decoder has whole ones.
 fn reading(
     graph: &mut Graph,
-    config: &TrainerConfig,
+    (config, part): (&TrainerConfig, &dyn Model),
     weights: &Weights,
     (list, inputs): (&[Input], &Inputs),
     loss: bool,
@@ -468,8 +503,9 @@ fn reading(
     let eval = match loss {
         true => {
             graph.begin(Role::Eval);
-            let mut pass = Pass::evaluation(graph, weights, inputs.clone(), config.build);
-            let loss = model.loss(&mut pass)?;
+            let pass = Pass::evaluation(graph, weights, inputs.clone(), config.build);
+            let mut pass = pass.with_context_ranks(config.parts());
+            let loss = part.loss(&mut pass)?;
             let metrics = pass.into_metrics();
             graph.result(loss);
             metrics.iter().for_each(|&(_, figure)| graph.result(figure));

@@ -23,6 +23,8 @@ use crate::{GradientSums, Gradients, LossScale, Trained, TrainerConfig, Update, 
 
 /// What a training pass works on.
 pub(crate) struct Declared<'a> {
+    /// The model: over a rank's part of sequences, where several have one.
+    pub(crate) model: &'a dyn Model,
     pub(crate) weights: &'a Weights,
     /// Weights of the model's teacher.
     pub(crate) teacher: Option<&'a Weights>,
@@ -71,7 +73,7 @@ impl Passed {
         // The seed comes first, so that the loss can make its gradient at once.
         let seed = share.seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
         let pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
-        let mut pass = pass.taught(teacher);
+        let mut pass = pass.taught(teacher).with_context_ranks(config.parts());
         let loss = model.loss(&mut pass)?;
         let metrics = pass.into_metrics();
         let (parameters, tensors) = weights.trained();
@@ -144,7 +146,7 @@ impl Training {
             accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
         graph.begin(if accumulates { Role::Micro } else { Role::Train });
         let Passed { loss, mut metrics, mut trained } =
-            Passed::append(graph, config, declared, (&*config.model, inputs), &sums)?;
+            Passed::append(graph, config, declared, (declared.model, inputs), &sums)?;
         let named: Vec<(String, Tensor)> =
             trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
         let on_host = config.offload.gradients;

@@ -1,6 +1,7 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
 mod outputs;
+mod parts;
 mod step;
 
 use std::ops::Range;
@@ -18,6 +19,8 @@ use crate::inputs::{Batch, Input, Values};
 use crate::programs::{Planned, TrainerConfig};
 use crate::weights::Weights;
 use crate::{LossScale, Parameter, Precision, State, fill_initial};
+
+use parts::in_order;
 
 /// Elements of a tensor that go to the device or come back at once, so that the host holds no copy of a whole one; whole
 /// blocks of a quantized one.
@@ -147,6 +150,8 @@ impl Trainer {
         })?;
         self.rank = ranks.rank();
         self.session.join(ranks);
+        // Which positions a rank has depends on its place.
+        self.ranges_written = false;
         Ok(())
     }
 
@@ -482,9 +487,11 @@ impl Trainer {
         let of_losses = self.handles.shorter_losses.iter().map(|shorter| &shorter.inputs);
         let all = [&self.handles.inputs].into_iter().chain(shorter.map(|shorter| &shorter.inputs));
         let all = all.chain(of_losses);
+        let first = self.first_position();
         for (input, tensor) in all.flatten() {
             if let Some(range) = input.range.clone() {
-                self.session.write_ids(*tensor, &range.collect::<Vec<_>>())?;
+                let ids: Vec<i32> = range.map(|id| first + id).collect();
+                self.session.write_ids(*tensor, &ids)?;
             }
         }
         self.ranges_written = true;
@@ -496,15 +503,22 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
     pub async fn evaluate(&mut self, batch: &Batch<'_>) -> Result<Evaluation, TrainError> {
-        let values = self.checked(batch, self.config.micro_batch)?;
+        let parts = self.config.parts();
+        let values = self.checked(batch, self.config.micro_batch * parts)?;
         let Some(EvalHandles { loss, ref metrics }) = self.handles.eval else {
             return Err(lacking("the loss alone"));
         };
         let read: Vec<Tensor> =
             [loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
-        self.write_inputs(None, &values, 0)?;
+        let ordered = self.by_pass(&values);
+        let values = in_order(&values, &ordered);
+        self.write_inputs(None, &values, self.rank % parts)?;
         self.session.run(Role::Eval)?;
-        let figures = self.session.read_scalars(&read).await?;
+        let mut figures = self.session.read_scalars(&read).await?;
+        #[cfg(not(target_family = "wasm"))]
+        if parts > 1 {
+            figures = self.of_whole_sequences(&values, figures)?;
+        }
         let metrics = self.handles.eval.as_ref().map_or(&[][..], |eval| &eval.metrics);
         Ok(Evaluation { loss: figures[0], metrics: named(metrics, &figures[1..]) })
     }

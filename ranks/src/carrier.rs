@@ -37,9 +37,10 @@ macro_rules! carried {
             fn begin_exchange(
                 &mut self,
                 what: &str,
+                among: std::ops::Range<usize>,
                 parts: Vec<u8>,
             ) -> Result<tightrope_core::Ticket, tightrope_core::RanksError> {
-                self.0.begin(crate::message::Kind::Exchange, what, parts)
+                self.0.begin(crate::message::Kind::Exchange, what, among, parts)
             }
 
             fn begin_gather(
@@ -47,7 +48,8 @@ macro_rules! carried {
                 what: &str,
                 own: Vec<u8>,
             ) -> Result<tightrope_core::Ticket, tightrope_core::RanksError> {
-                self.0.begin(crate::message::Kind::Gather, what, own)
+                let all = 0..self.0.count();
+                self.0.begin(crate::message::Kind::Gather, what, all, own)
             }
 
             fn finish(
@@ -111,7 +113,7 @@ enum End {
 struct InFlight<T> {
     what: String,
     header: Header,
-    /// By rank: whether its header has been compared.
+    /// By rank: whether its header has been compared, or none is awaited.
     compared: Vec<bool>,
     headers: T,
     headers_sent: T,
@@ -151,14 +153,24 @@ impl<T: Transport> Carrier<T> {
         self.transport.count()
     }
 
-    /// Begins to exchange parts, or to send all bytes to everybody.
-    pub fn begin(&mut self, kind: Kind, what: &str, bytes: Vec<u8>) -> Result<Ticket, RanksError> {
-        let (rank, count) = (self.rank(), self.count());
+    /// Begins to exchange parts, or to send all bytes to everybody, among these ranks.
+    pub fn begin(
+        &mut self,
+        kind: Kind,
+        what: &str,
+        among: Range<usize>,
+        bytes: Vec<u8>,
+    ) -> Result<Ticket, RanksError> {
+        let (rank, count) = (self.rank(), among.len());
         let of = |fault: Fault| RanksError {
             rank: fault.rank,
             what: what.to_owned(),
             reason: fault.reason,
         };
+        if !among.contains(&rank) || among.end > self.count() {
+            let reason = format!("it isn't among ranks {} to {}", among.start, among.end);
+            return Err(of(Fault::of(rank, reason)));
+        }
         let length = match kind {
             Kind::Exchange if !bytes.len().is_multiple_of(count) => {
                 let reason = format!("{} bytes can't be cut into {count} equal parts", bytes.len());
@@ -169,7 +181,10 @@ impl<T: Transport> Carrier<T> {
         };
         let too_long = || of(Fault::of(rank, format!("{count} times {length} bytes are too many")));
         let mut received = vec![0; length.checked_mul(count).ok_or_else(too_long)?];
-        let part = |of: usize| of * length..(of + 1) * length;
+        let part = |of: usize| {
+            let place = of - among.start;
+            place * length..(place + 1) * length
+        };
         let source = |to| match kind {
             Kind::Exchange => part(to),
             Kind::Gather => 0..length,
@@ -177,13 +192,14 @@ impl<T: Transport> Carrier<T> {
         received[part(rank)].copy_from_slice(&bytes[source(rank)]);
         let ticket = self.tickets;
         let header = Header::new(kind, length, ticket, what);
-        let headers = self.pieces(|of| of * HEADER..(of + 1) * HEADER);
-        let all = self.pieces(|_| 0..HEADER);
-        let (from, to) = (self.pieces(part), self.pieces(source));
+        let headers = self.pieces(&among, |of| of * HEADER..(of + 1) * HEADER);
+        let all = self.pieces(&among, |_| 0..HEADER);
+        let (from, to) = (self.pieces(&among, part), self.pieces(&among, source));
         let transport = &mut self.transport;
         let transfers = || {
             // What is received into is known before anything is sent, so that bytes needn't be kept on their way.
-            let headers = transport.receive(Tag::Header, vec![0; HEADER * count], &headers)?;
+            let room = vec![0; HEADER * transport.count()];
+            let headers = transport.receive(Tag::Header, room, &headers)?;
             let received = transport.receive(Tag::Data, received, &from)?;
             let headers_sent = transport.send(Tag::Header, header.to_bytes(), &all)?;
             let sent = transport.send(Tag::Data, bytes, &to)?;
@@ -194,8 +210,8 @@ impl<T: Transport> Carrier<T> {
             self.tell_failed(&fault);
             of(fault)
         })?;
-        let mut compared = vec![false; count];
-        compared[rank] = true;
+        let compared = (0..self.count()).map(|peer| peer == rank || !among.contains(&peer));
+        let compared = compared.collect();
         let what = what.to_owned();
         let in_flight = InFlight { what, header, compared, headers, headers_sent, sent, received };
         self.in_flight.insert(ticket, in_flight);
@@ -203,11 +219,11 @@ impl<T: Transport> Carrier<T> {
         Ok(Ticket(ticket))
     }
 
-    /// Ranges for all other ranks, cut into messages. The next rank's comes first, so that not all send to one at a time.
-    fn pieces(&self, range: impl Fn(usize) -> Range<usize>) -> Pieces {
-        let (rank, count) = (self.rank(), self.count());
+    /// Ranges for the others of these ranks, cut into messages. The next rank's comes first, so that not all send to one at a time.
+    fn pieces(&self, among: &Range<usize>, range: impl Fn(usize) -> Range<usize>) -> Pieces {
+        let rank = self.rank();
         let mut pieces = vec![];
-        for peer in (rank + 1..count).chain(0..rank) {
+        for peer in (rank + 1..among.end).chain(among.start..rank) {
             let Range { start, end } = range(peer);
             let starts = (start..end).step_by(self.message);
             pieces.extend(starts.map(|start| (peer, start..end.min(start + self.message))));

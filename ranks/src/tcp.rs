@@ -269,7 +269,8 @@ mod tests {
                     for length in [1, 1000, 3_000_000] {
                         let byte = |from: usize, to: usize| (7 * from + to + length) as u8;
                         let parts = (0..COUNT).flat_map(|to| vec![byte(rank, to); length]);
-                        let ticket = ranks.begin_exchange("x", parts.collect()).unwrap();
+                        let ticket =
+                            ranks.begin_exchange("x", 0..ranks.count(), parts.collect()).unwrap();
                         let found = ranks.finish(ticket).unwrap();
                         let expected = (0..COUNT).flat_map(|from| vec![byte(from, rank); length]);
                         assert!(found == expected.collect::<Vec<u8>>(), "{length} bytes");

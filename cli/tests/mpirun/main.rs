@@ -218,6 +218,32 @@ fn shards_train_alike_and_take_less() {
     }
 }
 
+/// Ranks that have a part of each sequence train as one process does, but for the order of sums; and a run of theirs goes on in one.
+#[test]
+#[ignore = "needs MPI: cargo xtask mpi"]
+fn ranks_share_the_context_of_a_sequence() {
+    let folder = Folder::new();
+    let words = ["--steps", "4", "--save-every", "2", "--warmup", "1"];
+    let (_, out) = folder.run("alone");
+    let alone = said(alone(&[&words[..], &["--out", &out]].concat()));
+    let loss = |ended: &Value| ended["last_loss"].as_f64().expect("a loss");
+    let mut found = vec![];
+    for (mpi, shard) in [(MPIS[0], "0"), (MPIS[1], "3")] {
+        let (run, out) = folder.run(&format!("{mpi}-{shard}"));
+        let shared = ["--context-ranks", "2", "--shard", shard, "--out", &out];
+        let ended = said(ranks(mpi, 4, &[&words[..], &shared].concat()));
+        assert_eq!(ended["predicted_peak_bytes"], ended["measured_peak_bytes"], "shard {shard}");
+        let (found_loss, expected) = (loss(&ended), loss(&alone));
+        assert!((found_loss - expected).abs() < 1e-4, "{found_loss}, and alone {expected}");
+        found.push(weights(&run, 4));
+    }
+    assert!(found[0] == found[1], "shards change bits of ranks that share contexts");
+    let from = folder.run(&format!("{}-3", MPIS[1])).0.join("checkpoints/step-2");
+    let (_, out) = folder.run("on");
+    let ended = said(self::alone(&["--resume", from.to_str().expect("UTF-8"), "--out", &out]));
+    assert!((loss(&ended) - loss(&alone)).abs() < 1e-4, "{ended}");
+}
+
 /// Four ranks with a micro-batch each train as one process does that sums four in order, whatever they hold shards of: GPT-2 of 10.8M
 /// parameters, and two blocks of the one of 124M. All stages with `TIGHTROPE_DRAW=all`.
 #[test]

@@ -7,6 +7,7 @@
 //! | own | of a tensor that all have alike: this rank's shard |
 //! | gather | a tensor that all have alike, with everybody's shard in its place |
 //! | assemble | a tensor of everybody's shards |
+//! | all to all | of a tensor with a part for each rank of a group: everybody's part for this rank |
 //!
 //! To sum a tensor over ranks, they exchange its shards, each adds up its own in the order of ranks, and they gather the sums: as many
 //! bytes as a reduction has, and the same bits whoever carries them.
@@ -15,10 +16,11 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Array, Cost, Inferred, Op, Rule, arity};
+use super::{Array, Cost, Inferred, Node, Op, Rule, Tape, arity, ensure};
 use crate::launch::{Launched, Launches, Limits};
 pub use crate::shards::Part;
 use crate::shards::Shards;
+use crate::tensor::Tensor;
 use crate::types::Type;
 
 /// Something that all ranks do together.
@@ -38,6 +40,9 @@ pub enum Collective {
         /// Its type.
         ty: Type,
     },
+    /// Input: x, of which each rank of a group has a shard. Output, as x: this rank's shard as each of them has it, in the order of ranks.
+    /// Neighbours are a group, as many as `shards` are for.
+    AllToAll(Shards),
 }
 
 impl Collective {
@@ -45,15 +50,30 @@ impl Collective {
     pub fn shards(&self) -> &Shards {
         match self {
             Self::Exchange(part) | Self::Gather(part) => &part.shards,
-            Self::Own(shards) | Self::Assemble { shards, .. } => shards,
+            Self::Own(shards) | Self::Assemble { shards, .. } | Self::AllToAll(shards) => shards,
         }
+    }
+
+    /// Which of `count` ranks do it with this one; `None` where it's for another number of them.
+    pub fn among(&self, rank: usize, count: usize) -> Option<Range<usize>> {
+        let ranks = self.shards().ranks;
+        let is_for = match self {
+            Self::AllToAll(_) => ranks > 0 && count.is_multiple_of(ranks),
+            _ => ranks == count,
+        };
+        is_for.then(|| {
+            let first = rank / ranks * ranks;
+            first..first + ranks
+        })
     }
 
     /// What of each shard it moves.
     pub fn range(&self) -> Range<usize> {
         match self {
             Self::Exchange(part) | Self::Gather(part) => part.range.clone(),
-            Self::Own(shards) | Self::Assemble { shards, .. } => 0..shards.shard(),
+            Self::Own(shards) | Self::Assemble { shards, .. } | Self::AllToAll(shards) => {
+                0..shards.shard()
+            }
         }
     }
 
@@ -100,6 +120,7 @@ impl Rule for Collective {
             Self::Own(_) => "own",
             Self::Gather(_) => "gather",
             Self::Assemble { .. } => "assemble",
+            Self::AllToAll(_) => "all_to_all",
         }
     }
 
@@ -127,13 +148,41 @@ impl Rule for Collective {
                 fits(shard, &self.moved(ty))?;
                 Ok(vec![ty.clone()])
             }
+            Self::AllToAll(shards) => {
+                let [x] = arity(inputs)?;
+                self.check(x)?;
+                ensure(shards.ranks * shards.shard() == x.elements(), || {
+                    format!("{x} can't be cut into {} equal parts", shards.ranks)
+                })?;
+                Ok(vec![(*x).clone()])
+            }
         }
+    }
+
+    fn differentiable(&self) -> usize {
+        match self {
+            Self::AllToAll(_) => 1,
+            _ => 0,
+        }
+    }
+
+    /// What a rank's part becomes on another goes back the way it came.
+    fn grad(
+        &self,
+        graph: &mut dyn Tape,
+        node: &Node,
+        outputs: &[Option<Tensor>],
+        wanted: &[bool],
+    ) -> crate::Result<Vec<Option<Tensor>>> {
+        let (Some(gradient), true) = (outputs[0], wanted[0]) else { return Ok(vec![None]) };
+        let name = format!("grad.{}", graph.info(node.inputs[0]).name);
+        Ok(vec![Some(graph.one(self.clone(), &[gradient], &name)?)])
     }
 
     fn overwrites(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Gather(_) => vec![(0, 1)],
-            Self::Exchange(_) | Self::Own(_) | Self::Assemble { .. } => vec![],
+            Self::Exchange(_) | Self::Own(_) | Self::Assemble { .. } | Self::AllToAll(_) => vec![],
         }
     }
 
@@ -182,9 +231,22 @@ mod tests {
         assert!(assemble.infer(&[&of(3)]).unwrap_err().contains("not bf16[4]"));
         let other = Type::new(DType::F32, [4]);
         assert!(gather.infer(&[&other, &x]).unwrap_err().contains("not bf16[4]"));
+        let all_to_all = Collective::AllToAll(Shards::of(15, 3, 1));
+        assert_eq!(all_to_all.infer(&[&x]), Ok(vec![x.clone()]));
+        assert_eq!(all_to_all.cost(&[&x], &[&x]).bytes, 2 * 5 * 2);
+        let uneven = Collective::AllToAll(Shards::of(15, 4, 1)).infer(&[&x]).unwrap_err();
+        assert!(uneven.contains("4 equal parts"), "{uneven}");
         let outside = Collective::Exchange(part(2..5)).infer(&[&x]).unwrap_err();
         assert!(outside.contains("aren't in a shard of 4"), "{outside}");
         let larger = Collective::Own(shards).infer(&[&Type::new(DType::BF16, [16])]).unwrap_err();
         assert!(larger.contains("shards of 15 elements"), "{larger}");
+    }
+
+    #[test]
+    fn neighbours_are_a_group() {
+        let all_to_all = Collective::AllToAll(Shards::of(6, 2, 1));
+        assert_eq!((all_to_all.among(5, 6), all_to_all.among(0, 3)), (Some(4..6), None));
+        let own = Collective::Own(Shards::of(6, 2, 1));
+        assert_eq!((own.among(1, 2), own.among(1, 4)), (Some(0..2), None));
     }
 }

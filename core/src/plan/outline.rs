@@ -95,7 +95,10 @@ impl Links for Brief {
     }
 
     fn inputs_again(&self) -> &[Tensor] {
-        if self.transfer.is_some() { &[] } else { &self.inputs }
+        match self.transfer {
+            Some(Direction::Load | Direction::Store) => &[],
+            Some(Direction::Across) | None => &self.inputs,
+        }
     }
 }
 

@@ -76,13 +76,21 @@ impl Session {
     /// # Errors
     /// [`SessionError::OtherRanks`].
     fn rank_of(&self, shards: &Shards, name: &str) -> Result<usize, SessionError> {
-        let (rank, joined) =
-            self.ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()));
-        if joined != shards.ranks {
-            let (tensor, planned) = (name.to_owned(), shards.ranks);
-            return Err(SessionError::OtherRanks { tensor, planned, joined });
+        let (rank, joined) = self.joined();
+        match joined == shards.ranks {
+            true => Ok(rank),
+            false => Err(self.other_ranks(shards, name)),
         }
-        Ok(rank)
+    }
+
+    /// Which rank this is, and how many there are.
+    fn joined(&self) -> (usize, usize) {
+        self.ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()))
+    }
+
+    fn other_ranks(&self, shards: &Shards, name: &str) -> SessionError {
+        let (tensor, planned, (_, joined)) = (name.to_owned(), shards.ranks, self.joined());
+        SessionError::OtherRanks { tensor, planned, joined }
     }
 
     /// Makes a collective, once the device has made what it reads.
@@ -92,7 +100,10 @@ impl Session {
         node: &Node,
     ) -> Result<(), SessionError> {
         let name = self.plan.graph.info(node.outputs[0]).name.clone();
-        let rank = self.rank_of(collective.shards(), &name)?;
+        let (rank, joined) = self.joined();
+        let Some(among) = collective.among(rank, joined) else {
+            return Err(self.other_ranks(collective.shards(), &name));
+        };
         match collective {
             Collective::Exchange(part) => self.exchange(part, node, &name).await,
             Collective::Own(shards) => self.own(shards, node, rank).await,
@@ -103,6 +114,10 @@ impl Session {
             Collective::Assemble { shards, .. } => {
                 let tensors = [node.inputs[0], node.outputs[0]];
                 self.collect(shards, &(0..shards.shard()), tensors, &name).await
+            }
+            Collective::AllToAll(shards) => {
+                let tensors = [node.inputs[0], node.outputs[0]];
+                self.all_to_all(shards, among, tensors, &name).await
             }
         }
     }
@@ -128,16 +143,49 @@ impl Session {
                 part[(run.own - range.start) * size..][..read.len()].copy_from_slice(&read);
             }
         }
-        let received = match &mut self.ranks {
-            Some(ranks) => {
-                let ticket = ranks.begin_exchange(name, parts)?;
-                self.finish(name, ticket)?
-            }
-            None => parts,
-        };
+        let received = self.exchanged(name, 0..shards.ranks, parts)?;
         for (&output, bytes) in node.outputs.iter().zip(received.chunks_exact(bytes)) {
             let (_, to) = self.place(output)?;
             self.backend.write(to.start, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// What each of these ranks has for this one, of what this one has for each.
+    fn exchanged(
+        &mut self,
+        name: &str,
+        among: Range<usize>,
+        parts: Vec<u8>,
+    ) -> Result<Vec<u8>, SessionError> {
+        let Some(ranks) = &mut self.ranks else { return Ok(parts) };
+        let ticket = ranks.begin_exchange(name, among, parts)?;
+        self.finish(name, ticket)
+    }
+
+    /// Sends each of these ranks its shard of `x`, and puts theirs of this rank's next to each other.
+    async fn all_to_all(
+        &mut self,
+        shards: &Shards,
+        among: Range<usize>,
+        [x, made]: [Tensor; 2],
+        name: &str,
+    ) -> Result<(), SessionError> {
+        let (size, shard) = (self.plan.graph.dtype(x).size(), shards.shard());
+        let step = (PIECE / size).max(1);
+        for first in (0..shard).step_by(step) {
+            let piece = first..shard.min(first + step);
+            let of = |rank: usize| rank * shard + piece.start..rank * shard + piece.end;
+            let mut places = vec![];
+            for rank in 0..among.len() {
+                places.push(self.bytes_at(x, of(rank))?);
+            }
+            let parts = self.backend.read(&places).await?;
+            let received = self.exchanged(name, among.clone(), parts)?;
+            for (rank, bytes) in received.chunks_exact(piece.len() * size).enumerate() {
+                let to = self.bytes_at(made, of(rank))?;
+                self.backend.write(to.start, bytes)?;
+            }
         }
         Ok(())
     }

@@ -97,6 +97,10 @@ impl Choices {
     }
 }
 
+fn one() -> usize {
+    1
+}
+
 /// The step that a plan was made for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MadeFor {
@@ -106,6 +110,9 @@ pub struct MadeFor {
     model: Map<String, Value>,
     /// Tokens of a sequence.
     context: usize,
+    /// Ranks that have a part of each.
+    #[serde(default = "one")]
+    context_ranks: usize,
     optimizer: String,
 }
 
@@ -117,6 +124,7 @@ impl MadeFor {
             device: device.name().to_owned(),
             model: sizes(config),
             context: config.model.seq_len(),
+            context_ranks: config.context_ranks,
             optimizer: config.optimizer.name().to_owned(),
         }
     }
@@ -137,6 +145,8 @@ impl MadeFor {
         }
         let (there, here_too) = (self.context.to_string(), here.context.to_string());
         compare("the length of a sequence", &there, &here_too);
+        let [there, here_too] = [self, here].map(|step| step.context_ranks.to_string());
+        compare("`run.context_ranks`", &there, &here_too);
         compare("`train.optimizer`", &self.optimizer, &here.optimizer);
         found
     }

@@ -77,17 +77,24 @@ impl Scale {
         let budget = budget(scope, device).unwrap_or(u64::MAX);
         let simulated = Simulated { scope, device, known, budget };
         let own_batch = config.own_batch();
-        let asked = |gpus| TrainerConfig {
-            ranks: gpus,
-            batch: own_batch * gpus,
-            micro_batch: config.micro_batch.min(own_batch).max(1),
-            ..config.clone()
+        let asked = |gpus: usize| {
+            // Those that can't share contexts have one each.
+            let shared = config.context_ranks.max(1);
+            let context_ranks = if gpus.is_multiple_of(shared) { shared } else { 1 };
+            TrainerConfig {
+                ranks: gpus,
+                context_ranks,
+                batch: own_batch * gpus / context_ranks,
+                micro_batch: config.micro_batch.min(own_batch).max(1),
+                ..config.clone()
+            }
         };
         let (mut rows, mut chosen): (Vec<Row>, Option<TrainerConfig>) = (vec![], None);
         for &gpus in gpus {
             let asked = asked(gpus);
             let again = chosen.take().map(|chosen| TrainerConfig {
                 ranks: asked.ranks,
+                context_ranks: asked.context_ranks,
                 batch: asked.batch,
                 ..chosen
             });
@@ -97,7 +104,8 @@ impl Scale {
         }
         let mut alone = simulated.row(&asked(1), None)?.0;
         if let (false, Some(config)) = (alone.fits, &chosen) {
-            let config = TrainerConfig { ranks: 1, batch: own_batch, ..config.clone() };
+            let (ranks, context_ranks) = (1, 1);
+            let config = TrainerConfig { ranks, context_ranks, batch: own_batch, ..config.clone() };
             let planned = Planned::new(&config, device).map_err(Error::from)?;
             alone = simulated.of(&planned);
         }

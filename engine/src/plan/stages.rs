@@ -84,8 +84,10 @@ fn fewest(
     fit: bool,
     fits: impl Fn(usize) -> Result<bool>,
 ) -> Result<Option<usize>> {
-    let most = config.batch.min(MOST.max(config.ranks));
-    let ranks: Vec<usize> = (1..=most).filter(|n| config.batch.is_multiple_of(*n)).collect();
+    let each = config.context_ranks.max(1);
+    let most = config.batch.min(MOST.max(config.ranks) / each);
+    let contexts = (1..=most).filter(|n| config.batch.is_multiple_of(*n));
+    let ranks: Vec<usize> = contexts.map(|contexts| contexts * each).collect();
     // Those before `low` don't fit, and the one at `high` does, where there is one.
     let (mut low, mut high) = (0, ranks.len());
     if fit {

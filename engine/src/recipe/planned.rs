@@ -201,7 +201,7 @@ fn chosen(settings: &mut Settings, config: &TrainerConfig) {
     settings.memory.plan = None;
     let TrainerConfig { micro_batch, precision, options, .. } = config;
     // A run goes on with any number of ranks.
-    settings.run.ranks = 1;
+    (settings.run.ranks, settings.run.context_ranks) = (1, 1);
     settings.train.micro_batch = MicroBatch::Size(*micro_batch);
     settings.memory.gradients = config.gradients;
     settings.memory.master = config.master;

@@ -258,10 +258,11 @@ fn trainer_config(
         precision: settings.run.precision.storage,
         batch,
         micro_batch: match train.micro_batch {
-            MicroBatch::Auto => (batch / settings.run.ranks.max(1)).max(1),
+            MicroBatch::Auto => (batch / settings.contexts()).max(1),
             MicroBatch::Size(size) => size,
         },
         ranks: settings.run.ranks,
+        context_ranks: settings.run.context_ranks,
         shard: match memory.shard {
             Sharding::Auto => Shard::Nothing,
             Sharding::Of(shard) => shard,

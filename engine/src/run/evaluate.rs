@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tightrope_nn::{Evaluation as Found, Trainer};
+use tightrope_nn::{Evaluation as Found, Trainer, TrainerConfig};
 
 use super::{HeldOut, Samples};
 use crate::error::{Help as _, Result};
@@ -40,19 +40,21 @@ pub async fn evaluate(trainer: &mut Trainer, batches: HeldOut) -> Result<Option<
 }
 
 /// As [`evaluate`]; `None` too where `stop`, asked before every batch, says so on any rank. Ranks take turns, and all hear what
-/// each found: so the mean has the same bits for any number of them.
+/// each found: so the mean has the same bits for any number of them. Those that share contexts take one turn together.
 pub(super) async fn evaluate_unless(
     trainer: &mut Trainer,
     mut batches: HeldOut,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>> {
     // A browser's tab has no others to take turns with.
-    let ranks = if cfg!(target_family = "wasm") { 1 } else { trainer.config().ranks };
+    let is_alone = cfg!(target_family = "wasm");
+    let TrainerConfig { ranks, context_ranks, .. } = *trainer.config();
+    let [ranks, each] = if is_alone { [1, 1] } else { [ranks, context_ranks] };
     let (mut sum, mut tokens, mut metrics) = (0.0, None, BTreeMap::new());
     loop {
-        let round = batches.by_ref().take(ranks).collect::<Result<Vec<Samples>>>()?;
+        let round = batches.by_ref().take(ranks / each).collect::<Result<Vec<Samples>>>()?;
         // A rank that the last round has nothing for repeats a batch: others may need its shards of weights.
-        let Some(own) = round.get(trainer.rank()).or(round.last()) else { break };
+        let Some(own) = round.get(trainer.rank() / each).or(round.last()) else { break };
         let stops = stop();
         if stops && ranks == 1 {
             return Ok(None);
@@ -60,7 +62,7 @@ pub(super) async fn evaluate_unless(
         let found = trainer.evaluate(&own.batch()).await;
         let found = found.help("try again, or choose another device")?;
         let Some(all) = of_all_ranks(trainer, &found, stops)? else { return Ok(None) };
-        for (batch, figures) in round.iter().zip(all) {
+        for (batch, figures) in round.iter().zip(all.into_iter().step_by(each)) {
             sum += figures[0] * batch.counted as f64;
             for ((name, _), figure) in found.metrics.iter().zip(&figures[1..]) {
                 let sum = metrics.entry(name.clone()).or_insert(0.0);

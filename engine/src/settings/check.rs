@@ -72,7 +72,7 @@ impl Settings {
     /// Leaves the micro-batch to the planner where what was chosen for another number of ranks doesn't fit these, and nothing is
     /// `said` of it now.
     pub(crate) fn rechoose_micro_batch(&mut self, said: &Self) {
-        let own = self.train.batch.map(|batch| batch / self.run.ranks.max(1));
+        let own = self.train.batch.map(|batch| batch / self.contexts());
         if let (Some(own), MicroBatch::Size(micro_batch)) = (own, self.train.micro_batch)
             && !own.is_multiple_of(micro_batch)
             && !said.is_said("train.micro_batch")
@@ -81,8 +81,17 @@ impl Settings {
         }
     }
 
+    /// How many passes ranks make at a time: one each, or with those that share its context.
+    pub(crate) fn contexts(&self) -> usize {
+        (self.run.ranks / self.run.context_ranks.max(1)).max(1)
+    }
+
     fn check_train(&self) -> Result<(), SettingsError> {
-        let (train, ranks) = (&self.train, self.run.ranks);
+        let (train, ranks) = (&self.train, self.contexts());
+        if !self.run.ranks.is_multiple_of(self.run.context_ranks.max(1)) {
+            let (whole, part) = (self.run.ranks, self.run.context_ranks);
+            return Err(self.indivisible("run.ranks", whole, "run.context_ranks", part));
+        }
         if let Some(batch) = train.batch.filter(|batch| !batch.is_multiple_of(ranks)) {
             return Err(self.indivisible("train.batch", batch, "run.ranks", ranks));
         }

@@ -143,6 +143,7 @@ settings! {
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
         ranks: usize = 1, "Processes that train together, each on its part of every batch; mpirun and others that launch them say how many", [at_most(65536), flag("ranks", "N"), only(STEPS), passing(), elsewhere(&["world_size", "nproc_per_node"])];
+        context_ranks: usize = 1, "Neighbouring ranks that have a part of each sequence, for contexts that one has no memory for: a divisor of ranks, of the context and of the model's key and value heads", [at_most(1024), flag("context-ranks", "N"), only(STEPS), passing(), elsewhere(&["context_parallel_size", "context_parallel_degree", "sequence_parallel_size", "cp_size"])];
         interconnect: Interconnect, "What connects the GPUs of ranks, for estimates: nvlink, pcie4, 100gbe, …, or 8xnvlink4+400gbe for nodes of 8 GPUs; auto is what the GPU has by its data sheet", [flag("interconnect", "LINKS"), only(STEPS), passing()];
         rank_timeout: u64 = 60, "Seconds that a rank waits for one that says nothing before it names it and ends; 0 waits for ever", [at_least(0), at_most(86_400), flag("rank-timeout", "S"), only(RUN), passing(), elsewhere(&["ddp_timeout"])];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];

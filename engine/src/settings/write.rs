@@ -182,6 +182,7 @@ device = "auto"
 precision = "f32"
 matmul = "auto"
 ranks = 1
+context_ranks = 1
 interconnect = "auto"
 rank_timeout = 60
 log_every = 10

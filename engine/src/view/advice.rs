@@ -328,7 +328,7 @@ impl Subject<'_> {
         let scope = Scope { micro_batch: false, ..self.scope.clone() };
         let planned = self.planned.config().micro_batch;
         largest(planned, 1, planned.saturating_mul(TIMES), &mut |micro_batch| {
-            let batch = micro_batch.saturating_mul(config.ranks);
+            let batch = micro_batch.saturating_mul(config.ranks / config.context_ranks.max(1));
             let config = TrainerConfig { batch, micro_batch, ..config.clone() };
             Ok(plan::fitting(&scope, &config, budget, self.device)?.is_some())
         })

@@ -55,8 +55,12 @@ fn held(planned: &Planned) -> String {
     let all = human_bytes(sent.values().sum());
     let of = |(name, bytes): (&&str, &u64)| format!("{name} {}", human_bytes(*bytes));
     let parts: Vec<String> = sent.iter().map(of).collect();
+    let shared = match config.context_ranks {
+        1 => String::new(),
+        n => format!(", {n} of which share each sequence"),
+    };
     format!(
-        "{}: {held} (shard {}), and sends {all} a step: {}",
+        "{}{shared}: {held} (shard {}), and sends {all} a step: {}",
         config.ranks,
         u32::from(config.shard),
         parts.join(", ")
@@ -68,6 +72,7 @@ pub(super) fn extend(object: &mut Value, planned: &Planned, known: &Known) {
     let config = planned.config();
     let step = planned.overlapped(&known.rates);
     object["ranks"] = config.ranks.into();
+    object["context_ranks"] = config.context_ranks.into();
     object["shard"] = json!(config.shard);
     object["interconnect"] = json!(known.links.map(|links| links.to_string()));
     object["sent_bytes"] = json!(planned.sent_bytes());

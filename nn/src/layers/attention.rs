@@ -1,5 +1,6 @@
 //! Attention between the positions of a sequence.
 
+mod context;
 mod eager;
 
 use tightrope_core::{Tensor, ops};
@@ -142,6 +143,39 @@ impl Attention {
         pass.one(ops::Concat { axis: 2 }, &parts, &format!("{}.qkv", self.name))
     }
 
+    /// What heads find in whole sequences, (B, T, H·D).
+    fn attend(&self, pass: &mut Pass<'_>, qkv: Tensor) -> Result<Tensor> {
+        let documents = documents(pass)?;
+        let mask = ops::Mask { documents: documents.is_some(), ..self.op.mask };
+        let op = ops::Attention { mask, ..self.op.clone() };
+        let ranks = pass.context_ranks();
+        if ranks == 1 {
+            return self.attend_by(pass, op, qkv, documents);
+        }
+        let own = context::of_rank(&op, ranks)?;
+        let qkv = context::heads_of_rank(pass, &op, qkv, &self.name)?;
+        let found = self.attend_by(pass, own, qkv, documents)?;
+        context::positions_of_rank(pass, found, &self.name)
+    }
+
+    fn attend_by(
+        &self,
+        pass: &mut Pass<'_>,
+        op: ops::Attention,
+        qkv: Tensor,
+        documents: Option<Tensor>,
+    ) -> Result<Tensor> {
+        if pass.options().attention == AttentionKind::Eager {
+            return eager::attend(pass, (&op, self.dropout), qkv, documents, &self.name);
+        }
+        let drawn = pass.stream(self.dropout);
+        let dropout = drawn.map(|(stream, _)| ops::Dropout { p: self.dropout, stream });
+        let op = ops::Attention { dropout, ..op };
+        let key = drawn.map(|(_, key)| key);
+        let inputs: Vec<Tensor> = [qkv].into_iter().chain(documents).chain(key).collect();
+        pass.one(op, &inputs, &format!("{}.out", self.name))
+    }
+
     fn normed(
         &self,
         pass: &mut Pass<'_>,
@@ -158,6 +192,18 @@ impl Attention {
         let x = pass.one(ops::Reshape { shape: heads.to_vec() }, &[x], &name("heads"))?;
         let x = norm.apply(pass, x)?;
         pass.one(ops::Reshape { shape }, &[x], &name("normed"))
+    }
+}
+
+/// The document of each position of whole sequences, I32 (B, T), where the model has the input [`DOCUMENTS`]. Ranks that have parts of
+/// sequences exchange them where this is first asked for.
+///
+/// # Errors
+/// As [`Pass::one`].
+pub fn documents(pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
+    match pass.optional_input(DOCUMENTS) {
+        Some(own) if pass.context_ranks() > 1 => context::documents_of_all(pass, own).map(Some),
+        own => Ok(own),
     }
 }
 
@@ -192,28 +238,13 @@ impl Layer for Attention {
             qkv = pass.one(rope, &[qkv, places], &named("rope"))?;
         }
         let batch = pass.shape(x)[0];
-        let outputs = match self.cache(pass, batch) {
-            None => {
-                let documents = pass.optional_input(DOCUMENTS);
-                let mask = ops::Mask { documents: documents.is_some(), ..self.op.mask };
-                if pass.options().attention == AttentionKind::Eager {
-                    let op = ops::Attention { mask, ..self.op.clone() };
-                    let found =
-                        eager::attend(pass, (&op, self.dropout), qkv, documents, &self.name)?;
-                    return self.proj.apply(pass, found);
-                }
-                let drawn = pass.stream(self.dropout);
-                let dropout = drawn.map(|(stream, _)| ops::Dropout { p: self.dropout, stream });
-                let op = ops::Attention { mask, dropout, ..self.op.clone() };
-                let key = drawn.map(|(_, key)| key);
-                let inputs: Vec<Tensor> = [qkv].into_iter().chain(documents).chain(key).collect();
-                pass.push(op, &inputs, &named("out"))?
-            }
+        let found = match self.cache(pass, batch) {
+            None => self.attend(pass, qkv)?,
             Some(Cache { keys, values }) => {
                 let inputs = [qkv, keys, values, pass.input(START)?];
-                pass.push(ops::CachedAttention(self.op.clone()), &inputs, &named("out"))?
+                pass.one(ops::CachedAttention(self.op.clone()), &inputs, &named("out"))?
             }
         };
-        self.proj.apply(pass, outputs[0])
+        self.proj.apply(pass, found)
     }
 }

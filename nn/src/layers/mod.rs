@@ -41,7 +41,7 @@ use crate::pass::Pass;
 
 pub use crate::pass::AttentionKind;
 pub use activation::Activation;
-pub use attention::{Attention, Normed};
+pub use attention::{Attention, Normed, documents};
 pub use block::Block;
 pub use conv::Conv2d;
 pub use distillation::{Distillation, Projected, linear_distillation};

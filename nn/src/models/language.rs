@@ -134,6 +134,8 @@ impl LanguageModel {
 
     /// Values of the last block, (B, T, C).
     fn hidden(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
+        // Before the blocks, so that it's of none of them.
+        layers::documents(pass)?;
         let mut x = self.embed(pass)?;
         for (index, block) in self.parts.blocks.iter().enumerate() {
             x = pass.block(index, |pass| block.apply(pass, x))?;
@@ -289,6 +291,15 @@ impl Model for LanguageModel {
 
     fn with_seq_len(&self, seq_len: usize) -> Result<Option<Arc<dyn Model>>> {
         Ok(Some(Arc::new(self.with_settings(&self.config, seq_len)?)))
+    }
+
+    fn with_context_ranks(&self, ranks: usize) -> Result<Option<Arc<dyn Model>>> {
+        let seq_len = self.seq_len;
+        ensure(seq_len.is_multiple_of(ranks), "run.context_ranks", || {
+            format!("{ranks} ranks don't share sequences of {seq_len} tokens evenly")
+        })?;
+        // What a pair comes to is a sum over each sequence.
+        if self.is_of_pairs() { Ok(None) } else { self.with_seq_len(seq_len / ranks) }
     }
 
     fn counted(&self) -> Option<&str> {

@@ -2,6 +2,7 @@
 
 use tightrope_core::{NonFinite, Role, SessionError, Tensor, now};
 
+use super::parts::in_order;
 use super::{Outcome, TrainError, Trainer, lacking, named};
 use crate::handles::{ShorterHandles, StepHandles};
 use crate::inputs::{Batch, Values};
@@ -42,6 +43,8 @@ impl Trainer {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<bool, TrainError> {
         let (shorter, values) = self.of_length(batch)?;
+        let ordered = self.by_pass(&values);
+        let values = in_order(&values, &ordered);
         let StepHandles { share, loss_sum, .. } = self.step_handles()?;
         let (shares, sums) = (share.written(&values, self.config.passes()), loss_sum.is_some());
         self.write_scalars(step, lr)?;
@@ -119,7 +122,7 @@ impl Trainer {
         &self,
         batch: &Batch<'b>,
     ) -> Result<(Option<usize>, Vec<(usize, Values<'b>)>), TrainError> {
-        let samples = self.config.batch;
+        let samples = self.config.batch * self.config.parts();
         let whole = self.checked(batch, samples);
         let Err(refused) = whole else { return whole.map(|values| (None, values)) };
         let found = self.shorter().iter().enumerate().find_map(|(index, shorter)| {
@@ -193,6 +196,8 @@ impl Trainer {
         batch: &Batch<'_>,
     ) -> Result<Option<NonFinite>, TrainError> {
         let (shorter, values) = self.of_length(batch)?;
+        let ordered = self.by_pass(&values);
+        let values = in_order(&values, &ordered);
         let &StepHandles { share, loss_sum, .. } = self.step_handles()?;
         let shares = share.written(&values, self.config.passes());
         if let Some(sum) = loss_sum {

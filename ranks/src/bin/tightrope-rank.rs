@@ -161,7 +161,8 @@ fn lose(ranks: &mut dyn Ranks, how: impl Fn()) -> Result<String, RanksError> {
             how();
         }
         let what = format!("step{step}.wte");
-        let ticket = ranks.begin_exchange(&what, vec![1; 1000 * ranks.count()])?;
+        let ticket =
+            ranks.begin_exchange(&what, 0..ranks.count(), vec![1; 1000 * ranks.count()])?;
         ranks.finish(ticket)?;
     }
     Ok("it never ends".to_owned())
@@ -183,7 +184,7 @@ fn exchange(ranks: &mut dyn Ranks) -> Result<String, RanksError> {
     let mut bytes = 0;
     for (round, length) in [0, 1, 3, 7, 1023, 65_537, 1_000_003].into_iter().enumerate() {
         let parts = (0..count).flat_map(|to| sent(to, round, length)).collect();
-        let ticket = ranks.begin_exchange("odd lengths", parts)?;
+        let ticket = ranks.begin_exchange("odd lengths", 0..ranks.count(), parts)?;
         check(ranks.finish(ticket)? == expected(rank, round, length), "an exchange of odd lengths");
         let ticket = ranks.begin_gather("odd lengths", sent(9, round, length))?;
         check(ranks.finish(ticket)? == expected(9, round, length), "a gather of odd lengths");
@@ -194,7 +195,11 @@ fn exchange(ranks: &mut dyn Ranks) -> Result<String, RanksError> {
     for round in 0..100 {
         let length = 1 + round * 331;
         let parts = (0..count).flat_map(|to| sent(to, round, length)).collect();
-        tickets.push((round, length, ranks.begin_exchange(&format!("tensor {round}"), parts)?));
+        tickets.push((
+            round,
+            length,
+            ranks.begin_exchange(&format!("tensor {round}"), 0..ranks.count(), parts)?,
+        ));
     }
     for at in 0..100 {
         // 100 has no factor in common with these.
@@ -226,7 +231,7 @@ fn time(ranks: &mut dyn Ranks, bytes: usize) -> Result<String, RanksError> {
     for _ in 0..11 {
         let parts = vec![1; bytes * ranks.count()];
         let start = Instant::now();
-        let ticket = ranks.begin_exchange("time", parts)?;
+        let ticket = ranks.begin_exchange("time", 0..ranks.count(), parts)?;
         ranks.finish(ticket)?;
         times.push(start.elapsed());
     }

@@ -38,7 +38,8 @@ fn each_receives_one_part_from_everybody_in_the_order_of_ranks() {
         for length in [0, 1, 3, 257] {
             on_each(count, LONG, |mut ranks| {
                 let rank = ranks.rank();
-                let ticket = ranks.begin_exchange("x", parts(rank, count, 0, length)).unwrap();
+                let ticket =
+                    ranks.begin_exchange("x", 0..count, parts(rank, count, 0, length)).unwrap();
                 let expected: Vec<u8> =
                     (0..count).flat_map(|from| part(from, rank, 0, length)).collect();
                 assert_eq!(ranks.finish(ticket).unwrap(), expected);
@@ -52,6 +53,24 @@ fn each_receives_one_part_from_everybody_in_the_order_of_ranks() {
 }
 
 #[test]
+fn groups_exchange_by_themselves() {
+    let count = 6;
+    on_each(count, LONG, |mut ranks| {
+        let rank = ranks.rank();
+        for (round, size) in [2, 3, 6, 1].into_iter().enumerate() {
+            let first = rank / size * size;
+            let group = first..first + size;
+            let own = group.clone().flat_map(|to| part(rank, to, round, 5)).collect();
+            let ticket = ranks.begin_exchange("x", group.clone(), own).unwrap();
+            let expected: Vec<u8> = group.flat_map(|from| part(from, rank, round, 5)).collect();
+            assert_eq!(ranks.finish(ticket).unwrap(), expected);
+        }
+        let error = ranks.begin_exchange("x", 6..7, vec![0; 4]).unwrap_err();
+        assert!(error.reason.contains("it isn't among ranks 6 to 7"), "{error}");
+    });
+}
+
+#[test]
 fn what_is_begun_in_one_order_may_be_finished_in_any() {
     let count = 3;
     on_each(count, LONG, |mut ranks| {
@@ -60,7 +79,9 @@ fn what_is_begun_in_one_order_may_be_finished_in_any() {
             .map(|round| {
                 (
                     round,
-                    ranks.begin_exchange("x", parts(rank, count, round, 1 + round * 5)).unwrap(),
+                    ranks
+                        .begin_exchange("x", 0..count, parts(rank, count, round, 1 + round * 5))
+                        .unwrap(),
                 )
             })
             .collect();
@@ -86,8 +107,8 @@ fn long_parts_are_cut_into_messages() {
     on_each_of(ranks, |mut ranks| {
         let rank = ranks.rank();
         for length in [199, 200, 201, 400, 2003_usize] {
-            assert_eq!(ranks.0.pieces(|_| 0..length).len(), 2 * length.div_ceil(200));
-            let ticket = ranks.begin_exchange("x", parts(rank, 3, 0, length)).unwrap();
+            assert_eq!(ranks.0.pieces(&(0..3), |_| 0..length).len(), 2 * length.div_ceil(200));
+            let ticket = ranks.begin_exchange("x", 0..3, parts(rank, 3, 0, length)).unwrap();
             let expected: Vec<u8> = (0..3).flat_map(|from| part(from, rank, 0, length)).collect();
             assert_eq!(ranks.finish(ticket).unwrap(), expected);
         }
@@ -97,7 +118,7 @@ fn long_parts_are_cut_into_messages() {
 #[test]
 fn parts_that_are_not_equally_long_are_refused() {
     let mut ranks = Threads::group(3, LONG);
-    let error = ranks[1].begin_exchange("wte", vec![0; 10]).unwrap_err();
+    let error = ranks[1].begin_exchange("wte", 0..3, vec![0; 10]).unwrap_err();
     let said = "rank 1: 10 bytes can't be cut into 3 equal parts; this rank waited for wte";
     assert_eq!(error.to_string(), said);
 }
@@ -107,16 +128,16 @@ fn a_rank_that_begins_something_else_is_named_with_both() {
     type Begin = fn(&mut Threads) -> Result<Ticket, RanksError>;
     let cases: [(Begin, &str); 3] = [
         (
-            |ranks| ranks.begin_exchange("b", vec![0; 4]),
+            |ranks| ranks.begin_exchange("b", 0..2, vec![0; 4]),
             "exchange 2 bytes of b as its transfer 0, where this rank began to exchange 2 bytes of a as its transfer 0",
         ),
         (|ranks| ranks.begin_gather("a", vec![0; 2]), "gather 2 bytes of a"),
-        (|ranks| ranks.begin_exchange("a", vec![0; 6]), "exchange 3 bytes of a"),
+        (|ranks| ranks.begin_exchange("a", 0..2, vec![0; 6]), "exchange 3 bytes of a"),
     ];
     for (begin, expected) in cases {
         let errors = on_each(2, LONG, |mut ranks| {
             let ticket = match ranks.rank() {
-                0 => ranks.begin_exchange("a", vec![0; 4]),
+                0 => ranks.begin_exchange("a", 0..2, vec![0; 4]),
                 _ => begin(&mut ranks),
             };
             ranks.finish(ticket.unwrap()).unwrap_err()
@@ -160,11 +181,11 @@ fn what_a_rank_sent_before_it_was_dropped_arrives() {
 fn a_rank_that_does_not_answer_is_named_by_all_others() {
     let end = Barrier::new(4);
     let errors = on_each(4, SHORT, |mut ranks| {
-        let ticket = ranks.begin_exchange("wte", vec![1; 4]).unwrap();
+        let ticket = ranks.begin_exchange("wte", 0..4, vec![1; 4]).unwrap();
         ranks.finish(ticket).unwrap();
         // Rank 3 has what it waits for from 2, and so waits for others: it must not be named.
         let error = (ranks.rank() != 2).then(|| {
-            let ticket = ranks.begin_exchange("wpe", vec![1; 4]).unwrap();
+            let ticket = ranks.begin_exchange("wpe", 0..4, vec![1; 4]).unwrap();
             ranks.finish(ticket).unwrap_err()
         });
         end.wait();

@@ -264,6 +264,7 @@ fn every_arena_is_the_predicted_one() {
         };
         let config = TrainerConfig {
             ranks: 1,
+            context_ranks: 1,
             shard: Shard::Nothing,
             programs: Programs::Training,
             shorter: vec![],

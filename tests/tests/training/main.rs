@@ -3,6 +3,7 @@
 mod adafactor;
 mod bert;
 mod buckets;
+mod context;
 mod devices;
 mod distillation;
 mod dpo;
