@@ -15,8 +15,7 @@ use crate::graph::{Role, Tensor};
 use crate::ops::Rule;
 use crate::plan::{Event, Plan};
 #[cfg(not(target_family = "wasm"))]
-use crate::ranks::Ranks;
-use crate::ranks::RanksError;
+use crate::ranks::{Ranks, RanksError};
 use crate::types::DType;
 
 #[cfg(not(target_family = "wasm"))]
@@ -64,9 +63,11 @@ pub enum SessionError {
     #[error("`{0}` is moved between the device and the host, and this session was given no host")]
     NoHost(String),
     /// The other ranks can't be reached, or did something else.
+    #[cfg(not(target_family = "wasm"))]
     #[error(transparent)]
     Ranks(#[from] RanksError),
     /// A program has collectives of another number of ranks than the session.
+    #[cfg(not(target_family = "wasm"))]
     #[error("`{tensor}` is shared by {planned} ranks, and this session is of {joined}")]
     OtherRanks {
         /// What is sent.

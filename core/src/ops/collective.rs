@@ -125,6 +125,9 @@ impl Rule for Collective {
     }
 
     fn infer(&self, inputs: &[&Type]) -> Inferred {
+        if cfg!(target_family = "wasm") {
+            return Err("a browser's tab has no other ranks".into());
+        }
         match self {
             Self::Exchange(part) => {
                 let [x] = arity(inputs)?;
@@ -160,10 +163,8 @@ impl Rule for Collective {
     }
 
     fn differentiable(&self) -> usize {
-        match self {
-            Self::AllToAll(_) => 1,
-            _ => 0,
-        }
+        // A browser's tab has no others to train with.
+        usize::from(!cfg!(target_family = "wasm") && matches!(self, Self::AllToAll(_)))
     }
 
     /// What a rank's part becomes on another goes back the way it came.
@@ -174,6 +175,9 @@ impl Rule for Collective {
         outputs: &[Option<Tensor>],
         wanted: &[bool],
     ) -> crate::Result<Vec<Option<Tensor>>> {
+        if cfg!(target_family = "wasm") {
+            return Ok(vec![None]);
+        }
         let (Some(gradient), true) = (outputs[0], wanted[0]) else { return Ok(vec![None]) };
         let name = format!("grad.{}", graph.info(node.inputs[0]).name);
         Ok(vec![Some(graph.one(self.clone(), &[gradient], &name)?)])

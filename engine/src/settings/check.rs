@@ -83,12 +83,14 @@ impl Settings {
 
     /// How many passes ranks make at a time: one each, or with those that share its context.
     pub(crate) fn contexts(&self) -> usize {
-        (self.run.ranks / self.run.context_ranks.max(1)).max(1)
+        let is_alone = cfg!(target_family = "wasm");
+        if is_alone { 1 } else { (self.run.ranks / self.run.context_ranks.max(1)).max(1) }
     }
 
     fn check_train(&self) -> Result<(), SettingsError> {
         let (train, ranks) = (&self.train, self.contexts());
-        if !self.run.ranks.is_multiple_of(self.run.context_ranks.max(1)) {
+        let shared = self.run.context_ranks.max(1);
+        if !cfg!(target_family = "wasm") && !self.run.ranks.is_multiple_of(shared) {
             let (whole, part) = (self.run.ranks, self.run.context_ranks);
             return Err(self.indivisible("run.ranks", whole, "run.context_ranks", part));
         }

@@ -115,7 +115,7 @@ settings! {
         optimizer_bits: StateBits, "Bits per number of optimizer state: 32, 16 or 8", [only(STEPS), page_more("Optimizer state")];
         table_bits: TableBits, "The same for tables of embeddings where optimizer_bits is 8: 32, or 8 with a scale for each row", [only(STEPS), page_more("State of tables")];
         offload: Offload, "What the host keeps for a GPU: optimizer (its state and the update), gradients, activations, weights", [flag("offload", "LIST"), only(STEPS), page_more("Offload")];
-        shard: Sharding, "What each of several ranks holds a shard of: 0 nothing; 1 optimizer state and masters; 2 gradients too; 3 weights too; or auto, the fastest that fits", [flag("shard", "STAGE|auto"), only(STEPS), passing(), elsewhere(&["zero_stage", "fsdp"])];
+        shard: Sharding, "What each of several ranks holds a shard of: 0 nothing; 1 optimizer state and masters; 2 gradients too; 3 weights too; or auto, the fastest that fits", [flag("shard", "STAGE|auto"), only(STEPS), passing(), elsewhere(&["zero_stage", "fsdp"]), of_ranks()];
         consume_gradients: bool, "Update each weight as soon as its gradient is made: in one pass a step, without clipping, and without skipping steps that aren't finite", [only(STEPS), page_more("Consume gradients")];
         allow: Vec<Allow>, "What the planner may change to fit: optimizer_bits, table_bits, gradients, master, precision (which change numbers), offload", [only(STEPS)];
     }
@@ -142,10 +142,10 @@ settings! {
         precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), only(READ), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
         threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
-        ranks: usize = 1, "Processes that train together, each on its part of every batch; mpirun and others that launch them say how many", [at_most(65536), flag("ranks", "N"), only(STEPS), passing(), elsewhere(&["world_size", "nproc_per_node"])];
-        context_ranks: usize = 1, "Neighbouring ranks that have a part of each sequence, for contexts that one has no memory for: a divisor of ranks, of the context and of the model's key and value heads", [at_most(1024), flag("context-ranks", "N"), only(STEPS), passing(), elsewhere(&["context_parallel_size", "context_parallel_degree", "sequence_parallel_size", "cp_size"])];
-        interconnect: Interconnect, "What connects the GPUs of ranks, for estimates: nvlink, pcie4, 100gbe, …, or 8xnvlink4+400gbe for nodes of 8 GPUs; auto is what the GPU has by its data sheet", [flag("interconnect", "LINKS"), only(STEPS), passing()];
-        rank_timeout: u64 = 60, "Seconds that a rank waits for one that says nothing before it names it and ends; 0 waits for ever", [at_least(0), at_most(86_400), flag("rank-timeout", "S"), only(RUN), passing(), elsewhere(&["ddp_timeout"])];
+        ranks: usize = 1, "Processes that train together, each on its part of every batch; mpirun and others that launch them say how many", [at_most(65536), flag("ranks", "N"), only(STEPS), passing(), elsewhere(&["world_size", "nproc_per_node"]), of_ranks()];
+        context_ranks: usize = 1, "Neighbouring ranks that share each sequence, where it's too long for one; divides ranks, the context and key and value heads", [at_most(1024), flag("context-ranks", "N"), only(STEPS), passing(), elsewhere(&["context_parallel_size", "context_parallel_degree", "sequence_parallel_size"]), of_ranks()];
+        interconnect: Interconnect, "What connects the GPUs of ranks, for estimates: nvlink, pcie4, 100gbe, …, or 8xnvlink4+400gbe for nodes of 8 GPUs; auto is what the GPU has by its data sheet", [flag("interconnect", "LINKS"), only(STEPS), passing(), of_ranks()];
+        rank_timeout: u64 = 60, "Seconds that a rank waits for one that says nothing before it names it and ends; 0 waits for ever", [at_least(0), at_most(86_400), flag("rank-timeout", "S"), only(RUN), passing(), elsewhere(&["ddp_timeout"]), of_ranks()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];

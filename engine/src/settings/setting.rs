@@ -282,6 +282,14 @@ impl Setting {
         Self { commands, ..self }
     }
 
+    /// That is of several ranks. A browser's tab has no others, and so no words on it.
+    pub const fn of_ranks(self) -> Self {
+        match cfg!(target_family = "wasm") {
+            true => Self { help: "Of several ranks", elsewhere: &[], ..self },
+            false => self,
+        }
+    }
+
     /// In which equal runs may differ.
     pub const fn passing(self) -> Self {
         Self { passing: true, ..self }

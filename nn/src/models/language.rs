@@ -294,6 +294,10 @@ impl Model for LanguageModel {
     }
 
     fn with_context_ranks(&self, ranks: usize) -> Result<Option<Arc<dyn Model>>> {
+        // A browser's tab has no others to train with.
+        if cfg!(target_family = "wasm") {
+            return Ok(None);
+        }
         let seq_len = self.seq_len;
         ensure(seq_len.is_multiple_of(ranks), "run.context_ranks", || {
             format!("{ranks} ranks don't share sequences of {seq_len} tokens evenly")

@@ -12,6 +12,9 @@ impl Trainer {
     /// The position in its sequence of the first token that this rank has of it.
     pub(super) fn first_position(&self) -> i32 {
         let parts = self.config.parts();
+        if parts == 1 {
+            return 0;
+        }
         let length = self.config.model.seq_len() / parts;
         ((self.rank % parts) * length) as i32
     }
@@ -76,7 +79,8 @@ pub(super) fn in_order<'v>(
     ordered: &'v [(usize, Ordered)],
 ) -> Vec<(usize, Values<'v>)> {
     match ordered {
-        [] => values.to_vec(),
+        // A browser's tab has no others to train with.
+        ordered if cfg!(target_family = "wasm") || ordered.is_empty() => values.to_vec(),
         ordered => ordered.iter().map(|(index, ordered)| (*index, ordered.values())).collect(),
     }
 }
