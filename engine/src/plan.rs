@@ -28,6 +28,7 @@ mod shorter;
 pub mod stages;
 pub mod techniques;
 
+pub(crate) use budget::room_for_copy;
 pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
 pub(crate) use fit::is_deep;

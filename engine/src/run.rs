@@ -11,6 +11,7 @@
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
 //! | `saved`, `saving` | what a run saves of itself, and when |
+//! | `beside`, `joint` | a checkpoint that is written while training goes on, and one that all ranks write |
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
@@ -69,6 +70,8 @@ mod home;
 #[cfg(not(target_family = "wasm"))]
 mod interactive;
 #[cfg(not(target_family = "wasm"))]
+mod joint;
+#[cfg(not(target_family = "wasm"))]
 mod lock;
 pub mod metrics;
 mod origin;
@@ -122,6 +125,8 @@ use diverged::PATIENCE;
 use evaluate::evaluate_unless;
 #[cfg(target_family = "wasm")]
 use home::Home;
+#[cfg(not(target_family = "wasm"))]
+use joint::Joint;
 use origin::Origin;
 use sample::{continues, sample_unless};
 use saved::Saved;
@@ -162,8 +167,13 @@ pub struct Run<'a> {
     /// Whether checkpoints are written from a copy, while training goes on.
     #[cfg(not(target_family = "wasm"))]
     room_beside: bool,
+    /// Bytes of a copy of all ranks' tensors, where there is room for it.
+    #[cfg(not(target_family = "wasm"))]
+    room_for_all: Option<u64>,
     #[cfg(not(target_family = "wasm"))]
     beside: Beside,
+    #[cfg(not(target_family = "wasm"))]
+    joint: Joint,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
     /// Whether the process before ended between that checkpoint and the evaluation after it.
@@ -220,7 +230,11 @@ impl<'a> Run<'a> {
             #[cfg(not(target_family = "wasm"))]
             room_beside: parts.room_beside,
             #[cfg(not(target_family = "wasm"))]
+            room_for_all: parts.room_for_all,
+            #[cfg(not(target_family = "wasm"))]
             beside: Beside::default(),
+            #[cfg(not(target_family = "wasm"))]
+            joint: Joint::default(),
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
             owes_evaluation: false,
@@ -474,6 +488,7 @@ impl<'a> Run<'a> {
         let rose = self.summary.last_loss.is_some_and(|before| outcome.loss > before);
         self.rises = if rose { self.rises + 1 } else { 0 };
         if self.rises >= PATIENCE {
+            self.end_beside().await?;
             return Err(self.rising(&outcome));
         }
         self.summary.skipped += u64::from(!outcome.updated);
