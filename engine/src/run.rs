@@ -10,8 +10,7 @@
 //! | `home`, `lock` | that of a run which trains, for one process |
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
-//! | `saved`, `saving` | what a run saves of itself, and when |
-//! | `beside`, `joint` | a checkpoint that is written while training goes on, and one that all ranks write |
+//! | `saved`, `saving`, `joint` | what a run saves of itself, when, and how all ranks write it |
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
@@ -125,8 +124,6 @@ use diverged::PATIENCE;
 use evaluate::evaluate_unless;
 #[cfg(target_family = "wasm")]
 use home::Home;
-#[cfg(not(target_family = "wasm"))]
-use joint::Joint;
 use origin::Origin;
 use sample::{continues, sample_unless};
 use saved::Saved;
@@ -164,16 +161,10 @@ pub struct Run<'a> {
     skips: u64,
     /// Steps in a row with a higher loss than the one before.
     rises: u64,
-    /// Whether checkpoints are written from a copy, while training goes on.
-    #[cfg(not(target_family = "wasm"))]
-    room_beside: bool,
-    /// Bytes of a copy of all ranks' tensors, where there is room for it.
-    #[cfg(not(target_family = "wasm"))]
-    room_for_all: Option<u64>,
     #[cfg(not(target_family = "wasm"))]
     beside: Beside,
     #[cfg(not(target_family = "wasm"))]
-    joint: Joint,
+    joint: joint::Joint,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
     /// Whether the process before ended between that checkpoint and the evaluation after it.
@@ -228,13 +219,9 @@ impl<'a> Run<'a> {
             skips: 0,
             rises: 0,
             #[cfg(not(target_family = "wasm"))]
-            room_beside: parts.room_beside,
+            beside: Beside::new(parts.room_beside, parts.room_for_all),
             #[cfg(not(target_family = "wasm"))]
-            room_for_all: parts.room_for_all,
-            #[cfg(not(target_family = "wasm"))]
-            beside: Beside::default(),
-            #[cfg(not(target_family = "wasm"))]
-            joint: Joint::default(),
+            joint: joint::Joint::default(),
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
             owes_evaluation: false,

@@ -88,7 +88,7 @@ fn planned(dir: &Path, ranks: usize, words: &[String]) -> Planned {
     let own = [
         "model.channels=128".to_owned(),
         "model.heads=4".to_owned(),
-        "model.layers=2".to_owned(),
+        "model.layers=1".to_owned(),
         "model.context=16".to_owned(),
         "train.batch=12".to_owned(),
         "train.micro_batch=1".to_owned(),
@@ -202,16 +202,20 @@ fn settings(preset: &str, precision: &str, shard: &str) -> Vec<String> {
 #[test]
 fn files_that_ranks_write_are_those_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
-    for (preset, precision) in
-        [("tiny", "f32"), ("tiny", "bf16"), ("llama-tiny", "f32"), ("llama-tiny", "bf16")]
-    {
+    const ALL: &[usize] = &[2, 3, 4];
+    for (preset, precision, counts) in [
+        ("tiny", "f32", ALL),
+        ("tiny", "bf16", ALL),
+        ("llama-tiny", "f32", &[3]),
+        ("llama-tiny", "bf16", &[3]),
+    ] {
         let alone = folder.path().join(format!("{preset}-{precision}"));
         let mut ordered = settings(preset, precision, "0");
         ordered.push("train.gradient_sums=ordered".to_owned());
         train(&alone, 1, &ordered, |_| Fault::Nothing);
         let alone = checkpoint(&alone, STEPS);
         for shard in ["1", "2", "3"] {
-            for ranks in [2, 3, 4] {
+            for &ranks in counts {
                 let what = format!("{preset}-{precision}-{shard}-{ranks}");
                 let words = settings(preset, precision, shard);
                 let [joint, sent] =
@@ -232,7 +236,7 @@ fn files_that_ranks_write_are_those_of_one_process() {
                     let [joint, sent] = [&joint, &sent].map(|dir| checkpoint(dir, step));
                     assert_eq!(joint.keys().collect::<Vec<_>>(), sent.keys().collect::<Vec<_>>());
                     assert!(joint == sent && joint.len() >= 4, "{what}, step {step}");
-                    // With one pass a step more is the same; with shards of gradients, all is.
+                    // With shards of gradients, any number of ranks makes the same steps.
                     if step == STEPS && shard != "1" {
                         for file in ["model.safetensors", "optimizer.safetensors"] {
                             assert!(joint[file] == alone[file], "{what}: {file} of one process");
@@ -337,6 +341,30 @@ fn numbers_of_one_rank_that_have_diverged_are_never_a_checkpoint() {
         }
         assert_eq!(folders(&dir), ["step-2"]);
     }
+}
+
+/// The first rank finds it, and all write into the directory that it makes instead.
+#[test]
+fn a_directory_that_is_moved_is_said_and_all_write_into_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let words = settings("tiny", "f32", "3");
+    let none = |_| Fault::Nothing;
+    let ended = train_with(&dir, 3, &words, none, |run, rank, _| {
+        if rank == 0 && run.done().steps == 3 {
+            fs::rename(&dir, folder.path().join("moved")).unwrap();
+        }
+        Ok(())
+    });
+    let said = ended[0].as_ref().unwrap_err();
+    assert!(said.contains("was moved or removed") && said.contains("run-rescued"), "{said}");
+    assert!(ended[1..].iter().all(Result::is_err), "{ended:?}");
+    let rescued = folder.path().join("run-rescued");
+    // It's found at the next save, or by a checkpoint that was being written.
+    let saved = folders(&rescued);
+    let step = if saved == ["step-3"] { 3 } else { 4 };
+    assert_eq!(saved, [format!("step-{step}")]);
+    assert!(checkpoint(&rescued, step).len() >= 4);
 }
 
 /// What ranks send for a checkpoint is what they say of it, however large it is.

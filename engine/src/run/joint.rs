@@ -35,8 +35,8 @@ use crate::units::human_bytes;
 #[derive(Default)]
 pub(super) struct Joint {
     in_flight: Option<InFlight>,
-    /// Rank 0's last phase.
-    publishing: Option<JoinHandle<Result<Vec<String>>>>,
+    /// Whether a rank has told all that it failed.
+    all_know: bool,
     /// What the last copy was in.
     memory: Vec<u8>,
     /// Whether it's said that rank 0 writes for all.
@@ -63,6 +63,17 @@ struct Of {
 enum Phase {
     Writing(Work<Wrote>),
     Checking(Work<Hashes>),
+    Publishing(Work<Result<Vec<String>>>),
+}
+
+impl Phase {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Writing(work) => work.is_done(),
+            Self::Checking(work) => work.is_done(),
+            Self::Publishing(work) => work.is_done(),
+        }
+    }
 }
 
 /// This rank's part, the memory that it was copied to, and its hashes.
@@ -78,7 +89,12 @@ enum Work<T> {
 
 impl<T: Send + 'static> Work<T> {
     fn begin(work: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
-        thread(work).map(Self::By)
+        let refused = |error| {
+            let message = anyhow!("no thread to write a checkpoint: {error}");
+            Error::failed(message, "end other processes, or raise their limit (`ulimit -u`)")
+        };
+        let thread = Builder::new().name("checkpoint".to_owned()).spawn(work);
+        thread.map(Self::By).map_err(refused)
     }
 
     fn is_done(&self) -> bool {
@@ -91,23 +107,12 @@ impl<T: Send + 'static> Work<T> {
     fn finish(self) -> Result<T> {
         match self {
             Self::Done(done) => Ok(done),
-            Self::By(thread) => join(thread),
+            Self::By(thread) => thread.join().map_err(|_| {
+                let message = "the thread that writes checkpoints has panicked";
+                Error::failed(anyhow!(message), "report it")
+            }),
         }
     }
-}
-
-fn thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    let refused = |error| {
-        let message = anyhow!("no thread to write a checkpoint: {error}");
-        Error::failed(message, "end other processes, or raise their limit (`ulimit -u`)")
-    };
-    Builder::new().name("checkpoint".to_owned()).spawn(work).map_err(refused)
-}
-
-fn join<T>(thread: JoinHandle<T>) -> Result<T> {
-    thread.join().map_err(|_| {
-        Error::failed(anyhow!("the thread that writes checkpoints has panicked"), "report it")
-    })
 }
 
 /// What rank 0 needs to give a checkpoint its name.
@@ -178,7 +183,7 @@ impl<'a> Run<'a> {
         }
         let part = Part::open(folder, &token, &cuts, rank);
         let figures =
-            [part.is_some(), overlapped && self.room_beside].map(|so| f64::from(u8::from(so)));
+            [part.is_some(), overlapped && self.beside.has_room].map(|so| f64::from(u8::from(so)));
         let said = self.figures("whether all see a checkpoint", &figures).await?;
         let all = |which: usize| said.iter().all(|figures| figures.get(which) == Some(&1.0));
         let Some(part) = part.filter(|_| all(0)) else {
@@ -242,7 +247,7 @@ impl<'a> Run<'a> {
                 });
             }
             // Less is free, on one of them, than when it was planned.
-            self.room_beside = false;
+            self.beside.has_room = false;
         }
         let write = async |_: &mut Origin<'a>, trainer: &mut Trainer| match write_own(
             trainer, &mut part, cuts,
@@ -256,21 +261,13 @@ impl<'a> Run<'a> {
 
     /// Goes on with a checkpoint that ranks write while training goes on, where all have come to the end of a phase.
     pub(super) async fn poll_joint(&mut self) -> Result<()> {
-        if let Some(in_flight) = &self.joint.in_flight {
-            let done = match &in_flight.phase {
-                Phase::Writing(work) => work.is_done(),
-                Phase::Checking(work) => work.is_done(),
-            };
-            let done = f64::from(u8::from(done));
-            let said = self.figures("whether a checkpoint is written", &[done]).await?;
-            if said.concat().iter().all(|&done| done == 1.0) {
-                self.advance_joint().await?;
-            }
+        let Some(InFlight { phase, .. }) = &self.joint.in_flight else { return Ok(()) };
+        let done = f64::from(u8::from(phase.is_done()));
+        let said = self.figures("whether a checkpoint is written", &[done]).await?;
+        if said.concat().iter().all(|&done| done == 1.0) {
+            self.advance_joint().await?;
         }
-        match self.joint.publishing.as_ref().is_some_and(JoinHandle::is_finished) {
-            true => self.end_publishing(),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     /// Waits for a checkpoint that ranks write.
@@ -278,7 +275,24 @@ impl<'a> Run<'a> {
         while self.joint.in_flight.is_some() {
             self.advance_joint().await?;
         }
-        self.end_publishing()
+        Ok(())
+    }
+
+    /// As `ended`. Where a checkpoint failed because the run's directory is gone, all ranks write into another one.
+    pub(super) async fn ended_joint(&mut self, ended: Result<()>) -> Result<()> {
+        let Err(error) = ended else { return Ok(()) };
+        if !std::mem::take(&mut self.joint.all_know) {
+            return Err(error);
+        }
+        let is_gone = self.home.as_ref().is_some_and(|home| !home.is_there());
+        let is_gone = [f64::from(u8::from(is_gone))];
+        let said = self.figures("whether the directory is gone", &is_gone).await?;
+        if said.concat().contains(&1.0) {
+            self.find_home().await?;
+            // Only the first rank has a directory.
+            self.save_at_home().await?;
+        }
+        Err(error)
     }
 
     /// Waits for this rank's end of a phase, agrees on it with the others, and begins the next one.
@@ -301,27 +315,27 @@ impl<'a> Run<'a> {
             }
             Phase::Checking(work) => {
                 let hashes = work.finish()?.map_err(failed);
-                let hashes = self.told(&of, "what was read back", hashes).await?;
-                if let Some(publishes) = publishes {
-                    let hashes = hashes.concat();
-                    self.joint.publishing = Some(thread(move || publishes.run(&cuts, &hashes))?);
-                }
+                let hashes = self.told(&of, "what was read back", hashes).await?.concat();
+                let publishing = match publishes {
+                    Some(publishes) => {
+                        let cuts = Arc::clone(&cuts);
+                        Work::begin(move || publishes.run(&cuts, &hashes))?
+                    }
+                    None => Work::Done(Ok(vec![])),
+                };
+                let phase = Phase::Publishing(publishing);
+                self.joint.in_flight = Some(InFlight { of, cuts, phase, publishes: None });
+            }
+            Phase::Publishing(work) => {
+                let (notes, published) = match work.finish()? {
+                    Ok(notes) => (notes, Ok(())),
+                    Err(error) => (vec![], Err(error)),
+                };
+                self.inner.origin.notes.extend(notes);
+                self.told(&of, "that a checkpoint is published", published).await?;
             }
         }
         self.checkpointed = checkpointed;
-        Ok(())
-    }
-
-    /// Waits until rank 0 has given a checkpoint its name.
-    fn end_publishing(&mut self) -> Result<()> {
-        let Some(publishing) = self.joint.publishing.take() else { return Ok(()) };
-        match join(publishing).and_then(|published| published) {
-            Ok(notes) => self.inner.origin.notes.extend(notes),
-            Err(error) => {
-                self.checkpointed = None;
-                return Err(error);
-            }
-        }
         Ok(())
     }
 
@@ -332,7 +346,7 @@ impl<'a> Run<'a> {
         }
         let unseeing = sees.iter().enumerate().filter(|(_, sees)| !**sees);
         let unseeing: Vec<String> = unseeing.map(|(rank, _)| format!("rank {rank}")).collect();
-        let copy = match self.room_for_all {
+        let copy = match self.beside.room_for_all {
             Some(bytes) => format!(", from a copy of {} in its memory", human_bytes(bytes)),
             None => String::new(),
         };
@@ -363,10 +377,12 @@ impl<'a> Run<'a> {
             Ok(trainer.bytes_of_ranks(what, text.clone())?)
         };
         let said = self.inner.attempt(tell).await?;
+        let said: Vec<Value> =
+            said.iter().map(|said| serde_json::from_slice(said).unwrap_or_default()).collect();
+        self.joint.all_know = said.iter().any(|said| said["failed"].is_string());
         own?;
-        let read = |(rank, said): (usize, Vec<u8>)| {
-            let mut said: Value = serde_json::from_slice(&said).unwrap_or_default();
-            let given = serde_json::from_value(said["given"].take());
+        let read = |(rank, said): (usize, Value)| {
+            let given = serde_json::from_value(said["given"].clone());
             given.map_err(|_| {
                 let why = said["failed"].as_str().unwrap_or("what it says isn't understood");
                 let help =
@@ -399,15 +415,12 @@ fn begin(dir: &Path, step: u64, cuts: &Cuts) -> tightrope_data::Result<(Begun, P
 
 impl Drop for Joint {
     fn drop(&mut self) {
-        // Without the other ranks a checkpoint can't be finished; what is published is whole.
-        if let Some(InFlight { phase, .. }) = self.in_flight.take() {
-            match phase {
-                Phase::Writing(work) => drop(work.finish()),
-                Phase::Checking(work) => drop(work.finish()),
-            }
-        }
-        if let Some(publishing) = self.publishing.take() {
-            let _ = join(publishing);
+        // Without the other ranks a checkpoint isn't finished, unless it's being published; nobody hears how that ended.
+        match self.in_flight.take().map(|in_flight| in_flight.phase) {
+            Some(Phase::Writing(work)) => drop(work.finish()),
+            Some(Phase::Checking(work)) => drop(work.finish()),
+            Some(Phase::Publishing(work)) => drop(work.finish()),
+            None => {}
         }
     }
 }

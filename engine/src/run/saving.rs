@@ -35,7 +35,8 @@ impl<'a> Run<'a> {
         if joint && self.save_jointly(true).await? {
             return Ok(());
         }
-        let has_room = if joint { self.room_for_all.is_some() } else { self.room_beside };
+        let has_room =
+            if joint { self.beside.room_for_all.is_some() } else { self.beside.has_room };
         let home = self.home.as_ref().filter(|_| has_room && self.checkpointed != Some(steps));
         let Some(home) = home else {
             return self.save_alone().await;
@@ -48,8 +49,8 @@ impl<'a> Run<'a> {
         let Some((copied, manifest)) = self.inner.attempt(copy).await? else {
             // Less is free than when it was planned.
             match joint {
-                true => self.room_for_all = None,
-                false => self.room_beside = false,
+                true => self.beside.room_for_all = None,
+                false => self.beside.has_room = false,
             }
             return self.save_alone().await;
         };
@@ -70,7 +71,8 @@ impl<'a> Run<'a> {
     pub(super) async fn poll_beside(&mut self) -> Result<()> {
         let ended = self.beside.poll();
         self.ended_beside(ended).await?;
-        self.poll_joint().await
+        let ended = self.poll_joint().await;
+        self.ended_joint(ended).await
     }
 
     /// Nothing is written beside training in a browser.
@@ -85,7 +87,8 @@ impl<'a> Run<'a> {
         {
             let ended = self.beside.finish();
             self.ended_beside(ended).await?;
-            self.end_joint().await?;
+            let ended = self.end_joint().await;
+            self.ended_joint(ended).await?;
         }
         Ok(())
     }
@@ -104,7 +107,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    async fn save_at_home(&mut self) -> Result<()> {
+    /// Writes a checkpoint in the run's directory, with the other ranks where each has a part of it.
+    pub(super) async fn save_at_home(&mut self) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
         if self.gives_parts() && self.checkpointed != Some(self.done().steps) {
             self.home.iter_mut().for_each(home::Home::flush);
@@ -160,7 +164,7 @@ impl<'a> Run<'a> {
 
     /// Nothing, where the run's directory is where it was. Otherwise the weights are saved in a new one, and the run ends with
     /// an error that names it.
-    async fn find_home(&mut self) -> Result<()> {
+    pub(super) async fn find_home(&mut self) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_there()) {
             let (lost, step) = (home.dir().to_owned(), self.done().steps);
