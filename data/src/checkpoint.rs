@@ -18,11 +18,15 @@ use crate::{Error, Result, Toy, files};
 
 mod archive;
 mod fill;
+#[cfg(not(target_family = "wasm"))]
+mod joint;
 mod manifest;
 mod save;
 mod verify;
 
 pub use archive::to_archive;
+#[cfg(not(target_family = "wasm"))]
+pub use joint::{Begun, CutTensor, Cuts, Part};
 pub use save::{Saved, save, tidy, unpack};
 
 /// Layout of the folder and of the manifest.

@@ -23,6 +23,8 @@ mod write;
 
 pub use sharded::Weights;
 pub(crate) use sharded::is_file_name;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use write::header;
 pub use write::{Payload, Stream, Tensor, to_bytes, write};
 pub(crate) use write::{to_file, write_to};
 

@@ -32,6 +32,8 @@
 
 #[cfg(not(target_family = "wasm"))]
 mod copied;
+#[cfg(not(target_family = "wasm"))]
+mod joint;
 
 #[cfg(not(target_family = "wasm"))]
 use std::cell::RefCell;
@@ -53,6 +55,8 @@ use crate::block_on;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use copied::Copied;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use joint::{Given, cuts, write_own};
 
 /// Checkpoints that are kept: the newest, and one to fall back to where the disk damages it.
 #[cfg(not(target_family = "wasm"))]

@@ -28,6 +28,8 @@ mod shorter;
 pub mod stages;
 pub mod techniques;
 
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use budget::room_for_copy;
 pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
 pub use file::{Choices, MadeFor, PlanFile};
 pub(crate) use fit::is_deep;

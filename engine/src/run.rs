@@ -10,7 +10,7 @@
 //! | `home`, `lock` | that of a run which trains, for one process |
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
-//! | `saved`, `saving` | what a run saves of itself, and when |
+//! | `saved`, `saving`, `joint` | what a run saves of itself, when, and how all ranks write it |
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
@@ -68,6 +68,8 @@ mod home;
 mod home;
 #[cfg(not(target_family = "wasm"))]
 mod interactive;
+#[cfg(not(target_family = "wasm"))]
+mod joint;
 #[cfg(not(target_family = "wasm"))]
 mod lock;
 pub mod metrics;
@@ -159,11 +161,10 @@ pub struct Run<'a> {
     skips: u64,
     /// Steps in a row with a higher loss than the one before.
     rises: u64,
-    /// Whether checkpoints are written from a copy, while training goes on.
-    #[cfg(not(target_family = "wasm"))]
-    room_beside: bool,
     #[cfg(not(target_family = "wasm"))]
     beside: Beside,
+    #[cfg(not(target_family = "wasm"))]
+    joint: joint::Joint,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
     /// Whether the process before ended between that checkpoint and the evaluation after it.
@@ -218,9 +219,9 @@ impl<'a> Run<'a> {
             skips: 0,
             rises: 0,
             #[cfg(not(target_family = "wasm"))]
-            room_beside: parts.room_beside,
+            beside: Beside::new(parts.room_beside, parts.room_for_all),
             #[cfg(not(target_family = "wasm"))]
-            beside: Beside::default(),
+            joint: joint::Joint::default(),
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
             owes_evaluation: false,
@@ -474,6 +475,7 @@ impl<'a> Run<'a> {
         let rose = self.summary.last_loss.is_some_and(|before| outcome.loss > before);
         self.rises = if rose { self.rises + 1 } else { 0 };
         if self.rises >= PATIENCE {
+            self.end_beside().await?;
             return Err(self.rising(&outcome));
         }
         self.summary.skipped += u64::from(!outcome.updated);

@@ -19,6 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod cost;
+#[cfg(not(target_family = "wasm"))]
+mod cut;
 pub mod defaults;
 mod error;
 mod frozen;
@@ -55,6 +57,8 @@ mod watch;
 mod weights;
 
 pub use cost::{Estimate, Peaks, Rates, Timed};
+#[cfg(not(target_family = "wasm"))]
+pub use cut::Cut;
 pub use error::{Error, ReadError, Result};
 pub use frozen::FrozenBits;
 pub use import::{Exported, Get, Import, export, import};

@@ -9,7 +9,7 @@ use crate::handles::Handles;
 use crate::import::{Get, transpose};
 use crate::init::initial_values;
 use crate::programs::Planned;
-use crate::trainer::{PIECE, TrainError, Trainer};
+use crate::trainer::{Of, PIECE, TrainError, Trainer};
 use crate::weights::Weights;
 use crate::{Error, Import, LearningRate, Parameter, State, StateBits};
 
@@ -23,11 +23,12 @@ pub struct SavedTensor {
     pub name: String,
     /// Dtype and extents in the file. Values of another dtype than f32 are f32s that it holds exactly.
     pub ty: Type,
-    place: Place,
+    pub(crate) place: Place,
 }
 
+/// Where a device has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+pub(crate) enum Place {
     /// Of a parameter that steps change.
     Trained {
         parameter: usize,
@@ -66,43 +67,12 @@ impl Trainer {
     /// The weights of a checkpoint: all parts of the model's parameters, under their names there, or of its adapters
     /// where it has any.
     pub fn saved_weights(&self) -> Vec<SavedTensor> {
-        let saved = |description: &Parameter, place: &dyn Fn(usize) -> Place| {
-            let parts = description.parts.iter().enumerate();
-            let saved = parts.map(|(part, which)| {
-                let place = place(part);
-                let trained = matches!(place, Place::Trained { .. });
-                let dtype = saved_dtype(&self.weights, &self.handles, trained);
-                let ty = Type::new(dtype, description.part_shape(which));
-                SavedTensor { name: which.name.clone(), ty, place }
-            });
-            saved.collect::<Vec<_>>()
-        };
-        if self.weights.has_adapters() {
-            let adapters = self.parameters().iter().enumerate();
-            return adapters
-                .flat_map(|(parameter, description)| {
-                    saved(description, &|part| Place::Trained { parameter, part })
-                })
-                .collect();
-        }
-        let parameters = self.weights.parameters().iter().enumerate();
-        parameters
-            .flat_map(|(index, description)| match self.weights.trained_at(index) {
-                Some(parameter) => saved(description, &|part| Place::Trained { parameter, part }),
-                None => saved(description, &|part| Place::Frozen { parameter: index, part }),
-            })
-            .collect()
+        saved_weights(&self.weights, &self.handles)
     }
 
     /// The optimizer state of a checkpoint.
     pub fn saved_states(&self) -> Vec<SavedTensor> {
-        let graph = &self.session.plan().graph;
-        let saved = |(index, state): (usize, &State)| SavedTensor {
-            name: format!("{}.{}", self.parameters()[state.parameter].name, state.name()),
-            ty: graph.whole(state.tensor).clone(),
-            place: Place::State(index),
-        };
-        self.states().iter().enumerate().map(saved).collect()
+        saved_states(&self.weights, &self.handles, &self.session.plan().graph)
     }
 
     /// The values of one of these tensors.
@@ -143,32 +113,35 @@ impl Trainer {
         let (start, rows) = (part.rows.start * columns, part.rows.len());
         if !part.transposed {
             let elements = start + piece.start..start + piece.end;
-            return self.held_of(saved.place, &[elements]).await;
+            return self.held_of(saved.place, &[elements], Of::All).await;
         }
         // Rows of the file are columns of the device's.
         let left = first / rows.max(1);
         let right = columns.min(left + (PIECE / rows.max(1)).max(1));
         let of_row = |row: usize| start + row * columns + left..start + row * columns + right;
         let held: Vec<Range<usize>> = (0..rows).map(of_row).collect();
-        let held = self.held_of(saved.place, &held).await?;
+        let held = self.held_of(saved.place, &held, Of::All).await?;
         let mut values = vec![0.0; held.len()];
         transpose(&held, right - left, &mut values, rows);
         values.drain(..first - left * rows);
         Ok(values)
     }
 
-    /// These elements of a weight as the device holds it.
-    async fn held_of(
+    /// These elements of a tensor as the device holds it.
+    pub(crate) async fn held_of(
         &mut self,
         place: Place,
         elements: &[Range<usize>],
+        of: Of,
     ) -> Result<Vec<f32>, TrainError> {
         let tensor = match place {
-            Place::Trained { parameter, .. } => return self.weight_of(parameter, elements).await,
+            Place::Trained { parameter, .. } => {
+                return self.weight_of(parameter, elements, of).await;
+            }
             Place::Frozen { parameter, .. } => self.weights.tensors()[parameter],
             Place::State(index) => self.handles.states()[index].tensor,
         };
-        Ok(self.session.read_values_of(tensor, elements).await?)
+        self.values_of(tensor, elements, of).await
     }
 
     /// Reads what a checkpoint holds along with a rank that writes one, which then has this rank's shards: in the order of
@@ -402,23 +375,66 @@ impl Trainer {
 impl Planned {
     /// Bytes of the tensors of a checkpoint of this run: weights, or those of its adapters, and optimizer state.
     pub fn checkpoint_bytes(&self) -> u64 {
-        let (trained, _) = self.weights.trained();
-        let adapted = self.weights.has_adapters();
-        let saved = if adapted { trained } else { self.weights.parameters() };
-        let weights = saved.iter().enumerate().flat_map(|(index, parameter)| {
-            let trained = adapted || self.weights.trained_at(index).is_some();
-            let dtype = saved_dtype(&self.weights, &self.handles, trained);
-            parameter.parts.iter().map(move |part| Type::new(dtype, parameter.part_shape(part)))
-        });
-        let graph = &self.plan.graph;
-        let states = self.handles.states().iter().map(|state| graph.whole(state.tensor).bytes());
-        (weights.map(|ty| ty.bytes()).sum::<usize>() + states.sum::<usize>()) as u64
+        let weights = saved_weights(&self.weights, &self.handles);
+        let states = saved_states(&self.weights, &self.handles, &self.plan.graph);
+        weights.iter().chain(&states).map(|saved| saved.ty.bytes() as u64).sum()
+    }
+
+    /// All of them: there are no other ranks in a browser.
+    #[cfg(target_family = "wasm")]
+    pub fn given_bytes(&self) -> u64 {
+        self.checkpoint_bytes()
     }
 
     /// Bytes of the host's memory that a [`Snapshot`] of this run takes.
     pub fn snapshot_bytes(&self) -> u64 {
         total(&changed_by_steps(&self.weights, &self.handles, &self.plan.graph)) as u64
     }
+}
+
+/// The weights of a checkpoint.
+pub(crate) fn saved_weights(weights: &Weights, handles: &Handles) -> Vec<SavedTensor> {
+    let saved = |description: &Parameter, place: &dyn Fn(usize) -> Place| {
+        let parts = description.parts.iter().enumerate();
+        let saved = parts.map(|(part, which)| {
+            let place = place(part);
+            let trained = matches!(place, Place::Trained { .. });
+            let dtype = saved_dtype(weights, handles, trained);
+            let ty = Type::new(dtype, description.part_shape(which));
+            SavedTensor { name: which.name.clone(), ty, place }
+        });
+        saved.collect::<Vec<_>>()
+    };
+    if weights.has_adapters() {
+        let adapters = weights.trained().0.iter().enumerate();
+        return adapters
+            .flat_map(|(parameter, description)| {
+                saved(description, &|part| Place::Trained { parameter, part })
+            })
+            .collect();
+    }
+    let parameters = weights.parameters().iter().enumerate();
+    parameters
+        .flat_map(|(index, description)| match weights.trained_at(index) {
+            Some(parameter) => saved(description, &|part| Place::Trained { parameter, part }),
+            None => saved(description, &|part| Place::Frozen { parameter: index, part }),
+        })
+        .collect()
+}
+
+/// The optimizer state of a checkpoint.
+pub(crate) fn saved_states(
+    weights: &Weights,
+    handles: &Handles,
+    graph: &Graph,
+) -> Vec<SavedTensor> {
+    let parameters = weights.trained().0;
+    let saved = |(index, state): (usize, &State)| SavedTensor {
+        name: format!("{}.{}", parameters[state.parameter].name, state.name()),
+        ty: graph.whole(state.tensor).clone(),
+        place: Place::State(index),
+    };
+    handles.states().iter().enumerate().map(saved).collect()
 }
 
 /// Storage of a weight in a checkpoint: as it's held where steps change it and it has no master; else f32.

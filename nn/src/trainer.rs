@@ -70,6 +70,16 @@ pub enum TrainError {
     Saved(#[from] crate::Error),
 }
 
+/// Whose elements are read of a tensor that ranks hold shards of.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    /// Those of all, which ask for the same.
+    All,
+    /// This rank's.
+    #[cfg(not(target_family = "wasm"))]
+    Own,
+}
+
 /// A planned training step on a device.
 pub struct Trainer {
     pub(crate) session: Session,
@@ -351,7 +361,7 @@ impl Trainer {
     /// Those of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
         let elements = self.parameters()[parameter].elements();
-        self.weight_of(parameter, std::slice::from_ref(&(0..elements))).await
+        self.weight_of(parameter, std::slice::from_ref(&(0..elements)), Of::All).await
     }
 
     /// These elements of the f32 master of a weight that steps change.
@@ -359,19 +369,34 @@ impl Trainer {
         &mut self,
         parameter: usize,
         elements: &[Range<usize>],
+        of: Of,
     ) -> Result<Vec<f32>, TrainError> {
         let weight = self.weights.trained().1[parameter];
         match (self.config.precision, self.handles.remainders().get(parameter).copied()) {
             (Precision::BF16, Some(remainder)) => {
-                let high = self.session.read_values_of(weight, elements).await?;
-                let low = self.session.read_values_of(remainder, elements).await?;
+                let high = self.values_of(weight, elements, of).await?;
+                let low = self.values_of(remainder, elements, of).await?;
                 let join = tightrope_core::expr::Binary::JoinHalves;
                 let joined = high.iter().zip(&low);
                 Ok(joined.map(|(&h, &l)| join.apply(h.into(), l.into()) as f32).collect())
             }
-            (_, Some(master)) => Ok(self.session.read_values_of(master, elements).await?),
-            (_, None) => Ok(self.session.read_values_of(weight, elements).await?),
+            (_, Some(master)) => self.values_of(master, elements, of).await,
+            (_, None) => self.values_of(weight, elements, of).await,
         }
+    }
+
+    /// These elements of a tensor.
+    pub(crate) async fn values_of(
+        &mut self,
+        tensor: Tensor,
+        elements: &[Range<usize>],
+        of: Of,
+    ) -> Result<Vec<f32>, TrainError> {
+        Ok(match of {
+            Of::All => self.session.read_values_of(tensor, elements).await?,
+            #[cfg(not(target_family = "wasm"))]
+            Of::Own => self.session.read_held_values_of(tensor, elements).await?,
+        })
     }
 
     /// Optimizer state tensors.

@@ -50,7 +50,7 @@ pub enum ConnectError {
 /// No rank is waited for longer than `time_out`; zero sets no limit. Whatever else must be equal, compare with [`agree()`](crate::agree).
 ///
 /// A rank answers while it waits for others. One that does something else for longer than `time_out`, while others wait for it, is taken to
-/// be lost: a checkpoint that one rank writes has to take less.
+/// be lost: what one rank writes of a checkpoint has to take less.
 ///
 /// # Errors
 /// [`ConnectError`].

@@ -18,6 +18,7 @@ mod pipes;
 mod plan_files;
 mod preferences;
 mod profiles;
+mod ranks;
 mod refusals;
 mod runs;
 mod scores;

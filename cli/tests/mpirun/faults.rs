@@ -91,8 +91,9 @@ fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() 
         let mpi = MPIS[draw("mpi", 2) as usize];
         let (count, shard) = (2 + draw("ranks", 3), draw("shard", 4));
         let fault = [Fault::Killed, Fault::Stopped, Fault::Full][draw("fault", 3) as usize];
-        // Files are the first rank's.
-        let lost = if matches!(fault, Fault::Full) { 0 } else { draw("rank", count) };
+        // Without shards, files are the first rank's.
+        let writes_alone = shard == 0 && matches!(fault, Fault::Full);
+        let lost = if writes_alone { 0 } else { draw("rank", count) };
         let at = 1 + draw("step", STEPS - 6);
         let what = format!(
             "case {case}: {mpi}, {count} ranks, shard {shard}, rank {lost} {fault:?} at {at}"

@@ -255,6 +255,38 @@ impl Session {
         Ok(())
     }
 
+    /// These elements of a tensor as f32, one range after the other, which this rank has: all of it, or its shard. No other rank is asked.
+    ///
+    /// # Errors
+    /// [`SessionError::Length`] for elements that this rank hasn't, and as [`Session::read`].
+    pub async fn read_held_values_of(
+        &mut self,
+        tensor: Tensor,
+        elements: &[Range<usize>],
+    ) -> Result<Vec<f32>, SessionError> {
+        let plan = Arc::clone(&self.plan);
+        let Some(Sharded { shards, whole }) = plan.graph.sharded.get(&tensor) else {
+            return self.read_values_of(tensor, elements).await;
+        };
+        let rank = self.rank_of(shards, &plan.graph.info(tensor).name)?;
+        let size = whole.dtype.size();
+        let (_, place) = self.place(tensor)?;
+        let at = |element: usize| place.start + (element * size) as u64;
+        let mut places = Vec::with_capacity(elements.len());
+        for range in elements {
+            let first = places.len();
+            let held = shards.held(rank, range).into_iter();
+            places.extend(held.map(|run| (false, at(run.own)..at(run.own + run.len))));
+            let found = places[first..].iter().map(|(_, place)| (place.end - place.start) as usize);
+            let (found, expected) = (found.sum::<usize>(), range.len() * size);
+            if found != expected {
+                return Err(self.length(tensor, expected, found));
+            }
+        }
+        let bytes = self.read_places(&places).await?;
+        Ok(whole.dtype.values(&bytes))
+    }
+
     /// These elements of a tensor of which each rank has a shard, as f32. All ranks ask for the same.
     pub(super) async fn read_from_shards(
         &mut self,

@@ -27,13 +27,24 @@ pub(super) trait Sink {
 pub(super) fn fill(
     sink: &mut impl Sink,
     path: &Path,
-    mut manifest: Manifest,
+    manifest: Manifest,
     contents: Contents<'_>,
 ) -> Result<()> {
     let Contents { model, optimizer, extra } = contents;
     let mut checksums = BTreeMap::new();
     tensors(sink, path, manifest.weights_file(), model, &mut checksums)?;
     tensors(sink, path, OPTIMIZER, optimizer, &mut checksums)?;
+    describe(sink, path, manifest, checksums, extra)
+}
+
+/// Writes the other files beside tensors that have these checksums, the manifest last.
+pub(super) fn describe(
+    sink: &mut impl Sink,
+    path: &Path,
+    mut manifest: Manifest,
+    mut checksums: BTreeMap<String, String>,
+    extra: Vec<(String, Vec<u8>)>,
+) -> Result<()> {
     for (name, bytes) in extra {
         let reserved = name == MANIFEST || checksums.contains_key(&name);
         if reserved || !is_file_name(&name) {
@@ -65,12 +76,25 @@ fn tensors(
     tensors: Vec<Tensor<'_>>,
     checksums: &mut BTreeMap<String, String>,
 ) -> Result<()> {
-    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    let metadata = metadata();
     let path = path.join(file);
     let written = sink.file(&path, file, |out| write_to(out, &path, tensors, &metadata))?;
-    checksums.insert(file.to_owned(), hex(written.header));
-    for (tensor, hash) in written.tensors {
-        checksums.insert(format!("{file}/{tensor}"), hex(hash));
-    }
+    let hashes = written.tensors.iter().map(|(tensor, hash)| (tensor.as_str(), *hash));
+    checksums.extend(sums(file, written.header, hashes));
     Ok(())
+}
+
+/// The checksums of a file of tensors: of its header, and of each tensor's bytes.
+pub(super) fn sums<'a>(
+    file: &str,
+    header: u64,
+    tensors: impl Iterator<Item = (&'a str, u64)>,
+) -> impl Iterator<Item = (String, String)> {
+    let tensors = tensors.map(move |(tensor, hash)| (format!("{file}/{tensor}"), hex(hash)));
+    tensors.chain([(file.to_owned(), hex(header))])
+}
+
+/// What a header says besides tensors, as PyTorch's own files do.
+pub(super) fn metadata() -> BTreeMap<String, String> {
+    BTreeMap::from([("format".to_owned(), "pt".to_owned())])
 }

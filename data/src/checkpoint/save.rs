@@ -67,28 +67,59 @@ fn appear(
     write: impl FnOnce(&Path) -> Result<()>,
     after: impl FnOnce(&Path) -> Vec<Error>,
 ) -> Result<Saved> {
-    let folder = root.join(FOLDER);
-    refuse_link(&folder)?;
-    create_folder(&folder)?;
-    let _lock = lock(&folder)?;
-    let mut left = clean_up(&folder)?;
-    let temporary = temporary(&folder, step);
-    let complete = folder.join(format!("{STEP}{step}"));
-    let result = fs::create_dir(&temporary)
-        .map_err(Error::io("create", &temporary))
-        .and_then(|()| write(&temporary))
-        .and_then(|()| sync_folder(&temporary))
-        .and_then(|()| publish(&folder, &temporary, &complete, step));
-    match result {
-        Ok(replaced) => left.extend(replaced),
-        Err(error) => {
+    let unfinished = Unfinished::new(root, step)?;
+    write(unfinished.path())?;
+    unfinished.publish(after)
+}
+
+/// The folder of a checkpoint that is being written, which is removed unless it's published. No other process saves there meanwhile.
+pub(super) struct Unfinished {
+    /// That of all checkpoints.
+    folder: PathBuf,
+    temporary: PathBuf,
+    step: u64,
+    /// What earlier processes left and couldn't be removed.
+    left: Vec<Error>,
+    published: bool,
+    _lock: File,
+}
+
+impl Unfinished {
+    pub fn new(root: &Path, step: u64) -> Result<Self> {
+        let folder = root.join(FOLDER);
+        refuse_link(&folder)?;
+        create_folder(&folder)?;
+        let lock = lock(&folder)?;
+        let left = clean_up(&folder)?;
+        let temporary = temporary(&folder, step);
+        fs::create_dir(&temporary).map_err(Error::io("create", &temporary))?;
+        Ok(Self { folder, temporary, step, left, published: false, _lock: lock })
+    }
+
+    /// Where its files go.
+    pub fn path(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Gives it its name, then runs `after` on the folder of all checkpoints.
+    pub fn publish(mut self, after: impl FnOnce(&Path) -> Vec<Error>) -> Result<Saved> {
+        let complete = self.folder.join(format!("{STEP}{}", self.step));
+        sync_folder(&self.temporary)?;
+        let mut left = std::mem::take(&mut self.left);
+        left.extend(publish(&self.folder, &self.temporary, &complete, self.step)?);
+        self.published = true;
+        left.extend(after(&self.folder));
+        Ok(Saved { path: complete, left })
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.published {
             // The first error is the one that matters; the next save tries again.
-            let _ = fs::remove_dir_all(&temporary);
-            return Err(error);
+            let _ = fs::remove_dir_all(&self.temporary);
         }
     }
-    left.extend(after(&folder));
-    Ok(Saved { path: complete, left })
 }
 
 /// Removes what a process left unfinished under the run folder `root` when it died, unless one is saving there now. Gives what
@@ -134,7 +165,7 @@ pub(super) fn lock(folder: &Path) -> Result<File> {
 }
 
 /// A folder on a disk.
-struct Folder;
+pub(super) struct Folder;
 
 impl Sink for Folder {
     fn file<T>(

@@ -9,7 +9,7 @@ use super::save::{lock, prune};
 use super::*;
 use crate::permutation::mix;
 
-fn manifest(step: u64) -> Manifest {
+pub fn manifest(step: u64) -> Manifest {
     let files = [Source::new("text.txt", 1000)];
     Manifest {
         format: FORMAT,

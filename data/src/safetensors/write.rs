@@ -118,7 +118,7 @@ pub(crate) fn write_to(
     metadata: &BTreeMap<String, String>,
 ) -> Result<Written> {
     let failed = |source| Error::Io { action: "write", path: path.to_owned(), source };
-    let header = header(path, &tensors, metadata)?;
+    let header = header(path, tensors.iter().map(|tensor| (&*tensor.name, &tensor.ty)), metadata)?;
     out.write_all(&header).map_err(failed)?;
     let mut written =
         Written { header: xxh3_64(&header), tensors: Vec::with_capacity(tensors.len()) };
@@ -204,10 +204,10 @@ impl Serialize for Header<'_> {
     }
 }
 
-/// Length, JSON and padding.
-fn header(
+/// Length, JSON and padding of a file of tensors with these names and types; `path` is for messages.
+pub(crate) fn header<'a>(
     path: &Path,
-    tensors: &[Tensor<'_>],
+    tensors: impl IntoIterator<Item = (&'a str, &'a Type)>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>> {
     let refuse = |tensor: &str, problem: &str| Error::Tensor {
@@ -216,9 +216,9 @@ fn header(
         problem: problem.to_owned(),
     };
     let mut names = HashSet::new();
-    let mut entries = Vec::with_capacity(tensors.len());
+    let mut entries = Vec::new();
     let mut start = 0usize;
-    for Tensor { name, ty, .. } in tensors {
+    for (name, ty) in tensors {
         if name == METADATA {
             return Err(refuse(name, "the format reserves this name; choose another"));
         }
@@ -236,7 +236,7 @@ fn header(
             shape: &ty.shape,
             data_offsets: [start, end],
         };
-        entries.push((name.as_str(), entry));
+        entries.push((name, entry));
         start = end;
     }
     let mut bytes = vec![0; PREFIX];

@@ -55,15 +55,25 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
     Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
 }
 
-/// Bytes of the host's memory for a copy of a checkpoint, where there's room for it beside the plan: what the plan may take, or
-/// on a device with memory of its own, what the host has free.
+/// Bytes of the host's memory for a copy of what a rank writes of a checkpoint, where there's room for it beside the plan.
 pub fn checkpoint_copy(scope: &Scope, planned: &Planned, device: &dyn Backend) -> Option<u64> {
-    let bytes = planned.checkpoint_bytes();
+    let bytes = planned.given_bytes();
+    room_for_copy(scope, planned, device, bytes).then_some(bytes)
+}
+
+/// Whether the host has room for a copy of so many bytes beside the plan: within what the plan may take, or on a device with memory of its own,
+/// what the host has free.
+pub(crate) fn room_for_copy(
+    scope: &Scope,
+    planned: &Planned,
+    device: &dyn Backend,
+    bytes: u64,
+) -> bool {
     let (taken, room) = match device.kind().can_be_lost() {
         true => (COPIES * planned.snapshot_bytes(), free_memory()),
         false => (planned.plan.peak_bytes(), budget(scope, device)),
     };
-    (taken + bytes <= room?).then_some(bytes)
+    room.is_some_and(|room| taken + bytes <= room)
 }
 
 /// The fewest bytes that [`planned`] finds a plan for.

@@ -15,6 +15,8 @@ use crate::check;
 #[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
 use crate::error::{Help as _, Result};
+#[cfg(not(target_family = "wasm"))]
+use crate::plan::room_for_copy;
 use crate::plan::{Choices, MadeFor, checkpoint_copy, free, planned_now};
 use crate::run::{Described, Parts, Reopen, json_text};
 #[cfg(not(target_family = "wasm"))]
@@ -86,7 +88,7 @@ impl Planned {
         Ok(value)
     }
 
-    /// Bytes of the host's memory for a copy that checkpoints are written from while training goes on; `None` where there's no
+    /// Bytes of the host's memory for a copy, of what this rank writes, that checkpoints are written from while training goes on; `None` where there's no
     /// room for it, or nothing to save on the way.
     pub fn checkpoint_copy(&self) -> Option<u64> {
         let saves = self.recipe.every.save > 0;
@@ -99,6 +101,11 @@ impl Planned {
     /// Settings that can't be written: a path that isn't valid Unicode.
     pub fn parts(self, reopen: Reopen<'_>) -> Result<Parts<'_>> {
         let room_beside = self.checkpoint_copy().is_some();
+        #[cfg(not(target_family = "wasm"))]
+        let room_for_all = {
+            let all = self.step.checkpoint_bytes();
+            room_for_copy(&self.recipe.step.scope, &self.step, &*self.device, all).then_some(all)
+        };
         let Self { recipe, step, device, .. } = self;
         let model = Architecture::of(&*step.config().model);
         let text = model.as_ref().map(|model| json_text(&model.to_hf())).transpose()?;
@@ -120,6 +127,8 @@ impl Planned {
             every: recipe.every,
             explains_skips: recipe.record.run.detect_anomaly,
             room_beside,
+            #[cfg(not(target_family = "wasm"))]
+            room_for_all,
             described,
             #[cfg(not(target_family = "wasm"))]
             ranks: self.ranks,

@@ -13,8 +13,11 @@ use crate::checkpoint::Copied;
 use crate::error::{Error, Result};
 
 /// Writes one checkpoint at a time.
-#[derive(Default)]
 pub(super) struct Beside {
+    /// Whether the host has room for a copy of what this rank writes.
+    pub has_room: bool,
+    /// Bytes of a copy of what all ranks hold, where it has room for it.
+    pub room_for_all: Option<u64>,
     thread: Option<JoinHandle<Written>>,
     /// What the last copy was in.
     memory: Vec<u8>,
@@ -57,6 +60,11 @@ impl Job {
 }
 
 impl Beside {
+    /// Where the host has room for these copies.
+    pub fn new(has_room: bool, room_for_all: Option<u64>) -> Self {
+        Self { has_room, room_for_all, thread: None, memory: vec![] }
+    }
+
     /// Memory for the next copy.
     pub fn take_memory(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.memory)

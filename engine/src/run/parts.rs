@@ -69,8 +69,11 @@ pub struct Parts<'a> {
     pub every: Every,
     /// Whether a step that f16 skips is made again to tell which op's output isn't finite.
     pub explains_skips: bool,
-    /// Whether the host has room for a copy of a checkpoint, from which it's written while training goes on.
+    /// Whether the host has room for a copy of what this rank writes of a checkpoint, from which it's written while training goes on.
     pub room_beside: bool,
+    /// Bytes of a copy of what all ranks hold, where the host has room for it: for ranks that don't see the run's directory.
+    #[cfg(not(target_family = "wasm"))]
+    pub room_for_all: Option<u64>,
     /// What a checkpoint says of the settings and the model.
     pub described: Described,
     /// The way to the ranks that it trains with, which have the same settings and data. One that is asked to stop stops all of them
@@ -105,6 +108,8 @@ impl<'a> Parts<'a> {
             every: Every { log: 1, ..Every::default() },
             explains_skips: false,
             room_beside: false,
+            #[cfg(not(target_family = "wasm"))]
+            room_for_all: None,
             described: Described::default(),
             #[cfg(not(target_family = "wasm"))]
             ranks: None,

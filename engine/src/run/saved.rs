@@ -159,7 +159,8 @@ impl Saved {
         files
     }
 
-    async fn manifest(
+    /// What describes a checkpoint.
+    pub(super) async fn manifest(
         &self,
         trainer: &mut Trainer,
         data: &dyn Batches,

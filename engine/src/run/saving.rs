@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-#[cfg(not(target_family = "wasm"))]
-use tightrope_nn::Shard;
 use tightrope_nn::Trainer;
 
 #[cfg(not(target_family = "wasm"))]
@@ -30,14 +28,18 @@ impl<'a> Run<'a> {
     /// told by a step after.
     #[cfg(not(target_family = "wasm"))]
     pub(super) async fn save_beside(&mut self) -> Result<()> {
-        if !self.room_beside {
-            return self.save_async().await;
-        }
         self.end_beside().await?;
         self.find_home().await?;
         let steps = self.done().steps;
-        let Some(home) = self.home.as_ref().filter(|_| self.checkpointed != Some(steps)) else {
-            return self.lend_shards().await;
+        let joint = self.gives_parts() && self.checkpointed != Some(steps);
+        if joint && self.save_jointly(true).await? {
+            return Ok(());
+        }
+        let has_room =
+            if joint { self.beside.room_for_all.is_some() } else { self.beside.has_room };
+        let home = self.home.as_ref().filter(|_| has_room && self.checkpointed != Some(steps));
+        let Some(home) = home else {
+            return self.save_alone().await;
         };
         let (dir, metrics) = (home.dir().to_owned(), home.metrics_file());
         let (done, saved, beside) = (self.done(), &self.saved, &mut self.beside);
@@ -46,8 +48,11 @@ impl<'a> Run<'a> {
         };
         let Some((copied, manifest)) = self.inner.attempt(copy).await? else {
             // Less is free than when it was planned.
-            self.room_beside = false;
-            return self.save_async().await;
+            match joint {
+                true => self.beside.room_for_all = None,
+                false => self.beside.has_room = false,
+            }
+            return self.save_alone().await;
         };
         let extra = self.saved.extra(self.data());
         self.beside.begin(Job { dir, copied, manifest, extra, metrics })?;
@@ -65,7 +70,9 @@ impl<'a> Run<'a> {
     #[cfg(not(target_family = "wasm"))]
     pub(super) async fn poll_beside(&mut self) -> Result<()> {
         let ended = self.beside.poll();
-        self.ended_beside(ended).await
+        self.ended_beside(ended).await?;
+        let ended = self.poll_joint().await;
+        self.ended_joint(ended).await
     }
 
     /// Nothing is written beside training in a browser.
@@ -75,11 +82,13 @@ impl<'a> Run<'a> {
     }
 
     /// Waits for a checkpoint that is written while training goes on.
-    async fn end_beside(&mut self) -> Result<()> {
+    pub(super) async fn end_beside(&mut self) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
         {
             let ended = self.beside.finish();
             self.ended_beside(ended).await?;
+            let ended = self.end_joint().await;
+            self.ended_joint(ended).await?;
         }
         Ok(())
     }
@@ -98,7 +107,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    async fn save_at_home(&mut self) -> Result<()> {
+    /// Writes a checkpoint in the run's directory, with the other ranks where each has a part of it.
+    pub(super) async fn save_at_home(&mut self) -> Result<()> {
+        #[cfg(not(target_family = "wasm"))]
+        if self.gives_parts() && self.checkpointed != Some(self.done().steps) {
+            self.home.iter_mut().for_each(home::Home::flush);
+            if self.save_jointly(false).await? {
+                return Ok(());
+            }
+        }
+        self.save_alone().await
+    }
+
+    /// Writes a checkpoint in this process, which others send what they hold of it.
+    async fn save_alone(&mut self) -> Result<()> {
         let steps = self.done().steps;
         let Some(home) = self.home.as_mut().filter(|_| self.checkpointed != Some(steps)) else {
             return self.lend_shards().await;
@@ -115,8 +137,7 @@ impl<'a> Run<'a> {
     #[cfg(not(target_family = "wasm"))]
     async fn lend_shards(&mut self) -> Result<()> {
         let steps = self.done().steps;
-        let sharded = self.is_joined() && self.config().shard != Shard::Nothing;
-        if sharded && self.checkpointed != Some(steps) {
+        if self.gives_parts() && self.checkpointed != Some(steps) {
             let lend =
                 async |_: &mut Origin<'a>, trainer: &mut Trainer| Ok(trainer.read_along().await?);
             self.inner.attempt(lend).await?;
@@ -143,7 +164,7 @@ impl<'a> Run<'a> {
 
     /// Nothing, where the run's directory is where it was. Otherwise the weights are saved in a new one, and the run ends with
     /// an error that names it.
-    async fn find_home(&mut self) -> Result<()> {
+    pub(super) async fn find_home(&mut self) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_there()) {
             let (lost, step) = (home.dir().to_owned(), self.done().steps);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tightrope_core::Plan;
 use tightrope_core::plan::Report;
-use tightrope_nn::FrozenBits;
+use tightrope_nn::{FrozenBits, Shard};
 
 use super::summary::copied_text;
 use crate::model::{self, Unit};
@@ -94,9 +94,13 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     }
     if let Some(bytes) = checkpoint_copy {
         let bytes = human_bytes(bytes);
+        // Where ranks hold no shards, the first one writes alone.
+        let each = if config.shard == Shard::Nothing { "" } else { &each };
         line(
             "checkpoint",
-            format!("{bytes} more of the host's memory, to be written while training goes on"),
+            format!(
+                "{bytes} more of the host's memory{each}, to be written while training goes on"
+            ),
         );
     }
     let step_s = planned.estimate(&known.rates).step_s;
