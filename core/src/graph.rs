@@ -321,6 +321,12 @@ impl Graph {
         nodes.any(|node| node.op.collective().is_some())
     }
 
+    /// Whether tensors come from the host or go there in a program.
+    pub fn has_transfers(&self) -> bool {
+        let mut nodes = self.programs.iter().flat_map(|program| &program.nodes);
+        nodes.any(|node| node.op.transfer().is_some())
+    }
+
     /// Nodes of the current program pushed so far.
     pub fn node_count(&self) -> usize {
         self.programs.last().map_or(0, |program| program.nodes.len())

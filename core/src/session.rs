@@ -12,12 +12,16 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError, now};
 use crate::graph::{Role, Tensor};
+#[cfg(not(target_family = "wasm"))]
+use crate::ops::Direction;
 use crate::ops::Rule;
 use crate::plan::{Event, Plan};
 #[cfg(not(target_family = "wasm"))]
 use crate::ranks::{Ranks, RanksError};
 use crate::types::DType;
 
+#[cfg(not(target_family = "wasm"))]
+use collective::Side;
 #[cfg(not(target_family = "wasm"))]
 pub use collective::Wait;
 pub use offload::split;
@@ -280,10 +284,10 @@ impl Session {
     /// # Errors
     /// [`crate::Error::NoProgram`] and those of the device.
     pub async fn run_async(&mut self, program: Role) -> Result<(), SessionError> {
-        if let Some(host) = &mut self.host
+        if let Some(host) = &self.host
             && let Ok(index) = host.plan.graph.program(program)
         {
-            return Ok(host.run(index, &self.plan, &mut *self.backend).await?);
+            return self.run_on_host(index).await;
         }
         let index = self.plan.graph.program(program)?;
         self.run_at(index).await
@@ -321,8 +325,13 @@ impl Session {
         if let Some(collective) = nodes[step].op.collective() {
             return match event {
                 Event::Begin(..) => Ok(()),
-                Event::End(..) => self.collective(collective, &nodes[step]).await,
+                Event::End(..) => self.collective(collective, &nodes[step], Side::Device).await,
             };
+        }
+        // The host's thread would wait for a device that waits for a rank that is lost.
+        #[cfg(not(target_family = "wasm"))]
+        if !matches!(event, Event::Begin(Direction::Load, _)) {
+            self.wait_for_ranks()?;
         }
         let name = || plan.graph.info(nodes[step].outputs[0]).name.clone();
         let host = self.host.as_mut().ok_or_else(|| SessionError::NoHost(name()))?;

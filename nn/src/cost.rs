@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use tightrope_core::ops::Direction;
+use tightrope_core::ops::{Collective, Direction};
 use tightrope_core::plan::{Event, ProgramPlan};
 use tightrope_core::{
     DType, Graph, Life, Node, Op, Phase, Plan, Program, Role, Rule as _, TensorInfo,
@@ -225,7 +225,14 @@ impl Rates {
     }
 
     fn host_program_seconds(&self, host: &Graph, program: &Program) -> f64 {
-        program.nodes.iter().map(|node| cost(host, node).1).sum::<f64>() / self.host
+        // A browser's tab has no others to train with.
+        let is_across = |node: &&Node| {
+            !cfg!(target_family = "wasm") && node.op.collective().is_some_and(Collective::sends)
+        };
+        let own = program.nodes.iter().filter(|node| !is_across(node));
+        let across = program.nodes.iter().filter(is_across);
+        own.map(|node| cost(host, node).1).sum::<f64>() / self.host
+            + across.map(|node| self.seconds(host, node)).sum::<f64>()
     }
 
     /// The rates at which ops took as long as they did. What none of them tells stays as it is here.

@@ -49,6 +49,7 @@ impl Planned {
             let all_s = beside_seconds(&self.plan.graph, program, planned, &seconds);
             waited_s += runs * (all_s - own_s);
         }
+        waited_s += self.sent_by_hosts_s(rates);
         let sent_s = self.sent_s(rates).values().sum();
         Overlapped { step_s, compute_s: step_s - waited_s, sent_s }
     }

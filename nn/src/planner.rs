@@ -391,7 +391,7 @@ impl<'a> Choice<'a> {
         // What is chosen is that of whole sequences, which take the most.
         let config = TrainerConfig { shorter: vec![], ..config };
         let Built { graph, host, weights, handles } = Built::new(&config)?;
-        let moves = Moves::new(&config, target);
+        let moves = Moves::new(&config, &graph, target);
         let overlapped_s = moves.seconds(&graph, seconds);
         let own = moves.own_seconds(seconds);
         let search = Search::new(graph, &config.options, free.loss_chunk, target, &own)?;
@@ -401,7 +401,7 @@ impl<'a> Choice<'a> {
     /// The same micro-batch where ops take other `seconds`.
     fn retimed(&self, target: &dyn Target, seconds: Seconds<'_>) -> Self {
         let Self { config, host, weights, handles, .. } = self;
-        let moves = Moves::new(config, target);
+        let moves = Moves::new(config, self.search.graph(), target);
         let overlapped_s = moves.seconds(self.search.graph(), seconds);
         let search = self.search.retimed(&moves.own_seconds(seconds));
         let (config, host) = (config.clone(), host.clone());
@@ -462,8 +462,8 @@ struct Moves {
 }
 
 impl Moves {
-    fn new(config: &TrainerConfig, target: &dyn Target) -> Self {
-        let assemblies = config.options.exchanges_beside(target);
+    fn new(config: &TrainerConfig, graph: &Graph, target: &dyn Target) -> Self {
+        let assemblies = config.options.exchanges_beside_in(graph, target);
         Self {
             transfers: config.options.overlaps(target),
             assemblies,

@@ -236,6 +236,12 @@ impl TrainerConfig {
         self.offload.optimizer && !self.offload.gradients
     }
 
+    /// Whether the update writes zeros over sums of gradients as it reads them: where they are what it reads, and in no parts.
+    pub(crate) fn clears_in_update(&self) -> bool {
+        let in_parts = self.gradients_leave() && self.offload.gradients;
+        !self.clears() && self.sharded() != Shard::State && !in_parts
+    }
+
     /// Declares the model's weights and adapters.
     fn declare(&self, graph: &mut Graph) -> Result<Weights> {
         let lora = self.lora.as_ref();
@@ -373,9 +379,6 @@ impl Built {
                 "{ranks} don't share the {passes} micro-batches of {micro_batch} of a step evenly"
             )
         })?;
-        ensure(ranks == 1 || !config.offload.any(), "memory.offload", || {
-            format!("isn't supported yet where {ranks} ranks train together")
-        })?;
         if let Programs::Inference { loss, .. } = config.programs {
             return Self::inference(config, loss);
         }
@@ -395,12 +398,12 @@ impl Built {
                 "several passes, or the host, sum gradients before the update: have the device make one pass a step".into()
             },
         )?;
-        let leave = config.gradients_leave() && config.accumulates();
-        ensure(!(compensated && leave), "memory.gradients", || {
+        let several = config.accumulation() > 1;
+        ensure(!(compensated && several && config.gradients_leave()), "memory.gradients", || {
             "is bf16-kahan, and shards of gradients are summed without it over several passes: take f32 or bf16, or --shard 1"
                 .into()
         })?;
-        let own_sums = config.accumulates() && !config.gradients_leave();
+        let own_sums = several && !config.gradients_leave();
         let ordered = config.gradient_sums == GradientSums::Ordered;
         ensure(ranks == 1 || !(ordered && own_sums), "train.gradient_sums", || {
             let passes = config.accumulation();

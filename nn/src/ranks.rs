@@ -4,7 +4,7 @@
 //! micro-batches one by one in that order, whichever shards of what it's made of are whose.
 
 use tightrope_core::expr::input;
-use tightrope_core::ops::{Collective, Concat, Map, Part, Slice, SquareSum};
+use tightrope_core::ops::{Collective, Concat, Map, Part, Slice, SquareSum, Transfer};
 use tightrope_core::shards::Segment;
 use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
@@ -53,10 +53,59 @@ pub(crate) fn sum_to_shard(
         let before = before.transpose()?;
         made.push(exchanged_sum(graph, &part, x, before)?);
     }
-    let all = alike(graph, x, "shard", |graph, name| graph.one(Concat { axis: 0 }, &made, name))?;
-    let Some(sum) = sum else { return Ok(all) };
-    let copy = Map { in_place: vec![(0, 0)], ..Map::new(input(1), graph.dtype(sum)) };
-    Ok(graph.one(copy, &[sum, all], "sum.of_all")?)
+    let all = joined(graph, x, &made)?;
+    sum.map_or(Ok(all), |sum| write_over(graph, sum, all))
+}
+
+/// Appends `x`, written over `to`.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn write_over(graph: &mut Graph, to: Tensor, x: Tensor) -> Result<Tensor> {
+    let copy = Map { in_place: vec![(0, 0)], ..Map::new(input(1), graph.dtype(to)) };
+    Ok(graph.one(copy, &[to, x], "sum.of_all")?)
+}
+
+/// Has the host keep this rank's shard of the sum of `x` over all ranks, in the parts in which it's exchanged: tensors of the host, named by
+/// `name`. Where it `adds`, what they hold comes to the device for that and goes back, so that everything is added up in the order of
+/// passes and ranks.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn sum_to_host(
+    graph: &mut Graph,
+    shards: &Shards,
+    x: Tensor,
+    name: &str,
+    adds: bool,
+) -> Result<Vec<Tensor>> {
+    let mut held = vec![];
+    for (index, part) in parts(graph, shards, x).iter().enumerate() {
+        let ty = Type::new(graph.dtype(x), [part.range.len()]);
+        let host = graph.persistent(&format!("{name}.part.{index}"), ty.clone(), Class::Gradient);
+        let load = Transfer::Load { from: host, ty };
+        let load = |graph: &mut Graph, name: &str| graph.one(load, &[], name);
+        let before = adds.then(|| alike(graph, x, "before", load)).transpose()?;
+        let sum = exchanged_sum(graph, part, x, before)?;
+        alike(graph, x, "sent", |graph, name| {
+            graph.one(Transfer::Store { to: host }, &[sum], name)
+        })?;
+        held.push(host);
+    }
+    Ok(held)
+}
+
+/// Appends a shard of `x` of its parts.
+///
+/// # Errors
+/// As [`Graph::push`].
+pub(crate) fn joined(graph: &mut Graph, x: Tensor, parts: &[Tensor]) -> Result<Tensor> {
+    match *parts {
+        [one] => Ok(one),
+        _ => {
+            Ok(alike(graph, x, "shard", |graph, name| graph.one(Concat { axis: 0 }, parts, name))?)
+        }
+    }
 }
 
 /// As [`sum_over_ranks`], of each rank's share of `x`, f32 (1).

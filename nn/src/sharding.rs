@@ -74,6 +74,13 @@ impl TrainerConfig {
         self.sharded() >= Shard::Gradients
     }
 
+    /// Whether losses and figures are summed over ranks with each pass: where gradients are, and where passes are one of each rank, so that
+    /// all are added up as one process does.
+    pub(crate) fn figures_leave(&self) -> bool {
+        let is_alone = cfg!(target_family = "wasm") || self.ranks == 1;
+        !is_alone && (self.gradients_leave() || self.accumulation() == 1)
+    }
+
     /// How a parameter is cut among ranks; `None` where all have all of it.
     pub(crate) fn shards_of(&self, parameter: &Parameter) -> Option<Shards> {
         if self.sharded() == Shard::Nothing {
@@ -92,7 +99,7 @@ impl TrainerConfig {
 impl Planned {
     /// Bytes that each rank sends the others in a step, by collective.
     pub fn sent_bytes(&self) -> BTreeMap<&'static str, u64> {
-        let sent = self.by_collective(|graph, node| {
+        let sent = self.by_collective(self.graphs(), |graph, node| {
             let (inputs, outputs) = graph.types(node);
             node.op.cost(&inputs, &outputs).bytes as f64
         });
@@ -102,14 +109,31 @@ impl Planned {
 
     /// Seconds of a step in which each rank sends and receives, by collective.
     pub fn sent_s(&self, rates: &Rates) -> BTreeMap<&'static str, f64> {
-        self.by_collective(|graph, node| rates.seconds(graph, node))
+        self.by_collective(self.graphs(), |graph, node| rates.seconds(graph, node))
+    }
+
+    /// Seconds of a step in which hosts send and receive what is offloaded to them.
+    pub(crate) fn sent_by_hosts_s(&self, rates: &Rates) -> f64 {
+        self.by_collective(self.host.iter(), |graph, node| rates.seconds(graph, node))
+            .values()
+            .sum()
+    }
+
+    /// What devices run, and hosts.
+    fn graphs(&self) -> impl Iterator<Item = &Graph> {
+        [&self.plan.graph].into_iter().chain(&self.host)
     }
 
     /// Sums over what ranks send in a step, by collective.
-    fn by_collective(&self, of: impl Fn(&Graph, &Node) -> f64) -> BTreeMap<&'static str, f64> {
+    fn by_collective<'a>(
+        &self,
+        graphs: impl Iterator<Item = &'a Graph>,
+        of: impl Fn(&Graph, &Node) -> f64,
+    ) -> BTreeMap<&'static str, f64> {
         let mut sums = BTreeMap::new();
-        let graph = &self.plan.graph;
-        for program in &graph.programs {
+        for (graph, program) in
+            graphs.flat_map(|graph| graph.programs.iter().map(move |it| (graph, it)))
+        {
             let times = program.role.runs_per_step(self.config().accumulation()) as f64;
             let sends = |node: &&Node| node.op.collective().is_some_and(Collective::sends);
             for node in program.nodes.iter().filter(sends) {

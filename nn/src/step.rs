@@ -14,8 +14,11 @@ use crate::model::Model;
 use crate::optim::{append_sharing, hoist};
 use crate::params::Parameter;
 use crate::pass::Pass;
-use crate::ranks::{add_shares, of_first, sum_of_shares, sum_over_ranks, sum_to_shard};
-use crate::sharding::{Shard, give_shards, take_shards};
+use crate::ranks::{
+    add_shares, joined, of_first, sum_of_shares, sum_over_ranks, sum_to_host, sum_to_shard,
+    write_over,
+};
+use crate::sharding::{give_shards, take_shards};
 use crate::share::Share;
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
@@ -46,8 +49,8 @@ pub(crate) struct Training {
     pub(crate) metrics: Vec<(String, Tensor)>,
     /// Where gradients are summed over micro-steps.
     sums: Vec<Wanted>,
-    /// Where this rank's shards of them are, in their place.
-    shard_sums: Vec<Tensor>,
+    /// Where this rank's shards of them are, in their place: in parts, where the host keeps them.
+    shard_sums: Vec<Vec<Tensor>>,
     pub(crate) update: Update,
     /// What the host reads by name.
     pub(crate) watched: Vec<Watched>,
@@ -140,8 +143,11 @@ impl Training {
                 Wanted { tensor, into, error }
             })
             .collect();
-        let shard_sums =
-            if leave && accumulates { declare_sums(graph, config, weights) } else { vec![] };
+        let on_host = config.offload.gradients;
+        let mut shard_sums = match leave && accumulates && !on_host {
+            true => declare_sums(graph, config, weights),
+            false => vec![],
+        };
         let loss_sum =
             accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
         graph.begin(if accumulates { Role::Micro } else { Role::Train });
@@ -149,17 +155,17 @@ impl Training {
             Passed::append(graph, config, declared, (declared.model, inputs), &sums)?;
         let named: Vec<(String, Tensor)> =
             trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
-        let on_host = config.offload.gradients;
         let pass = watch::Pass { accumulates, on_host, scale: loss_scale.as_ref() };
         let watched = watch::keep(graph, &config.watch, &named, pass)?;
-        if config.offload.gradients {
+        if leave && on_host {
+            shard_sums = shards_to_host(graph, config, weights, &trained)?;
+        } else if leave {
+            gradients_to_shards(graph, config, weights, &mut trained, &shard_sums)?;
+        } else if on_host {
             let made: Vec<(Tensor, String)> =
                 trained.iter().map(|t| (t.gradient, format!("grad.{}", t.name))).collect();
             let stored = store_gradients(graph, &made)?;
             sums.iter_mut().zip(stored).for_each(|(sum, stored)| sum.into = Some(stored));
-        }
-        if leave {
-            gradients_to_shards(graph, config, weights, &mut trained, &shard_sums)?;
         }
         let mut total = loss;
         if let Some(sum) = loss_sum {
@@ -175,8 +181,9 @@ impl Training {
             for (trained, sum) in trained.iter_mut().zip(&sums) {
                 trained.gradient = sum.into.unwrap_or(trained.gradient);
             }
-            for (trained, &sum) in trained.iter_mut().zip(&shard_sums) {
-                trained.gradient = sum;
+            graph.set_phase(Phase::Update);
+            for (trained, parts) in trained.iter_mut().zip(&shard_sums) {
+                trained.gradient = joined(graph, trained.gradient, parts)?;
             }
             total = sum;
         }
@@ -192,7 +199,7 @@ impl Training {
             graph.begin(Role::Clear);
             graph.set_phase(Phase::Update);
             clear(graph, &training.accumulators())?;
-        } else if accumulates && config.sharded() == Shard::State {
+        } else if accumulates && !config.clears_in_update() {
             clear(graph, &training.accumulators())?;
         } else {
             // The update has written zeros over the sums themselves.
@@ -209,7 +216,7 @@ impl Training {
     /// Gradients that micro-steps add to, and their rounding errors.
     pub(crate) fn accumulators(&self) -> Vec<Tensor> {
         let sums = self.sums.iter().filter_map(|sum| sum.into);
-        sums.chain(self.shard_sums.iter().copied()).chain(self.errors()).collect()
+        sums.chain(self.shard_sums.iter().flatten().copied()).chain(self.errors()).collect()
     }
 
     /// Appends a pass over shorter sequences for each of [`TrainerConfig::shorter()`]. It does what the step's own does, to the same
@@ -309,7 +316,7 @@ impl Made<'_> {
         for figure in [self.total].into_iter().chain(metrics) {
             *figure = match share {
                 Some(share) => sum_of_shares(graph, ranks, share, *figure)?,
-                None if config.gradients_leave() => of_first(graph, ranks, *figure)?,
+                None if config.figures_leave() => of_first(graph, ranks, *figure)?,
                 None => sum_over_ranks(graph, ranks, *figure)?,
             };
         }
@@ -317,7 +324,7 @@ impl Made<'_> {
     }
 }
 
-/// Adds a pass's share of a figure to a sum, with those of all ranks' passes where their gradients are summed too.
+/// Adds a pass's share of a figure to a sum, with those of all ranks' passes where that's done with each.
 fn add_figure(
     graph: &mut Graph,
     config: &TrainerConfig,
@@ -325,22 +332,22 @@ fn add_figure(
     (sum, figure): (Tensor, Tensor),
     name: &str,
 ) -> Result<Tensor> {
-    match config.gradients_leave() {
+    match config.figures_leave() {
         true => add_shares(graph, config.ranks, share, (sum, figure), name),
         false => share.add(graph, sum, figure, name),
     }
 }
 
 /// Declares this rank's shards of the sums of gradients over micro-steps.
-fn declare_sums(graph: &mut Graph, config: &TrainerConfig, weights: &Weights) -> Vec<Tensor> {
+fn declare_sums(graph: &mut Graph, config: &TrainerConfig, weights: &Weights) -> Vec<Vec<Tensor>> {
     let (parameters, tensors) = weights.trained();
     let declare = |(parameter, &tensor): (&Parameter, &Tensor)| {
         let ty = Type::new(graph.grad_dtype(tensor), parameter.shape.clone());
         let name = format!("grad.{}", parameter.name);
-        match config.shards_of(parameter) {
+        vec![match config.shards_of(parameter) {
             Some(shards) => graph.persistent_shard(&name, ty, shards, Class::Gradient),
             None => graph.persistent(&name, ty, Class::Gradient),
-        }
+        }]
     };
     parameters.iter().zip(tensors).map(declare).collect()
 }
@@ -352,18 +359,43 @@ fn gradients_to_shards(
     config: &TrainerConfig,
     weights: &Weights,
     trained: &mut [Trained],
-    sums: &[Tensor],
+    sums: &[Vec<Tensor>],
 ) -> Result<()> {
     let first = graph.node_count();
     graph.set_phase(Phase::Update);
+    // A pass that is alone is summed as without sums.
+    let adds = config.accumulation() > 1;
     for (index, (trained, parameter)) in trained.iter_mut().zip(weights.trained().0).enumerate() {
-        if let Some(shards) = config.shards_of(parameter) {
-            let sum = sums.get(index).copied();
-            trained.gradient = sum_to_shard(graph, &shards, trained.gradient, sum)?;
+        let Some(shards) = config.shards_of(parameter) else { continue };
+        let sum = sums.get(index).map(|parts| parts[0]);
+        trained.gradient = sum_to_shard(graph, &shards, trained.gradient, sum.filter(|_| adds))?;
+        if let Some(sum) = sum.filter(|_| !adds) {
+            trained.gradient = write_over(graph, sum, trained.gradient)?;
         }
     }
     hoist(graph, first);
     Ok(())
+}
+
+/// Has the host keep this rank's shards of the sums of gradients over ranks, each part of them as soon as it's made. Gives its tensors, by
+/// parameter.
+fn shards_to_host(
+    graph: &mut Graph,
+    config: &TrainerConfig,
+    weights: &Weights,
+    trained: &[Trained],
+) -> Result<Vec<Vec<Tensor>>> {
+    let first = graph.node_count();
+    graph.set_phase(Phase::Update);
+    let adds = config.accumulation() > 1;
+    let mut held = vec![];
+    for (trained, parameter) in trained.iter().zip(weights.trained().0) {
+        let Some(shards) = config.shards_of(parameter) else { continue };
+        let name = format!("grad.{}", trained.name);
+        held.push(sum_to_host(graph, &shards, trained.gradient, &name, adds)?);
+    }
+    hoist(graph, first);
+    Ok(held)
 }
 
 /// The model of `config` over sequences of `seq_len` tokens, which are shorter.
@@ -394,9 +426,7 @@ fn update(
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
         clip: config.clip,
-        zero_gradients: config.accumulates()
-            && !config.clears()
-            && config.sharded() != Shard::State,
+        zero_gradients: config.accumulates() && config.clears_in_update(),
         consume: config.consume_gradients,
         bits: config.optimizer_bits,
         table_bits: config.table_bits,

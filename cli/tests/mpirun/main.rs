@@ -144,7 +144,7 @@ fn linked_gpus_train_with_the_bits_of_one_process() {
     let folder = Folder::new();
     let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
     fs::create_dir_all(&compiled).expect("a folder");
-    let trained = |name: &str, mpi: Option<&str>, shard: &str| {
+    let trained = |name: &str, mpi: Option<&str>, shard: &str, offload: &str| {
         let (run, out) = folder.run(name);
         let mut command = match mpi {
             Some(mpi) => started(mpi, 2),
@@ -165,6 +165,9 @@ fn linked_gpus_train_with_the_bits_of_one_process() {
         ]);
         command.args(["--context", "16", "--set", "model.layers=1", "--threads", "1", "--json"]);
         command.args(["--gradient-sums", "ordered", "--shard", shard, "--steps", "2"]);
+        if !offload.is_empty() {
+            command.args(["--offload", offload]);
+        }
         command.args(["--eval-every", "0", "--set", "data.holdout=0"]);
         command.args(["--out", &out]).stdin(Stdio::null());
         command.env("TIGHTROPE_EMULATED", "").env("TIGHTROPE_CHECK_KERNELS", "off");
@@ -176,9 +179,12 @@ fn linked_gpus_train_with_the_bits_of_one_process() {
         assert_eq!(is_linked, mpi.is_some(), "{told}");
         weights(&run, 2)
     };
-    let alone = trained("alone", None, "0");
-    for (mpi, shard) in [("MPICH", "2"), ("OPEN_MPI", "3")] {
-        assert!(trained(mpi, Some(mpi), shard) == alone, "{mpi}, --shard {shard}");
+    for offload in ["", "optimizer", "optimizer,gradients,activations,weights"] {
+        let alone = trained(&format!("alone-{offload}"), None, "0", offload);
+        for (mpi, shard) in [("MPICH", "2"), ("OPEN_MPI", "3")] {
+            let found = trained(&format!("{mpi}-{offload}"), Some(mpi), shard, offload);
+            assert!(found == alone, "{mpi}, --shard {shard}, --offload {offload}");
+        }
     }
 }
 

@@ -75,6 +75,12 @@ impl Options {
         // A browser's tab has no others to train with.
         !cfg!(target_family = "wasm") && self.overlap && target.links_overlap()
     }
+
+    /// As [`Options::exchanges_beside`], in programs of `graph`: not where the session moves tensors between the steps of any, as a device
+    /// replays those between two transfers at once, and nothing may be on its way from one replay to the next.
+    pub fn exchanges_beside_in(&self, graph: &Graph, target: &dyn Target) -> bool {
+        self.exchanges_beside(target) && graph.has_collectives() && !graph.has_transfers()
+    }
 }
 
 /// One op with its scratch.
@@ -161,7 +167,7 @@ pub struct Plan {
 /// `graph` after the rewrites of fusion, where they're asked for.
 fn fused(mut graph: Graph, options: &Options, target: &dyn Target) -> Result<Graph> {
     graph.check_in_place()?;
-    if options.exchanges_beside(target) && graph.has_collectives() {
+    if options.exchanges_beside_in(&graph, target) {
         sharding::exchange_late(&mut graph);
     }
     if options.fusion {
@@ -318,7 +324,7 @@ impl Plan {
             offsets[index] = offsets[index].or(offsets[root.index()]);
         }
         let transient = programs.iter().map(|program| program.transient_bytes).max().unwrap_or(0);
-        let beside = options.exchanges_beside(target) && graph.has_collectives();
+        let beside = options.exchanges_beside_in(&graph, target);
         let options = Options { overlap: options.overlaps(target) || beside, ..options.clone() };
         let arena_bytes = persistent_bytes + transient;
         let fixed_bytes = target.staging() + parameters;

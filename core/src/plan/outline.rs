@@ -168,7 +168,7 @@ impl Outline {
                 outputs: node.outputs.clone(),
             }
         });
-        let beside = options.exchanges_beside(target) && graph.has_collectives();
+        let beside = options.exchanges_beside_in(graph, target);
         Self { nodes: nodes.collect(), tensors, overlap: options.overlaps(target), beside }
     }
 

@@ -1,12 +1,14 @@
-//! Collectives of a session's programs: what it sends to the other ranks, and what comes from them; and tensors of which each rank has
-//! a shard.
+//! Collectives of a session's programs, of those on the host too: what it sends to the other ranks, and what comes from them; and tensors
+//! of which each rank has a shard.
 
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::graph::{Node, Sharded};
 use crate::ops::Collective;
+use crate::plan::{Event, Plan};
 use crate::ranks::Ticket;
 use crate::shards::{Part, Shards};
 use crate::tensor::Tensor;
@@ -15,6 +17,15 @@ use super::{Session, SessionError};
 
 /// Bytes of a shard that are sent at once: the host holds as many of each rank.
 const PIECE: usize = 1 << 22;
+
+/// Whose memory a collective reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That of the device.
+    Device,
+    /// That of the host, for what is offloaded to it.
+    Host,
+}
 
 /// A time in which a session waited for the other ranks, or for what they sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,60 +104,123 @@ impl Session {
         SessionError::OtherRanks { tensor, planned, joined }
     }
 
-    /// Makes a collective, once the device has made what it reads.
+    /// Runs a program of the host up to its last collective, with what ranks exchange. Gives the first step that's left.
+    pub(super) async fn run_to_last_collective(
+        &mut self,
+        program: usize,
+    ) -> Result<usize, SessionError> {
+        let plan = Arc::clone(self.plan_of(Side::Host));
+        let (nodes, mut first) = (&plan.graph.programs[program].nodes, 0);
+        // A device that makes collectives of its own makes none of these.
+        for (at, event) in plan.programs[program].events_of(false) {
+            let Event::End(_, step) = event else { continue };
+            let Some(collective) = nodes[step].op.collective() else { continue };
+            if let Some(host) = self.host.as_ref().filter(|_| first < at) {
+                host.worker.run(program, first..at)?;
+                first = at;
+            }
+            self.collective(collective, &nodes[step], Side::Host).await?;
+        }
+        Ok(first)
+    }
+
+    /// Makes a collective, once what it reads has been made.
     pub(super) async fn collective(
         &mut self,
         collective: &Collective,
         node: &Node,
+        side: Side,
     ) -> Result<(), SessionError> {
-        let name = self.plan.graph.info(node.outputs[0]).name.clone();
+        let name = self.plan_of(side).graph.info(node.outputs[0]).name.clone();
         let (rank, joined) = self.joined();
         let Some(among) = collective.among(rank, joined) else {
             return Err(self.other_ranks(collective.shards(), &name));
         };
         match collective {
-            Collective::Exchange(part) => self.exchange(part, node, &name).await,
-            Collective::Own(shards) => self.own(shards, node, rank).await,
+            Collective::Exchange(part) => self.exchange(part, node, side, &name).await,
+            Collective::Own(shards) => self.own(shards, node, side, rank).await,
             Collective::Gather(part) => {
                 let tensors = [node.inputs[0], node.outputs[0]];
-                self.collect(&part.shards, &part.range, tensors, &name).await
+                self.collect((&part.shards, &part.range), tensors, side, &name).await
             }
             Collective::Assemble { shards, .. } => {
                 let tensors = [node.inputs[0], node.outputs[0]];
-                self.collect(shards, &(0..shards.shard()), tensors, &name).await
+                self.collect((shards, &(0..shards.shard())), tensors, side, &name).await
             }
             Collective::AllToAll(shards) => {
                 let tensors = [node.inputs[0], node.outputs[0]];
-                self.all_to_all(shards, among, tensors, &name).await
+                self.all_to_all((shards, among), tensors, side, &name).await
             }
         }
     }
 
-    /// Bytes of elements of a tensor in its arena.
-    fn bytes_at(&self, tensor: Tensor, elements: Range<usize>) -> Result<Range<u64>, SessionError> {
-        let (_, range) = self.place(tensor)?;
-        let size = self.plan.graph.dtype(tensor).size();
-        let at = |element: usize| range.start + (element * size) as u64;
+    /// The plan of a side; the device's where the host has none.
+    fn plan_of(&self, side: Side) -> &Arc<Plan> {
+        let host = self.host.as_ref().filter(|_| side == Side::Host);
+        host.map_or(&self.plan, |host| &host.plan)
+    }
+
+    /// The bytes of a tensor in the arena of a side.
+    fn bytes_of_side(&self, side: Side, tensor: Tensor) -> Result<Range<u64>, SessionError> {
+        let plan = self.plan_of(side);
+        let name = || plan.graph.info(tensor).name.clone();
+        let (offset, bytes) = plan.range(tensor).ok_or_else(|| SessionError::NoPlace(name()))?;
+        Ok(offset..offset + bytes)
+    }
+
+    /// Bytes of elements of a tensor in the arena of a side.
+    fn bytes_at(
+        &self,
+        side: Side,
+        tensor: Tensor,
+        elements: Range<usize>,
+    ) -> Result<Range<u64>, SessionError> {
+        let start = self.bytes_of_side(side, tensor)?.start;
+        let size = self.plan_of(side).graph.dtype(tensor).size();
+        let at = |element: usize| start + (element * size) as u64;
         Ok(at(elements.start)..at(elements.end))
     }
 
-    async fn exchange(&mut self, part: &Part, node: &Node, name: &str) -> Result<(), SessionError> {
+    /// Bytes of the arena of a side.
+    async fn read_side(&mut self, side: Side, range: Range<u64>) -> Result<Vec<u8>, SessionError> {
+        let ranges = slice::from_ref(&range);
+        Ok(match (side, &self.host) {
+            (Side::Host, Some(host)) => host.worker.read(ranges)?,
+            _ => self.backend.read(ranges).await?,
+        })
+    }
+
+    /// Sets bytes of the arena of a side.
+    fn write_side(&mut self, side: Side, at: u64, bytes: &[u8]) -> Result<(), SessionError> {
+        Ok(match (side, &self.host) {
+            (Side::Host, Some(host)) => host.worker.write(at, bytes.to_vec())?,
+            _ => self.backend.write(at, bytes)?,
+        })
+    }
+
+    async fn exchange(
+        &mut self,
+        part: &Part,
+        node: &Node,
+        side: Side,
+        name: &str,
+    ) -> Result<(), SessionError> {
         let x = node.inputs[0];
         let Part { shards, range } = part;
-        let size = self.plan.graph.dtype(x).size();
+        let size = self.plan_of(side).graph.dtype(x).size();
         let bytes = range.len() * size;
         let mut parts = vec![0; bytes * shards.ranks];
         for (rank, part) in parts.chunks_exact_mut(bytes).enumerate() {
             for run in shards.runs(rank, range) {
-                let at = self.bytes_at(x, run.whole..run.whole + run.len)?;
-                let read = self.backend.read(&[at]).await?;
+                let at = self.bytes_at(side, x, run.whole..run.whole + run.len)?;
+                let read = self.read_side(side, at).await?;
                 part[(run.own - range.start) * size..][..read.len()].copy_from_slice(&read);
             }
         }
         let received = self.exchanged(name, 0..shards.ranks, parts)?;
         for (&output, bytes) in node.outputs.iter().zip(received.chunks_exact(bytes)) {
-            let (_, to) = self.place(output)?;
-            self.backend.write(to.start, bytes)?;
+            let to = self.bytes_of_side(side, output)?;
+            self.write_side(side, to.start, bytes)?;
         }
         Ok(())
     }
@@ -166,42 +240,48 @@ impl Session {
     /// Sends each of these ranks its shard of `x`, and puts theirs of this rank's next to each other.
     async fn all_to_all(
         &mut self,
-        shards: &Shards,
-        among: Range<usize>,
+        (shards, among): (&Shards, Range<usize>),
         [x, made]: [Tensor; 2],
+        side: Side,
         name: &str,
     ) -> Result<(), SessionError> {
-        let (size, shard) = (self.plan.graph.dtype(x).size(), shards.shard());
+        let (size, shard) = (self.plan_of(side).graph.dtype(x).size(), shards.shard());
         let step = (PIECE / size).max(1);
         for first in (0..shard).step_by(step) {
             let piece = first..shard.min(first + step);
             let of = |rank: usize| rank * shard + piece.start..rank * shard + piece.end;
-            let mut places = vec![];
+            let mut parts = vec![];
             for rank in 0..among.len() {
-                places.push(self.bytes_at(x, of(rank))?);
+                let at = self.bytes_at(side, x, of(rank))?;
+                parts.extend(self.read_side(side, at).await?);
             }
-            let parts = self.backend.read(&places).await?;
             let received = self.exchanged(name, among.clone(), parts)?;
             for (rank, bytes) in received.chunks_exact(piece.len() * size).enumerate() {
-                let to = self.bytes_at(made, of(rank))?;
-                self.backend.write(to.start, bytes)?;
+                let to = self.bytes_at(side, made, of(rank))?;
+                self.write_side(side, to.start, bytes)?;
             }
         }
         Ok(())
     }
 
-    async fn own(&mut self, shards: &Shards, node: &Node, rank: usize) -> Result<(), SessionError> {
+    async fn own(
+        &mut self,
+        shards: &Shards,
+        node: &Node,
+        side: Side,
+        rank: usize,
+    ) -> Result<(), SessionError> {
         let [x, shard] = [node.inputs[0], node.outputs[0]];
         let runs = shards.runs(rank, &(0..shards.shard()));
         if runs.iter().map(|run| run.len).sum::<usize>() < shards.shard() {
-            let (_, all) = self.place(shard)?;
-            self.backend.write(all.start, &vec![0; (all.end - all.start) as usize])?;
+            let all = self.bytes_of_side(side, shard)?;
+            self.write_side(side, all.start, &vec![0; (all.end - all.start) as usize])?;
         }
         for run in runs {
-            let from = self.bytes_at(x, run.whole..run.whole + run.len)?;
-            let to = self.bytes_at(shard, run.own..run.own + run.len)?;
-            let bytes = self.backend.read(&[from]).await?;
-            self.backend.write(to.start, &bytes)?;
+            let from = self.bytes_at(side, x, run.whole..run.whole + run.len)?;
+            let to = self.bytes_at(side, shard, run.own..run.own + run.len)?;
+            let bytes = self.read_side(side, from).await?;
+            self.write_side(side, to.start, &bytes)?;
         }
         Ok(())
     }
@@ -209,24 +289,25 @@ impl Session {
     /// Puts everybody's elements `range` of a shard into the tensor that it's of.
     async fn collect(
         &mut self,
-        shards: &Shards,
-        range: &Range<usize>,
+        (shards, range): (&Shards, &Range<usize>),
         [shard, whole]: [Tensor; 2],
+        side: Side,
         name: &str,
     ) -> Result<(), SessionError> {
-        let size = self.plan.graph.dtype(whole).size();
+        let size = self.plan_of(side).graph.dtype(whole).size();
         let mut first = range.start;
         while first < range.end {
             let piece = first..range.end.min(first + (PIECE / size).max(1));
             // A piece of a shard is given from its beginning on.
-            let own = self.bytes_at(shard, piece.start - range.start..piece.end - range.start)?;
-            let own = self.backend.read(&[own]).await?;
+            let own = piece.start - range.start..piece.end - range.start;
+            let own = self.bytes_at(side, shard, own)?;
+            let own = self.read_side(side, own).await?;
             let all = self.gather_from_ranks(name, own)?;
             for (rank, bytes) in all.chunks_exact(piece.len() * size).enumerate() {
                 for run in shards.runs(rank, &piece) {
-                    let to = self.bytes_at(whole, run.whole..run.whole + run.len)?;
+                    let to = self.bytes_at(side, whole, run.whole..run.whole + run.len)?;
                     let bytes = &bytes[(run.own - piece.start) * size..][..run.len * size];
-                    self.backend.write(to.start, bytes)?;
+                    self.write_side(side, to.start, bytes)?;
                 }
             }
             first = piece.end;
@@ -305,10 +386,10 @@ impl Session {
         let held = |rank: usize| elements.iter().flat_map(move |range| shards.held(rank, range));
         let count = |rank: usize| held(rank).map(|run| run.len).sum::<usize>();
         let most = (0..shards.ranks).map(count).max().unwrap_or(0);
-        let (_, place) = self.place(tensor)?;
+        let (with_host, place) = self.place(tensor)?;
         let at = |element: usize| place.start + (element * dtype.size()) as u64;
         let own: Vec<_> =
-            held(rank).map(|run| (false, at(run.own)..at(run.own + run.len))).collect();
+            held(rank).map(|run| (with_host, at(run.own)..at(run.own + run.len))).collect();
         let mut own = self.read_places(&own).await?;
         own.resize(most * dtype.size(), 0);
         let all = self.gather_from_ranks(name, own)?;

@@ -7,6 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::worker::Worker;
+use super::{Session, SessionError};
 use crate::backend::{Backend, DeviceError};
 use crate::graph::{Graph, Life, Node, Program, Role, Tensor};
 use crate::plan::offload::{PIECE, pieces};
@@ -16,8 +17,8 @@ use crate::plan::{Direction, Event, Plan};
 pub(super) struct Host {
     pub plan: Arc<Plan>,
     pub worker: Worker,
-    /// Tensors that programs here change: their values are here.
-    written: BTreeSet<Tensor>,
+    /// Tensors that programs here alone change: their values are here.
+    own: BTreeSet<Tensor>,
     /// What programs here read and the device may have changed.
     fetched: Vec<Tensor>,
     /// What they change and the device reads.
@@ -58,10 +59,34 @@ fn used(graph: &Graph) -> BTreeSet<Tensor> {
     tensors.map(|&tensor| graph.storage(tensor)).collect()
 }
 
-/// The storage of everything that a program writes.
-fn written(graph: &Graph, program: &Program) -> BTreeSet<Tensor> {
-    let outputs = program.nodes.iter().flat_map(|node| &node.outputs);
+/// The storage of everything that programs of these roles write.
+fn written(graph: &Graph, is_one: impl Fn(Role) -> bool) -> BTreeSet<Tensor> {
+    let programs = graph.programs.iter().filter(|program| is_one(program.role));
+    let outputs = programs.flat_map(|program| &program.nodes).flat_map(|node| &node.outputs);
     outputs.map(|&tensor| graph.storage(tensor)).collect()
+}
+
+impl Session {
+    /// Fetches from the device what a program of the host reads, runs it, and sends back what it changes.
+    pub(super) async fn run_on_host(&mut self, program: usize) -> Result<(), SessionError> {
+        #[cfg(not(target_family = "wasm"))]
+        self.wait_for_ranks()?;
+        if let Some(host) = &self.host {
+            let wanted = host.fetched.iter().map(|&tensor| (tensor, tensor));
+            host.fetch((&mut *self.backend, &self.plan), wanted).await?;
+        }
+        #[cfg(not(target_family = "wasm"))]
+        let first = self.run_to_last_collective(program).await?;
+        #[cfg(target_family = "wasm")]
+        let first = 0;
+        if let Some(host) = &self.host {
+            host.worker.run(program, first..host.plan.programs[program].steps.len())?;
+            for &tensor in &host.sent {
+                host.send(tensor, (&mut *self.backend, &self.plan, tensor))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Host {
@@ -74,34 +99,26 @@ impl Host {
         let plan = Arc::new(plan);
         backend.prepare(Arc::clone(&plan))?;
         let graph = &plan.graph;
-        let written: BTreeSet<Tensor> =
-            graph.programs.iter().flat_map(|program| written(graph, program)).collect();
-        let shared: Vec<Tensor> =
-            used(graph).into_iter().filter(|&t| device.range(t).is_some()).collect();
-        let (sent, fetched) = shared.into_iter().partition(|tensor| written.contains(tensor));
+        let mut own = written(graph, |_| true);
+        let shared = used(graph).into_iter().filter(|&tensor| device.range(tensor).is_some());
+        let (mut sent, mut fetched): (Vec<_>, Vec<_>) =
+            shared.partition(|tensor| own.contains(tensor));
+        // Both sides change sums that ranks make on the host of what a device made. A browser's tab has no others to train with.
+        if !cfg!(target_family = "wasm") {
+            let changed = written(&device.graph, |_| true);
+            fetched.extend(sent.iter().filter(|&tensor| changed.contains(tensor)));
+            own.retain(|tensor| !changed.contains(tensor));
+            // What the device clears next needn't go back.
+            let cleared = written(&device.graph, |role| role == Role::Clear);
+            sent.retain(|tensor| !cleared.contains(tensor));
+        }
         let (adds, worker) = (adds(&plan), Worker::new(backend)?);
-        Ok(Self { plan, worker, written, fetched, sent, adds })
+        Ok(Self { plan, worker, own, fetched, sent, adds })
     }
 
     /// Whether the values of `tensor` are here, where the device may hold a copy.
     pub fn holds(&self, tensor: Tensor) -> bool {
-        self.written.contains(&self.plan.graph.storage(tensor))
-    }
-
-    /// Fetches from the device what a program reads, runs it, and sends back what it changes.
-    pub async fn run(
-        &mut self,
-        program: usize,
-        device: &Plan,
-        backend: &mut dyn Backend,
-    ) -> Result<(), DeviceError> {
-        let wanted = self.fetched.iter().map(|&tensor| (tensor, tensor));
-        self.fetch((backend, device), wanted).await?;
-        self.worker.run(program, 0..self.plan.programs[program].steps.len())?;
-        for &tensor in &self.sent {
-            self.send(tensor, (backend, device, tensor))?;
-        }
-        Ok(())
+        self.own.contains(&self.plan.graph.storage(tensor))
     }
 
     /// Begins or ends a transfer of one of the device's programs.

@@ -59,7 +59,7 @@ pub(super) fn allowed(
         allowed.then_some((bits, TableBits::B8))
     }));
     let mut offloads = vec![config.offload];
-    if allow(Allow::Offload) && target.kind().can_be_lost() && config.ranks == 1 {
+    if allow(Allow::Offload) && target.kind().can_be_lost() {
         offloads.extend(config.offload.further());
     }
     let mut found = vec![];

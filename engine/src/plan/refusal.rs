@@ -170,7 +170,7 @@ pub fn knobs(config: &TrainerConfig, target: &dyn Backend) -> [Vec<Change>; 5] {
         one.push(Change { words: "--master none".to_owned(), config });
     }
     let all = (config.precision != Precision::F16).then(|| narrowest(config));
-    let further = match target.kind().can_be_lost() && config.ranks == 1 {
+    let further = match target.kind().can_be_lost() {
         true => config.offload.further(),
         false => vec![],
     };

@@ -21,7 +21,8 @@ use tightrope_core::{
     all_overlap, link,
 };
 use tightrope_nn::{
-    Batch, Family, GradientSums, Planned, Precision, Shard, TrainError, Trainer, TrainerConfig,
+    Batch, Family, GradientSums, Offload, Planned, Precision, Shard, TrainError, Trainer,
+    TrainerConfig,
 };
 use tightrope_ranks::Threads;
 
@@ -170,7 +171,8 @@ fn trained(
 ) -> Result<Vec<u32>, TrainError> {
     let planned = Planned::new(config, &*backend).expect("a plan");
     let predicted = planned.plan.peak_bytes();
-    let mut trainer = Trainer::new(planned, backend)?;
+    let host = Box::new(Cpu::new(1).expect("a thread"));
+    let mut trainer = Trainer::offloading(planned, backend, host)?;
     assert_eq!(trainer.allocated_bytes(), predicted);
     if let Some(ranks) = ranks {
         trainer.join(Box::new(ranks))?;
@@ -229,6 +231,32 @@ fn linked_ranks_share_contexts_with_the_bits_of_their_hosts() {
         trained(&of(Shard::Weights), 2, device, Some(ranks)).expect("steps")
     });
     assert!(by_devices == by_hosts);
+}
+
+/// What hosts keep they exchange themselves; what comes from there and goes there does so between what linked devices exchange.
+#[test]
+fn linked_ranks_that_offload_have_the_bits_of_one_process_that_does() {
+    let device = |rank: usize| Emulated::new(cache(), 3 + rank as u32);
+    let optimizer = Offload { optimizer: true, ..Offload::NONE };
+    let all = Offload { gradients: true, activations: true, weights: true, ..optimizer };
+    for (passes, offload) in [(2, optimizer), (2, all), (4, all)] {
+        let of = |ranks, shard| TrainerConfig { offload, ..config(ranks, passes, shard) };
+        let alone: Box<dyn Backend> = Box::new(Cuda::new(Box::new(device(0))));
+        let alone = trained(&of(1, Shard::Nothing), 2, alone, None).expect("steps");
+        // Ranks sum several passes of their own in another order, unless shards leave with each.
+        let first = if passes > 2 { 2 } else { 0 };
+        for &shard in &Shard::ALL[first..] {
+            let found = on_each(2, LONG, |rank, mut ranks| {
+                let device = linked(device(rank), &mut ranks);
+                trained(&of(2, shard), 2, device, Some(ranks)).expect("steps")
+            });
+            for (rank, found) in found.iter().enumerate() {
+                let first = found.iter().zip(&alone).position(|(a, b)| a != b);
+                let what = format!("{offload}, {shard:?}, {passes} passes, rank {rank}");
+                assert_eq!((found.len(), first), (alone.len(), None), "{what}");
+            }
+        }
+    }
 }
 
 /// All ranks exchange in the same order: where one has nothing that exchanges beside its kernels, the others plan as it does.
@@ -407,15 +435,16 @@ fn bytes_are_wrong_where_what_is_sent_is_overwritten_before() {
 }
 
 /// What the ranks of three say of which one ends before its first step.
-fn without_one(ends: impl Fn() + Sync) -> Vec<String> {
+fn without_one(offload: Offload, ends: impl Fn() + Sync) -> Vec<String> {
     const LOST: usize = 2;
-    let config = config(3, 3, Shard::Weights);
+    let config = TrainerConfig { offload, ..config(3, 3, Shard::Weights) };
     let all = on_each(3, Duration::from_secs(2), |rank, mut ranks| {
         let device = linked(Emulated::new(cache(), 9), &mut ranks);
         let since = Instant::now();
         if rank == LOST {
             let planned = Planned::new(&config, &*device).expect("a plan");
-            let mut trainer = Trainer::new(planned, device).expect("memory");
+            let host = Box::new(Cpu::new(1).expect("a thread"));
+            let mut trainer = Trainer::offloading(planned, device, host).expect("memory");
             trainer.join(Box::new(ranks)).expect("as many ranks as planned for");
             let ends = &ends;
             let panicked = panic::catch_unwind(AssertUnwindSafe(move || {
@@ -435,11 +464,14 @@ fn without_one(ends: impl Fn() + Sync) -> Vec<String> {
 
 #[test]
 fn a_rank_that_is_lost_is_named_by_those_whose_devices_wait_for_it() {
-    for said in without_one(|| {}) {
-        assert!(said.contains("rank 2: no answer within 2 s"), "{said}");
-    }
-    for said in without_one(|| panic::resume_unwind(Box::new("a rank that panics"))) {
-        assert!(said.contains("rank 2: it panicked"), "{said}");
+    let all = Offload { optimizer: true, gradients: true, activations: true, weights: true };
+    for offload in [Offload::NONE, all] {
+        for said in without_one(offload, || {}) {
+            assert!(said.contains("rank 2: no answer within 2 s"), "{said}");
+        }
+        for said in without_one(offload, || panic::resume_unwind(Box::new("a rank that panics"))) {
+            assert!(said.contains("rank 2: it panicked"), "{said}");
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use conformance::values::uniform;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
-use tightrope_core::{Class, Life};
+use tightrope_core::{Backend, Class, Life};
 use tightrope_nn::layers::Distillation;
 use tightrope_nn::lora::ALL_LINEAR;
 use tightrope_nn::{
@@ -24,7 +24,7 @@ const STEPS: u64 = 4;
 const MANY: u64 = 20;
 
 /// Of `ranks` ranks that take `passes` micro-batches a step between them.
-fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
+pub(crate) fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
     let mut model = tightrope_nn::preset("tiny").expect("a preset");
     (model.family, model.layers, model.channels, model.hidden) = (family, 2, 32, 48);
     (model.heads, model.kv_heads, model.context, model.vocab) = (4, 4, 24, 61);
@@ -39,7 +39,7 @@ fn config(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
 }
 
 /// As [`config`], of a model with weights that are worth cutting.
-fn larger(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
+pub(crate) fn larger(family: Family, ranks: usize, passes: usize) -> TrainerConfig {
     let small = config(family, ranks, passes);
     let mut model = language(&small).config().clone();
     (model.channels, model.hidden, model.vocab) = (128, 300, 601);
@@ -79,11 +79,24 @@ fn step(trainer: &mut Trainer, config: &TrainerConfig, step: u64) {
 }
 
 /// Bits of loss and gradient norm of every step, and of all weights and state at the end: of one rank.
-fn run(config: &TrainerConfig, steps: u64, ranks: Option<Threads>) -> Vec<u32> {
-    let cpu = Cpu::new(1).expect("threads");
-    let planned = Planned::new(config, &cpu).expect("a plan");
+pub(crate) fn run(config: &TrainerConfig, steps: u64, ranks: Option<Threads>) -> Vec<u32> {
+    run_on(cpu(), config, steps, ranks)
+}
+
+fn cpu() -> Box<Cpu> {
+    Box::new(Cpu::new(1).expect("threads"))
+}
+
+/// As [`run`], on this device.
+fn run_on(
+    device: Box<dyn Backend>,
+    config: &TrainerConfig,
+    steps: u64,
+    ranks: Option<Threads>,
+) -> Vec<u32> {
+    let planned = Planned::new(config, &*device).expect("a plan");
     let predicted = planned.plan.arena_bytes;
-    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    let mut trainer = Trainer::offloading(planned, device, cpu()).expect("memory");
     assert_eq!(trainer.allocated_bytes(), predicted);
     if let Some(ranks) = ranks {
         trainer.join(Box::new(ranks)).expect("as many ranks as planned for");
@@ -110,11 +123,21 @@ fn run(config: &TrainerConfig, steps: u64, ranks: Option<Threads>) -> Vec<u32> {
 }
 
 /// The same of all ranks, which have the same bits.
-fn run_all(config: &TrainerConfig, steps: u64) -> Vec<u32> {
+pub(crate) fn run_all(config: &TrainerConfig, steps: u64) -> Vec<u32> {
+    run_all_on(&|| cpu(), config, steps)
+}
+
+/// As [`run_all`], on these devices.
+pub(crate) fn run_all_on(
+    device: &(dyn Fn() -> Box<dyn Backend> + Sync),
+    config: &TrainerConfig,
+    steps: u64,
+) -> Vec<u32> {
     let group = Threads::group(config.ranks, Duration::from_secs(60));
     let mut all: Vec<Vec<u32>> = thread::scope(|scope| {
-        let ranks =
-            group.into_iter().map(|rank| scope.spawn(move || run(config, steps, Some(rank))));
+        let ranks = group
+            .into_iter()
+            .map(|rank| scope.spawn(move || run_on(device(), config, steps, Some(rank))));
         let ranks: Vec<_> = ranks.collect();
         ranks.into_iter().map(|rank| rank.join().expect("a rank that ends well")).collect()
     });
@@ -153,7 +176,7 @@ fn ranks_have_the_bits_of_a_process_that_sums_micro_batches_in_order() {
 
 /// Holds that two runs have the same bits.
 #[track_caller]
-fn same(found: &[u32], expected: &[u32], what: &str) {
+pub(crate) fn same(found: &[u32], expected: &[u32], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let differing = found.iter().zip(expected).filter(|(a, b)| a != b).count();
     let first = found.iter().zip(expected).position(|(a, b)| a != b);
@@ -263,7 +286,7 @@ fn shards_change_no_bit() {
 }
 
 /// Adapters over frozen weights that are wide enough to be worth cutting in 4 bits too.
-fn adapted(base_bits: FrozenBits, ranks: usize, shard: Shard) -> TrainerConfig {
+pub(crate) fn adapted(base_bits: FrozenBits, ranks: usize, shard: Shard) -> TrainerConfig {
     let small = config(Family::Llama, ranks, ranks);
     let mut model = language(&small).config().clone();
     (model.channels, model.hidden, model.vocab) = (256, 640, 601);
