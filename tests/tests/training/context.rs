@@ -11,8 +11,8 @@ use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_nn::inputs::{DOCUMENTS, POSITIONS, TARGETS, TOKENS};
 use tightrope_nn::layers::{AttentionKind, Distillation};
 use tightrope_nn::{
-    Batch, BuildOptions, Family, LanguageModel, ModelConfig, Optimizer, Planned, Precision, Shard,
-    Trainer, TrainerConfig,
+    Batch, BuildOptions, Family, LanguageModel, ModelConfig, Offload, Optimizer, Planned,
+    Precision, Shard, Trainer, TrainerConfig,
 };
 use tightrope_ranks::Threads;
 
@@ -100,7 +100,8 @@ fn run(config: &TrainerConfig, ranks: Option<Threads>) -> Vec<f32> {
     let cpu = Cpu::new(1).expect("threads");
     let planned = Planned::new(config, &cpu).expect("a plan");
     let predicted = planned.plan.arena_bytes;
-    let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+    let host = Cpu::new(1).expect("threads");
+    let mut trainer = Trainer::offloading(planned, Box::new(cpu), Box::new(host)).expect("memory");
     assert_eq!(trainer.allocated_bytes(), predicted);
     if let Some(ranks) = ranks {
         trainer.join(Box::new(ranks)).expect("as many ranks as planned for");
@@ -197,9 +198,9 @@ fn a_teacher_and_eager_attention_go_along() {
     near(&run_all(&eager(4)), &run(&eager(1), None), "eager attention");
 }
 
-/// What is cut, and what is recomputed, changes no bit of ranks that share contexts.
+/// What is cut, recomputed or left to the host changes no bit of ranks that share contexts.
 #[test]
-fn shards_and_recomputation_change_no_bit() {
+fn shards_recomputation_and_offload_change_no_bit() {
     let wide = ModelConfig { channels: 128, hidden: 300, ..settings(Family::Llama, 4) };
     for precision in [Precision::F32, Precision::BF16] {
         let of = |shard| TrainerConfig { precision, shard, ..of(&wide, 4, 2) };
@@ -210,6 +211,9 @@ fn shards_and_recomputation_change_no_bit() {
         let options = Options { checkpoint: Checkpoint::Block, ..Options::default() };
         let recomputed = TrainerConfig { options, ..of(Shard::Weights) };
         assert_eq!(run_all(&recomputed), whole, "{precision:?}, recomputed blocks");
+        let offload = Offload { optimizer: true, activations: true, ..Offload::NONE };
+        let offloaded = TrainerConfig { offload, ..of(Shard::Gradients) };
+        assert_eq!(run_all(&offloaded), whole, "{precision:?}, offloaded");
     }
 }
 
