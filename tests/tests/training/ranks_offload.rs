@@ -1,11 +1,13 @@
 //! Several ranks of which each leaves something to its host: no bit changes, whatever is cut among them.
 
+use conformance::language::language;
 use conformance::late::Late;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::plan::{Checkpoint, Options};
+use tightrope_core::{Graph, Node};
 use tightrope_nn::{
-    Family, FrozenBits, GradientSums, Gradients, Offload, Planned, Precision, Shard, StateBits,
-    TableBits, TrainerConfig,
+    Family, Free, FrozenBits, GradientSums, Gradients, Offload, Planned, Precision, Rates, Shard,
+    StateBits, TableBits, TrainerConfig,
 };
 
 use crate::ranks::{adapted, config, larger, run, run_all, run_all_on, same};
@@ -111,6 +113,47 @@ fn ranks_that_offload_have_the_bits_of_a_process_that_sums_micro_batches_in_orde
     for (ranks, shard) in [(2, Shard::Gradients), (3, Shard::Weights)] {
         let config = TrainerConfig { shard, offload: ALL, ..of(ranks) };
         same(&run_all(&config, STEPS), &alone, &format!("{ranks} ranks with several passes"));
+    }
+}
+
+/// A table whose shards are exchanged in parts, which the hosts keep one by one.
+#[test]
+fn parts_of_shards_come_together_on_the_hosts() {
+    for passes in [2, 4] {
+        let large = |shard| {
+            let small = config(Family::Gpt2, 2, passes);
+            let mut model = language(&small).config().clone();
+            (model.channels, model.vocab) = (128, 40_000);
+            TrainerConfig { model: model.build(24).expect("a model"), shard, ..small }
+        };
+        changes_nothing(&large, &[Shard::Gradients], &[GRADIENTS]);
+    }
+}
+
+#[test]
+fn budgets_of_ranks_reach_to_the_smallest_plan_that_offloads() {
+    let rates = Rates::of("cpu, avx2", Precision::F32, 1);
+    let target = Late(Cpu::new(1).expect("threads"));
+    for &shard in Shard::ALL {
+        let config = TrainerConfig { shard, offload: ALL, ..larger(Family::Llama, 2, 4) };
+        let within = |budget| {
+            let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
+            Planned::within(&config, budget, Free::ALL, &target, &seconds).expect("a plan")
+        };
+        let (none, fewest) = within(1);
+        assert!(none.is_none());
+        let most = within(u64::MAX).0.expect("a plan").plan.peak_bytes();
+        let mut last = f64::INFINITY;
+        for part in 0..=4 {
+            let budget = fewest + (most - fewest) * part / 4;
+            let planned = within(budget).0.expect("it fits");
+            assert!(planned.plan.peak_bytes() <= budget);
+            let step_s = planned.estimate(&rates).step_s;
+            let bound_s = planned.step_bound_s(&rates).expect("it was searched for");
+            assert!(bound_s <= step_s * (1.0 + 1e-9), "{bound_s} and {step_s} s in {budget}");
+            assert!(step_s <= last * (1.0 + 1e-9), "{step_s} s in {budget}, {last} in less");
+            last = step_s;
+        }
     }
 }
 
