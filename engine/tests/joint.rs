@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,8 +50,13 @@ impl Ranks for Rank {
         self.inner.count()
     }
 
-    fn begin_exchange(&mut self, what: &str, parts: Vec<u8>) -> Result<Ticket, RanksError> {
-        self.inner.begin_exchange(what, parts)
+    fn begin_exchange(
+        &mut self,
+        what: &str,
+        among: Range<usize>,
+        parts: Vec<u8>,
+    ) -> Result<Ticket, RanksError> {
+        self.inner.begin_exchange(what, among, parts)
     }
 
     fn begin_gather(&mut self, what: &str, own: Vec<u8>) -> Result<Ticket, RanksError> {
