@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use crate::shell::Shell;
 
-/// Installs what the tests run on, where it's missing: Chromium, a Vulkan driver, and a C++ compiler.
+/// Installs what the tests run on, where it's missing: Chromium, a Vulkan driver, a C++ compiler, and what makes networks.
 ///
 /// # Errors
 /// Where that can't be done.
@@ -16,6 +16,8 @@ pub fn prepare(shell: &mut Shell) -> anyhow::Result<()> {
         ("/usr/bin/chromium", "chromium"),
         // CUDA kernels are compiled for the processor.
         ("/usr/bin/g++", "g++"),
+        // Networks that tests cut.
+        ("/sbin/ip", "iproute2"),
         ("/usr/share/vulkan/icd.d", "mesa-vulkan-drivers"),
         ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "libvulkan1"),
     ]

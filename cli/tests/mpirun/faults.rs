@@ -12,8 +12,8 @@ use tightrope::ranks::GUARDED;
 
 use super::{Folder, MPIS, processes, ranks, said, text, weights};
 
-const STEPS: u64 = 30;
-const SAVED_EVERY: u64 = 5;
+pub const STEPS: u64 = 30;
+pub const SAVED_EVERY: u64 = 5;
 /// Cases of a day, and all of them.
 const DRAWN: u64 = 3;
 const ALL: u64 = 100;
@@ -50,7 +50,7 @@ pub fn words() -> (String, u64) {
 }
 
 /// Settings of every run: one sample a pass, so that any number of ranks makes the same passes.
-fn settings<'a>(shard: &'a str, out: &'a str, steps: &'a str, every: &'a str) -> Vec<&'a str> {
+pub fn settings<'a>(shard: &'a str, out: &'a str, steps: &'a str, every: &'a str) -> Vec<&'a str> {
     let run = ["--micro-batch", "1", "--context", "32", "--rank-timeout", "5", "--log-every", "1"];
     let run = run.into_iter().chain(["--eval-every", "0", "--shard", shard]);
     run.chain(["--steps", steps, "--save-every", every, "--out", out]).collect()
@@ -69,7 +69,7 @@ fn process_of(word: &str, rank: u64) -> Option<u32> {
     })
 }
 
-fn steps_made(run: &Path) -> u64 {
+pub fn steps_made(run: &Path) -> u64 {
     fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count() as u64
 }
 

@@ -2,6 +2,7 @@
 //! the folders.
 #![cfg(target_os = "linux")]
 
+mod cut_off;
 mod faults;
 
 use std::path::{Path, PathBuf};
