@@ -242,7 +242,12 @@ fn longest_context(
     if language(config).is_none() && encoder(config).is_none() {
         return Ok(None);
     }
-    most_below(config.model.seq_len(), &|seq_len| fits(&with_seq_len(config, seq_len, new)?))
+    // Ranks that share sequences have equal parts of them.
+    let parts = config.context_ranks.max(1);
+    let most = most_below(config.model.seq_len() / parts, &|part| {
+        fits(&with_seq_len(config, part * parts, new)?)
+    })?;
+    Ok(most.map(|part| part * parts))
 }
 
 /// The same step on sequences of `seq_len` tokens, where its model reads text. A `new` model has as many positions.
@@ -287,7 +292,8 @@ pub fn largest_preset(
             let model = preset.config();
             // An address space of 32 bits doesn't hold them all.
             let exists = model.check().is_ok();
-            if exists && model.parameters() < below && model.context >= seq_len {
+            let shared = model.kv_heads.is_multiple_of(config.context_ranks.max(1));
+            if exists && shared && model.parameters() < below && model.context >= seq_len {
                 smaller.push((model.parameters(), preset.name, alike(config, &model, seq_len)?));
             }
         }

@@ -344,7 +344,8 @@ impl Subject<'_> {
         let longest = longest.min(taught.unwrap_or(usize::MAX));
         let seq_len = config.model.seq_len();
         let most = longest.min(seq_len.saturating_mul(TIMES));
-        let step = (seq_len / PARTS).max(1);
+        // Ranks that share sequences have equal parts of them.
+        let step = (seq_len / PARTS).max(1).next_multiple_of(config.context_ranks.max(1));
         largest(seq_len, step, most, &mut |seq_len| {
             self.fits(&refusal::with_seq_len(&config, seq_len, new)?, budget)
         })
