@@ -192,10 +192,11 @@ impl Session {
 
     /// Sets bytes of the arena of a side.
     fn write_side(&mut self, side: Side, at: u64, bytes: &[u8]) -> Result<(), SessionError> {
-        Ok(match (side, &self.host) {
+        match (side, &self.host) {
             (Side::Host, Some(host)) => host.worker.write(at, bytes.to_vec())?,
             _ => self.backend.write(at, bytes)?,
-        })
+        }
+        Ok(())
     }
 
     async fn exchange(
