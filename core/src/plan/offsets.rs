@@ -111,12 +111,12 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
     let mut tries = vec![(first, true), (fullest, false), (fullest, true), (first, false)];
     // Most are done with the first arrangement. The search that follows goes on for so many looks.
     let (order, choice) = stacked(tries[0], enough);
-    search.arrange(&order, choice, u64::MAX);
+    let mut begun = search.arrange(&order, choice, u64::MAX);
     if search.is_done() {
         return search.best;
     }
     if search.looks <= LOOKS {
-        (search.counted, search.looks) = (true, 0);
+        (search.counted, search.looks, begun) = (true, 0, None);
     }
     // Stacks by the bytes that are missing below the ceiling.
     let mut known: Vec<(u64, (usize, bool))> = vec![];
@@ -125,8 +125,10 @@ pub fn place(buffers: &[Buffer], enough: u64, page: Page) -> Placement {
         next += 1;
         let most = known.iter().map(|&(missing, _)| missing).min().unwrap_or(u64::MAX);
         let (order, choice) = stacked(stack, enough);
-        if let Some(missing) = search.settle(order, choice, most) {
-            known.push((missing, stack));
+        let arranged = begun.take().or_else(|| search.arrange(&order, choice, most));
+        if let Some(arranged) = arranged {
+            known.push((arranged.missing, stack));
+            search.settle(order, choice, arranged);
         }
         // What is too high shows which step to stack around instead.
         let more = next == tries.len() && next < TRIES;
@@ -219,20 +221,21 @@ impl Arrangements<'_> {
         Some(arranged)
     }
 
-    /// As [`Arrangements::arrange`], and then a few times again, where what found no room is placed before its neighbours:
-    /// the bytes that were missing at first.
-    fn settle(&mut self, mut order: Vec<usize>, choice: Choice, most: u64) -> Option<u64> {
-        let mut arranged = self.arrange(&order, choice, most)?;
-        let first = arranged.missing;
+    /// Arranges a few times again, where what found no room in this order's arrangement is placed before its neighbours: as
+    /// long as that changes how much is missing.
+    fn settle(&mut self, mut order: Vec<usize>, choice: Choice, mut arranged: Arranged) {
+        let missed = |arranged: &Arranged| (arranged.missing, arranged.missed.len());
         while !arranged.missed.is_empty() && self.settled < SETTLED {
             self.settled += 1;
-            for missed in arranged.missed {
+            for &missed in &arranged.missed {
                 self.promote(&mut order, missed, choice);
             }
             let Some(again) = self.arrange(&order, choice, u64::MAX) else { break };
+            if missed(&again) == missed(&arranged) {
+                break;
+            }
             arranged = again;
         }
-        Some(first)
     }
 
     /// Moves a buffer that hangs before the first other that does, is live together with it and about as shortly.

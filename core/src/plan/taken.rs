@@ -12,7 +12,7 @@ use super::buffer::Buffer;
 pub type Taken = (u64, u64);
 
 /// Births and deaths among the steps of a leaf, but where a single step has more.
-const EVENTS: usize = 128;
+const EVENTS: usize = 64;
 
 /// The ranges that are taken, by step.
 pub struct Tree {
@@ -21,10 +21,10 @@ pub struct Tree {
     /// Leaves, a power of two. Node 1 is the root, node n is above nodes 2n and 2n + 1, and leaves come last.
     leaves: usize,
     nodes: Vec<Node>,
-    /// What begins or ends among the steps of each leaf.
+    /// What begins or ends among the steps of each leaf, by rising offset.
     parts: Vec<Vec<(Buffer, Taken)>>,
-    /// What was taken at the ends of the life that was asked for last.
-    found: Ranges,
+    /// What was taken at both ends of the life that was asked for last.
+    found: [Ranges; 2],
 }
 
 /// A node of the tree, which stands for the steps of all leaves below it.
@@ -56,7 +56,7 @@ impl Tree {
         let leaf_of = leaf_of.collect();
         let leaves = (leaf + 1).next_power_of_two();
         let (nodes, parts) = (vec![Node::default(); 2 * leaves], vec![vec![]; leaves]);
-        Self { leaf_of, leaves, nodes, parts, found: Ranges::default() }
+        Self { leaf_of, leaves, nodes, parts, found: Default::default() }
     }
 
     /// What is taken at some step of a buffer's life.
@@ -71,11 +71,12 @@ impl Tree {
         let meets =
             |part: &&(Buffer, Taken)| part.0.birth <= buffer.death && buffer.birth <= part.0.death;
         let ends = if first == last { &[first][..] } else { &[first, last] };
-        let ends = ends.iter().flat_map(|&leaf| parts[leaf].iter().filter(meets));
-        found.gather(ends.map(|&(_, range)| range));
         // Both ends of the life, and the largest nodes that have all steps between.
         let mut merged = Merged { lists: vec![] };
-        merged.add(found);
+        for (found, &leaf) in found.iter_mut().zip(ends) {
+            found.gather(parts[leaf].iter().filter(meets).map(|&(_, range)| range));
+            merged.add(found);
+        }
         merged.add(&nodes[low].untold);
         if low != high {
             merged.add(&nodes[high].untold);
@@ -116,11 +117,15 @@ impl Tree {
         let [first, last] = [buffer.birth, buffer.death].map(|step| self.leaf_of[step]);
         let begins = buffer.birth > 0 && leaf(buffer.birth - 1) == Some(first);
         let ends = leaf(buffer.death + 1) == Some(last);
+        let mut part = |leaf: usize| {
+            let part = &mut self.parts[leaf];
+            part.insert(part.partition_point(|(_, known)| known.0 < range.0), (*buffer, range));
+        };
         if begins {
-            self.parts[first].push((*buffer, range));
+            part(first);
         }
         if ends && (first != last || !begins) {
-            self.parts[last].push((*buffer, range));
+            part(last);
         }
         for leaf in [first, last] {
             let mut node = leaf + self.leaves;
@@ -178,18 +183,15 @@ impl Ranges {
         }
     }
 
-    /// Becomes these ranges, which may touch and overlap.
+    /// Becomes these ranges, which come by rising offset and may touch and overlap.
     fn gather(&mut self, ranges: impl Iterator<Item = Taken>) {
         self.0.clear();
-        self.0.extend(ranges);
-        self.0.sort_unstable();
-        self.0.dedup_by(|next, kept| {
-            let touch = next.0 <= kept.1;
-            if touch {
-                kept.1 = kept.1.max(next.1);
+        for range in ranges {
+            match self.0.last_mut() {
+                Some(last) if range.0 <= last.1 => last.1 = last.1.max(range.1),
+                _ => self.0.push(range),
             }
-            touch
-        });
+        }
     }
 }
 
