@@ -151,6 +151,23 @@ fn what_a_refusal_names_fits() {
 }
 
 #[test]
+fn a_context_that_a_refusal_names_is_shared_by_the_ranks() {
+    let model =
+        ["--preset", "shakespeare", "--set", "model.layers=1", "--set", "model.channels=64"];
+    let step = ["--set", "model.heads=2", "--context", "4096", "--batch", "2", "--memory", "3MiB"];
+    let ranks = ["--ranks", "2", "--context-ranks", "2", "--json"];
+    let words = [&model[..], &step, &ranks].concat();
+    let refused = object(&plan(&words));
+    assert_eq!(refused["exit_code"], 3, "{refused}");
+    let longest = refused["longest_context"].as_u64().expect("a context that fits");
+    for (context, fits) in [(longest, true), (longest + 1, false), (longest + 2, false)] {
+        let context = context.to_string();
+        let found = plan(&[&words[..], &["--context", &context]].concat());
+        assert_eq!(found.status.success(), fits, "{context}");
+    }
+}
+
+#[test]
 fn advice_is_true() {
     let words = ["--preset", "shakespeare", "--batch", "8", "--json"];
     let with = |more: &[&str]| plan(&[&words[..], more].concat());

@@ -10,7 +10,7 @@ use tightrope_nn::{
     StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
 };
 
-use super::fit::{fit, fitting, graph, is_deep};
+use super::fit::{fit, fitting, graph, is_deep, sharded};
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::model::{encoder, language, parameters, vision};
@@ -59,8 +59,15 @@ pub fn does_not_fit(
         }
         None => None,
     };
+    // Where the planner chooses what ranks hold shards of, any choice will do: what shards most needs least, but for a gathered
+    // copy.
     let fits = |config: &TrainerConfig| -> Result<bool> {
-        Ok(fitting(&open, config, budget, target)?.is_some())
+        for config in sharded(scope, config).iter().rev() {
+            if fitting(&open, config, budget, target)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     };
     let (batch, context) = match deep {
         true => (None, None),
