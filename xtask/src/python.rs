@@ -16,7 +16,7 @@ use crate::{root, system};
 const LARGEST: u64 = 12_000_000;
 
 /// Days of which one builds the wheel.
-const DAYS: u64 = 4;
+const DAYS: u64 = 7;
 
 /// Name of the package, of its folder too.
 const PACKAGE: &str = "tightrope";

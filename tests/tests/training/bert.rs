@@ -13,7 +13,7 @@ use tightrope_nn::{
     export, import,
 };
 
-use crate::devices::{devices, relative_l2};
+use crate::devices::{drawn_devices, relative_l2};
 
 /// A case that transformers recorded.
 struct Case {
@@ -108,7 +108,7 @@ fn logits(case: &Case, trainer: &mut Trainer, change: impl Fn(&str, &mut Vec<i32
 #[test]
 fn logits_and_ten_steps_are_those_of_transformers() {
     for case in cases() {
-        for device in devices() {
+        for device in drawn_devices(case.name) {
             let name = format!("{} on {}", case.name, device.name());
             let mut trainer = case.trainer(device);
             let found = logits(&case, &mut trainer, |_, _| {});

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use conformance::draw::Draw;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
@@ -18,6 +19,18 @@ pub fn devices() -> Vec<Box<dyn Backend>> {
         Box::new(wgpu.expect("an adapter: install mesa-vulkan-drivers")),
         Box::new(Cuda::new(Box::new(Emulated::new(kernels, 5)))),
     ]
+}
+
+/// The processor and, drawn by the day, one of the others: for cases of many steps.
+pub fn drawn_devices(case: &str) -> Vec<Box<dyn Backend>> {
+    let mut all = devices();
+    let others = all.split_off(1);
+    all.extend(Draw::of_today().some(
+        &format!("devices beside the processor for {case}"),
+        others,
+        1,
+    ));
+    all
 }
 
 /// Distance over the norm of what is expected.

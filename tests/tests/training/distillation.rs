@@ -15,7 +15,7 @@ use tightrope_nn::{
     Planned, Precision, Trainer, TrainerConfig, export, preset,
 };
 
-use crate::devices::{devices, relative_l2};
+use crate::devices::{devices, drawn_devices, relative_l2};
 
 /// A case that was recorded under transformers.
 struct Case {
@@ -145,7 +145,7 @@ fn loss_and_every_gradient_are_those_of_transformers() {
 #[test]
 fn five_steps_are_those_of_transformers() {
     for case in cases() {
-        for device in devices() {
+        for device in drawn_devices(case.name) {
             let name = format!("{} on {}", case.name, device.name());
             let (passes, lr) = (case.size("accumulate"), case.setting("lr"));
             let mut trainer = case.trainer(device, &case.trainer_config(passes));

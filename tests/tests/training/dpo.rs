@@ -13,7 +13,7 @@ use tightrope_nn::{
     Trainer, TrainerConfig, export,
 };
 
-use crate::devices::{devices, relative_l2};
+use crate::devices::{devices, drawn_devices, relative_l2};
 
 /// A case that was recorded by TRL's formula.
 struct Case {
@@ -160,7 +160,7 @@ fn loss_rewards_and_every_gradient_are_those_of_trl() {
 #[test]
 fn five_steps_are_those_of_trl() {
     for case in cases() {
-        for device in devices() {
+        for device in drawn_devices(case.name) {
             let name = format!("{} on {}", case.name, device.name());
             let (passes, lr) = (case.size("accumulate"), case.setting("lr"));
             let mut trainer = case.trainer(device, passes);

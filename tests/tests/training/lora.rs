@@ -1,6 +1,7 @@
 //! Adapters beside frozen weights: what they take, that they train, and that their gradients are right.
 
 use conformance::cases::retyped_op;
+use conformance::draw::Draw;
 use conformance::language::language;
 use conformance::reference::Interpreter;
 use conformance::values::uniform;
@@ -236,7 +237,7 @@ fn widened(mut graph: Graph) -> Graph {
 #[test]
 fn gradients_of_adapters_match_central_differences() {
     const STEP: f64 = 1e-4;
-    for config in forms() {
+    for config in Draw::of_today().one_of(2, "forms of adapters", forms()) {
         let lora = config.lora.as_ref().expect("all forms have adapters");
         let model = language(&config).config().build(5).expect("a model");
         let mut graph = Graph::new();

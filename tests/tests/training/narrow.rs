@@ -1,6 +1,7 @@
 //! Gradients in 16 bits, weights without masters, and tables whose state is in 8 bits: what they take, what they change, and
 //! that runs with them can be saved.
 
+use conformance::draw::Draw;
 use pollster::block_on;
 use tightrope_backend_cpu::{Cpu, tape::Tape};
 use tightrope_backend_wgpu::Wgpu;
@@ -145,14 +146,16 @@ fn narrow_steps_follow_the_losses_of_wide_ones() {
         let wide = TrainerConfig { optimizer, ..config(Family::Gpt2) };
         let expected = end(&train(&mut trainer(&wide), 0..60, lr));
         assert!(expected < 2.0, "{optimizer:?} doesn't learn: {expected}");
-        for (gradients, master, optimizer_bits, table_bits, micro_batch) in [
+        let forms = vec![
             (Gradients::BF16, Master::F32, StateBits::B32, TableBits::B32, 8),
             (Gradients::BF16, Master::F32, StateBits::B32, TableBits::B32, 1),
             (Gradients::Kahan, Master::F32, StateBits::B32, TableBits::B32, 1),
             (Gradients::F32, Master::None, StateBits::B16, TableBits::B32, 8),
             (Gradients::F32, Master::F32, StateBits::B8, TableBits::B8, 8),
             (Gradients::BF16, Master::None, StateBits::B8, TableBits::B8, 4),
-        ] {
+        ];
+        let forms = Draw::of_today().some(&format!("narrow forms of {optimizer:?}"), forms, 3);
+        for (gradients, master, optimizer_bits, table_bits, micro_batch) in forms {
             let config = TrainerConfig {
                 gradients,
                 master,

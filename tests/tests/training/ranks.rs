@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use conformance::draw::Draw;
 use conformance::language::language;
 use conformance::values::uniform;
 use pollster::block_on;
@@ -154,14 +155,16 @@ fn ranks_have_the_bits_of_a_process_that_sums_micro_batches_in_order() {
         ("llama", |ranks, passes| larger(Family::Llama, ranks, passes)),
         ("vit", vision),
     ];
+    let ways = [
+        (Precision::F32, 2),
+        (Precision::BF16, 3),
+        (Precision::F16, 4),
+        (Precision::F32, 5),
+        (Precision::BF16, 5),
+    ];
     for (name, of_model) in models {
-        for (precision, ranks) in [
-            (Precision::F32, 2),
-            (Precision::BF16, 3),
-            (Precision::F16, 4),
-            (Precision::F32, 5),
-            (Precision::BF16, 5),
-        ] {
+        let ways = Draw::of_today().some(&format!("numbers of ranks of {name}"), ways.to_vec(), 2);
+        for (precision, ranks) in ways {
             let of = |ranks_now, gradient_sums| TrainerConfig {
                 precision,
                 gradient_sums,

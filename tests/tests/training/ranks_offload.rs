@@ -1,5 +1,6 @@
 //! Several ranks of which each leaves something to its host: no bit changes, whatever is cut among them.
 
+use conformance::draw::Draw;
 use conformance::language::language;
 use conformance::late::Late;
 use tightrope_backend_cpu::Cpu;
@@ -42,7 +43,8 @@ fn ranks_that_offload_have_the_bits_of_ranks_that_do_not() {
         (Family::Gpt2, Precision::F16, 4, &[ALL]),
     ] {
         let of = |shard| TrainerConfig { precision, shard, ..larger(family, ranks, ranks) };
-        changes_nothing(&of, Shard::ALL, offloads);
+        let what = format!("stages of {ranks} ranks that offload");
+        changes_nothing(&of, &Draw::of_today().some(&what, Shard::ALL.to_vec(), 2), offloads);
     }
 }
 
@@ -96,7 +98,9 @@ fn ranks_that_offload_have_the_bits_of_a_process_that_sums_micro_batches_in_orde
             ..larger(Family::Gpt2, ranks_now, ranks)
         };
         let alone = run(&of(1, GradientSums::Ordered), STEPS, None);
-        for (index, &shard) in Shard::ALL.iter().enumerate() {
+        let stages = Shard::ALL.iter().enumerate().collect();
+        let what = format!("stages of {ranks} ranks that offload, against one process");
+        for (index, &shard) in Draw::of_today().some(&what, stages, 2) {
             // A pass that is a rank's only one is the same in either order.
             let sums = [GradientSums::Fused, GradientSums::Ordered][index % 2];
             let config = TrainerConfig { shard, offload: ALL, ..of(ranks, sums) };
