@@ -20,8 +20,15 @@ tempfile = \"3\"
 
 /// Crates that are compiled for it alone, since it isn't of their workspace, and how far each is optimised: there is little to do
 /// but for the processor.
-const CRATES: [(&str, u8); 6] =
-    [("", 0), ("-core", 0), ("-nn", 0), ("-data", 0), ("-backend-cpu", 1), ("-backend-wgpu", 0)];
+const CRATES: [(&str, u8); 7] = [
+    ("", 0),
+    ("-core", 0),
+    ("-nn", 0),
+    ("-data", 0),
+    ("-ranks", 0),
+    ("-backend-cpu", 1),
+    ("-backend-wgpu", 0),
+];
 
 /// Copies the crate to where no workspace is, and builds it there.
 fn build() -> PathBuf {
