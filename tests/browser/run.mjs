@@ -177,7 +177,12 @@ test("the same curve on the CPU, native wgpu and in the browser", async (page, d
   for (const [name, curve] of Object.entries(curves)) apart(`cpu and ${name}`, curves.cpu, curve);
 });
 
-test("a checkpoint of any device goes on on any other", async (page, directory) => {
+const ANYWHERE = "a checkpoint of any device goes on on any other";
+const LARGE = "GPT-2 124M under the default limits";
+const LONG = "2,000 steps leave memory as it is";
+const SLOW = [ANYWHERE, LARGE, LONG];
+
+test(ANYWHERE, async (page, directory) => {
   const whole = curve(directory, "cpu");
   const tar = await withEngine(
     page,
@@ -223,10 +228,6 @@ test("a checkpoint of any device goes on on any other", async (page, directory) 
     apart(`step 61 in the browser and on ${device}`, [resumed.first.loss], [expected]);
   }
 });
-
-const LARGE = "GPT-2 124M under the default limits";
-const LONG = "2,000 steps leave memory as it is";
-const SLOW = [LARGE, LONG];
 
 test(LARGE, async (page) => {
   const setup = {

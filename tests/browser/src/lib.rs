@@ -14,9 +14,9 @@ use tightrope_nn::{Free, Planner, Precision, Rates, TrainerConfig, preset};
 use wasm_bindgen::prelude::*;
 
 /// One of so many cases is drawn, with the limits that every adapter has.
-const WITH_DEFAULT_LIMITS: usize = 3;
+const WITH_DEFAULT_LIMITS: usize = 6;
 /// With the adapter's own limits, under which few kernels are others.
-const WITH_OWN_LIMITS: usize = 6;
+const WITH_OWN_LIMITS: usize = 12;
 
 /// Cases on the browser's adapter: a part that the words `drawn_by` draw, or all where there are none. `unsupported` is the
 /// checked-in list of what may have no kernel. Gives JSON: the device, the table of families, the cases that passed, and what is
