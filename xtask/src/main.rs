@@ -36,7 +36,7 @@ usage: cargo xtask TASK
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
   python    the package for Python, installed under target/ and tested
-              --all                    as a wheel, which other days than one of four do without
+              --all                    as a wheel, which other days than one of seven do without
   notebooks the same, and a part of the course's notebooks executed there
               --all                    all of them
   npm       the package for npm, built, packed and run with its examples in Chromium
