@@ -39,9 +39,9 @@ pub fn check(mut backend: Cuda, cases: &[Case]) {
     assert!(problems.is_empty(), "{}:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// A fifth of the cases, called `what`: each kernel is compiled for the processor, which takes long.
+/// A tenth of the cases, called `what`: each kernel is compiled for the processor, which takes long.
 fn check_drawn(backend: Cuda, what: &str, cases: Vec<Case>) {
-    check(backend, &Draw::of_today().one_of(5, what, cases));
+    check(backend, &Draw::of_today().one_of(10, what, cases));
 }
 
 #[test]
