@@ -59,8 +59,7 @@ pub fn does_not_fit(
         }
         None => None,
     };
-    // Where the planner chooses what ranks hold shards of, any choice will do: what shards most needs least, but for a gathered
-    // copy.
+    // Any stage will do where the planner chooses it. The last mostly takes the fewest bytes, so it's tried first.
     let fits = |config: &TrainerConfig| -> Result<bool> {
         for config in sharded(scope, config).iter().rev() {
             if fitting(&open, config, budget, target)?.is_some() {

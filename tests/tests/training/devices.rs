@@ -25,11 +25,8 @@ pub fn devices() -> Vec<Box<dyn Backend>> {
 pub fn drawn_devices(case: &str) -> Vec<Box<dyn Backend>> {
     let mut all = devices();
     let others = all.split_off(1);
-    all.extend(Draw::of_today().some(
-        &format!("devices beside the processor for {case}"),
-        others,
-        1,
-    ));
+    let what = format!("devices beside the processor for {case}");
+    all.extend(Draw::of_today().some(&what, others, 1));
     all
 }
 
