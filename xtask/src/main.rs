@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `gpu`, `mpi`, `oracle`,
-//! `bench`, `npm`, `planning`, `python`, `torture`, `web` and `widget`.
+//! `bench`, `npm`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
@@ -45,6 +45,7 @@ usage: cargo xtask TASK
   gpu       bench/gpu.sh rehearsed: every stage on an emulated device, with faults and without
               --all                    every kind of fault in every stage
   oracle    plans held against the optimum that HiGHS finds
+  stranger  a crate outside the workspace that trains models of its own
   bench     side by side with PyTorch, Burn and candle, into bench/results/; with a binary that is built already
             where TIGHTROPE names one
               --peer FILE              PyTorch's script (../shared/peers/pytorch.py)
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Part),
         Some(("gpu", [all])) if all == "--all" => checks::run_only(&checks::ON_A_GPU, Draw::All),
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
+        Some(("stranger", [])) => checks::run_only(&[checks::STRANGER], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("planning", options)) => planning::run(options),
         Some(("torture", options)) => torture::run(options),

@@ -32,7 +32,7 @@ const STUBS: &str = "tightrope/_engine.pyi";
 pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     environment(shell)?;
     install(shell, &["-r", "python/tests/requirements.txt"])?;
-    if shell.draw.takes_a_day_of(DAYS) {
+    if shell.draw.takes_a_day_of(DAYS, 0) {
         let wheel = wheel(shell, python())?;
         install(shell, &["--force-reinstall", &wheel.to_string_lossy()])?;
         check_stubs(shell)?;

@@ -22,11 +22,11 @@ pub enum Draw {
 }
 
 impl Draw {
-    /// Whether what takes long is done now: one day of `days`, or always.
-    pub fn takes_a_day_of(self, days: u64) -> bool {
+    /// Whether what takes long is done now: one day of `days`, or always. `which` tells apart what shouldn't fall on the same day.
+    pub fn takes_a_day_of(self, days: u64, which: u64) -> bool {
         // A clock that is set before 1970 has no days to draw by.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self == Self::All || (since.as_secs() / (24 * 60 * 60)).is_multiple_of(days)
+        self == Self::All || (since.as_secs() / (24 * 60 * 60) + which).is_multiple_of(days)
     }
 }
 

@@ -79,6 +79,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
+#[ignore = "compiles the engine again: cargo xtask stranger"]
 fn a_strangers_models_are_trained_killed_and_gone_on_from_bit_for_bit() {
     let program = build();
     for (device, model) in [("cpu", "mlp"), ("cpu", "conv"), ("wgpu", "mlp"), ("wgpu", "conv")] {

@@ -4,6 +4,7 @@
 //! fails doesn't keep the next from running, so that one run shows everything that is wrong. What a stage prints is kept in
 //! `target/checks`, and shown where the stage fails. The table names each failure again, so that the last lines tell it all.
 
+mod passed;
 mod report;
 mod schedule;
 
@@ -14,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use passed::{About, Passed};
 use report::Outcome;
 
 use crate::counts::Counts;
@@ -29,6 +31,8 @@ pub struct Stage {
     work: Work,
     /// Whether it measures time, so that no other runs while it does.
     measures: bool,
+    /// What it is about, where it takes long: it's left out most days while that is as it was when it passed.
+    about: Option<About>,
 }
 
 /// What a stage does.
@@ -43,7 +47,12 @@ use Work::{Check, Tests};
 
 impl Stage {
     const fn new(name: &'static str, after: &'static [&'static str], work: Work) -> Self {
-        Self { name, after, work, measures: false }
+        Self { name, after, work, measures: false, about: None }
+    }
+
+    /// The same, left out but for one day of `days` while these files haven't changed since it passed.
+    const fn known_by(self, files: &'static [&'static str], days: u64) -> Self {
+        Self { about: Some(About { files, days }), ..self }
     }
 }
 
@@ -69,6 +78,8 @@ const WIDGET: &str = "widget in JupyterLab";
 const TORTURE: &str = "torture";
 /// By the libraries and launchers of others.
 pub const MPI: &str = "ranks over MPI";
+/// A crate outside the workspace, with models of its own.
+pub const STRANGER: &str = "a stranger's models";
 /// By a solver of integer programs.
 pub const ORACLE: &str = "plans against the optimum";
 
@@ -91,12 +102,17 @@ const STAGES: &[Stage] = &[
     Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)),
     Stage::new(TORTURE, &[BUILD, SYSTEM], Tests(torture::test)),
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
-    Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine)),
-    Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test)),
-    Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test)),
+    Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine))
+        .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 3),
+    Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test))
+        .known_by(&["backend-cuda", "kernels"], 3),
+    Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test))
+        .known_by(&["backend-cuda", "bench/gpu", "bench/gpu.sh", "kernels", "tests/gpu"], 3),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
-    Stage::new(MPI, &[BUILD], Tests(mpi::test)),
-    Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)),
+    Stage::new(MPI, &[BUILD], Tests(mpi::test))
+        .known_by(&["cli/tests/mpirun", "core/src/session", "engine/src/ranks.rs", "ranks"], 3),
+    Stage::new(STRANGER, &[TESTS], Tests(stranger)).known_by(&["nn", "tests/stranger"], 3),
+    Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)).known_by(&["backend-wgpu", "shaders"], 3),
     Stage::new("tests of tasks", &[BUILD], Tests(|shell| run(shell, &["test"], &OWN))),
     Stage::new("lints", &[BUILD], Check(lint)),
     Stage::new("documentation", &[BUILD, "lints"], Check(document)),
@@ -129,14 +145,28 @@ pub const WEB: [&str; 6] = [SYSTEM, BUILD, PAGE, END_TO_END, TIMES, BROWSER];
 /// What the package for npm takes.
 pub const WITH_NPM: [&str; 4] = [SYSTEM, BUILD, PAGE, NPM];
 
-/// Runs all stages; `false` where one failed. A stage that fails without a failing test, or that runs no test where it
-/// should, counts as one failure.
+/// Runs all stages but those that [`About`] leaves out; `false` where one failed. A stage that fails without a failing test, or
+/// that runs no test where it should, counts as one failure.
 ///
 /// # Errors
-/// Where the folder of logs can't be made.
+/// Where the folder of logs can't be made, or `passed.tsv` not be read or written.
 pub fn run_all(draw: Draw) -> anyhow::Result<bool> {
-    let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-    run_only(&names, draw)
+    let passed = Passed::read(&root())?;
+    let (mut names, mut left_out) = (vec![], vec![]);
+    for (place, stage) in (0..).zip(STAGES) {
+        let since = match stage.about {
+            None => None,
+            Some(about) => {
+                let hash = passed::hash(&root(), about.files)?;
+                passed.leaves_out((stage.name, place), about, &hash, draw)
+            }
+        };
+        match since {
+            None => names.push(stage.name),
+            Some(day) => left_out.push((stage.name, day)),
+        }
+    }
+    run_stages(&names, &left_out, draw)
 }
 
 /// Runs the stages with these names, as [`run_all`] does. What a single one prints comes at once.
@@ -144,9 +174,21 @@ pub fn run_all(draw: Draw) -> anyhow::Result<bool> {
 /// # Errors
 /// As [`run_all`].
 pub fn run_only(names: &[&str], draw: Draw) -> anyhow::Result<bool> {
+    run_stages(names, &[], draw)
+}
+
+/// Runs those with `names`, and says since which day the others that are `left_out` haven't changed.
+fn run_stages(names: &[&str], left_out: &[(&str, &str)], draw: Draw) -> anyhow::Result<bool> {
     let stages: Vec<&Stage> = STAGES.iter().filter(|stage| names.contains(&stage.name)).collect();
     let logs = root().join("target").join("checks");
     fs::create_dir_all(&logs).with_context(|| format!("can't make {}", logs.display()))?;
+    // As the files are now: whoever changes them meanwhile hasn't tested the change.
+    let mut hashes = vec![];
+    for stage in &stages {
+        if let Some(about) = stage.about {
+            hashes.push((stage.name, passed::hash(&root(), about.files)?));
+        }
+    }
     let start = Instant::now();
     let outcomes = Mutex::new(vec![]);
     let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
@@ -158,7 +200,13 @@ pub fn run_only(names: &[&str], draw: Draw) -> anyhow::Result<bool> {
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|outcome| stages.iter().position(|stage| stage.name == outcome.name));
-    print!("\n{}", report::table(&outcomes, start.elapsed()));
+    let mut passed = Passed::read(&root())?;
+    for (name, hash) in hashes {
+        if outcomes.iter().any(|outcome| outcome.name == name && outcome.counts.failed == 0) {
+            passed.write(name, &hash)?;
+        }
+    }
+    print!("\n{}", report::table(&outcomes, left_out, start.elapsed()));
     Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
 }
 
@@ -241,6 +289,12 @@ fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
     shell.run(words(first).args(rest))
 }
 
+/// Builds the crate with the library as others do, and runs it. The only test of its kind that is left out otherwise.
+fn stranger(shell: &mut Shell) -> anyhow::Result<()> {
+    let only = ["--", "--ignored", "stranger::"];
+    run(shell, &[&["test", "--test", "house"], &PACKAGES[..]].concat(), &only)
+}
+
 /// Lints the packages, and this one by its own profile: what each is made of has been compiled so.
 fn lint(shell: &mut Shell) -> anyhow::Result<()> {
     let strictly = ["--all-targets", "--", "-D", "warnings"];
@@ -282,7 +336,10 @@ mod tests {
                 stage.name
             );
         }
-        let apart = [COOPERATIVE, KERNELS, MPI, ORACLE];
+        for stage in Passed::read(&root()).unwrap().lines.keys() {
+            assert!(names.contains(&stage.as_str()), "{stage} of passed.tsv");
+        }
+        let apart = [COOPERATIVE, KERNELS, MPI, ORACLE, STRANGER];
         let tasks: [&[&str]; 7] =
             [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &ON_A_GPU, &apart];
         for name in tasks.concat() {

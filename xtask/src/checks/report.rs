@@ -15,8 +15,9 @@ pub struct Outcome {
     pub failures: Vec<String>,
 }
 
-/// A line a stage and one for all, what failed, and how many tests passed; `wall` is the time that all took together.
-pub fn table(outcomes: &[Outcome], wall: Duration) -> String {
+/// A line a stage and one for all, which stages weren't run since nothing of theirs changed after a day, what failed, and how many
+/// tests passed; `wall` is the time that all took together.
+pub fn table(outcomes: &[Outcome], left_out: &[(&str, &str)], wall: Duration) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
         "{:width$}  {:>7}  {:>11}  {:>6}  {:>6}\n",
@@ -38,6 +39,12 @@ pub fn table(outcomes: &[Outcome], wall: Duration) -> String {
     line("all", wall, processor, counts);
     if counts.ignored > 0 {
         let _ = writeln!(text, "{} ignored", counts.ignored);
+    }
+    for (name, day) in left_out {
+        let _ = writeln!(
+            text,
+            "not run: {name}, whose files are as they passed on {day} (--all runs it)"
+        );
     }
     for outcome in outcomes {
         for failure in &outcome.failures {
@@ -63,6 +70,7 @@ mod tests {
         };
         let text = table(
             &[outcome("tests", 60, 12, 1), outcome("page", 9, 3, 0)],
+            &[("speed", "2026-11-02")],
             Duration::from_secs(61),
         );
         assert_eq!(
@@ -72,6 +80,7 @@ mod tests {
              page         9           18       3       0\n\
              all         61          138      15       1\n\
              2 ignored\n\
+             not run: speed, whose files are as they passed on 2026-11-02 (--all runs it)\n\
              failed in tests: losses_fall\n\
              15 passed, 1 failed\n"
         );
