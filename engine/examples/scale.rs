@@ -1,6 +1,6 @@
 //! How fast one step is on more and more GPUs, by what connects their nodes, drawn; on 8, 16, … as many times doubled as an argument says.
 //!
-//! `cargo run --release -p tightrope --features cuda --example scale > docs/scale.svg`
+//! `cargo xtask picture` writes `docs/scale.svg` by it.
 
 use std::error::Error;
 use std::thread;

@@ -1,5 +1,5 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `gpu`, `mpi`, `oracle`,
-//! `bench`, `npm`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
+//! `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
@@ -11,6 +11,7 @@ mod mpi;
 mod npm;
 mod nvidia;
 mod packages;
+mod picture;
 mod planning;
 mod python;
 mod shell;
@@ -57,6 +58,7 @@ usage: cargo xtask TASK
               --device cpu|wgpu
               --precision f32|bf16
               --library pytorch|burn|candle
+  picture   docs/scale.svg, one step on more and more GPUs, drawn as the planner predicts it now
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
   torture   kills, faults, lost power, flipped bits and hostile inputs, and whether runs survive them
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
         Some(("stranger", [])) => checks::run_only(&[checks::STRANGER], Draw::Part),
         Some(("bench", options)) => bench::run(options),
+        Some(("picture", [])) => picture::run(),
         Some(("planning", options)) => planning::run(options),
         Some(("torture", options)) => torture::run(options),
         Some(("widget", [])) => widget::run(),
