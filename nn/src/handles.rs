@@ -30,6 +30,8 @@ pub(crate) struct Handles {
 pub(crate) struct StepHandles {
     /// Key of random numbers, where a step draws any.
     pub(crate) key: Option<Tensor>,
+    /// That of the update, where several ranks draw the same numbers.
+    pub(crate) update_key: Option<Tensor>,
     /// What each pass of a step weighs.
     pub(crate) share: Share,
     pub(crate) loss: Tensor,

@@ -269,23 +269,28 @@ impl TrainerConfig {
     /// Whether a step draws random numbers. What the model draws is seen in a pass of its own: the key is declared before
     /// the pass that is planned.
     fn draws(&self) -> Result<bool> {
-        if self.optimizer_bits.draws(&self.optimizer) || self.master == Master::None {
+        if self.update_draws() {
             return Ok(true);
         }
         let (mut graph, model) = (Graph::new(), self.pass_model()?);
         let weights = self.declare(&mut graph)?;
         let inputs = Inputs::declare(&mut graph, &model.inputs(), self.micro_batch)?;
-        let key = random_key(&mut graph);
+        let key = random_key(&mut graph, "random_key");
         let pass = Pass::training(&mut graph, &weights, inputs, self.build, Some(key));
         let mut pass = pass.with_context_ranks(self.parts());
         model.loss(&mut pass)?;
         Ok(pass.drew())
     }
+
+    /// Whether an update draws random numbers.
+    fn update_draws(&self) -> bool {
+        self.optimizer_bits.draws(&self.optimizer) || self.master == Master::None
+    }
 }
 
 /// Declares the key of a step's random numbers: seed (low, high), step and micro-step.
-fn random_key(graph: &mut Graph) -> Tensor {
-    graph.persistent("random_key", Type::new(DType::U32, [4]), Class::Input)
+fn random_key(graph: &mut Graph, name: &str) -> Tensor {
+    graph.persistent(name, Type::new(DType::U32, [4]), Class::Input)
 }
 
 /// A planned training step that no device has seen yet.
@@ -412,9 +417,6 @@ impl Built {
                  or larger micro-batches, one for each rank"
             )
         })?;
-        ensure(ranks == 1 || !config.consume_gradients, "memory.consume_gradients", || {
-            format!("isn't supported yet where {ranks} ranks train together")
-        })?;
         let mut weights = config.declare(&mut graph)?;
         let mut teacher = config.declare_teacher(&mut graph)?;
         ensure(!weights.trained().0.is_empty(), "train.freeze", || {
@@ -431,7 +433,10 @@ impl Built {
         })?;
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
-        let key = config.draws()?.then(|| random_key(&mut graph));
+        let key = config.draws()?.then(|| random_key(&mut graph, "random_key"));
+        // Ranks take other micro-batches, and round weights alike.
+        let alike = !cfg!(target_family = "wasm") && ranks > 1 && config.update_draws();
+        let update_key = alike.then(|| random_key(&mut graph, "update.random_key"));
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let share = Share::declare(&mut graph, config);
@@ -442,6 +447,7 @@ impl Built {
             remainders: &remainders,
             shards: &shards,
             key,
+            update_key: update_key.or(key),
             share,
             loss_scale,
         };
@@ -455,6 +461,7 @@ impl Built {
         }
         reads.step = Some(StepHandles {
             key,
+            update_key,
             share,
             loss,
             loss_sum,

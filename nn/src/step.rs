@@ -36,6 +36,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) shards: &'a [Option<Tensor>],
     /// Key of random numbers, where a step draws any.
     pub(crate) key: Option<Tensor>,
+    /// Of those that round weights and state.
+    pub(crate) update_key: Option<Tensor>,
     pub(crate) share: Share,
     pub(crate) loss_scale: Option<LossScale>,
 }
@@ -89,7 +91,7 @@ impl Passed {
             for (gradient, sum) in gradients.iter_mut().zip(sums) {
                 *gradient = gradient.map(|made| add_gradient(graph, sum, made)).transpose()?;
             }
-            hoist(graph, first);
+            hoist(graph, first, &[]);
         }
         let mut trained = vec![];
         for (index, (parameter, gradient)) in parameters.iter().zip(gradients).enumerate() {
@@ -268,9 +270,9 @@ impl Training {
                     let share = Some(declared.share);
                     made.sum_over_ranks(graph, config, declared.weights, share)?;
                     metrics.iter().for_each(|&(_, figure)| graph.result(figure));
-                    let first = Some(&self.update);
+                    let shares = Some(&self.update);
                     let Update { grad_norm, ok, .. } =
-                        update(graph, config, declared, &trained, loss, first)?;
+                        update(graph, config, declared, &trained, loss, shares)?;
                     ShorterHandles { program, inputs, tokens, loss, metrics, grad_norm, ok }
                 }
             };
@@ -303,6 +305,7 @@ impl Made<'_> {
             return Ok(());
         }
         graph.set_phase(Phase::Update);
+        let first = graph.node_count();
         if !config.gradients_leave() {
             let (parameters, _) = weights.trained();
             for (Trained { gradient, .. }, parameter) in self.trained.iter_mut().zip(parameters) {
@@ -319,6 +322,9 @@ impl Made<'_> {
                 None if config.figures_leave() => of_first(graph, ranks, *figure)?,
                 None => sum_over_ranks(graph, ranks, *figure)?,
             };
+        }
+        if config.consume_gradients {
+            hoist(graph, first, &[]);
         }
         Ok(())
     }
@@ -373,7 +379,7 @@ fn gradients_to_shards(
             trained.gradient = write_over(graph, sum, trained.gradient)?;
         }
     }
-    hoist(graph, first);
+    hoist(graph, first, &[]);
     Ok(())
 }
 
@@ -394,7 +400,7 @@ fn shards_to_host(
         let name = format!("grad.{}", trained.name);
         held.push(sum_to_host(graph, &shards, trained.gradient, &name, adds)?);
     }
-    hoist(graph, first);
+    hoist(graph, first, &[]);
     Ok(held)
 }
 
@@ -412,16 +418,16 @@ pub(crate) fn shorter_model(config: &TrainerConfig, seq_len: usize) -> Result<Ar
     }
 }
 
-/// Appends the update of what is `trained`, with the state of `first`, another update, where that's given.
+/// Appends the update of what is `trained`, with the state of `shares`, another update, where that's given.
 fn update(
     graph: &mut Graph,
     config: &TrainerConfig,
     declared: &Declared<'_>,
     trained: &[Trained],
     loss: Tensor,
-    first: Option<&Update>,
+    shares: Option<&Update>,
 ) -> Result<Update> {
-    let mut trained = trained.to_vec();
+    let (mut trained, first) = (trained.to_vec(), graph.node_count());
     let of_all = take_shards(graph, config, declared.weights, declared.shards, &mut trained)?;
     let options = UpdateOptions {
         weight_decay: config.weight_decay,
@@ -430,11 +436,17 @@ fn update(
         consume: config.consume_gradients,
         bits: config.optimizer_bits,
         table_bits: config.table_bits,
-        key: declared.key,
+        key: declared.update_key,
     };
     let with = (loss, declared.loss_scale.as_ref());
-    let update = append_sharing(graph, &config.optimizer, &options, &trained, with, first)?;
+    let update = append_sharing(graph, &config.optimizer, &options, &trained, with, shares)?;
     give_shards(graph, &trained, &update, &of_all)?;
+    if config.consume_gradients {
+        let wholes = declared.weights.trained().1.iter().zip(declared.shards);
+        let wholes: Vec<_> =
+            wholes.filter_map(|(&whole, shard)| Some((whole, (*shard)?))).collect();
+        hoist(graph, first, &wholes);
+    }
     for tensor in [loss, update.grad_norm, update.ok] {
         graph.result(tensor);
     }

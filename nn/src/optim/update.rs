@@ -46,10 +46,16 @@ pub fn append_update(
     loss: Tensor,
     loss_scale: Option<&LossScale>,
 ) -> Result<Update> {
-    append_sharing(graph, optimizer, options, trained, (loss, loss_scale), None)
+    let first = graph.node_count();
+    let update = append_sharing(graph, optimizer, options, trained, (loss, loss_scale), None)?;
+    if options.consume {
+        hoist(graph, first, &[]);
+    }
+    Ok(update)
 }
 
-/// As [`append_update`], with the state and the scalars of `first`, another update of the same parameters, where that's given.
+/// As [`append_update`], with the state and the scalars of `shares`, another update of the same parameters, where that's given. Where
+/// gradients are consumed, it's for the caller to [`hoist`] it.
 pub(crate) fn append_sharing(
     graph: &mut Graph,
     optimizer: &Optimizer,
@@ -126,7 +132,6 @@ pub(crate) fn append_sharing(
         .collect();
 
     graph.set_phase(Phase::Update);
-    let first = graph.node_count();
     let squares = squares(graph, trained, options.consume)?;
     let [grad_norm, finite, factor] = norm(graph, squares, clip, loss, loss_scale)?;
     let (ok, factor) = match options.consume {
@@ -209,18 +214,19 @@ pub(crate) fn append_sharing(
     if let Some(loss_scale) = loss_scale {
         loss_scale.append(graph, ok)?;
     }
-    if options.consume {
-        hoist(graph, first);
-    }
     Ok(Update { scalars, grad_norm, ok: finite, state: state.concat(), weights })
 }
 
 /// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over
 /// is read no more. A node that reads nothing of this program, as one that dequantizes state, could run at any time: it
 /// runs right before the first node that needs it, so that what it makes takes memory no longer than it has to.
-pub(crate) fn hoist(graph: &mut Graph, first: usize) {
+///
+/// Each of the `wholes` will be put together of its shard, the second of the two, wherever it's read: a shard isn't written over while
+/// its whole is read.
+pub(crate) fn hoist(graph: &mut Graph, first: usize, wholes: &[(Tensor, Tensor)]) {
     let storages = graph.storages();
-    let storage = |tensor: &Tensor| storages[tensor.index()];
+    let shards: HashMap<Tensor, Tensor> = wholes.iter().copied().collect();
+    let storage = |tensor: &Tensor| storages[shards.get(tensor).unwrap_or(tensor).index()];
     // The last position at which a storage is written, and at which it's touched at all.
     let (mut written, mut touched) = (HashMap::new(), HashMap::new());
     let Some(program) = graph.programs.last_mut() else { return };

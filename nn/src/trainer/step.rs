@@ -93,13 +93,15 @@ impl Trainer {
                 self.session.write_values(tensor, &[value as f32])?;
             }
         }
+        let update_key = handles.update_key;
         if let Some(sum) = handles.loss_sum {
             self.session.write_values(sum, &[0.0])?;
             for &(_, sum) in &handles.metrics {
                 self.session.write_values(sum, &[0.0])?;
             }
         }
-        Ok(())
+        // As one process has it that takes all passes: by the last.
+        self.write_key(update_key, step, self.config.passes().saturating_sub(1))
     }
 
     /// The tensors of a training step.
@@ -144,11 +146,17 @@ impl Trainer {
         if let Some((tensor, shares)) = shares {
             self.session.write_values(*tensor, &shares[micro..=micro])?;
         }
-        self.write_key(step, micro)
+        self.write_key(self.step_handles()?.key, step, micro)
     }
 
-    fn write_key(&mut self, step: u64, micro: usize) -> Result<(), TrainError> {
-        if let Some(key) = self.handles.step.as_ref().and_then(|handles| handles.key) {
+    /// Writes the `key` of random numbers in micro-batch `micro` of a step, where there is one.
+    fn write_key(
+        &mut self,
+        key: Option<Tensor>,
+        step: u64,
+        micro: usize,
+    ) -> Result<(), TrainError> {
+        if let Some(key) = key {
             let seed = self.config.seed;
             let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

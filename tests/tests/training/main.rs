@@ -16,6 +16,7 @@ mod narrow;
 mod offload;
 mod packing;
 mod ranks;
+mod ranks_consumed;
 mod ranks_offload;
 mod shares;
 mod state;
