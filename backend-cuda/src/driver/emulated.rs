@@ -313,7 +313,7 @@ impl<'a> Build<'a> {
 
 const FLAGS: &[&str] = &[
     "-std=c++20",
-    // Most of the time goes into compiling: this takes two thirds of the least optimised level's.
+    // Tests compile for longer than they run, and this takes two thirds of the seconds of -O1.
     "-Og",
     "-shared",
     "-fPIC",

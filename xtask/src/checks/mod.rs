@@ -154,13 +154,9 @@ pub fn run_all(draw: Draw) -> anyhow::Result<bool> {
     let passed = Passed::read(&root())?;
     let (mut names, mut left_out) = (vec![], vec![]);
     for (place, stage) in (0..).zip(STAGES) {
-        let since = match stage.about {
-            None => None,
-            Some(about) => {
-                let hash = passed::hash(&root(), about.files)?;
-                passed.leaves_out((stage.name, place), about, &hash, draw)
-            }
-        };
+        let known = stage.about.zip(stage.hash());
+        let since = known
+            .and_then(|(about, hash)| passed.leaves_out((stage.name, place), about, &hash, draw));
         match since {
             None => names.push(stage.name),
             Some(day) => left_out.push((stage.name, day)),
@@ -183,12 +179,8 @@ fn run_stages(names: &[&str], left_out: &[(&str, &str)], draw: Draw) -> anyhow::
     let logs = root().join("target").join("checks");
     fs::create_dir_all(&logs).with_context(|| format!("can't make {}", logs.display()))?;
     // As the files are now: whoever changes them meanwhile hasn't tested the change.
-    let mut hashes = vec![];
-    for stage in &stages {
-        if let Some(about) = stage.about {
-            hashes.push((stage.name, passed::hash(&root(), about.files)?));
-        }
-    }
+    let hashes: Vec<_> =
+        stages.iter().filter_map(|stage| Some((stage.name, stage.hash()?))).collect();
     let start = Instant::now();
     let outcomes = Mutex::new(vec![]);
     let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
@@ -200,13 +192,13 @@ fn run_stages(names: &[&str], left_out: &[(&str, &str)], draw: Draw) -> anyhow::
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|outcome| stages.iter().position(|stage| stage.name == outcome.name));
-    let mut passed = Passed::read(&root())?;
-    for (name, hash) in hashes {
-        if outcomes.iter().any(|outcome| outcome.name == name && outcome.counts.failed == 0) {
-            passed.write(name, &hash)?;
-        }
-    }
     print!("\n{}", report::table(&outcomes, left_out, start.elapsed()));
+    let has_passed =
+        |name| outcomes.iter().any(|outcome| outcome.name == name && outcome.counts.failed == 0);
+    let mut passed = Passed::read(&root())?;
+    for (name, hash) in hashes.into_iter().filter(|&(name, _)| has_passed(name)) {
+        passed.write(name, &hash)?;
+    }
     Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
 }
 
@@ -225,6 +217,11 @@ impl schedule::Scheduled for &Stage {
 }
 
 impl Stage {
+    /// A hash of what it's about; none where it isn't left out, or git can't tell, as in a copy without a repository.
+    fn hash(&self) -> Option<String> {
+        passed::hash(&root(), self.about?.files).ok()
+    }
+
     /// Runs it under a headline, what it prints kept in the file `log` until it ends, where there's one.
     fn run(&self, log: Option<PathBuf>, draw: Draw) -> Outcome {
         let start = Instant::now();
@@ -335,6 +332,9 @@ mod tests {
                 "{}",
                 stage.name
             );
+        }
+        for file in STAGES.iter().filter_map(|stage| stage.about).flat_map(|about| about.files) {
+            assert!(root().join(file).exists(), "there is no {file}");
         }
         for stage in Passed::read(&root()).unwrap().lines.keys() {
             assert!(names.contains(&stage.as_str()), "{stage} of passed.tsv");

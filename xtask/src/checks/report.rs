@@ -15,8 +15,8 @@ pub struct Outcome {
     pub failures: Vec<String>,
 }
 
-/// A line a stage and one for all, which stages weren't run since nothing of theirs changed after a day, what failed, and how many
-/// tests passed; `wall` is the time that all took together.
+/// A line a stage and one for all, which stages were `left_out` and on which day they passed, what failed, and how many tests passed;
+/// `wall` is the time that all took together.
 pub fn table(outcomes: &[Outcome], left_out: &[(&str, &str)], wall: Duration) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
