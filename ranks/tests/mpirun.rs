@@ -154,7 +154,7 @@ fn a_rank_that_fails_is_named_with_its_reason(mpi: Mpi) {
 
 fn a_rank_that_ends_early_is_named(mpi: Mpi) {
     let outcome = run(mpi.mpirun(&["gone"]));
-    outcome.says(3, "ends: rank 2: it has ended; this rank waited for step0.wte");
+    outcome.says(3, "ends: rank 2: it has ended; this rank waited for step");
     assert_ne!(outcome.code, Some(0));
 }
 

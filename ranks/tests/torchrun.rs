@@ -63,8 +63,8 @@ fn bytes_arrive_as_they_were_sent_over_tcp() {
 fn a_rank_that_is_lost_is_named_over_tcp() {
     for (words, left, expected) in [
         ("failed", None, "ends: rank 2: no space is left on the disk"),
-        ("gone", None, "ends: rank 2: it has ended; this rank waited for step0.wte"),
         // What it sent last may have been on its way.
+        ("gone", None, "ends: rank 2: it has ended; this rank waited for step"),
         ("killed", None, "ends: rank 2: it has ended; this rank waited for step"),
         ("stopped", Some(2), "ends: rank 2: no answer within 10 s; this rank waited for step"),
     ] {

@@ -105,6 +105,7 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
         ["killed"] => lose(ranks, || lose_this(Signal::Kill)),
         ["stopped"] => lose(ranks, || lose_this(Signal::Stop)),
         ["failed"] if second => {
+            exchange_step(ranks, 0)?;
             let reason = "no space is left on the disk";
             ranks.fail(reason);
             Err(RanksError {
@@ -114,7 +115,10 @@ fn run(ranks: &mut dyn Ranks, words: &[String]) -> Result<String, RanksError> {
             })
         }
         ["failed"] => lose(ranks, || ()),
-        ["gone"] if second => Ok("done".to_owned()),
+        ["gone"] if second => {
+            exchange_step(ranks, 0)?;
+            Ok("done".to_owned())
+        }
         ["gone" | "endless"] => lose(ranks, || ()),
         _ => {
             ranks.fail("its command isn't known");
@@ -160,12 +164,17 @@ fn lose(ranks: &mut dyn Ranks, how: impl Fn()) -> Result<String, RanksError> {
             println!("lost at {} s", since.as_secs_f64());
             how();
         }
-        let what = format!("step{step}.wte");
-        let ticket =
-            ranks.begin_exchange(&what, 0..ranks.count(), vec![1; 1000 * ranks.count()])?;
-        ranks.finish(ticket)?;
+        exchange_step(ranks, step)?;
     }
     Ok("it never ends".to_owned())
+}
+
+/// What all ranks do in a step. Once one has done the first, all have begun it: none is still connecting.
+fn exchange_step(ranks: &mut dyn Ranks, step: u32) -> Result<(), RanksError> {
+    let parts = vec![1; 1000 * ranks.count()];
+    let ticket = ranks.begin_exchange(&format!("step{step}.wte"), 0..ranks.count(), parts)?;
+    ranks.finish(ticket)?;
+    Ok(())
 }
 
 /// Bytes that tell who sent them to whom, and when.
