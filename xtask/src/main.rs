@@ -1,5 +1,5 @@
-//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `kernels`, `gpu`, `mpi`, `oracle`,
-//! `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
+//! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `emulated`, `kernels`, `gpu`, `mpi`,
+//! `oracle`, `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
@@ -41,6 +41,7 @@ usage: cargo xtask TASK
   notebooks the same, and a part of the course's notebooks executed there
               --all                    all of them
   npm       the package for npm, built, packed and run with its examples in Chromium
+  emulated  CUDA's kernels and their driver, on a GPU that is emulated
   kernels   every CUDA kernel through NVIDIA's compilers, held against backend-cuda/kernels.tsv
   mpi       several processes over MPICH and Open MPI, some of which are killed or stopped
   gpu       bench/gpu.sh rehearsed: every stage on an emulated device, with faults and without
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
             checks::run_only(&checks::COURSE, Draw::All)
         }
         Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
+        Some(("emulated", [])) => checks::run_only(&[checks::EMULATED], Draw::Part),
         Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
         Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Part),
         Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Part),

@@ -65,6 +65,8 @@ const END_TO_END: &str = "page in a browser";
 const TIMES: &str = "page in time";
 /// By cooperative matrices, on a driver of its own.
 pub const COOPERATIVE: &str = "matmuls by cooperative matrices";
+/// The kernels and their driver on a GPU that is emulated.
+pub const EMULATED: &str = "CUDA, emulated";
 /// By NVIDIA's compilers.
 pub const KERNELS: &str = "CUDA kernels compiled";
 /// What is done on a machine with a GPU, rehearsed on an emulated one.
@@ -99,11 +101,14 @@ const STAGES: &[Stage] = &[
         &[BUILD, SYSTEM],
         Tests(|shell| run(shell, &["test", "--tests", "--no-fail-fast"], &PACKAGES)),
     ),
-    Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page)),
+    Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page))
+        .known_by(&["web/page", "web/src"], 2),
     Stage::new(TORTURE, &[BUILD, SYSTEM], Tests(torture::test)),
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine))
         .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 3),
+    Stage::new(EMULATED, &[BUILD, SYSTEM], Tests(emulated))
+        .known_by(&["backend-cuda", "kernels", "tests/tests/cuda"], 3),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test))
         .known_by(&["backend-cuda", "kernels"], 3),
     Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test))
@@ -122,10 +127,11 @@ const STAGES: &[Stage] = &[
         Tests(|shell| run(shell, &["test", "--doc"], &PACKAGES)),
     ),
     // What is made of the engine for others.
-    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)),
+    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)).known_by(&["web/npm", "web/src"], 3),
     Stage::new(PYTHON, &[BUILD], Tests(python::test)),
     Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
-    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test)),
+    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test))
+        .known_by(&["web/src", "web/widget"], 3),
 ];
 
 /// What the rehearsal for a GPU takes.
@@ -286,6 +292,11 @@ fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
     shell.run(words(first).args(rest))
 }
 
+/// Runs the tests that `cargo test` leaves out, since each kernel of theirs is compiled first.
+fn emulated(shell: &mut Shell) -> anyhow::Result<()> {
+    run(shell, &["test", "--test", "cuda"], &PACKAGES)
+}
+
 /// Builds the crate with the library as others do, and runs it. The only test of its kind that is left out otherwise.
 fn stranger(shell: &mut Shell) -> anyhow::Result<()> {
     let only = ["--", "--ignored", "stranger::"];
@@ -339,7 +350,7 @@ mod tests {
         for stage in Passed::read(&root()).unwrap().lines.keys() {
             assert!(names.contains(&stage.as_str()), "{stage} of passed.tsv");
         }
-        let apart = [COOPERATIVE, KERNELS, MPI, ORACLE, STRANGER];
+        let apart = [COOPERATIVE, EMULATED, KERNELS, MPI, ORACLE, STRANGER];
         let tasks: [&[&str]; 7] =
             [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &ON_A_GPU, &apart];
         for name in tasks.concat() {
