@@ -13,7 +13,7 @@ use std::iter;
 use half::{bf16, f16};
 use tightrope_core::DType;
 use tightrope_core::expr::{Binary, Unary, round_stochastic, split};
-use tightrope_core::ops::{Map, RandomKey, fill_uniform};
+use tightrope_core::ops::{KEY_WORDS, Map, RandomKey, fill_uniform};
 
 use crate::arena::View;
 use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
@@ -174,13 +174,14 @@ impl Tape {
     /// [`tightrope_core::Rule::overwrites`] and [`tightrope_core::Rule::may_overwrite`] of the map allow.
     pub unsafe fn run(&self, inputs: &[View<'_>], outputs: &[View<'_>]) {
         let per_segment = self.map.inputs_per_segment(inputs.len());
-        let key: RandomKey = match inputs.last() {
+        let (key, rank): (RandomKey, _) = match inputs.last() {
             Some(key) if self.map.is_random() => {
-                // SAFETY: a key is u32[4], which nothing writes meanwhile.
+                // SAFETY: a key is u32[4] or u32[5], which nothing writes meanwhile.
                 let words = unsafe { key.slice::<u32>() };
-                [words[0], words[1], words[2], words[3]]
+                let rank = words.get(KEY_WORDS).copied().unwrap_or(0);
+                ([words[0], words[1], words[2], words[3]], u64::from(rank))
             }
-            _ => [0; 4],
+            _ => ([0; 4], 0),
         };
         let count = self.map.formulas.len();
         let tasks: Vec<(usize, usize)> = (0..self.map.segments)
@@ -203,20 +204,23 @@ impl Tape {
                         Known::Gelu(gelu) => gelu.run(isa, &views, &outputs[0], start, TASK),
                     }
                 },
-                _ => task(isa, self, &views, outputs, key, start),
+                _ => {
+                    let first = rank * outputs[0].ty().elements() as u64;
+                    task(isa, self, &views, outputs, (key, first), start);
+                }
             }
         });
     }
 }
 
-dispatched!(fn task(tape: &Tape, inputs: &[View<'_>], outputs: &[View<'_>], key: RandomKey, start: usize) = run_task);
+dispatched!(fn task(tape: &Tape, inputs: &[View<'_>], outputs: &[View<'_>], draws: (RandomKey, u64), start: usize) = run_task);
 
 #[inline(always)]
 fn run_task<S: Simd>(
     tape: &Tape,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
-    key: RandomKey,
+    (key, first): (RandomKey, u64),
     start: usize,
 ) {
     let mut registers = [[0.0; BLOCK]; REGISTERS];
@@ -232,7 +236,7 @@ fn run_task<S: Simd>(
                     load(&inputs[input], at, &mut registers[to][..len]);
                 }
                 Instruction::Random { to, stream } => {
-                    fill_uniform(key, stream, at as u64, &mut registers[to]);
+                    fill_uniform(key, stream, first + at as u64, &mut registers[to]);
                 }
                 Instruction::Unary { function, to, a } => {
                     let (to, [a]) = operands(&mut registers, to, [a]);

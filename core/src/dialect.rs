@@ -112,11 +112,12 @@ impl Read {
 const LANES: [&str; 4] = ["x", "y", "z", "w"];
 
 /// The part of a map kernel that is its own: the formulas of one element, and `tr_four`, which applies them to
-/// the four from `at` on. Output `i` goes to the tensor named `writes[i]`.
+/// the four from `at` on. Output `i` goes to the tensor named `writes[i]`. Random numbers are of the whole tensor's elements where
+/// these are `of_shard`, `params.shard` of each rank's.
 pub fn print_map(
     formulas: &[Expr],
-    reads: &[Read],
-    writes: &[String],
+    (reads, writes): (&[Read], &[String]),
+    of_shard: bool,
     exact: Exact,
     dialect: Dialect,
 ) -> String {
@@ -128,6 +129,7 @@ pub fn print_map(
         writes,
         names: reads.iter().map(|read| format!("in{}", read.index())).collect(),
         random: formulas.iter().any(Expr::is_random),
+        of_shard,
     };
     match dialect {
         Dialect::Wgsl => map.wgsl(),
@@ -144,6 +146,7 @@ struct MapText<'a> {
     /// Of the formulas' inputs.
     names: Vec<String>,
     random: bool,
+    of_shard: bool,
 }
 
 impl MapText<'_> {
@@ -185,7 +188,8 @@ impl MapText<'_> {
         }
         for (lane, axis) in LANES.iter().enumerate() {
             if self.random {
-                text += &format!("    tr_draw_for(first + {lane}u);\n");
+                let before = if self.of_shard { "bits_key(4u) * params.shard + " } else { "" };
+                text += &format!("    tr_draw_for({before}first + {lane}u);\n");
             }
             let arguments = self.listed(|name| format!("{name}.{axis}"));
             text += &format!("    let lane{lane} = tr_formulas({arguments});\n");
@@ -205,7 +209,10 @@ impl MapText<'_> {
         text += &format!("{inputs}) {{\n");
         if self.random {
             text += "    const auto tr_random = [&](unsigned stream) {\n";
-            text += "        return tr_uniform(args.key, stream, element);\n    };\n";
+            let before = if self.of_shard { "args.key.raw(4) * args.shard + " } else { "" };
+            text += &format!(
+                "        return tr_uniform(args.key, stream, {before}element);\n    }};\n"
+            );
         }
         self.body.lines().for_each(|line| text += &format!("    {line}\n"));
         text += &format!("    return Results{{{}}};\n}}\n", self.results.join(", "));

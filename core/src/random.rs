@@ -4,6 +4,12 @@
 /// The four words that key random numbers: seed (low, high), step, micro-step.
 pub type RandomKey = [u32; 4];
 
+/// Words of a key in memory. Where tensors are shards, a fifth says the rank's: elements are counted as in the whole tensor, so that a rank
+/// draws what a process would that has all of it.
+pub const KEY_WORDS: usize = 4;
+/// With the rank.
+pub const SHARD_KEY_WORDS: usize = 5;
+
 /// Uniform number in [0, 1) with 24 random bits for one element: word `element mod 4` of Philox4x32-10
 /// (Salmon et al. 2011) at counter (element / 4, stream, step, micro-step) under the seed.
 pub fn uniform(key: RandomKey, stream: u32, element: u64) -> f64 {
@@ -12,11 +18,17 @@ pub fn uniform(key: RandomKey, stream: u32, element: u64) -> f64 {
     f64::from(words[(element % 4) as usize] >> 8) / f64::from(1 << 24)
 }
 
-/// [`uniform`] for the elements from `first` on, which is a multiple of 4. Generators of neighbouring elements
-/// advance side by side, so that the loop vectorises.
+/// [`uniform`] for the elements from `first` on. Where that is a multiple of 4, generators of neighbouring elements advance side by
+/// side, so that the loop vectorises.
 #[inline(always)]
 pub fn fill_uniform(key: RandomKey, stream: u32, first: u64, to: &mut [f32]) {
     const LANES: usize = 16;
+    if !first.is_multiple_of(4) {
+        for (element, value) in (first..).zip(to) {
+            *value = uniform(key, stream, element) as f32;
+        }
+        return;
+    }
     let [seed_low, seed_high, step, micro] = key;
     for (piece, to) in to.chunks_mut(4 * LANES).enumerate() {
         let start = (first / 4) as u32 + (piece * LANES) as u32;
@@ -83,7 +95,7 @@ mod tests {
     #[test]
     fn many_at_once_are_the_same_numbers() {
         let key = [9, 8, 7, 6];
-        for (first, count) in [(0, 256), (1028, 61), (4, 1)] {
+        for (first, count) in [(0, 256), (1028, 61), (4, 1), (1031, 70)] {
             let mut many = vec![0.0; count];
             fill_uniform(key, 3, first, &mut many);
             let alone = (first..).map(|element| uniform(key, 3, element) as f32);

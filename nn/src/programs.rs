@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use tightrope_core::ops::{KEY_WORDS, SHARD_KEY_WORDS};
 use tightrope_core::plan::offload::{load_block_weights, store_block_inputs};
 use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Class, DType, Graph, Plan, Role, Tensor, Type, split};
@@ -275,7 +276,7 @@ impl TrainerConfig {
         let (mut graph, model) = (Graph::new(), self.pass_model()?);
         let weights = self.declare(&mut graph)?;
         let inputs = Inputs::declare(&mut graph, &model.inputs(), self.micro_batch)?;
-        let key = random_key(&mut graph, "random_key");
+        let key = random_key(&mut graph, "random_key", KEY_WORDS);
         let pass = Pass::training(&mut graph, &weights, inputs, self.build, Some(key));
         let mut pass = pass.with_context_ranks(self.parts());
         model.loss(&mut pass)?;
@@ -288,9 +289,9 @@ impl TrainerConfig {
     }
 }
 
-/// Declares the key of a step's random numbers: seed (low, high), step and micro-step.
-fn random_key(graph: &mut Graph, name: &str) -> Tensor {
-    graph.persistent(name, Type::new(DType::U32, [4]), Class::Input)
+/// Declares the key of a step's random numbers: seed (low, high), step and micro-step, and the rank where numbers are of its shards.
+fn random_key(graph: &mut Graph, name: &str, words: usize) -> Tensor {
+    graph.persistent(name, Type::new(DType::U32, [words]), Class::Input)
 }
 
 /// A planned training step that no device has seen yet.
@@ -433,10 +434,14 @@ impl Built {
         })?;
         let list = model.inputs();
         let inputs = Inputs::declare(&mut graph, &list, micro_batch)?;
-        let key = config.draws()?.then(|| random_key(&mut graph, "random_key"));
-        // Ranks take other micro-batches, and round weights alike.
+        let key = config.draws()?.then(|| random_key(&mut graph, "random_key", KEY_WORDS));
+        // Ranks take other micro-batches, and round weights as one process does.
         let alike = !cfg!(target_family = "wasm") && ranks > 1 && config.update_draws();
-        let update_key = alike.then(|| random_key(&mut graph, "update.random_key"));
+        let words = match config.sharded() {
+            Shard::Nothing => KEY_WORDS,
+            Shard::State | Shard::Gradients | Shard::Weights => SHARD_KEY_WORDS,
+        };
+        let update_key = alike.then(|| random_key(&mut graph, "update.random_key", words));
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let share = Share::declare(&mut graph, config);

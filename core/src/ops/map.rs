@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::expr::{Expr, constant, input, random};
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
 use crate::ops::{Node, Reduce, Tape};
-use crate::random::{RandomKey, uniform};
+use crate::random::{KEY_WORDS, RandomKey, SHARD_KEY_WORDS, uniform};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
@@ -65,7 +65,7 @@ impl Map {
     }
 
     /// Zeroes elements with probability `p` and scales the rest by 1/(1 − p) (Srivastava et al. 2014).
-    /// Takes the tensor and a key of four u32. A recomputed copy draws the same numbers.
+    /// Takes the tensor and a key of four u32, or of five ([`SHARD_KEY_WORDS`]). A recomputed copy draws the same numbers.
     pub fn dropout(p: f64, stream: u32, dtype: DType) -> Self {
         let kept = input(0) * constant(1.0 / (1.0 - p));
         Self::new(random(stream).less(constant(p)).select(constant(0.0), kept), dtype)
@@ -176,6 +176,13 @@ impl Map {
             Self::new(x.clone().binary(Binary::StochasticHalf, random(5)), BF16),
             vec![range(F32, &[1031], -3.0, 3.0), whole(U32, &[4], 0, 1 << 31)],
         ));
+        // Of a rank's shard.
+        for shape in [&[1032][..], &[7, 19]] {
+            cases.push(Case::new(
+                Self::new(x.clone().binary(Binary::StochasticHalf, random(5)), BF16),
+                vec![range(F32, shape, -3.0, 3.0), whole(U32, &[SHARD_KEY_WORDS], 0, 5)],
+            ));
+        }
         let exact = x.clone() + y.clone() + input(2);
         let sum = exact.clone().unary(Unary::HighHalf);
         let compensated = Self::several(vec![sum.clone(), exact - sum], vec![BF16; 2]);
@@ -204,8 +211,12 @@ impl Rule for Map {
         ensure(inputs.len() >= self.shared + key, || "lacks shared inputs or the key".into())?;
         if key == 1 {
             let [last] = arity(&inputs[inputs.len() - 1..])?;
-            ensure(*last == Type::new(DType::U32, [4]), || {
-                format!("draws random numbers, so its last input must be a key u32[4], is {last}")
+            let is_key = |&words: &usize| *last == Type::new(DType::U32, [words]);
+            ensure([KEY_WORDS, SHARD_KEY_WORDS].iter().any(is_key), || {
+                format!(
+                    "draws random numbers, so its last input must be a key u32[4], or u32[5] with a rank, is \
+                     {last}"
+                )
             })?;
         }
         let own = inputs.len() - self.shared - key;
@@ -376,19 +387,23 @@ impl Rule for Map {
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
         let per_segment = self.inputs_per_segment(inputs.len());
-        let key: RandomKey = match inputs.last() {
-            Some(key) if self.is_random() => std::array::from_fn(|i| key.get(i) as u32),
-            _ => [0; 4],
+        let (key, rank): (RandomKey, _) = match inputs.last() {
+            Some(key) if self.is_random() => {
+                let rank = if key.len() == SHARD_KEY_WORDS { key.get(KEY_WORDS) as u64 } else { 0 };
+                (std::array::from_fn(|i| key.get(i) as u32), rank)
+            }
+            _ => ([0; 4], 0),
         };
         for segment in 0..self.segments {
             let outputs = &outputs[segment * self.formulas.len()..][..self.formulas.len()];
             let own: Vec<Array<'_>> = (0..self.shared + per_segment)
                 .map(|i| inputs[self.position(segment, i, per_segment)])
                 .collect();
+            let first = rank * outputs[0].len() as u64;
             for element in 0..outputs[0].len() {
                 let values: Vec<f64> =
                     own.iter().map(|array| array.get(element % array.len())).collect();
-                let draw = |stream| uniform(key, stream, element as u64);
+                let draw = |stream| uniform(key, stream, first + element as u64);
                 let results: Vec<f64> =
                     self.formulas.iter().map(|formula| formula.eval(&values, &draw)).collect();
                 for (output, result) in outputs.iter().zip(results) {
@@ -559,14 +574,21 @@ impl Frame<'_> {
         if let Some(numbers) = self.collected {
             launch = launch.bind("numbers", numbers);
         }
+        // A browser's tab has no shards.
+        let of_shard = !cfg!(target_family = "wasm")
+            && self.key.is_some_and(|key| key.elements == SHARD_KEY_WORDS as u64);
         if let Some(key) = self.key {
             launch = launch.bind("key", key);
+        }
+        if of_shard {
+            launch = launch.param("shard", elements);
         }
         let steps: u64 = map.formulas.iter().map(|formula| formula.steps() as u64).sum();
         let mut launch = launch.costing(steps * count);
         let exact = Exact::of(self.outputs.iter().map(|place| place.dtype));
         let dialect = limits.dialect();
-        launch.generated = dialect::print_map(&map.formulas, &reads, &writes, exact, dialect);
+        launch.generated =
+            dialect::print_map(&map.formulas, (&reads, &writes), of_shard, exact, dialect);
         launch
     }
 }

@@ -52,7 +52,7 @@ pub use softmax::{Softmax, SoftmaxGrad};
 pub use transfer::{Direction, Transfer};
 pub use unfold::{Channels, Extents as UnfoldExtents, Unfold, UnfoldGrad};
 
-pub use crate::random::{RandomKey, fill_uniform, uniform};
+pub use crate::random::{KEY_WORDS, RandomKey, SHARD_KEY_WORDS, fill_uniform, uniform};
 
 /// Output types, or a sentence on what doesn't fit; the graph adds the op, the name and all types.
 pub type Inferred = std::result::Result<Vec<Type>, String>;

@@ -158,8 +158,10 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         if let Some(key) = key {
             let seed = self.config.seed;
-            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32];
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let rank = self.rank() as u32;
+            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32, rank];
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(self.session.plan().graph.ty(key).bytes());
             self.session.write(key, &bytes)?;
         }
         Ok(())

@@ -206,16 +206,19 @@ fn ranks_with_several_micro_batches_train_as_one_process_does() {
 #[test]
 fn ranks_round_weights_and_state_as_one_process_does() {
     for (family, ranks) in [(Family::Gpt2, 2), (Family::Llama, 3)] {
-        let of = |ranks_now, gradient_sums| TrainerConfig {
+        let of = |ranks_now, gradient_sums, shard| TrainerConfig {
             precision: Precision::BF16,
             master: Master::None,
             optimizer_bits: StateBits::B16,
             gradient_sums,
+            shard,
             ..config(family, ranks_now, ranks)
         };
-        let together = run_all(&of(ranks, GradientSums::Fused), STEPS);
-        let alone = run(&of(1, GradientSums::Ordered), STEPS, None);
-        same(&together, &alone, &format!("{family:?}, {ranks} ranks"));
+        let alone = run(&of(1, GradientSums::Ordered, Shard::Nothing), STEPS, None);
+        for &shard in Shard::ALL {
+            let together = run_all(&of(ranks, GradientSums::Fused, shard), STEPS);
+            same(&together, &alone, &format!("{family:?}, {ranks} ranks, {shard:?}"));
+        }
     }
 }
 
