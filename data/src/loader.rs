@@ -60,7 +60,20 @@ impl Loader<Batch> {
     /// # Errors
     /// A batch or context of 0, a stream shorter than one window, a position of 2⁶³ and more.
     pub fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
-        let mut sampler = Sampler::new(tokens, config, position)?;
+        Self::of_rows(tokens, config, vec![], position)
+    }
+
+    /// The same for a process that has a part of each batch: of the rows that `own` says aren't its own nothing is read, and they are 0.
+    ///
+    /// # Errors
+    /// As [`Loader::new`].
+    pub fn of_rows(
+        tokens: Tokens,
+        config: LoaderConfig,
+        own: Vec<bool>,
+        position: u64,
+    ) -> Result<Self> {
+        let mut sampler = Sampler::new(tokens, (config, own), position)?;
         let windows = sampler.windows;
         Ok(Self::start(move || sampler.next(), windows, config.batch, position))
     }
@@ -144,6 +157,7 @@ impl<B> Drop for Loader<B> {
 struct Sampler {
     tokens: Tokens,
     config: LoaderConfig,
+    own: Vec<bool>,
     windows: u64,
     position: u64,
     epoch: Epoch,
@@ -159,14 +173,18 @@ struct Epoch {
 }
 
 impl Sampler {
-    fn new(tokens: Tokens, config: LoaderConfig, position: u64) -> Result<Self> {
+    fn new(
+        tokens: Tokens,
+        (config, own): (LoaderConfig, Vec<bool>),
+        position: u64,
+    ) -> Result<Self> {
         let LoaderConfig { batch, context, seed } = config;
         check_sizes(&tokens, batch, context, context.saturating_add(1))?;
         check_position(position)?;
         // One window short of what fits, so that every offset below T leaves room for them all.
         let windows = (tokens.len() / context).saturating_sub(1).max(1) as u64;
         let epoch = Epoch::new(position / windows, windows, tokens.len(), context, seed);
-        Ok(Self { tokens, config, windows, position, epoch, scratch: vec![0; context + 1] })
+        Ok(Self { tokens, config, own, windows, position, epoch, scratch: vec![0; context + 1] })
     }
 
     fn next(&mut self) -> Result<Batch> {
@@ -176,14 +194,18 @@ impl Sampler {
             targets: Vec::with_capacity(batch * context),
             index: self.position,
         };
-        for _ in 0..batch {
+        for row in 0..batch {
             let number = self.position / self.windows;
             if number != self.epoch.number {
                 self.epoch = Epoch::new(number, self.windows, self.tokens.len(), context, seed);
             }
-            let window = self.epoch.order.get(self.position % self.windows) as usize;
-            let start = self.epoch.offset + window * context;
-            self.tokens.read(start..start + context + 1, &mut self.scratch)?;
+            if is_own(&self.own, row) {
+                let window = self.epoch.order.get(self.position % self.windows) as usize;
+                let start = self.epoch.offset + window * context;
+                self.tokens.read(start..start + context + 1, &mut self.scratch)?;
+            } else {
+                self.scratch.fill(0);
+            }
             result.inputs.extend_from_slice(&self.scratch[..context]);
             result.targets.extend_from_slice(&self.scratch[1..]);
             self.position += 1;
@@ -201,6 +223,12 @@ impl Epoch {
         let offset = ((u128::from(mix(key)) * u128::from(offsets)) >> 64) as usize;
         Self { number, order: Permutation::new(windows, key), offset }
     }
+}
+
+/// Whether a row of a batch is read, where a process has those that `own` says, or all.
+pub(crate) fn is_own(own: &[bool], row: usize) -> bool {
+    // A browser's tab shares no batch.
+    cfg!(target_family = "wasm") || own.get(row).is_none_or(|&own| own)
 }
 
 /// Refuses a position that no run reaches.

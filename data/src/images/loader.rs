@@ -1,7 +1,7 @@
 //! Batches of images: shuffled for training, in order for evaluation.
 
 use super::{Images, Normalization};
-use crate::loader::{IGNORED, Loader, check_position};
+use crate::loader::{IGNORED, Loader, check_position, is_own};
 use crate::permutation::{Permutation, mix};
 use crate::{Error, Result};
 
@@ -63,13 +63,26 @@ impl Loader<ImageBatch> {
     /// # Errors
     /// A batch of 0, no images, a normalization of other channels, a position of 2⁶³ and more.
     pub fn of_images(images: Images, config: ImageLoaderConfig, position: u64) -> Result<Self> {
+        Self::of_own_images(images, config, vec![], position)
+    }
+
+    /// The same for a process that has a part of each batch, as [`Loader::of_rows`].
+    ///
+    /// # Errors
+    /// As [`Loader::of_images`].
+    pub fn of_own_images(
+        images: Images,
+        config: ImageLoaderConfig,
+        own: Vec<bool>,
+        position: u64,
+    ) -> Result<Self> {
         config.check(&images)?;
         check_position(position)?;
         if images.is_empty() {
             return Err(super::broken("the dataset", "it holds no image to train on".to_owned()));
         }
         let (count, batch) = (images.len() as u64, config.batch);
-        let mut sampler = Sampler::new(images, config, position);
+        let mut sampler = Sampler::new(images, (config, own), position);
         Ok(Self::start(move || sampler.next(), count, batch, position))
     }
 }
@@ -79,30 +92,37 @@ impl Loader<ImageBatch> {
 struct Sampler {
     images: Images,
     config: ImageLoaderConfig,
+    own: Vec<bool>,
     position: u64,
     epoch: u64,
     order: Permutation,
 }
 
 impl Sampler {
-    fn new(images: Images, config: ImageLoaderConfig, position: u64) -> Self {
+    fn new(images: Images, (config, own): (ImageLoaderConfig, Vec<bool>), position: u64) -> Self {
         let epoch = position / images.len() as u64;
         let order = order(images.len(), config.seed, epoch);
-        Self { images, config, position, epoch, order }
+        Self { images, config, own, position, epoch, order }
     }
 
     fn next(&mut self) -> Result<ImageBatch> {
         let mut batch = ImageBatch { images: vec![], labels: vec![], index: self.position };
         batch.images.reserve(self.config.batch * self.images.shape().elements());
         let count = self.images.len() as u64;
-        for _ in 0..self.config.batch {
+        for row in 0..self.config.batch {
             let epoch = self.position / count;
             if epoch != self.epoch {
                 (self.epoch, self.order) =
                     (epoch, order(self.images.len(), self.config.seed, epoch));
             }
-            let index = self.order.get(self.position % count) as usize;
-            self.config.push(&self.images, index, &mut batch)?;
+            if is_own(&self.own, row) {
+                let index = self.order.get(self.position % count) as usize;
+                self.config.push(&self.images, index, &mut batch)?;
+            } else {
+                let elements = (row + 1) * self.images.shape().elements();
+                batch.images.resize(elements, 0.0);
+                batch.labels.push(0);
+            }
             self.position += 1;
         }
         Ok(batch)

@@ -258,6 +258,12 @@ fn every_epoch_takes_each_image_once_and_goes_on_from_its_position() {
         let of_number = |number: &u32| (number % 3) as i32;
         assert_eq!(batch.labels, numbers(batch).iter().map(of_number).collect::<Vec<_>>());
     }
+    let own = vec![false, true, false, true];
+    let mut part = Loader::of_own_images(images.clone(), config(4, 7), own, 0).unwrap();
+    for batch in &batches {
+        let all = numbers(batch);
+        assert_eq!(numbers(&part.next().unwrap()), [0, all[1], 0, all[3]]);
+    }
     let mut resumed = Loader::of_images(images.clone(), config(4, 7), 20).unwrap();
     assert_eq!(resumed.next().unwrap(), batches[5]);
     assert_eq!(resumed.position(), 24);

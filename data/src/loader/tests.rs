@@ -73,7 +73,7 @@ fn resuming_at_any_position_continues_bit_for_bit() {
 fn without_a_thread_the_batches_are_the_same() {
     let mut ahead = Loader::new(counting(500), config(3, 16), 5).unwrap();
     let mut inline = Loader::new(counting(500), config(3, 16), 5).unwrap();
-    let mut sampler = Sampler::new(counting(500), config(3, 16), 5).unwrap();
+    let mut sampler = Sampler::new(counting(500), (config(3, 16), vec![]), 5).unwrap();
     inline.source = Producer::Inline(Box::new(move || sampler.next()));
     for _ in 0..50 {
         assert_eq!(ahead.next().unwrap(), inline.next().unwrap());
@@ -175,4 +175,21 @@ fn evaluation_scores_every_token_once() {
     assert_eq!((two.len(), two.scored()), (2, 42));
     assert_eq!(two.map(|b| b.unwrap().index).collect::<Vec<_>>(), [0, 3]);
     assert!(Windows::new(counting(100).clone(), 1, 7, Some(0)).unwrap().next().is_none());
+}
+
+#[test]
+fn a_process_reads_its_own_rows_of_a_batch_alone() {
+    let data = counting(500);
+    let mut whole = Loader::new(data.clone(), config(4, 16), 3).unwrap();
+    let own = vec![false, true, true, false];
+    let mut part = Loader::of_rows(data, config(4, 16), own.clone(), 3).unwrap();
+    for _ in 0..20 {
+        let (whole, part) = (whole.next().unwrap(), part.next().unwrap());
+        assert_eq!(part.index, whole.index);
+        for (found, all) in [(&part.inputs, &whole.inputs), (&part.targets, &whole.targets)] {
+            for ((found, all), &own) in found.chunks(16).zip(all.chunks(16)).zip(&own) {
+                assert_eq!(found, if own { all } else { &[0; 16] });
+            }
+        }
+    }
 }

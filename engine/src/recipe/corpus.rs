@@ -27,6 +27,8 @@ pub struct Text {
     sources: Vec<Source>,
     holdout: f64,
     loader: Option<Loader>,
+    /// Which samples of a batch are this rank's; all, where nothing is said.
+    rows: Vec<bool>,
     /// Texts that are nowhere else: checkpoints bring them along.
     own: Vec<(String, Vec<u8>)>,
     /// Of an encoder.
@@ -80,6 +82,7 @@ impl Text {
             sources,
             holdout,
             loader: None,
+            rows: vec![],
             own: Vec::new(),
             masking: None,
         })
@@ -187,11 +190,16 @@ impl Batches for Text {
             let order = LoaderConfig { batch, context: self.context(config)?, seed };
             // The one before has a thread of its own, which ends first.
             self.loader = None;
-            let loader = Loader::new(self.train.clone(), order, at.samples)
+            let loader = Loader::of_rows(self.train.clone(), order, self.rows.clone(), at.samples)
                 .help("give more --data, a shorter --context or a smaller data.holdout")?;
             self.loader = Some(loader);
         }
         Ok(())
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn share(&mut self, own: Vec<bool>) {
+        (self.rows, self.loader) = (own, None);
     }
 
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {

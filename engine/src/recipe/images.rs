@@ -83,6 +83,8 @@ pub struct LabelledImages {
     origin: String,
     holdout: f64,
     loader: Option<Loader<ImageBatch>>,
+    /// Which samples of a batch are this rank's; all, where nothing is said.
+    own: Vec<bool>,
 }
 
 impl LabelledImages {
@@ -127,7 +129,8 @@ impl LabelledImages {
         };
         let classes = dataset.classes().to_vec();
         let format = ImageFormat { shape: dataset.shape(), normalization, classes };
-        Ok(Self { dataset, train, held_out, format, origin, holdout, loader: None })
+        let (loader, own) = (None, vec![]);
+        Ok(Self { dataset, train, held_out, format, origin, holdout, loader, own })
     }
 
     /// The data's name.
@@ -168,10 +171,16 @@ impl Batches for LabelledImages {
             let order = self.order(config.batch, config.seed);
             // The one before has a thread of its own, which ends first.
             self.loader = None;
-            let loader = Loader::of_images(self.train.clone(), order, at.samples);
+            let loader =
+                Loader::of_own_images(self.train.clone(), order, self.own.clone(), at.samples);
             self.loader = Some(loader.help("give more --data, or a smaller data.holdout")?);
         }
         Ok(())
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn share(&mut self, own: Vec<bool>) {
+        (self.own, self.loader) = (own, None);
     }
 
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {

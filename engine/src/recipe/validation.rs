@@ -84,6 +84,10 @@ impl Batches for Validated {
         self.data.seek(config, at)
     }
 
+    fn share(&mut self, own: Vec<bool>) {
+        self.data.share(own);
+    }
+
     fn wait(&mut self, config: &TrainerConfig, at: Done) -> Result<Wait> {
         self.data.wait(config, at)
     }

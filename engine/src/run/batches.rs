@@ -158,6 +158,12 @@ pub trait Batches {
         Ok(())
     }
 
+    /// Says which samples of each batch are a rank's `own`: no others need to be read from now on.
+    #[cfg(not(target_family = "wasm"))]
+    fn share(&mut self, own: Vec<bool>) {
+        let _ = own;
+    }
+
     /// Waits for the batch that follows what is done, for as long as a run may not be asked whether to end: a tenth of a second.
     ///
     /// # Errors

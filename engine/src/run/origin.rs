@@ -59,6 +59,7 @@ impl nn::Origin for Origin<'_> {
         #[cfg(not(target_family = "wasm"))]
         if let Some(ranks) = self.ranks.take() {
             trainer.join(ranks)?;
+            self.data.share(trainer.own_samples());
         }
         self.start.fill(trainer, &self.places, self.rate.steps)
     }

@@ -73,6 +73,16 @@ impl Trainer {
         (self.rank..self.config.passes()).step_by(self.config.ranks.max(1))
     }
 
+    /// Which samples of a batch this rank takes, or has its part of.
+    pub fn own_samples(&self) -> Vec<bool> {
+        let mut own = vec![false; self.config.batch];
+        for pass in self.own_passes() {
+            let first = pass / self.config.parts() * self.config.micro_batch;
+            own[first..first + self.config.micro_batch].fill(true);
+        }
+        own
+    }
+
     /// Sets the sums of gradients to 0, as the update leaves them.
     fn clear_gradients(&mut self) -> Result<(), TrainError> {
         let Some(step) = &self.handles.step else { return Ok(()) };

@@ -223,6 +223,22 @@ fn ranks_round_weights_and_state_as_one_process_does() {
 }
 
 #[test]
+fn each_sample_of_a_batch_is_one_ranks_own() {
+    let config = config(Family::Llama, 3, 6);
+    let mut takers = vec![0; config.batch];
+    for ranks in Threads::group(3, Duration::from_secs(1)) {
+        let cpu = Cpu::new(1).expect("threads");
+        let planned = Planned::new(&config, &cpu).expect("a plan");
+        let mut trainer = Trainer::new(planned, Box::new(cpu)).expect("memory");
+        trainer.join(Box::new(ranks)).expect("ranks");
+        for (takers, own) in takers.iter_mut().zip(trainer.own_samples()) {
+            *takers += usize::from(own);
+        }
+    }
+    assert_eq!(takers, vec![1; config.batch]);
+}
+
+#[test]
 fn what_ranks_cannot_do_is_refused_by_name() {
     let refused = |config: TrainerConfig| {
         let cpu = Cpu::new(1).expect("threads");
