@@ -194,6 +194,12 @@ impl From<TrainError> for Error {
                      device's memory",
                 )
             }
+            #[cfg(not(target_family = "wasm"))]
+            TrainError::Session(SessionError::Ranks(_)) => Self::failed(
+                error,
+                "see what that rank says; started again with --auto-resume, a run goes on from its last \
+                 checkpoint",
+            ),
             error => Self::failed(error, "try again, or choose another device with --device"),
         }
     }

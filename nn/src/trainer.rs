@@ -206,6 +206,12 @@ impl Trainer {
         Ok(each.map(|(bytes, length)| bytes[..length as usize].to_vec()).collect())
     }
 
+    /// Tells the other ranks why this one ends.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn tell_failed(&mut self, reason: &str) {
+        self.session.tell_failed(reason);
+    }
+
     /// Keeps each time in which this rank waits for the others, until [`Trainer::take_waits`] takes them.
     #[cfg(not(target_family = "wasm"))]
     pub fn keep_waits(&mut self) {

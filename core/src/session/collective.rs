@@ -71,6 +71,14 @@ impl Session {
         Ok(received)
     }
 
+    /// Tells the other ranks why this one ends. Whoever launched them ends none before all have said what they have to say.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn tell_failed(&mut self, reason: &str) {
+        if let Some(ranks) = &mut self.ranks {
+            ranks.fail(reason);
+        }
+    }
+
     /// What each rank gives, in the order of ranks: equally many bytes of each, and this one's alone where there are no others.
     /// `what` is named where it fails.
     ///

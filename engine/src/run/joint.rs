@@ -37,6 +37,8 @@ pub(super) struct Joint {
     in_flight: Option<InFlight>,
     /// Whether a rank has told all that it failed.
     all_know: bool,
+    /// Whether it was this one.
+    has_failed: bool,
     /// What the last copy was in.
     memory: Vec<u8>,
     /// Whether it's said that rank 0 writes for all.
@@ -292,6 +294,15 @@ impl<'a> Run<'a> {
             // Only the first rank has a directory.
             self.save_at_home().await?;
         }
+        if self.joint.has_failed {
+            // A launcher would end the others as soon as this one ends, before they have named it.
+            let reason = error.message();
+            let tell = async |trainer: &mut Trainer| {
+                trainer.tell_failed(&reason);
+                Ok(())
+            };
+            self.with_trainer(tell).await?;
+        }
         Err(error)
     }
 
@@ -380,6 +391,7 @@ impl<'a> Run<'a> {
         let said: Vec<Value> =
             said.iter().map(|said| serde_json::from_slice(said).unwrap_or_default()).collect();
         self.joint.all_know = said.iter().any(|said| said["failed"].is_string());
+        self.joint.has_failed = own.is_err();
         own?;
         let read = |(rank, said): (usize, Value)| {
             let given = serde_json::from_value(said["given"].clone());

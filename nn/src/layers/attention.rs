@@ -11,6 +11,8 @@ use crate::inputs::{DOCUMENTS, POSITIONS, START};
 use crate::params::Parameter;
 use crate::pass::{AttentionKind, Cache, Pass};
 
+pub(crate) use context::are_shared;
+
 /// Self-attention with its projections (Vaswani et al. 2017), causal unless another mask is given, with grouped key-value heads (Ainslie et al. 2023)
 /// and rotary positions (Su et al. 2021) where asked for.   x (B, T, C) → the same shape
 ///

@@ -19,7 +19,7 @@ use tightrope_ranks::Threads;
 const SEQ_LEN: usize = 24;
 const VOCAB: usize = 61;
 
-/// Of heads that 2 and 4 ranks share, or with `kv_heads` of 2, 2 alone.
+/// Of heads that 2 and 4 ranks share: with `kv_heads` of 2 or 1, 4 have copies of those of keys and values.
 fn settings(family: Family, kv_heads: usize) -> ModelConfig {
     let preset = if family == Family::Gpt2 { "tiny" } else { "llama-tiny" };
     let mut details = family.details(2);
@@ -157,6 +157,9 @@ fn ranks_with_parts_of_sequences_train_as_one_process_with_whole_ones() {
         (Family::Mistral, 4, 4),
         (Family::Gemma2, 2, 2),
         (Family::Qwen3, 4, 2),
+        (Family::Llama, 2, 4),
+        (Family::Qwen3, 1, 2),
+        (Family::Gemma2, 1, 4),
     ] {
         let settings = settings(family, kv_heads);
         let alone = run(&of(&settings, 1, 1), None);
@@ -244,9 +247,11 @@ fn what_ranks_cannot_share_is_refused_by_name() {
         said.contains("run.context_ranks") && said.contains("3 isn't a divisor of 4"),
         "{said}"
     );
-    let said = refused(&of(&settings(Family::Llama, 2), 4, 4));
+    let threes = ModelConfig { heads: 6, channels: 48, ..settings(Family::Llama, 3) };
+    let said = refused(&of(&threes, 2, 2));
     assert!(
-        said.contains("4 ranks don't share 2 key and value heads") && said.contains("2 do"),
+        said.contains("2 ranks don't share 6 heads, and 3 of keys and values")
+            && said.contains("set 1"),
         "{said}"
     );
     let odd = LanguageModel::new(&gpt2, SEQ_LEN - 1).expect("a model");

@@ -3,7 +3,8 @@
 //!
 //! Everything but attention works on each position by itself. So a rank has all heads of its positions before attention, and after it;
 //! for attention, ranks exchange them: each gets all positions of its heads. Sums over keys are those of one rank that has everything,
-//! under any mask, and all ranks have equally much to do.
+//! under any mask, and all ranks have equally much to do. Where there are fewer heads of keys and values than ranks, neighbours whose
+//! queries share one get a copy of it each, and its gradient is the sum of theirs.
 
 use std::ops::Range;
 
@@ -13,24 +14,31 @@ use tightrope_core::{Shards, Tensor};
 use crate::error::{Result, ensure};
 use crate::pass::Pass;
 
+/// Whether ranks share so many heads of queries and of keys and values evenly: each rank has as many, and of keys and values those that
+/// its queries ask.
+pub(crate) fn are_shared(heads: usize, kv_heads: usize, ranks: usize) -> bool {
+    heads.is_multiple_of(ranks)
+        && (kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(kv_heads))
+}
+
 /// What `op` is over a rank's heads.
 ///
 /// # Errors
 /// [`crate::Error::Setting`] where ranks don't share them evenly.
 pub(super) fn of_rank(op: &ops::Attention, ranks: usize) -> Result<ops::Attention> {
     let ops::Attention { heads, kv_heads, .. } = *op;
-    ensure(kv_heads.is_multiple_of(ranks), "run.context_ranks", || {
-        let most = (1..=kv_heads.min(ranks)).rev().find(|&ranks| kv_heads.is_multiple_of(ranks));
+    ensure(are_shared(heads, kv_heads, ranks), "run.context_ranks", || {
+        let most = (1..ranks).rev().find(|&ranks| are_shared(heads, kv_heads, ranks));
         format!(
-            "{ranks} ranks don't share {kv_heads} key and value heads evenly; {} do",
+            "{ranks} ranks don't share {heads} heads, and {kv_heads} of keys and values, evenly: set {}",
             most.unwrap_or(1)
         )
     })?;
-    Ok(ops::Attention { heads: heads / ranks, kv_heads: kv_heads / ranks, ..op.clone() })
+    Ok(ops::Attention { heads: heads / ranks, kv_heads: (kv_heads / ranks).max(1), ..op.clone() })
 }
 
 /// Packed projections of all positions for this rank's heads, (B, T, (H + 2·G)·D/C), of those of its positions for all heads,
-/// (B, t, (H + 2·G)·D).
+/// (B, t, (H + 2·G)·D). Where G is less than C, a rank has one head of keys and one of values: (B, T, (H/C + 2)·D).
 pub(super) fn heads_of_rank(
     pass: &mut Pass<'_>,
     op: &ops::Attention,
@@ -52,10 +60,20 @@ pub(super) fn heads_of_rank(
     for (section, columns) in sections {
         let slice = Slice { axis: 2, start: columns.start, len: columns.len() };
         let x = pass.one(slice, &[packed], &named(section))?;
-        let shape = vec![batch * positions, ranks, columns.len() / ranks];
+        // Ranks that share a head have copies of it.
+        let owners = ranks.min(columns.len() / op.head_dim);
+        let own = columns.len() / owners;
+        let shape = vec![batch * positions, owners, own];
         let x = pass.one(Reshape { shape }, &[x], &named(&format!("{section}.heads")))?;
         let by_rank = Permute { axes: vec![1, 0, 2] };
-        parts.push(pass.one(by_rank, &[x], &named(&format!("{section}.by_rank")))?);
+        let mut x = pass.one(by_rank, &[x], &named(&format!("{section}.by_rank")))?;
+        if owners < ranks {
+            let copies = vec![x; ranks / owners];
+            x = pass.one(Concat { axis: 1 }, &copies, &named(&format!("{section}.copies")))?;
+            let shape = vec![ranks, batch * positions, own];
+            x = pass.one(Reshape { shape }, &[x], &named(&format!("{section}.shared")))?;
+        }
+        parts.push(x);
     }
     let by_rank = pass.one(Concat { axis: 2 }, &parts, &named("qkv.by_rank"))?;
     let of_ranks = all_to_all(pass, by_rank, &named("qkv.of_ranks"))?;
