@@ -1,9 +1,11 @@
 //! A run of very many steps that saves again and again: what it holds of descriptors, memory and disk doesn't grow.
 
 use std::fs;
+use std::iter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use rustix::process::Signal;
 
 use crate::chamber::{Case, Chamber};
@@ -17,6 +19,8 @@ const PART: u32 = 30;
 const SETTLED: u64 = 40;
 /// How often it's looked at.
 const LOOKS: u32 = 200;
+/// How often its folder is walked for one look, at most.
+const WALKS: usize = 20;
 /// Bytes that memory may be more at the end than when it had settled.
 const MORE_MEMORY: u64 = 4 << 20;
 
@@ -43,8 +47,10 @@ impl Held {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name == "metrics.jsonl" || name.starts_with("events.") || name.ends_with(".txt")
         };
-        // A file may go away while it's looked at.
-        let kept = files(run).unwrap_or_default().into_iter().filter(|path| !records(path));
+        // A folder that goes away while it's walked fails the walk, and a file may go away after it.
+        let walked = iter::repeat_with(|| files(run)).take(WALKS).find_map(Result::ok);
+        let walked = walked.context("the run's folder changed during each walk through it")?;
+        let kept = walked.into_iter().filter(|path| !records(path));
         Ok(Self {
             descriptors: fs::read_dir(process.join("fd"))?.count() as u64,
             resident: pages * 4096,
