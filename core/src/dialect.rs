@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::expr::{Binary, Expr, Term, Unary};
+use crate::random::KEY_WORDS;
 use crate::types::DType;
 
 /// A kernel language.
@@ -188,7 +189,11 @@ impl MapText<'_> {
         }
         for (lane, axis) in LANES.iter().enumerate() {
             if self.random {
-                let before = if self.of_shard { "bits_key(4u) * params.shard + " } else { "" };
+                // A browser's tab has no shards.
+                let before = match self.of_shard && cfg!(not(target_family = "wasm")) {
+                    true => format!("bits_key({KEY_WORDS}u) * params.shard + "),
+                    false => String::new(),
+                };
                 text += &format!("    tr_draw_for({before}first + {lane}u);\n");
             }
             let arguments = self.listed(|name| format!("{name}.{axis}"));
@@ -209,7 +214,10 @@ impl MapText<'_> {
         text += &format!("{inputs}) {{\n");
         if self.random {
             text += "    const auto tr_random = [&](unsigned stream) {\n";
-            let before = if self.of_shard { "args.key.raw(4) * args.shard + " } else { "" };
+            let before = match self.of_shard && cfg!(not(target_family = "wasm")) {
+                true => format!("args.key.raw({KEY_WORDS}) * args.shard + "),
+                false => String::new(),
+            };
             text += &format!(
                 "        return tr_uniform(args.key, stream, {before}element);\n    }};\n"
             );

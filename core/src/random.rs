@@ -4,11 +4,11 @@
 /// The four words that key random numbers: seed (low, high), step, micro-step.
 pub type RandomKey = [u32; 4];
 
-/// Words of a key in memory. Where tensors are shards, a fifth says the rank's: elements are counted as in the whole tensor, so that a rank
-/// draws what a process would that has all of it.
+/// Words of a [`RandomKey`] in memory.
 pub const KEY_WORDS: usize = 4;
-/// With the rank.
-pub const SHARD_KEY_WORDS: usize = 5;
+/// Words of a key for shards, the last of which is the rank: its elements are counted as in the whole tensor, so that it draws what a process
+/// would that has all of it.
+pub const SHARD_KEY_WORDS: usize = KEY_WORDS + 1;
 
 /// Uniform number in [0, 1) with 24 random bits for one element: word `element mod 4` of Philox4x32-10
 /// (Salmon et al. 2011) at counter (element / 4, stream, step, micro-step) under the seed.
