@@ -251,7 +251,7 @@ fn what_ranks_cannot_share_is_refused_by_name() {
     let said = refused(&of(&threes, 2, 2));
     assert!(
         said.contains("2 ranks don't share 6 heads, and 3 of keys and values")
-            && said.contains("set 1"),
+            && said.contains("these numbers do: 1, 3, 6"),
         "{said}"
     );
     let odd = LanguageModel::new(&gpt2, SEQ_LEN - 1).expect("a model");

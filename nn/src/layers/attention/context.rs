@@ -28,10 +28,11 @@ pub(crate) fn are_shared(heads: usize, kv_heads: usize, ranks: usize) -> bool {
 pub(super) fn of_rank(op: &ops::Attention, ranks: usize) -> Result<ops::Attention> {
     let ops::Attention { heads, kv_heads, .. } = *op;
     ensure(are_shared(heads, kv_heads, ranks), "run.context_ranks", || {
-        let most = (1..ranks).rev().find(|&ranks| are_shared(heads, kv_heads, ranks));
+        let evenly = (1..=heads).filter(|&ranks| are_shared(heads, kv_heads, ranks));
+        let evenly: Vec<_> = evenly.map(|ranks| ranks.to_string()).collect();
         format!(
-            "{ranks} ranks don't share {heads} heads, and {kv_heads} of keys and values, evenly: set {}",
-            most.unwrap_or(1)
+            "{ranks} ranks don't share {heads} heads, and {kv_heads} of keys and values, evenly; these numbers do: {}",
+            evenly.join(", ")
         )
     })?;
     Ok(ops::Attention { heads: heads / ranks, kv_heads: (kv_heads / ranks).max(1), ..op.clone() })
