@@ -212,11 +212,20 @@ fn f32_kernel() -> Kernel {
         // SAFETY: the feature was detected.
         return (|rounds| unsafe { registers::avx512(rounds) }, 32);
     }
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the features were detected.
-        return (|rounds| unsafe { registers::avx2(rounds) }, 16);
-    }
-    portable()
+    avx2_kernel().unwrap_or_else(portable)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2_kernel() -> Option<Kernel> {
+    let found = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    // SAFETY: the features were detected.
+    found.then_some((|rounds| unsafe { registers::avx2(rounds) }, 16))
+}
+
+/// Operations a second of multiply-adds of AVX2 on one thread, also where there are wider ones; `None` where there are none.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) fn flops_of_avx2() -> Option<f64> {
+    avx2_kernel().map(|kernel| operations(1, kernel))
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -88,6 +88,9 @@ pub const ORACLE: &str = "plans against the optimum";
 /// The tasks, by the profile that `cargo xtask` has built them with.
 const OWN: [&str; 5] = ["--package", "xtask", "--profile", "xtask", "--locked"];
 
+/// What prints the kernels of maps.
+const PRINTED: &str = "core/src/dialect.rs";
+
 /// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
 /// after its build, since cargo does one build at a time.
 const STAGES: &[Stage] = &[
@@ -108,11 +111,13 @@ const STAGES: &[Stage] = &[
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine))
         .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 3),
     Stage::new(EMULATED, &[BUILD, SYSTEM], Tests(emulated))
-        .known_by(&["backend-cuda", "kernels", "tests/tests/cuda"], 3),
+        .known_by(&["backend-cuda", PRINTED, "kernels", "tests/tests/cuda"], 3),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test))
-        .known_by(&["backend-cuda", "kernels"], 3),
-    Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test))
-        .known_by(&["backend-cuda", "bench/gpu", "bench/gpu.sh", "kernels", "tests/gpu"], 3),
+        .known_by(&["backend-cuda", PRINTED, "kernels"], 3),
+    Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test)).known_by(
+        &["backend-cuda", "bench/gpu", "bench/gpu.sh", PRINTED, "kernels", "tests/gpu"],
+        3,
+    ),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(MPI, &[BUILD], Tests(mpi::test))
         .known_by(&["cli/tests/mpirun", "core/src/session", "engine/src/ranks.rs", "ranks"], 3),

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use super::schedule::share;
 use super::*;
@@ -450,4 +451,33 @@ fn each_task_is_handed_out_once() {
         let taken: Vec<usize> = taken.into_iter().map(AtomicUsize::into_inner).collect();
         assert_eq!(taken, vec![1; tasks], "{workers} workers");
     }
+}
+
+/// A kernel whose sums don't stay in registers reaches less than half of the peak.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_matmul_by_avx2_reaches_most_of_its_peak() {
+    const LEAST: f64 = 0.6;
+    let named = |kernel: &&kernels::Kernel| kernel.name == "avx2-f32" && kernel.supported();
+    let Some(kernel) = kernels::ALL.into_iter().find(named) else { return };
+    let (m, n, k) = (256, 384, 384);
+    let numbers = |rows, columns| Owned::new(rows, columns, Order::Rows, Element::F32, 1);
+    let (lhs, rhs, mut out) = (numbers(m, k), numbers(k, n), numbers(m, n));
+    let (lhs, rhs, out) = (lhs.mat(), rhs.mat(), out.mat_mut());
+    let matmul = Gemm { m, n, k, lhs, rhs, out, accumulate: false, bias: None, scale: 1.0 };
+    let path = Path::Packed(kernel);
+    let mut scratch = vec![0; path.scratch_bytes(m, n, k, 1)];
+    let mut seconds = || {
+        let start = Instant::now();
+        // SAFETY: the matrices own all that their views reach, and overlap nothing.
+        unsafe { path.run(&matmul, 1, &mut scratch) }.expect("enough scratch");
+        start.elapsed().as_secs_f64()
+    };
+    let mut share = || {
+        let fastest = (0..10).map(|_| seconds()).fold(f64::INFINITY, f64::min);
+        2.0 * (m * n * k) as f64 / fastest / crate::peak::flops_of_avx2().expect("AVX2")
+    };
+    // Others use the machine too: one try is enough.
+    let shares: Vec<f64> = (0..10).map(|_| share()).collect();
+    assert!(shares.iter().any(|&share| share > LEAST), "{shares:?} of the peak");
 }
