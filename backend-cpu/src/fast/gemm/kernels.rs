@@ -341,14 +341,14 @@ unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m
     }
 }
 
-/// Adds `count` lanes, at least one, to four rows of sums.
+/// Adds `count` lanes to four rows of sums.
 ///
 /// Three vectors take all 16 registers: 12 of sums, 3 of rhs and 1 of lhs. A compiler reorders the loads, runs out of registers, and
 /// moves sums about in every lane, at half the speed. So they are in assembly.
 ///
 /// # Safety
 ///
-/// `lhs` and `rhs` have `count` lanes, those of a panel of 8 rows and of one of V vectors.
+/// `count` is at least 1; `lhs` and `rhs` have as many lanes, those of a panel of 8 rows and of one of V vectors.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2_f32_lanes<const V: usize>(
@@ -358,7 +358,7 @@ unsafe fn avx2_f32_lanes<const V: usize>(
     count: usize,
 ) {
     if let [a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2] = sums.as_flattened_mut() {
-        // SAFETY: reads the lanes, and writes the registers that are named.
+        // SAFETY: reads `count` lanes of both panels, counting down to 0, and writes the registers that are named.
         unsafe {
             asm!(
                 "2:",
@@ -446,6 +446,7 @@ unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize, ahead: &mut A
         let mut left = tile.lanes;
         while left > 0 {
             let count = left.min(ahead::LANES);
+            // `left` isn't 0, so `count` isn't either.
             avx2_f32_lanes(&mut sums, lhs, rhs, count);
             lhs = lhs.add(count * ROWS);
             rhs = rhs.add(count * 8 * V);
