@@ -298,8 +298,7 @@ pub fn largest_preset(
             let model = preset.config();
             // An address space of 32 bits doesn't hold them all.
             let exists = model.check().is_ok();
-            let shared = model.is_shared_by(config.context_ranks.max(1));
-            if exists && shared && model.parameters() < below && model.context >= seq_len {
+            if exists && model.parameters() < below && model.context >= seq_len {
                 smaller.push((model.parameters(), preset.name, alike(config, &model, seq_len)?));
             }
         }

@@ -11,8 +11,6 @@ use crate::inputs::{DOCUMENTS, POSITIONS, START};
 use crate::params::Parameter;
 use crate::pass::{AttentionKind, Cache, Pass};
 
-pub(crate) use context::are_shared;
-
 /// Self-attention with its projections (Vaswani et al. 2017), causal unless another mask is given, with grouped key-value heads (Ainslie et al. 2023)
 /// and rotary positions (Su et al. 2021) where asked for.   x (B, T, C) → the same shape
 ///
@@ -157,7 +155,7 @@ impl Attention {
         let own = context::of_rank(&op, ranks)?;
         let qkv = context::heads_of_rank(pass, &op, qkv, &self.name)?;
         let found = self.attend_by(pass, own, qkv, documents)?;
-        context::positions_of_rank(pass, found, &self.name)
+        context::positions_of_rank(pass, &op, found, &self.name)
     }
 
     fn attend_by(

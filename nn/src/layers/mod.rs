@@ -41,7 +41,6 @@ use crate::pass::Pass;
 
 pub use crate::pass::AttentionKind;
 pub use activation::Activation;
-pub(crate) use attention::are_shared;
 pub use attention::{Attention, Normed, documents};
 pub use block::Block;
 pub use conv::Conv2d;

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::rope::RopeScaling;
 use crate::error::{Result, ensure};
-use crate::layers::are_shared;
 
 /// Architecture of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,11 +208,6 @@ impl ModelConfig {
     /// Columns of the packed query, key and value projection.
     pub fn packed(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim()
-    }
-
-    /// Whether so many ranks that have parts of sequences share its heads evenly.
-    pub fn is_shared_by(&self, ranks: usize) -> bool {
-        are_shared(self.heads, self.kv_heads, ranks)
     }
 
     /// # Errors

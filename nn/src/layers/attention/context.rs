@@ -4,42 +4,67 @@
 //! Everything but attention works on each position by itself. So a rank has all heads of its positions before attention, and after it;
 //! for attention, ranks exchange them: each gets all positions of its heads. Sums over keys are those of one rank that has everything,
 //! under any mask, and all ranks have equally much to do. Where there are fewer heads of keys and values than ranks, neighbours whose
-//! queries share one get a copy of it each, and its gradient is the sum of theirs.
+//! queries share one get a copy of it each, and its gradient is the sum of theirs. Where ranks don't divide heads, heads of zeros make up
+//! the number: nothing reads what they find.
 
-use std::ops::Range;
-
-use tightrope_core::ops::{self, Collective, Concat, Permute, Reshape, Slice};
+use tightrope_core::ops::{self, Collective, Concat, Permute, Reshape, Slice, SliceGrad};
 use tightrope_core::{Shards, Tensor};
 
 use crate::error::{Result, ensure};
 use crate::pass::Pass;
 
-/// Whether ranks share so many heads of queries and of keys and values evenly: each rank has as many, and of keys and values those that
-/// its queries ask.
-pub(crate) fn are_shared(heads: usize, kv_heads: usize, ranks: usize) -> bool {
-    heads.is_multiple_of(ranks)
-        && (kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(kv_heads))
+/// Heads as they are dealt to ranks: those of a model, and heads of zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Deal {
+    ranks: usize,
+    /// Heads of keys and values. Ranks divide them, or they divide ranks.
+    groups: usize,
+    /// Heads of queries that ask each.
+    queries: usize,
+}
+
+impl Deal {
+    /// The deal with the fewest heads of queries a rank, for G heads of keys and values with `queries` of queries each.
+    fn new(kv_heads: usize, queries: usize, ranks: usize) -> Self {
+        let whole = Self { ranks, groups: kv_heads.next_multiple_of(ranks), queries };
+        let sharing = (kv_heads..=ranks).find(|&groups| ranks.is_multiple_of(groups));
+        let shared = sharing.map(|groups| {
+            let queries = queries.next_multiple_of(ranks / groups);
+            Self { ranks, groups, queries }
+        });
+        [Some(whole), shared].into_iter().flatten().min_by_key(Self::heads).unwrap_or(whole)
+    }
+
+    fn of(op: &ops::Attention, ranks: usize) -> Self {
+        Self::new(op.kv_heads, op.heads / op.kv_heads, ranks)
+    }
+
+    /// Heads of queries that a rank has.
+    fn heads(&self) -> usize {
+        self.groups * self.queries / self.ranks
+    }
+
+    /// Heads of keys and values that a rank has.
+    fn kv_heads(&self) -> usize {
+        (self.groups / self.ranks).max(1)
+    }
 }
 
 /// What `op` is over a rank's heads.
 ///
 /// # Errors
-/// [`crate::Error::Setting`] where ranks don't share them evenly.
+/// [`crate::Error::Setting`] where heads of keys and values don't divide those of queries.
 pub(super) fn of_rank(op: &ops::Attention, ranks: usize) -> Result<ops::Attention> {
     let ops::Attention { heads, kv_heads, .. } = *op;
-    ensure(are_shared(heads, kv_heads, ranks), "run.context_ranks", || {
-        let evenly = (1..=heads).filter(|&ranks| are_shared(heads, kv_heads, ranks));
-        let evenly: Vec<_> = evenly.map(|ranks| ranks.to_string()).collect();
-        format!(
-            "{ranks} ranks don't share {heads} heads, and {kv_heads} of keys and values, evenly; these numbers do: {}",
-            evenly.join(", ")
-        )
+    ensure(kv_heads > 0 && heads.is_multiple_of(kv_heads), "kv_heads", || {
+        format!("{kv_heads} key-value heads don't divide {heads} heads")
     })?;
-    Ok(ops::Attention { heads: heads / ranks, kv_heads: (kv_heads / ranks).max(1), ..op.clone() })
+    let deal = Deal::of(op, ranks);
+    Ok(ops::Attention { heads: deal.heads(), kv_heads: deal.kv_heads(), ..op.clone() })
 }
 
-/// Packed projections of all positions for this rank's heads, (B, T, (H + 2·G)·D/C), of those of its positions for all heads,
-/// (B, t, (H + 2·G)·D). Where G is less than C, a rank has one head of keys and one of values: (B, T, (H/C + 2)·D).
+/// Packed projections of all positions for this rank's heads, H' of queries and G' of keys and values, (B, T, (H' + 2·G')·D), of those
+/// of its positions for all heads, (B, t, (H + 2·G)·D).
 pub(super) fn heads_of_rank(
     pass: &mut Pass<'_>,
     op: &ops::Attention,
@@ -48,31 +73,36 @@ pub(super) fn heads_of_rank(
 ) -> Result<Tensor> {
     let named = |part: &str| format!("{name}.{part}");
     let ranks = pass.context_ranks();
+    let deal = Deal::of(op, ranks);
     let [batch, positions] = [0, 1].map(|axis| pass.shape(packed)[axis]);
-    // Columns of queries, keys and values, each cut among ranks.
-    let columns = |heads: Range<usize>| heads.start * op.head_dim..heads.end * op.head_dim;
-    let (heads, kv_heads) = (op.heads, op.kv_heads);
+    let (groups, dim) = (op.kv_heads, op.head_dim);
     let sections = [
-        ("queries", columns(0..heads)),
-        ("keys", columns(heads..heads + kv_heads)),
-        ("values", columns(heads + kv_heads..heads + 2 * kv_heads)),
+        ("queries", 0, op.heads / groups, deal.queries),
+        ("keys", op.heads, 1, 1),
+        ("values", op.heads + groups, 1, 1),
     ];
     let mut parts = vec![];
-    for (section, columns) in sections {
-        let slice = Slice { axis: 2, start: columns.start, len: columns.len() };
-        let x = pass.one(slice, &[packed], &named(section))?;
+    for (section, first, heads, dealt) in sections {
+        let part = |part: &str| named(&format!("{section}.{part}"));
+        let slice = Slice { axis: 2, start: first * dim, len: groups * heads * dim };
+        let mut x = pass.one(slice, &[packed], &named(section))?;
+        if (deal.groups, dealt) != (groups, heads) {
+            let shape = vec![batch * positions, groups, heads * dim];
+            x = pass.one(Reshape { shape }, &[x], &part("groups"))?;
+            x = widened(pass, x, 2, dealt * dim, &part("widened"))?;
+            x = widened(pass, x, 1, deal.groups, &part("dealt"))?;
+        }
         // Ranks that share a head have copies of it.
-        let owners = ranks.min(columns.len() / op.head_dim);
-        let own = columns.len() / owners;
+        let owners = if section == "queries" { ranks } else { ranks.min(deal.groups) };
+        let own = deal.groups * dealt * dim / owners;
         let shape = vec![batch * positions, owners, own];
-        let x = pass.one(Reshape { shape }, &[x], &named(&format!("{section}.heads")))?;
-        let by_rank = Permute { axes: vec![1, 0, 2] };
-        let mut x = pass.one(by_rank, &[x], &named(&format!("{section}.by_rank")))?;
+        x = pass.one(Reshape { shape }, &[x], &part("heads"))?;
+        x = pass.one(Permute { axes: vec![1, 0, 2] }, &[x], &part("by_rank"))?;
         if owners < ranks {
             let copies = vec![x; ranks / owners];
-            x = pass.one(Concat { axis: 1 }, &copies, &named(&format!("{section}.copies")))?;
+            x = pass.one(Concat { axis: 1 }, &copies, &part("copies"))?;
             let shape = vec![ranks, batch * positions, own];
-            x = pass.one(Reshape { shape }, &[x], &named(&format!("{section}.shared")))?;
+            x = pass.one(Reshape { shape }, &[x], &part("shared"))?;
         }
         parts.push(x);
     }
@@ -81,8 +111,31 @@ pub(super) fn heads_of_rank(
     sequences(pass, of_ranks, [batch, positions], &named("qkv.of_all"))
 }
 
-/// Values of this rank's positions for all heads, (B, t, H·D), of those of all positions for its heads, (B, T, H·D/C).
-pub(super) fn positions_of_rank(pass: &mut Pass<'_>, out: Tensor, name: &str) -> Result<Tensor> {
+/// `x` with zeros behind what it has along an axis.
+fn widened(
+    pass: &mut Pass<'_>,
+    x: Tensor,
+    axis: usize,
+    extent: usize,
+    name: &str,
+) -> Result<Tensor> {
+    let is_wide = pass.shape(x)[axis] == extent;
+    if is_wide { Ok(x) } else { pass.one(SliceGrad { axis, start: 0, extent }, &[x], name) }
+}
+
+/// The first `len` of `x` along an axis.
+fn narrowed(pass: &mut Pass<'_>, x: Tensor, axis: usize, len: usize, name: &str) -> Result<Tensor> {
+    let is_narrow = pass.shape(x)[axis] == len;
+    if is_narrow { Ok(x) } else { pass.one(Slice { axis, start: 0, len }, &[x], name) }
+}
+
+/// Values of this rank's positions for all heads, (B, t, H·D), of those of all positions for its heads, (B, T, H'·D).
+pub(super) fn positions_of_rank(
+    pass: &mut Pass<'_>,
+    op: &ops::Attention,
+    out: Tensor,
+    name: &str,
+) -> Result<Tensor> {
     let named = |part: &str| format!("{name}.{part}");
     let ranks = pass.context_ranks();
     let [batch, all, columns] = [0, 1, 2].map(|axis| pass.shape(out)[axis]);
@@ -95,8 +148,16 @@ pub(super) fn positions_of_rank(pass: &mut Pass<'_>, out: Tensor, name: &str) ->
     let of_ranks = all_to_all(pass, x, &named("out.of_ranks"))?;
     let shape = vec![ranks, batch * positions, columns];
     let x = pass.one(Reshape { shape }, &[of_ranks], &named("out.heads"))?;
-    let x = pass.one(Permute { axes: vec![1, 0, 2] }, &[x], &named("out.of_positions"))?;
-    let shape = vec![batch, positions, ranks * columns];
+    let mut x = pass.one(Permute { axes: vec![1, 0, 2] }, &[x], &named("out.of_positions"))?;
+    let (groups, queries) = (op.kv_heads, op.heads / op.kv_heads);
+    let deal = Deal::of(op, ranks);
+    if (deal.groups, deal.queries) != (groups, queries) {
+        let shape = vec![batch * positions, deal.groups, deal.queries * op.head_dim];
+        x = pass.one(Reshape { shape }, &[x], &named("out.dealt"))?;
+        x = narrowed(pass, x, 1, groups, &named("out.groups"))?;
+        x = narrowed(pass, x, 2, queries * op.head_dim, &named("out.queries"))?;
+    }
+    let shape = vec![batch, positions, op.heads * op.head_dim];
     pass.one(Reshape { shape }, &[x], &named("out.of_all"))
 }
 
@@ -142,4 +203,44 @@ fn sequences(
     }
     let shape = vec![batch, ranks * positions, columns];
     pass.one(Reshape { shape }, &[x], name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_ranks_gets_whole_heads_and_few_of_zeros() {
+        // Heads of keys and values, of queries each, and ranks; heads of both that a rank has, and of queries dealt in all.
+        for (kv_heads, queries, ranks, expected) in [
+            (12, 1, 4, (3, 3, 12)),
+            (12, 1, 8, (2, 2, 16)),
+            (12, 1, 24, (1, 1, 24)),
+            (8, 4, 8, (4, 1, 32)),
+            (8, 4, 16, (2, 1, 32)),
+            // Qwen2.5 7B, 0.5B, Gemma 3 1B.
+            (4, 7, 8, (4, 1, 32)),
+            (2, 7, 4, (4, 1, 16)),
+            (1, 4, 8, (1, 1, 8)),
+            (3, 2, 2, (4, 2, 8)),
+            (3, 5, 7, (5, 1, 35)),
+        ] {
+            let deal = Deal::new(kv_heads, queries, ranks);
+            let all = deal.groups * deal.queries;
+            let what = format!("{kv_heads} × {queries} to {ranks}");
+            assert_eq!((deal.heads(), deal.kv_heads(), all), expected, "{what}");
+        }
+        for (kv_heads, queries, ranks) in
+            (1..=9).flat_map(|g| (1..=5).flat_map(move |q| (1..=24).map(move |r| (g, q, r))))
+        {
+            let deal = Deal::new(kv_heads, queries, ranks);
+            assert_eq!(deal.heads() * ranks, deal.groups * deal.queries);
+            assert!(deal.groups >= kv_heads && deal.queries >= queries);
+            assert!(deal.heads().is_multiple_of(deal.kv_heads()));
+            // Nothing is added where ranks divide what there is.
+            let is_even = kv_heads.is_multiple_of(ranks)
+                || ranks.is_multiple_of(kv_heads) && (kv_heads * queries).is_multiple_of(ranks);
+            assert_eq!(is_even, (deal.groups, deal.queries) == (kv_heads, queries), "{deal:?}");
+        }
+    }
 }
