@@ -6,10 +6,15 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn plan(words: &[&str]) -> Output {
+    plan_of_rank(&[], words)
+}
+
+/// The same, of a process whose launcher has set these variables.
+fn plan_of_rank(variables: &[(&str, &str)], words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
     // Not with rates that this machine keeps.
     command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/none"));
-    command.arg("plan").args(words).output().unwrap()
+    command.envs(variables.iter().copied()).arg("plan").args(words).output().unwrap()
 }
 
 fn object(output: &Output) -> Value {
@@ -29,6 +34,27 @@ fn a_model_larger_than_any_test_would_run() {
     assert_eq!(object["parameters"], 1_557_611_200u64);
     assert_eq!(object["rates"], "default");
     assert!(object["predicted_step_s"].as_f64().unwrap() > 0.0);
+}
+
+/// Two ranks with a thread on every core each would take turns on them.
+#[test]
+fn ranks_share_the_cores_of_a_machine() {
+    let threads = |ranks: &str, words: &[&str]| {
+        let launched = [
+            ("PMI_RANK", "1"),
+            ("PMI_SIZE", ranks),
+            ("MPI_LOCALRANKID", "0"),
+            ("MPI_LOCALNRANKS", ranks),
+        ];
+        let words = [&["--preset", "tiny", "--device", "cpu", "--json"], words].concat();
+        let device = object(&plan_of_rank(&launched, &words))["device"].clone();
+        let device = device.as_str().unwrap().strip_prefix("cpu (").unwrap().to_owned();
+        device.split(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(threads("2", &[]), (cores / 2).max(1));
+    assert_eq!(threads("1000", &[]), 1);
+    assert_eq!(threads("2", &["--threads", "3"]), 3);
 }
 
 #[test]

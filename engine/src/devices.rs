@@ -69,7 +69,7 @@ impl Spec {
         let run = &settings.run;
         Self {
             device: run.device,
-            threads: run.threads.unwrap_or(0),
+            threads: machine::threads(run.threads.unwrap_or(0)),
             tf32: run.precision.tf32,
             matmul: run.matmul,
             card: None,

@@ -130,8 +130,7 @@ fn memory(key: &str) -> Option<u64> {
 /// Bytes of a line of a file such as `/proc/meminfo`.
 fn listed(file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    Some(field(&text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// Bytes of memory that the system could hand out now, as Linux estimates it: this rank's part of them, where several share the machine.
@@ -149,16 +148,51 @@ pub fn resident() -> Option<u64> {
     listed("/proc/self/status", "VmRSS:")
 }
 
-/// Threads that `asked` comes to: one on every core where none or 0 are asked for, of which ranks that share the machine have equal
-/// parts.
+/// Threads that `asked` comes to: one on every core where none or 0 are asked for. Ranks that share the machine have equal parts of
+/// its cores, or those that their launcher gave each.
 pub fn threads(asked: usize) -> usize {
     match asked {
         0 => {
-            let all = std::thread::available_parallelism().map_or(1, usize::from);
-            (all / ranks_here()).max(1)
+            let own = std::thread::available_parallelism().map_or(1, usize::from);
+            let ranks = ranks_here();
+            if ranks == 1 { own } else { part(own, cores_of_ranks(own), ranks) }
         }
         threads => threads,
     }
+}
+
+/// Cores for one of `ranks` that share `all` of them and of which this one may run on `own`.
+fn part(own: usize, all: usize, ranks: usize) -> usize {
+    own.min(all / ranks).max(1)
+}
+
+/// Cores of all ranks on this machine, of which this one may run on `own`: as many, but where its launcher may run on others too, and
+/// so has given each its own.
+fn cores_of_ranks(own: usize) -> usize {
+    let status = |process: &str| fs::read_to_string(format!("/proc/{process}/status")).ok();
+    let of_launcher = || {
+        let this = status("self")?;
+        let launcher = status(field(&this, "PPid:")?)?;
+        let [own, all] = [&this, &launcher].map(|status| field(status, "Cpus_allowed_list:"));
+        (own? != all?).then(|| counted(all?))?
+    };
+    let of_job = std::env::var("SLURM_CPUS_ON_NODE").ok().and_then(|cores| cores.parse().ok());
+    of_launcher().map_or(own, |all: usize| all.min(of_job.unwrap_or(usize::MAX)))
+}
+
+/// What follows `key` on its line.
+fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim())
+}
+
+/// How many cores a list such as `0-3,8` has.
+fn counted(list: &str) -> Option<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let [first, last] = [first, last].map(|core| core.parse::<usize>().ok());
+        last?.checked_add(1)?.checked_sub(first?)
+    };
+    list.split(',').map(range).sum()
 }
 
 /// Which of the ranks on this machine this process is, counted from 0.
@@ -192,6 +226,26 @@ pub fn cache_folder() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_have_parts_of_cores() {
+        // Cores of this rank and of all, and ranks.
+        for (own, all, ranks, expected) in [
+            (64, 64, 4, 16),
+            // Bound to a core, a socket, and a socket that others are bound to too.
+            (1, 64, 4, 1),
+            (32, 64, 2, 32),
+            (32, 64, 8, 8),
+            (2, 2, 4, 1),
+            (7, 7, 2, 3),
+        ] {
+            assert_eq!(part(own, all, ranks), expected, "{own} of {all} cores, {ranks} ranks");
+        }
+        assert_eq!(counted("0-63"), Some(64));
+        assert_eq!(counted("0,2-5,9"), Some(6));
+        assert_eq!(counted("5-2"), None);
+        assert_eq!(counted(""), None);
+    }
 
     #[test]
     fn a_processor_by_name() {

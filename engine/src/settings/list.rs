@@ -141,7 +141,7 @@ settings! {
         device: Device, "auto, cpu, wgpu, cuda, or wgpu:N and cuda:N", [flag("device", "DEVICE")];
         precision: Precision, "Storage of weights and activations; tf32 is f32 with less exact matmuls", [flag("precision", "TYPE"), only(READ), elsewhere(&["dtype"]), page("Precision"), page_words(&["f32", "bf16", "f16"])];
         matmul: Matmul, "Who multiplies matrices on an NVIDIA GPU", [old_keys(&["run.products"])];
-        threads: Option<usize>, "CPU threads", [unset("every core"), at_most(1024), flag("threads", "N"), passing()];
+        threads: Option<usize>, "CPU threads", [unset("one on every core; ranks share a machine's"), at_most(1024), flag("threads", "N"), passing()];
         ranks: usize = 1, "Processes that train together, each on its part of every batch; mpirun and others that launch them say how many", [at_most(65536), flag("ranks", "N"), only(STEPS), passing(), elsewhere(&["world_size", "nproc_per_node"]), of_ranks()];
         context_ranks: usize = 1, "Neighbouring ranks that share each sequence, where it's too long for one; divides ranks and the context", [at_most(1024), flag("context-ranks", "N"), only(STEPS), passing(), elsewhere(&["context_parallel_size", "context_parallel_degree", "sequence_parallel_size"]), of_ranks()];
         interconnect: Interconnect, "What connects the GPUs of ranks, for estimates: nvlink, pcie4, 100gbe, …, or 8xnvlink4+400gbe for nodes of 8 GPUs; auto is what the GPU has by its data sheet", [flag("interconnect", "LINKS"), only(STEPS), passing(), of_ranks()];
