@@ -108,7 +108,9 @@ impl Backend for Cpu {
 
     fn name(&self) -> String {
         let isa = fast::vmath::Isa::detect().name();
-        format!("cpu ({} threads, {isa})", self.threads())
+        let threads = self.threads();
+        let noun = if threads == 1 { "thread" } else { "threads" };
+        format!("cpu ({threads} {noun}, {isa})")
     }
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
