@@ -37,7 +37,6 @@ use crate::check::record;
 #[cfg(any(feature = "cpu", feature = "wgpu"))]
 use crate::error::Help as _;
 use crate::error::{Error, Result};
-#[cfg(feature = "cuda")]
 use crate::machine;
 use crate::settings::{Device, Matmul, Settings};
 
