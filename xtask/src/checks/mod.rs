@@ -119,8 +119,16 @@ const STAGES: &[Stage] = &[
         3,
     ),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
-    Stage::new(MPI, &[BUILD], Tests(mpi::test))
-        .known_by(&["cli/tests/mpirun", "core/src/session", "engine/src/ranks.rs", "ranks"], 3),
+    Stage::new(MPI, &[BUILD], Tests(mpi::test)).known_by(
+        &[
+            "cli/tests/mpirun",
+            "core/src/session",
+            "engine/src/machine.rs",
+            "engine/src/ranks.rs",
+            "ranks",
+        ],
+        3,
+    ),
     Stage::new(STRANGER, &[TESTS], Tests(stranger)).known_by(&["nn", "tests/stranger"], 3),
     Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)).known_by(&["backend-wgpu", "shaders"], 3),
     Stage::new("tests of tasks", &[BUILD], Tests(|shell| run(shell, &["test"], &OWN))),
