@@ -300,7 +300,9 @@ impl Model for LanguageModel {
         }
         let seq_len = self.seq_len;
         ensure(seq_len.is_multiple_of(ranks), "run.context_ranks", || {
-            format!("{ranks} ranks don't share sequences of {seq_len} tokens evenly")
+            format!(
+                "{ranks} ranks don't share sequences of {seq_len} tokens evenly; a context that is a multiple of {ranks} is shared"
+            )
         })?;
         // What a pair comes to is a sum over each sequence.
         if self.is_of_pairs() { Ok(None) } else { self.with_seq_len(seq_len / ranks) }

@@ -270,7 +270,8 @@ fn what_ranks_cannot_share_is_refused_by_name() {
     );
     let odd = LanguageModel::new(&gpt2, SEQ_LEN - 1).expect("a model");
     let said = refused(&config(odd, 2, 2));
-    assert!(said.contains("2 ranks don't share sequences of 23 tokens"), "{said}");
+    assert!(said.contains("2 ranks don't share sequences of 23 tokens evenly"), "{said}");
+    assert!(said.contains("a context that is a multiple of 2"), "{said}");
     let pairs = LanguageModel::new(&gpt2, SEQ_LEN).expect("a model").of_pairs(0.1).expect("pairs");
     let said = refused(&TrainerConfig { losses: true, ..config(pairs, 2, 2) });
     assert!(said.contains("needs each sequence whole"), "{said}");
