@@ -2,7 +2,8 @@
 //!
 //! A task packs its part of lhs, slice by slice, and rhs panel by panel: while the lhs panels pass by one of rhs, which L2 holds,
 //! the memory that the next is made of is asked for. So packing reads from L2 and writes to it. Where lhs is cut into blocks that
-//! all meet the same rhs, its panels are kept instead.
+//! all meet the same rhs, its panels are kept instead. Whole tiles whose rows of lhs are contiguous read them where they are: a
+//! broadcast takes one lane at a time, wherever it is.
 //!
 //! Every tile is finished (scaled, rounded, written) after the last slice. Until then its sums wait in scratch, in f32; those of a
 //! single slice are in the output from the beginning where that is what they end as.
@@ -210,7 +211,9 @@ impl Job<'_> {
                 unsafe {
                     if layout.slices > 1 || packed_row != Some(row) {
                         let (width, unit) = (kernel.rows, kernel.row_unit);
-                        let block = self.block(i..i + rows, start..start + depth, width, unit);
+                        let read = if self.reads_lhs(depth) { rows / width * width } else { 0 };
+                        let depth = start..start + depth;
+                        let block = self.block(i + read..i + rows, depth, width, unit);
                         pack(Side::rows(matmul.lhs), kernel.per_lane, block, kernel.lhs, lhs);
                     }
                     let packs_rhs = !layout.keeps_rhs || packed_column != Some(column);
@@ -234,6 +237,16 @@ impl Job<'_> {
                 (packed_row, packed_column) = (Some(row), Some(column));
             }
         }
+    }
+
+    /// Whether whole tiles read their rows of lhs where they are, as lanes of this depth lie side by side there.
+    fn reads_lhs(&self, depth: usize) -> bool {
+        let (kernel, lhs) = (self.kernel, &self.matmul.0.lhs);
+        let element = if kernel.is_bf16() { Element::Bf16 } else { Element::F32 };
+        kernel.lhs == Panels::Lanes
+            && lhs.element == element
+            && lhs.col_stride == 1
+            && depth.is_multiple_of(kernel.per_lane)
     }
 
     /// What to pack of an operand.
@@ -275,6 +288,10 @@ impl Job<'_> {
         let (kernel, matmul) = (self.kernel, self.matmul.0);
         let lanes = kernel.lanes(area.depth);
         let side = Side::columns(matmul.rhs);
+        let lhs_side = Side::rows(matmul.lhs);
+        let lhs_step = self
+            .reads_lhs(area.depth)
+            .then_some(matmul.lhs.row_stride * matmul.lhs.element.size() as isize);
         let panel_at = |j: usize, start: usize| {
             let first = area.j + j;
             let columns = kernel.columns().min(matmul.n - first);
@@ -315,8 +332,14 @@ impl Job<'_> {
                     (own, stride as isize)
                 };
                 let resume = area.resume || self.goes_on;
-                let lhs = lhs.wrapping_add(i * lanes);
-                let tile = Tile { lanes, rows, vectors, lhs, rhs, sums, stride, resume };
+                let (lhs, lhs_step) = match lhs_step {
+                    Some(step) if rows == kernel.rows => {
+                        (lhs_side.offset(area.i + i, area.start), Some(step))
+                    }
+                    Some(_) => (lhs.cast(), None),
+                    None => (lhs.wrapping_add(i * lanes).cast(), None),
+                };
+                let tile = Tile { lanes, rows, vectors, lhs, lhs_step, rhs, sums, stride, resume };
                 let parts = parts(lanes);
                 ahead.sums = if in_output || area.last {
                     let next = match i + kernel.rows < area.rows {

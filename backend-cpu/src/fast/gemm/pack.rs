@@ -59,7 +59,8 @@ impl Side {
         Lines::new(start, rows, length * size as usize, step * size, parts)
     }
 
-    fn offset(self, vector: usize, depth: usize) -> *const u8 {
+    /// Where depth `depth` of vector `vector` is.
+    pub(super) fn offset(self, vector: usize, depth: usize) -> *const u8 {
         let elements = vector as isize * self.across + depth as isize * self.along;
         self.ptr.wrapping_offset(elements * self.element.size() as isize)
     }

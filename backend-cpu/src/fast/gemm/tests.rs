@@ -323,6 +323,22 @@ fn bits_do_not_depend_on_threads() {
 }
 
 #[test]
+fn rows_read_where_they_are_have_the_bits_of_packed_ones() {
+    for operands in [Element::F32, Element::Bf16] {
+        for shape in [(19, 83, 30), (24, 50, 1701), (211, 401, 1202)] {
+            let elements = [operands, operands, Element::F32];
+            let case = Case { elements, threads: 2, ..Case::plain(shape) };
+            let orders = [Order::Sparse, Order::Rows, Order::Rows];
+            for path in paths(&case) {
+                let in_place = case.run(path).after.bytes;
+                let packed = Case { orders, ..case }.run(path).after.bytes;
+                assert!(in_place == packed, "{} {case:?}", path.name());
+            }
+        }
+    }
+}
+
+#[test]
 fn runs_inside_a_rayon_task() {
     use rayon::prelude::*;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");

@@ -9,8 +9,10 @@ pub(super) struct Tile {
     pub(super) rows: usize,
     /// Columns, in vectors: 1 to those of a full tile.
     pub(super) vectors: usize,
-    /// Packed panel.
-    pub(super) lhs: *const u32,
+    /// Packed panel, or a full tile's rows where they are in the matrix, lane beside lane.
+    pub(super) lhs: *const u8,
+    /// Bytes from one row to the next in the matrix; none in a panel.
+    pub(super) lhs_step: Option<isize>,
     /// Packed panel, `lanes × columns`.
     pub(super) rhs: *const u32,
     /// Sums, rows padded to the kernel's unit × columns; need no more alignment than a byte.
