@@ -2,8 +2,8 @@
 //!
 //! A task packs its part of lhs, slice by slice, and rhs panel by panel: while the lhs panels pass by one of rhs, which L2 holds,
 //! the memory that the next is made of is asked for. So packing reads from L2 and writes to it. Where lhs is cut into blocks that
-//! all meet the same rhs, its panels are kept instead. Whole tiles whose rows of lhs are contiguous read them where they are: a
-//! broadcast takes one lane at a time, wherever it is.
+//! all meet the same rhs, its panels are kept instead. Whole tiles of bf16 read rows of lhs that are contiguous in the matrix
+//! itself: a broadcast takes one lane at a time, wherever it is.
 //!
 //! Every tile is finished (scaled, rounded, written) after the last slice. Until then its sums wait in scratch, in f32; those of a
 //! single slice are in the output from the beginning where that is what they end as.
@@ -211,7 +211,7 @@ impl Job<'_> {
                 unsafe {
                     if layout.slices > 1 || packed_row != Some(row) {
                         let (width, unit) = (kernel.rows, kernel.row_unit);
-                        let read = if self.reads_lhs(depth) { rows / width * width } else { 0 };
+                        let read = self.lhs_step(depth).map_or(0, |_| rows / width * width);
                         let depth = start..start + depth;
                         let block = self.block(i + read..i + rows, depth, width, unit);
                         pack(Side::rows(matmul.lhs), kernel.per_lane, block, kernel.lhs, lhs);
@@ -239,14 +239,14 @@ impl Job<'_> {
         }
     }
 
-    /// Whether whole tiles read their rows of lhs where they are, as lanes of this depth lie side by side there.
-    fn reads_lhs(&self, depth: usize) -> bool {
+    /// Bytes from one row of lhs to the next, where whole tiles read them in the matrix: lanes of this depth lie side by side there,
+    /// and rows not at the same place of each page, where the first-level cache would hold all in one set.
+    fn lhs_step(&self, depth: usize) -> Option<isize> {
+        const PAGE: isize = 4096;
         let (kernel, lhs) = (self.kernel, &self.matmul.0.lhs);
-        let element = if kernel.is_bf16() { Element::Bf16 } else { Element::F32 };
-        kernel.lhs == Panels::Lanes
-            && lhs.element == element
-            && lhs.col_stride == 1
-            && depth.is_multiple_of(kernel.per_lane)
+        let step = lhs.row_stride * lhs.element.size() as isize;
+        let whole = lhs.col_stride == 1 && depth.is_multiple_of(kernel.per_lane);
+        (kernel.reads_lhs && whole && step % PAGE != 0).then_some(step)
     }
 
     /// What to pack of an operand.
@@ -289,9 +289,7 @@ impl Job<'_> {
         let lanes = kernel.lanes(area.depth);
         let side = Side::columns(matmul.rhs);
         let lhs_side = Side::rows(matmul.lhs);
-        let lhs_step = self
-            .reads_lhs(area.depth)
-            .then_some(matmul.lhs.row_stride * matmul.lhs.element.size() as isize);
+        let lhs_step = self.lhs_step(area.depth);
         let panel_at = |j: usize, start: usize| {
             let first = area.j + j;
             let columns = kernel.columns().min(matmul.n - first);

@@ -27,17 +27,6 @@ const ROWS: usize = 8;
 /// Bytes of a lane.
 const LANE: isize = 4;
 
-/// Bytes in an lhs panel from one row to the next, and from one lane to the next.
-const PANEL: [isize; 2] = [LANE, ROWS as isize * LANE];
-
-impl Tile {
-    /// Bytes from one row of lhs to the next, and from one lane to the next.
-    #[inline(always)]
-    fn lhs_steps(&self) -> [isize; 2] {
-        self.lhs_step.map_or(PANEL, |step| [step, LANE])
-    }
-}
-
 /// A kernel and what the blocking needs to know of it.
 #[derive(Debug)]
 pub(super) struct Kernel {
@@ -59,6 +48,8 @@ pub(super) struct Kernel {
     pub(super) slice: usize,
     /// How lhs is packed.
     pub(super) lhs: Panels,
+    /// Whether a full tile may read its rows of lhs in the matrix.
+    pub(super) reads_lhs: bool,
     /// Whether the rows of a tile's sums may lie apart, as those of an output do.
     pub(super) any_stride: bool,
     supported: fn() -> bool,
@@ -82,6 +73,7 @@ static AMX_BF16: Kernel = Kernel {
     lane_unit: amx::LANES,
     slice: 384,
     lhs: Panels::Rows,
+    reads_lhs: false,
     any_stride: false,
     supported: || AVX512_F32.supported() && amx::usable(),
     enter: amx::enter,
@@ -94,6 +86,7 @@ static AVX512_BF16: Kernel = Kernel {
     name: "avx512-bf16",
     per_lane: 2,
     supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512bf16"),
+    reads_lhs: true,
     run: avx512_bf16,
     ..AVX512_F32
 };
@@ -118,6 +111,8 @@ static AVX2_F32: Kernel = Kernel {
     // An lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
     slice: 384,
     lhs: Panels::Lanes,
+    // Rows in f32 take twice the room in L2, and a panel's lie closer there.
+    reads_lhs: false,
     any_stride: true,
     supported: || {
         is_x86_feature_detected!("avx2")
@@ -207,18 +202,15 @@ unsafe fn avx512_f32(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: the caller's promise.
     unsafe {
         match (tile.rows, tile.vectors) {
-            (_, 1) if tile.lhs_step.is_some() => avx512_f32_tile::<ROWS, 1, true>(tile, ahead),
-            (_, 2) if tile.lhs_step.is_some() => avx512_f32_tile::<ROWS, 2, true>(tile, ahead),
-            (_, _) if tile.lhs_step.is_some() => avx512_f32_tile::<ROWS, 3, true>(tile, ahead),
-            (1, 1) => avx512_f32_tile::<1, 1, false>(tile, ahead),
-            (1, 2) => avx512_f32_tile::<1, 2, false>(tile, ahead),
-            (1, _) => avx512_f32_tile::<1, 3, false>(tile, ahead),
-            (2..=4, 1) => avx512_f32_tile::<4, 1, false>(tile, ahead),
-            (2..=4, 2) => avx512_f32_tile::<4, 2, false>(tile, ahead),
-            (2..=4, _) => avx512_f32_tile::<4, 3, false>(tile, ahead),
-            (_, 1) => avx512_f32_tile::<ROWS, 1, false>(tile, ahead),
-            (_, 2) => avx512_f32_tile::<ROWS, 2, false>(tile, ahead),
-            (_, _) => avx512_f32_tile::<ROWS, 3, false>(tile, ahead),
+            (1, 1) => avx512_f32_tile::<1, 1>(tile, ahead),
+            (1, 2) => avx512_f32_tile::<1, 2>(tile, ahead),
+            (1, _) => avx512_f32_tile::<1, 3>(tile, ahead),
+            (2..=4, 1) => avx512_f32_tile::<4, 1>(tile, ahead),
+            (2..=4, 2) => avx512_f32_tile::<4, 2>(tile, ahead),
+            (2..=4, _) => avx512_f32_tile::<4, 3>(tile, ahead),
+            (_, 1) => avx512_f32_tile::<ROWS, 1>(tile, ahead),
+            (_, 2) => avx512_f32_tile::<ROWS, 2>(tile, ahead),
+            (_, _) => avx512_f32_tile::<ROWS, 3>(tile, ahead),
         }
     }
 }
@@ -270,16 +262,11 @@ unsafe fn avx2_f32(tile: &Tile, ahead: &mut Ahead) {
 ///
 /// As [`Kernel::run`].
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512_f32_tile<const R: usize, const V: usize, const IN_PLACE: bool>(
-    tile: &Tile,
-    ahead: &mut Ahead,
-) {
-    // Constants where they can be, as the compiler then has one pointer to move.
-    let [row_step, lane_step] = if IN_PLACE { tile.lhs_steps() } else { PANEL };
+unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: panels have `lanes × 8` and `lanes × 16V` elements, sums 8 rows of 16V.
     unsafe {
         let mut sums = avx512_load::<R, V>(tile);
-        let (mut lhs, mut rhs) = (tile.lhs, tile.rhs.cast::<f32>());
+        let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>(), tile.rhs.cast::<f32>());
         let mut left = tile.lanes;
         while left > 0 {
             let count = left.min(ahead::LANES);
@@ -287,13 +274,12 @@ unsafe fn avx512_f32_tile<const R: usize, const V: usize, const IN_PLACE: bool>(
                 let columns: [__m512; V] =
                     std::array::from_fn(|v| _mm512_loadu_ps(rhs.add(16 * v)));
                 for (i, row) in sums.iter_mut().enumerate() {
-                    let x = lhs.offset(i as isize * row_step).cast::<f32>();
-                    let x = _mm512_set1_ps(x.read_unaligned());
+                    let x = _mm512_set1_ps(*lhs.add(i));
                     for (sum, y) in row.iter_mut().zip(columns) {
                         *sum = _mm512_fmadd_ps(x, y, *sum);
                     }
                 }
-                lhs = lhs.offset(lane_step);
+                lhs = lhs.add(ROWS);
                 rhs = rhs.add(16 * V);
             }
             left -= count;
@@ -311,8 +297,11 @@ unsafe fn avx512_bf16_tile<const R: usize, const V: usize, const IN_PLACE: bool>
     tile: &Tile,
     ahead: &mut Ahead,
 ) {
-    // Constants where they can be, as the compiler then has one pointer to move.
-    let [row_step, lane_step] = if IN_PLACE { tile.lhs_steps() } else { PANEL };
+    // Constants in a panel, as the compiler then has one pointer to move.
+    let [row_step, lane_step] = match tile.lhs_step {
+        Some(step) if IN_PLACE => [step, LANE],
+        _ => [LANE, ROWS as isize * LANE],
+    };
     // SAFETY: as in `avx512_f32_tile`; `__m512i` and `__m512bh` are both 512 plain bits.
     unsafe {
         let bf16 = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);
@@ -385,8 +374,7 @@ unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2_f32_lanes<const V: usize>(
     sums: &mut [[__m256; V]; 4],
-    lhs: *const u8,
-    [row_step, lane_step]: [isize; 2],
+    lhs: *const f32,
     rhs: *const f32,
     count: usize,
 ) {
@@ -402,28 +390,26 @@ unsafe fn avx2_f32_lanes<const V: usize>(
                 "vfmadd231ps {a0}, {x}, {y0}",
                 "vfmadd231ps {a1}, {x}, {y1}",
                 "vfmadd231ps {a2}, {x}, {y2}",
-                "vbroadcastss {x}, dword ptr [{lhs} + {row_step}]",
+                "vbroadcastss {x}, dword ptr [{lhs} + 4]",
                 "vfmadd231ps {b0}, {x}, {y0}",
                 "vfmadd231ps {b1}, {x}, {y1}",
                 "vfmadd231ps {b2}, {x}, {y2}",
-                "vbroadcastss {x}, dword ptr [{lhs} + 2*{row_step}]",
+                "vbroadcastss {x}, dword ptr [{lhs} + 8]",
                 "vfmadd231ps {c0}, {x}, {y0}",
                 "vfmadd231ps {c1}, {x}, {y1}",
                 "vfmadd231ps {c2}, {x}, {y2}",
-                "vbroadcastss {x}, dword ptr [{lhs} + {row_steps}]",
+                "vbroadcastss {x}, dword ptr [{lhs} + 12]",
                 "vfmadd231ps {d0}, {x}, {y0}",
                 "vfmadd231ps {d1}, {x}, {y1}",
                 "vfmadd231ps {d2}, {x}, {y2}",
-                "add {lhs}, {lane_step}",
+                "add {lhs}, {lhs_step}",
                 "add {rhs}, 96",
                 "dec {count}",
                 "jnz 2b",
                 lhs = inout(reg) lhs => _,
                 rhs = inout(reg) rhs => _,
                 count = inout(reg) count => _,
-                row_step = in(reg) row_step,
-                row_steps = in(reg) 3 * row_step,
-                lane_step = in(reg) lane_step,
+                lhs_step = const 4 * ROWS,
                 x = out(ymm_reg) _,
                 y0 = out(ymm_reg) _,
                 y1 = out(ymm_reg) _,
@@ -445,14 +431,13 @@ unsafe fn avx2_f32_lanes<const V: usize>(
         }
         return;
     }
-    for index in 0..count {
+    for lane in 0..count {
         // SAFETY: inside the panels.
         unsafe {
-            let (lhs, rhs) = (lhs.offset(index as isize * lane_step), rhs.add(index * 8 * V));
+            let (lhs, rhs) = (lhs.add(lane * ROWS), rhs.add(lane * 8 * V));
             let columns: [__m256; V] = std::array::from_fn(|v| _mm256_loadu_ps(rhs.add(8 * v)));
             for (i, row) in sums.iter_mut().enumerate() {
-                let x = lhs.offset(i as isize * row_step).cast::<f32>();
-                let x = _mm256_set1_ps(x.read_unaligned());
+                let x = _mm256_broadcast_ss(&*lhs.add(i));
                 for (sum, y) in row.iter_mut().zip(columns) {
                     *sum = _mm256_fmadd_ps(x, y, *sum);
                 }
@@ -470,9 +455,7 @@ unsafe fn avx2_f32_lanes<const V: usize>(
 unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize, ahead: &mut Ahead) {
     // SAFETY: panels have `lanes × 8` and `lanes × 8V` elements, sums 8 rows of 8V.
     unsafe {
-        let steps = tile.lhs_steps();
-        let mut lhs = tile.lhs.offset(first as isize * steps[0]);
-        let mut rhs = tile.rhs.cast::<f32>();
+        let (mut lhs, mut rhs) = (tile.lhs.cast::<f32>().add(first), tile.rhs.cast::<f32>());
         let mut sums = [[_mm256_setzero_ps(); V]; 4];
         if tile.resume {
             for (i, row) in sums.iter_mut().enumerate() {
@@ -485,8 +468,8 @@ unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize, ahead: &mut A
         while left > 0 {
             let count = left.min(ahead::LANES);
             // `left` isn't 0, so `count` isn't either.
-            avx2_f32_lanes(&mut sums, lhs, steps, rhs, count);
-            lhs = lhs.offset(count as isize * steps[1]);
+            avx2_f32_lanes(&mut sums, lhs, rhs, count);
+            lhs = lhs.add(count * ROWS);
             rhs = rhs.add(count * 8 * V);
             left -= count;
             ahead.ask();

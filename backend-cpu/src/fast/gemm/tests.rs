@@ -325,7 +325,7 @@ fn bits_do_not_depend_on_threads() {
 #[test]
 fn rows_read_where_they_are_have_the_bits_of_packed_ones() {
     for operands in [Element::F32, Element::Bf16] {
-        for shape in [(19, 83, 30), (24, 50, 1701), (211, 401, 1202)] {
+        for shape in [(19, 83, 30), (24, 50, 1701), (211, 401, 1202), (40, 48, 2045)] {
             let elements = [operands, operands, Element::F32];
             let case = Case { elements, threads: 2, ..Case::plain(shape) };
             let orders = [Order::Sparse, Order::Rows, Order::Rows];
