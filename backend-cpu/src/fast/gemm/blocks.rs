@@ -334,6 +334,7 @@ impl Job<'_> {
                     Some(step) if rows == kernel.rows => {
                         (lhs_side.offset(area.i + i, area.start), Some(step))
                     }
+                    // The rows that don't fill a tile are all that is packed.
                     Some(_) => (lhs.cast(), None),
                     None => (lhs.wrapping_add(i * lanes).cast(), None),
                 };

@@ -302,7 +302,8 @@ unsafe fn avx512_bf16_tile<const R: usize, const V: usize, const IN_PLACE: bool>
         Some(step) if IN_PLACE => [step, LANE],
         _ => [LANE, ROWS as isize * LANE],
     };
-    // SAFETY: as in `avx512_f32_tile`; `__m512i` and `__m512bh` are both 512 plain bits.
+    // SAFETY: as in `avx512_f32_tile`, or eight rows of lhs have so many lanes in the matrix; `__m512i` and `__m512bh` are both 512
+    // plain bits.
     unsafe {
         let bf16 = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);
         let mut sums = avx512_load::<R, V>(tile);
