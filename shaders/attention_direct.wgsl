@@ -4,8 +4,9 @@
 // memory are slow there, a value that all threads read from one place costs some ten multiply-adds, and registers are
 // the thread's own stack. A thread makes two rows of one head (first + thread, and WORKGROUP below), with all channels
 // in registers, and the threads of a workgroup go over the other rows together. Bound by reading those: each vector is
-// used for both rows, which is 1.8 times as fast as for one. Matrices stand for 16 channels each, because these
-// compilers don't unroll loops over arrays.
+// used for both rows, which is 1.8 times as fast as for one. Where the threads are a SUBGROUP, each loads some of the
+// other rows and passes them on in registers, because such a processor loads a lane at a time. Matrices stand for 16
+// channels each, because these compilers don't unroll loops over arrays.
 
 const BLOCKS: u32 = (FOURS + 3u) / 4u;
 
@@ -60,6 +61,41 @@ fn head_of_qkv(batch: u32, row: u32, column: u32) -> Head {
 
 fn head_of_dout(batch: u32, row: u32, head: u32) -> Head {
     return head_of(out_index(batch, row, head), true);
+}
+
+// The head that thread `lane` of the subgroup has.
+fn head_of_lane(own: ptr<function, Head>, lane: u32) -> Head {
+    var head: Head;
+    head.b0 = block_of_lane((*own).b0, lane);
+    if (BLOCKS > 1u) { head.b1 = block_of_lane((*own).b1, lane); }
+    if (BLOCKS > 2u) { head.b2 = block_of_lane((*own).b2, lane); }
+    if (BLOCKS > 3u) { head.b3 = block_of_lane((*own).b3, lane); }
+    if (BLOCKS > 4u) { head.b4 = block_of_lane((*own).b4, lane); }
+    if (BLOCKS > 5u) { head.b5 = block_of_lane((*own).b5, lane); }
+    if (BLOCKS > 6u) { head.b6 = block_of_lane((*own).b6, lane); }
+    if (BLOCKS > 7u) { head.b7 = block_of_lane((*own).b7, lane); }
+    return head;
+}
+
+// Keys that are read at a time, with their values.
+const KEYS: u32 = 4u;
+
+// What a thread loads of KEYS keys for its subgroup, in which `column` names the first half's part of a row, and
+// `later` that of the others.
+fn own_of_keys(batch: u32, first: u32, thread: u32, column: u32, later: u32) -> Head {
+    if (SUBGROUP == 1u) {
+        return Head();
+    }
+    let row = min(first + thread % KEYS, params.seq_len - 1u);
+    return head_of_qkv(batch, row, select(column, later, thread >= KEYS));
+}
+
+// A part of another row: what thread `lane` has loaded of it, or, where threads pass nothing on, loaded by each.
+fn other_head(own: ptr<function, Head>, lane: u32, batch: u32, row: u32, column: u32) -> Head {
+    if (SUBGROUP == 1u) {
+        return head_of_qkv(batch, row, column);
+    }
+    return head_of_lane(own, lane);
 }
 
 fn dot_block(a: mat4x4<f32>, b: mat4x4<f32>) -> vec4<f32> {
@@ -190,18 +226,19 @@ fn forward_direct(
     var state = Normaliser(LOWEST, 0.0);
     var state_below = Normaliser(LOWEST, 0.0);
     let end = end_of_keys(at.first, STRIP);
-    for (var first = first_seen(at.first, 4u); first < end; first += 4u) {
+    for (var first = first_seen(at.first, KEYS); first < end; first += KEYS) {
+        var own = own_of_keys(at.batch, first, thread, key_column(kv_head), value_column(kv_head));
         let keys = min(first + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
-        var other = head_of_qkv(at.batch, keys.x, key_column(kv_head));
+        var other = other_head(&own, 0u, at.batch, keys.x, key_column(kv_head));
         var score = vec4<f32>(dot_heads(&query, &other), 0.0, 0.0, 0.0);
         var score_below = vec4<f32>(dot_heads(&query_below, &other), 0.0, 0.0, 0.0);
-        other = head_of_qkv(at.batch, keys.y, key_column(kv_head));
+        other = other_head(&own, 1u, at.batch, keys.y, key_column(kv_head));
         score.y = dot_heads(&query, &other);
         score_below.y = dot_heads(&query_below, &other);
-        other = head_of_qkv(at.batch, keys.z, key_column(kv_head));
+        other = other_head(&own, 2u, at.batch, keys.z, key_column(kv_head));
         score.z = dot_heads(&query, &other);
         score_below.z = dot_heads(&query_below, &other);
-        other = head_of_qkv(at.batch, keys.w, key_column(kv_head));
+        other = other_head(&own, 3u, at.batch, keys.w, key_column(kv_head));
         score.w = dot_heads(&query, &other);
         score_below.w = dot_heads(&query_below, &other);
         let key = first + vec4<u32>(0u, 1u, 2u, 3u);
@@ -209,16 +246,16 @@ fn forward_direct(
         let weight = weigh(&state, &sum, capped(score), attends(at.batch, row, key)) * kept_keys(number + row, key);
         let weight_below =
             weigh(&state_below, &sum_below, capped(score_below), attends(at.batch, below, key)) * kept_keys(number + below, key);
-        other = head_of_qkv(at.batch, keys.x, value_column(kv_head));
+        other = other_head(&own, KEYS, at.batch, keys.x, value_column(kv_head));
         add_head(&sum, weight.x, &other);
         add_head(&sum_below, weight_below.x, &other);
-        other = head_of_qkv(at.batch, keys.y, value_column(kv_head));
+        other = other_head(&own, KEYS + 1u, at.batch, keys.y, value_column(kv_head));
         add_head(&sum, weight.y, &other);
         add_head(&sum_below, weight_below.y, &other);
-        other = head_of_qkv(at.batch, keys.z, value_column(kv_head));
+        other = other_head(&own, KEYS + 2u, at.batch, keys.z, value_column(kv_head));
         add_head(&sum, weight.z, &other);
         add_head(&sum_below, weight_below.z, &other);
-        other = head_of_qkv(at.batch, keys.w, value_column(kv_head));
+        other = other_head(&own, KEYS + 3u, at.batch, keys.w, value_column(kv_head));
         add_head(&sum, weight.w, &other);
         add_head(&sum_below, weight_below.w, &other);
     }
@@ -252,19 +289,22 @@ fn grad_queries_direct(
     var sum: Head;
     var sum_below: Head;
     let end = end_of_keys(at.first, STRIP);
-    for (var j = first_seen(at.first, 1u); j < end; j++) {
-        var other = head_of_qkv(at.batch, j, value_column(kv_head));
-        let dp = vec2<f32>(dot_heads(&dout, &other), dot_heads(&dout_below, &other));
-        other = head_of_qkv(at.batch, j, key_column(kv_head));
-        let score = pair_of(dot_heads(&query, &other), dot_heads(&query_below, &other));
-        let keys = vec4<u32>(j);
-        let seen = vec2<bool>(attends(at.batch, rows.x, keys).x, attends(at.batch, rows.y, keys).x);
-        let p = select(vec2<f32>(), exp2(score - lse2), seen);
-        let number = lse_index(at.batch, at.head, 0u) + rows;
-        let kept_pair = vec2<f32>(kept(number.x, j), kept(number.y, j));
-        let dscore = p * slope_of_pair(score) * (dp * kept_pair - delta);
-        add_head(&sum, dscore.x, &other);
-        add_head(&sum_below, dscore.y, &other);
+    for (var first = first_seen(at.first, 1u); first < end; first += KEYS) {
+        var own = own_of_keys(at.batch, first, thread, value_column(kv_head), key_column(kv_head));
+        for (var j = first; j < min(first + KEYS, end); j++) {
+            var other = other_head(&own, j - first, at.batch, j, value_column(kv_head));
+            let dp = vec2<f32>(dot_heads(&dout, &other), dot_heads(&dout_below, &other));
+            other = other_head(&own, KEYS + j - first, at.batch, j, key_column(kv_head));
+            let score = pair_of(dot_heads(&query, &other), dot_heads(&query_below, &other));
+            let keys = vec4<u32>(j);
+            let seen = vec2<bool>(attends(at.batch, rows.x, keys).x, attends(at.batch, rows.y, keys).x);
+            let p = select(vec2<f32>(), exp2(score - lse2), seen);
+            let number = lse_index(at.batch, at.head, 0u) + rows;
+            let kept_pair = vec2<f32>(kept(number.x, j), kept(number.y, j));
+            let dscore = p * slope_of_pair(score) * (dp * kept_pair - delta);
+            add_head(&sum, dscore.x, &other);
+            add_head(&sum_below, dscore.y, &other);
+        }
     }
     scale_head(&sum, params.scale);
     scale_head(&sum_below, params.scale);
@@ -274,6 +314,15 @@ fn grad_queries_direct(
     if (rows.y < params.seq_len) {
         store_head(packed_index(at.batch, rows.y, query_column(at.head)), &sum_below);
     }
+}
+
+// Queries that are read at a time, one by each thread where they pass them on.
+const QUERIES: u32 = WORKGROUP;
+
+// What the gradient of keys reads of a query beside its row: log2 of its normaliser, and what its scores subtract.
+fn numbers_of(batch: u32, row: u32, head: u32) -> vec4<f32> {
+    let lse2 = load_statistics(lse_index(batch, head, row)) * LOG2_E;
+    return vec4<f32>(lse2, load_statistics(delta_index(batch, head, row)), 0.0, 0.0);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -300,23 +349,40 @@ fn grad_keys_direct(
     var dvalue_below: Head;
     for (var head = at.head * GROUP; head < (at.head + 1u) * GROUP; head++) {
         let end = end_seen(at.first, STRIP);
-        for (var i = first_query(at.first, 1u); i < end; i++) {
-            let lse2 = load_statistics(lse_index(at.batch, head, i)) * LOG2_E;
-            let delta = load_statistics(delta_index(at.batch, head, i));
-            var query = head_of_qkv(at.batch, i, query_column(head));
-            let score = pair_of(dot_heads(&key, &query), dot_heads(&key_below, &query));
-            let queries = vec4<u32>(i);
-            let seen = vec2<bool>(attended(at.batch, rows.x, queries).x, attended(at.batch, rows.y, queries).x);
-            let p = select(vec2<f32>(), exp2(score - lse2), seen);
-            let number = lse_index(at.batch, head, i);
-            let k = vec2<f32>(kept(number, rows.x), kept(number, rows.y));
-            var dout = head_of_dout(at.batch, i, head);
-            let dp = vec2<f32>(dot_heads(&value, &dout), dot_heads(&value_below, &dout));
-            let dscore = p * slope_of_pair(score) * (dp * k - delta);
-            add_head(&dvalue, p.x * k.x, &dout);
-            add_head(&dvalue_below, p.y * k.y, &dout);
-            add_head(&dkey, dscore.x, &query);
-            add_head(&dkey_below, dscore.y, &query);
+        for (var first = first_query(at.first, 1u); first < end; first += QUERIES) {
+            var own: Head;
+            var own_dout: Head;
+            var own_numbers: vec4<f32>;
+            if (SUBGROUP > 1u) {
+                let row = min(first + thread, params.seq_len - 1u);
+                own = head_of_qkv(at.batch, row, query_column(head));
+                own_dout = head_of_dout(at.batch, row, head);
+                own_numbers = numbers_of(at.batch, row, head);
+            }
+            for (var i = first; i < min(first + QUERIES, end); i++) {
+                var query = other_head(&own, i - first, at.batch, i, query_column(head));
+                var dout: Head;
+                var numbers: vec4<f32>;
+                if (SUBGROUP > 1u) {
+                    dout = head_of_lane(&own_dout, i - first);
+                    numbers = of_lane(own_numbers, i - first);
+                } else {
+                    dout = head_of_dout(at.batch, i, head);
+                    numbers = numbers_of(at.batch, i, head);
+                }
+                let score = pair_of(dot_heads(&key, &query), dot_heads(&key_below, &query));
+                let queries = vec4<u32>(i);
+                let seen = vec2<bool>(attended(at.batch, rows.x, queries).x, attended(at.batch, rows.y, queries).x);
+                let p = select(vec2<f32>(), exp2(score - numbers.x), seen);
+                let number = lse_index(at.batch, head, i);
+                let k = vec2<f32>(kept(number, rows.x), kept(number, rows.y));
+                let dp = vec2<f32>(dot_heads(&value, &dout), dot_heads(&value_below, &dout));
+                let dscore = p * slope_of_pair(score) * (dp * k - numbers.y);
+                add_head(&dvalue, p.x * k.x, &dout);
+                add_head(&dvalue_below, p.y * k.y, &dout);
+                add_head(&dkey, dscore.x, &query);
+                add_head(&dkey_below, dscore.y, &query);
+            }
         }
     }
     scale_head(&dkey, params.scale);

@@ -9,6 +9,7 @@ pub const CANDIDATES: &[Tile] = &[
     Tile { entry: "tiled", m: 128, n: 128, k: 16, thread_m: 8, thread_n: 8 },
     Tile { entry: "direct_8x8", m: 32, n: 64, k: 4, thread_m: 8, thread_n: 8 },
     Tile { entry: "direct_16x16", m: 64, n: 64, k: 4, thread_m: 16, thread_n: 16 },
+    Tile { entry: "shuffled", m: 128, n: 32, k: 4, thread_m: 32, thread_n: 4 },
 ];
 
 /// Edges of the squares that a subgroup may hold together, best first: naga has no others.
@@ -24,7 +25,11 @@ pub const fn cooperative(edge: u32) -> Tile {
 /// with cooperative matrices and what stands in for them.
 pub fn kinds_of_limits() -> Vec<Limits> {
     let smallest = smallest_limits();
-    let with_tile = |&tile| Limits { tile, ..smallest.clone() };
+    let with_tile = |&tile: &Tile| {
+        let limits = Limits { tile, ..smallest.clone() };
+        let subgroup = Some(tile.subgroup()).filter(|&threads| threads > 1);
+        limits.with_webgpu(|own| own.subgroup = subgroup)
+    };
     let mut kinds: Vec<Limits> = CANDIDATES.iter().map(with_tile).collect();
     let with = |cooperative: Option<Tile>, subgroup: Option<u32>| Limits {
         api: Api::WebGpu(WebGpuLimits { cooperative, subgroup, native_f16: true }),

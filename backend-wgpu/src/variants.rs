@@ -9,7 +9,7 @@ use crate::{Description, Wgpu, source, tiles};
 
 /// Matmuls by matrices that a subgroup holds together.
 const COOPERATIVE: &str = "cooperative matrices";
-/// Sums through a subgroup's registers.
+/// Sums, and rows of matmuls, through a subgroup's registers.
 const SUBGROUPS: &str = "subgroups";
 /// f16 that the device loads and stores itself.
 const NATIVE_F16: &str = "native f16";
@@ -80,7 +80,11 @@ impl Variants for Wgpu {
     fn leave_out(&mut self, variant: &str) {
         match variant {
             COOPERATIVE => self.device.offer(|own| own.cooperative = None),
-            SUBGROUPS => self.device.offer(|own| own.subgroup = None),
+            SUBGROUPS => {
+                self.device.offer(|own| own.subgroup = None);
+                let tile = &mut self.device.limits.tile;
+                *tile = if tile.subgroup() > 1 { PLAIN } else { *tile };
+            }
             NATIVE_F16 => self.device.offer(|own| own.native_f16 = false),
             TILES => self.device.limits.tile = PLAIN,
             _ => {}

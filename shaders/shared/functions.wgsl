@@ -138,3 +138,13 @@ fn tr_unpack_u8(word: u32) -> vec4<f32> {
 fn tr_pack_u8(four: vec4<f32>) -> u32 {
     return tr_pack_i8(four);
 }
+
+// The block that thread `lane` of the subgroup has.
+fn block_of_lane(block: mat4x4<f32>, lane: u32) -> mat4x4<f32> {
+    return mat4x4<f32>(
+        of_lane(block[0], lane),
+        of_lane(block[1], lane),
+        of_lane(block[2], lane),
+        of_lane(block[3], lane),
+    );
+}

@@ -16,3 +16,8 @@ fn near_max(value: f32) -> f32 {
     }
     return largest;
 }
+
+// What thread `lane` of the subgroup has; every thread of the subgroup has to call.
+fn of_lane(value: vec4<f32>, lane: u32) -> vec4<f32> {
+    return subgroupShuffle(value, lane);
+}

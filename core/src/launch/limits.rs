@@ -147,6 +147,11 @@ impl Tile {
         self.entry == "tiled"
     }
 
+    /// Threads of the subgroups that share what they load in registers; 1 where none do.
+    pub fn subgroup(&self) -> u32 {
+        if self.entry == "shuffled" { self.n / self.thread_n } else { 1 }
+    }
+
     /// Threads of a workgroup, or subgroups where those make what a thread does.
     pub fn threads(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)

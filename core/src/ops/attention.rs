@@ -305,8 +305,7 @@ impl Rule for Attention {
                 launches.push(if let Some(multiprocessors) = wgmma::takes(self, limits, qkv) {
                     self.forward_wgmma(multiprocessors, extents, &operands, flops)
                 } else {
-                    let rows = self.rows_of(limits, entries, self.heads, extents, qkv.dtype);
-                    self.kernel(rows, extents, &operands, flops)
+                    self.rows_kernel(limits, entries, self.heads, extents, &operands, flops)
                 });
             }
         });
@@ -396,7 +395,6 @@ impl Rule for AttentionGrad {
         let (batch, seq_len) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
         let [packed, columns] = [op.packed(), op.heads * op.head_dim].map(|n| n as u64 * seq_len);
         let flops = |matmuls| op.cost(inputs[0], matmuls) / batch.max(1);
-        let dtype = qkv.dtype;
         let mut launches = Launches::new();
         // The logs of normalisers, and after them what the gradients of scores subtract.
         let count = lse.elements;
@@ -444,8 +442,10 @@ impl Rule for AttentionGrad {
                     (["grad_keys", "grad_keys_direct", "grad_keys_mma"], op.kv_heads, 4),
                 ] {
                     let own = [qkv, dout, statistics, dqkv];
-                    launches.push(op.kernel(
-                        op.rows_of(limits, entries, heads, extents, dtype),
+                    launches.push(op.rows_kernel(
+                        limits,
+                        entries,
+                        heads,
                         extents,
                         &[&own, &op.extra_operands(4, inputs)[..]].concat(),
                         flops(matmuls) * extents.sequences,

@@ -142,6 +142,17 @@ fn subgroups_change_no_bit() {
     same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.subgroup = None));
 }
 
+/// Rows of the left operand are passed on in a subgroup's registers, or read by each thread.
+#[test]
+fn matmuls_whose_threads_pass_rows_on_give_the_same_bits() {
+    let cases = drawn(6, "matmuls by subgroups", of_families(&["MatMul"]));
+    same_bits(&cases, |limits| {
+        assert_eq!(limits.tile.entry, "shuffled", "lavapipe has a faster tile");
+        limits.tile = tiles::CANDIDATES[4];
+        *limits = limits.clone().with_webgpu(|own| own.subgroup = None);
+    });
+}
+
 /// Matmuls of f16 that cross an edge along every axis, that fill tiles, and whose sum is cut.
 fn matmuls_of_halves() -> Vec<Case> {
     let shapes = |case: &Case| {

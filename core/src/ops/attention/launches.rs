@@ -129,9 +129,27 @@ impl Attention {
         if light && long && self.head_dim <= MOST_IN_TALL { TALL_TENSOR_TILE } else { TENSOR_TILE }
     }
 
+    /// A launch that makes the rows of `heads` heads, of which `operands` begin with the packed projections.
+    pub(super) fn rows_kernel(
+        &self,
+        limits: &Limits,
+        entries: [&'static str; 3],
+        heads: usize,
+        extents: Extents,
+        operands: &[(&'static str, Place)],
+        flops: u64,
+    ) -> Launch {
+        let dtype = operands.first().map_or(DType::F32, |(_, packed)| packed.dtype);
+        let rows = self.rows_of(limits, entries, heads, extents, dtype);
+        let launch = self.kernel(rows, extents, operands, flops);
+        let subgroup = limits.webgpu().subgroup.filter(|&threads| threads == STRIP);
+        let [_, direct, _] = entries;
+        if rows.0 == direct { launch.constant("SUBGROUP", subgroup.unwrap_or(1)) } else { launch }
+    }
+
     /// Entry, threads and workgroups that make the rows of `heads` heads: in tiles, or where processors emulate a
     /// GPU, in registers of one thread.
-    pub(super) fn rows_of(
+    fn rows_of(
         &self,
         limits: &Limits,
         [tiled, direct, tensor]: [&'static str; 3],

@@ -82,6 +82,10 @@ const ENOUGH_GROUPS: u64 = 256;
 const SMALLEST_SLICE: u64 = 512;
 const SLICE_BYTES: u64 = 16 << 20;
 
+/// Rows of lhs that a processor which emulates a GPU reads a piece of, one after the other, before it begins anew for the next
+/// tile: about as many as the pages that it finds without a search.
+const NEAR_ROWS: u64 = 512;
+
 /// Tiles of matmuls on tensor cores, by edge: the large one where that keeps a GPU busy. Their threads; the bytes along
 /// summed indices, and those that move together.
 const TENSOR_EDGES: [u32; 2] = [128, 64];
@@ -117,7 +121,9 @@ impl Gemm {
     fn step_k(&self, limits: &Limits) -> u64 {
         let lhs = if self.lhs.transposed { self.lhs.rows_bound(limits) } else { u64::MAX };
         let rhs = if self.rhs.transposed { u64::MAX } else { self.rhs.rows_bound(limits) };
-        let step = lhs.min(rhs);
+        let far = self.lhs.transposed && self.out.place.dtype == DType::F32;
+        let near = if far && !limits.tile.shares() { NEAR_ROWS } else { u64::MAX };
+        let step = lhs.min(rhs).min(near);
         if step > BLOCK { step / BLOCK * BLOCK } else { step }
     }
 
@@ -227,7 +233,7 @@ struct Shape {
     kernel: &'static str,
     entry: &'static str,
     threads: u32,
-    /// Threads of a subgroup where one works as a whole, else 1.
+    /// Threads of a subgroup where they work together, else 1.
     subgroup: u32,
     tile: [u32; 3],
     own: [u32; 2],
@@ -284,11 +290,13 @@ impl Shape {
                 && !in_order
                 && tile.threads() * subgroup <= limits.workgroup
         });
-        let (tile, subgroup) = together.map_or((limits.tile, 1), |tile| (tile, subgroup));
+        let alone = (limits.tile, limits.tile.threads(), limits.tile.subgroup());
+        let (tile, threads, subgroup) =
+            together.map_or(alone, |tile| (tile, tile.threads() * subgroup, subgroup));
         Self {
             kernel: "matmul",
             entry: tile.entry,
-            threads: tile.threads() * subgroup,
+            threads,
             subgroup,
             tile: [tile.m, tile.n, tile.k],
             own: [tile.thread_m, tile.thread_n],
