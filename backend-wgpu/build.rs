@@ -3,14 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// Files whose kernels all need subgroups, which browsers aren't asked for: a page would load them for nothing.
+const OF_SUBGROUPS: [&str; 2] = ["matmul_cooperative", "matmul_shuffled"];
+
 fn main() {
     println!("cargo::rerun-if-changed=../shaders");
     let root = env::var("CARGO_MANIFEST_DIR").expect("set by cargo");
     let shaders = Path::new(&root).join("../shaders");
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
     copy(&shaders.join("shared"), &out.join("shared"));
+    let in_browsers = env::var("CARGO_CFG_TARGET_FAMILY").is_ok_and(|family| family == "wasm");
     let entries = copy(&shaders, &out.join("kernels")).into_iter().filter_map(|path| {
-        Some(format!("    ({:?}, include_str!({path:?})),\n", path.file_stem()?))
+        let stem = path.file_stem()?.to_str()?;
+        let needed = !in_browsers || !OF_SUBGROUPS.contains(&stem);
+        needed.then(|| format!("    ({stem:?}, include_str!({path:?})),\n"))
     });
     let text = format!(
         "/// Every kernel file of the folder `shaders`: its stem and its text.\n\

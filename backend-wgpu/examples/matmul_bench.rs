@@ -1,9 +1,9 @@
 //! Matmuls of a training step on an adapter: GFLOP/s with each tile that it may be given.
 //!
-//! `cargo run --release -p tightrope-backend-wgpu --example matmul_bench [rows [channels]]`
+//! `cargo run --release -p tightrope-backend-wgpu --example matmul_bench [rows [channels [entry]]]`
 //!
 //! R = 4096 tokens (`rows`), C = 384 channels; `nt` multiplies by a weight stored out×in (forward), `nn` by the same weight
-//! for dx, `tn` makes dW. The tiles take turns and each keeps its best time.
+//! for dx, `tn` makes dW. The tiles, or those of an `entry` of the kernel, take turns and each keeps its best time.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -62,15 +62,16 @@ async fn seconds(device: &mut Wgpu) -> Result<f64, Box<dyn std::error::Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let numbers: Vec<usize> =
-        std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let (rows, channels) =
-        (numbers.first().copied().unwrap_or(4096), numbers.get(1).copied().unwrap_or(384));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let rows = words.first().map_or(Ok(4096), |word| word.parse())?;
+    let channels = words.get(1).map_or(Ok(384), |word| word.parse())?;
+    let entry = words.get(2);
     let mut device = Wgpu::open(&Options::default()).await?;
     let own = device.limits().clone();
     let fits = |tile: &&Tile| {
         let subgroup = tile.subgroup();
-        tile.threads() <= own.workgroup
+        entry.is_none_or(|entry| entry == tile.entry)
+            && tile.threads() <= own.workgroup
             && (subgroup == 1 || own.webgpu().subgroup == Some(subgroup))
     };
     let candidates: Vec<Tile> = tiles::CANDIDATES.iter().filter(fits).copied().collect();

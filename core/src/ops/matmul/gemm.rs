@@ -84,7 +84,7 @@ const SLICE_BYTES: u64 = 16 << 20;
 
 /// Rows of lhs that a processor which emulates a GPU reads a piece of, one after the other, before it begins anew for the next
 /// tile: about as many as the pages that it finds without a search.
-const NEAR_ROWS: u64 = 512;
+const NEAR_ROWS: u64 = 256;
 
 /// Tiles of matmuls on tensor cores, by edge: the large one where that keeps a GPU busy. Their threads; the bytes along
 /// summed indices, and those that move together.
