@@ -39,9 +39,7 @@ pub async fn fastest(device: &mut Wgpu) -> Result<(Tile, f64), DeviceError> {
             let limits = &device.device.limits;
             // A processor that runs threads one after the other has no use for memory that they share.
             let unsuited = device.describe().is_software() && tile.shares();
-            let subgroup = tile.subgroup();
-            let lacking = subgroup > 1 && limits.webgpu().subgroup != Some(subgroup);
-            if unsuited || lacking || tile.threads() > limits.workgroup {
+            if unsuited || !tile.suits(limits) {
                 continue;
             }
             device.device.limits.tile = tile;

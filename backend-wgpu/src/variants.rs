@@ -82,8 +82,9 @@ impl Variants for Wgpu {
             COOPERATIVE => self.device.offer(|own| own.cooperative = None),
             SUBGROUPS => {
                 self.device.offer(|own| own.subgroup = None);
-                let tile = &mut self.device.limits.tile;
-                *tile = if tile.subgroup() > 1 { PLAIN } else { *tile };
+                if !self.device.limits.tile.suits(&self.device.limits) {
+                    self.device.limits.tile = PLAIN;
+                }
             }
             NATIVE_F16 => self.device.offer(|own| own.native_f16 = false),
             TILES => self.device.limits.tile = PLAIN,

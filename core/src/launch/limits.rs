@@ -152,6 +152,13 @@ impl Tile {
         if self.entry == "shuffled" { self.n / self.thread_n } else { 1 }
     }
 
+    /// Whether a device has the threads that it takes, and the subgroups.
+    pub fn suits(&self, limits: &Limits) -> bool {
+        let alone = self.subgroup() == 1;
+        self.threads() <= limits.workgroup
+            && (alone || limits.webgpu().subgroup == Some(self.subgroup()))
+    }
+
     /// Threads of a workgroup, or subgroups where those make what a thread does.
     pub fn threads(&self) -> u32 {
         (self.m / self.thread_m) * (self.n / self.thread_n)
