@@ -44,6 +44,8 @@ pub struct Description {
     pub timestamps: bool,
     /// Whether it loads and stores f16 itself.
     pub native_f16: bool,
+    /// Whether it's a software adapter that loads and stores words of 64 bits.
+    pub wide_words: bool,
     /// Whether threads can share registers, and the fewest and most of them that may.
     pub subgroups: Option<(u32, u32)>,
     /// Edge of the squares of f16 that subgroups multiply into f32, where they can.
@@ -67,6 +69,7 @@ impl Description {
             workgroup: limits.max_compute_invocations_per_workgroup,
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             native_f16: features.contains(wgpu::Features::SHADER_F16),
+            wide_words: info.device_type == wgpu::DeviceType::Cpu && features.contains(WIDE_WORDS),
             subgroups: features.contains(wgpu::Features::SUBGROUP).then_some(sizes),
             cooperative: square_edge(adapter).filter(|_| features.contains(COOPERATIVE)),
         }
@@ -128,6 +131,9 @@ pub struct Device {
 /// Matrices that a subgroup holds together. Only native adapters offer them, and wgpu calls them experimental.
 const COOPERATIVE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
 
+/// Words of 64 bits, which only software adapters gain by.
+const WIDE_WORDS: wgpu::Features = wgpu::Features::SHADER_INT64;
+
 /// Features that are used where an adapter has them. wgpu 30 doesn't ask a browser for subgroups.
 const WANTED: wgpu::Features = wgpu::Features::TIMESTAMP_QUERY
     .union(wgpu::Features::SHADER_F16)
@@ -164,8 +170,9 @@ impl Device {
         let (limits, features) = if options.default_limits {
             (wgpu::Limits::default(), wgpu::Features::empty())
         } else {
-            let wanted =
-                if square_edge(&adapter).is_some() { WANTED | COOPERATIVE } else { WANTED };
+            let mut wanted = WANTED;
+            wanted.set(COOPERATIVE, square_edge(&adapter).is_some());
+            wanted.set(WIDE_WORDS, info.device_type == wgpu::DeviceType::Cpu);
             (offered.clone(), adapter.features() & wanted)
         };
         let experimental_features = if features.contains(COOPERATIVE) {
@@ -200,6 +207,7 @@ impl Device {
             tile: tiles::CANDIDATES[0],
             api: Api::WebGpu(WebGpuLimits {
                 native_f16: description.native_f16,
+                wide_words: description.wide_words,
                 ..WebGpuLimits::default()
             }),
         };

@@ -109,7 +109,7 @@ impl Compiled {
         tensors: usize,
     ) -> Result<wgpu::ComputePipeline, DeviceError> {
         let label = format!("{}.{}", launch.kernel, launch.entry);
-        let text = source::assemble(launch, bindings, device.limits.webgpu().native_f16)
+        let text = source::assemble(launch, bindings, device.limits.webgpu())
             .map_err(|log| DeviceError::Compile { kernel: label.clone(), log })?;
         if let Some(pipeline) = self.pipelines.get(&(text.clone(), launch.entry)) {
             return Ok(pipeline.clone());

@@ -15,7 +15,7 @@
 use std::fmt::Write;
 
 use tightrope_core::DType;
-use tightrope_core::launch::{Launch, Operand, Word};
+use tightrope_core::launch::{Launch, Operand, WebGpuLimits, Word};
 
 use crate::reachable::{reachable, words};
 
@@ -28,6 +28,9 @@ macro_rules! shared {
 
 /// Functions that kernels share.
 const SHARED: [&str; 2] = [shared!("functions.wgsl"), shared!("random.wgsl")];
+
+/// Words of 64 bits as two of 32. Browsers have none.
+const WIDE_WORDS: &str = if cfg!(target_family = "wasm") { "" } else { shared!("wide_words.wgsl") };
 
 /// How threads reduce that own a row together: also through workgroup memory, or in registers alone.
 const TEAMS: &str = shared!("teams.wgsl");
@@ -74,12 +77,12 @@ fn constant(launch: &Launch, name: &str) -> Option<u32> {
 }
 
 /// The text of a launch whose operands are bound at `bindings`: operands that are the same range of bytes
-/// have the same number, and numbers count from 0. The parameters' binding follows the last. With `native_f16`,
-/// tensors of f16 are bound as what they are instead of as words.
+/// have the same number, and numbers count from 0. The parameters' binding follows the last. How elements are stored
+/// is what the device has: of f16, as what they are or as words; by four, in words of 32 or of 64 bits.
 ///
 /// # Errors
 /// In words, where there's no such kernel.
-pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result<String, String> {
+pub fn assemble(launch: &Launch, bindings: &[usize], has: WebGpuLimits) -> Result<String, String> {
     if !FILES.iter().any(|(file, _)| *file == launch.kernel) {
         return Err(format!("there is no {}.wgsl", launch.kernel));
     }
@@ -100,10 +103,11 @@ pub fn assemble(launch: &Launch, bindings: &[usize], native_f16: bool) -> Result
     let count = bindings.iter().max().map_or(0, |last| last + 1);
     line(&mut text, format_args!("@group(0) @binding({count}) var<uniform> params: Params;"));
     for binding in 0..count {
-        declare(&mut text, launch, bindings, binding, native_f16);
+        declare(&mut text, launch, bindings, binding, has);
     }
     text += GROUPS;
     text.extend(SHARED);
+    text += WIDE_WORDS;
     declare_teams(&mut text, launch);
     let alone = subgroup(launch) == 1;
     text += if alone { NO_SUBGROUPS } else { SUBGROUPS };
@@ -182,7 +186,7 @@ fn declare(
     launch: &Launch,
     bindings: &[usize],
     binding: usize,
-    native_f16: bool,
+    has: WebGpuLimits,
 ) {
     let bound: Vec<&Operand> = launch
         .operands
@@ -194,10 +198,18 @@ fn declare(
     // Operands of one range agree on the narrower access.
     let width = bound.iter().map(|operand| operand.width).min().unwrap_or(1);
     let dtype = bound.first().map_or(DType::U32, |operand| operand.place.dtype);
-    let native = dtype == DType::F16 && native_f16;
+    let native = dtype == DType::F16 && has.native_f16;
+    let wide = has.wide_words && width == 4 && dtype.size() > 1 && !cfg!(target_family = "wasm");
     let element = match (dtype, width) {
         (DType::F16, 4) if native => "vec4<f16>",
         (DType::F16, _) if native => "f16",
+        _ if wide && !native => {
+            if dtype.size() == 4 {
+                "vec2<u64>"
+            } else {
+                "u64"
+            }
+        }
         (DType::F32, 4) => "vec4<f32>",
         (DType::F32, _) => "f32",
         (DType::I32, 4) => "vec4<i32>",
@@ -215,11 +227,12 @@ fn declare(
     for operand in bound {
         let accessors = match dtype.size() {
             _ if native => whole(dtype, width),
+            4 if wide => whole_of_wide(dtype),
             4 => whole(dtype, width),
-            2 => halves(dtype, width),
+            2 => halves(dtype, width, wide),
             _ => quarters(dtype),
         };
-        let accessors = accessors + &raw(dtype, width);
+        let accessors = accessors + &raw(dtype, width, wide);
         *text +=
             &accessors.replace("NAME", &operand.name).replace("BUFFER", &format!("b{binding}"));
         let held = if native { "f16" } else { "f32" };
@@ -229,8 +242,9 @@ fn declare(
 
 /// Accessors of whole numbers. A kernel also names them for a tensor that it doesn't have, in branches that it never takes;
 /// another tensor's name stands there then, of any dtype.
-fn raw(dtype: DType, width: u32) -> String {
+fn raw(dtype: DType, width: u32, wide: bool) -> String {
     let load = match (dtype, width) {
+        (DType::I32 | DType::U32, 4) if wide => ONE_OF_WIDE,
         (DType::I32 | DType::U32, 4) => "BUFFER[i >> 2u][i & 3u]",
         (DType::I32 | DType::U32, _) => "BUFFER[i]",
         _ => "load_NAME(i)",
@@ -241,14 +255,37 @@ fn bits_NAME(i: u32) -> u32 { return u32(LOAD); }
     .replace("LOAD", load)
 }
 
-/// Accessors of elements that the language has a type for.
-fn whole(dtype: DType, width: u32) -> String {
-    let own = match dtype {
+/// The bits of an element of 32 bits that is stored in words of 64.
+const ONE_OF_WIDE: &str = "tr_halves(BUFFER[i >> 2u][(i >> 1u) & 1u])[i & 1u]";
+
+/// Accessors of elements of 32 bits, by four and in words of 64 bits.
+fn whole_of_wide(dtype: DType) -> String {
+    "fn load_NAME(i: u32) -> f32 { return f32(bitcast<OWN>(ONE)); }
+fn load4_NAME(i: u32) -> vec4<f32> {
+    let words = BUFFER[i >> 2u];
+    return vec4<f32>(bitcast<vec4<OWN>>(vec4<u32>(tr_halves(words.x), tr_halves(words.y))));
+}
+fn store4_NAME(i: u32, v: vec4<f32>, count: u32) {
+    let bits = bitcast<vec4<u32>>(vec4<OWN>(v));
+    BUFFER[i >> 2u] = vec2<u64>(tr_word(bits.xy), tr_word(bits.zw));
+}
+"
+    .replace("ONE", ONE_OF_WIDE)
+    .replace("OWN", own_type(dtype))
+}
+
+/// The language's type of a dtype's elements.
+fn own_type(dtype: DType) -> &'static str {
+    match dtype {
         DType::I32 => "i32",
         DType::U32 => "u32",
         DType::F16 => "f16",
         _ => "f32",
-    };
+    }
+}
+
+/// Accessors of elements that the language has a type for.
+fn whole(dtype: DType, width: u32) -> String {
     let text = if width == 4 {
         "fn load_NAME(i: u32) -> f32 { return f32(LOAD); }
 fn load4_NAME(i: u32) -> vec4<f32> { return vec4<f32>(BUFFER[i >> 2u]); }
@@ -273,19 +310,19 @@ fn store4_NAME(i: u32, v: vec4<f32>, count: u32) {
 "
     };
     let load = if width == 4 { "BUFFER[i >> 2u][i & 3u]" } else { "BUFFER[i]" };
-    text.replace("LOAD", load).replace("OWN", own)
+    text.replace("LOAD", load).replace("OWN", own_type(dtype))
 }
 
-/// Accessors of 16-bit elements, two to a word.
-fn halves(dtype: DType, width: u32) -> String {
+/// Accessors of 16-bit elements, two to a word or four to one of 64 bits.
+fn halves(dtype: DType, width: u32, wide: bool) -> String {
     let text = if width == 4 {
-        "fn load_NAME(i: u32) -> f32 { return UNPACK(BUFFER[i >> 2u][(i >> 1u) & 1u])[i & 1u]; }
+        "fn load_NAME(i: u32) -> f32 { return UNPACK(PAIR[(i >> 1u) & 1u])[i & 1u]; }
 fn load4_NAME(i: u32) -> vec4<f32> {
-    let pair = BUFFER[i >> 2u];
+    let pair = PAIR;
     return vec4<f32>(UNPACK(pair.x), UNPACK(pair.y));
 }
 fn store4_NAME(i: u32, v: vec4<f32>, count: u32) {
-    BUFFER[i >> 2u] = vec2<u32>(PACK(v.xy), PACK(v.zw));
+    BUFFER[i >> 2u] = WORD(vec2<u32>(PACK(v.xy), PACK(v.zw)));
 }
 "
     } else {
@@ -300,6 +337,9 @@ fn store4_NAME(i: u32, v: vec4<f32>, count: u32) {
 }
 "
     };
+    let (pair, word) =
+        if wide { ("tr_halves(BUFFER[i >> 2u])", "tr_word") } else { ("BUFFER[i >> 2u]", "") };
+    let text = text.replace("PAIR", pair).replace("WORD", word);
     let name = dtype.name();
     text.replace("UNPACK", &format!("tr_unpack_{name}")).replace("PACK", &format!("tr_pack_{name}"))
 }

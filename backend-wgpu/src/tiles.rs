@@ -32,7 +32,12 @@ pub fn kinds_of_limits() -> Vec<Limits> {
     };
     let mut kinds: Vec<Limits> = CANDIDATES.iter().map(with_tile).collect();
     let with = |cooperative: Option<Tile>, subgroup: Option<u32>| Limits {
-        api: Api::WebGpu(WebGpuLimits { cooperative, subgroup, native_f16: true }),
+        api: Api::WebGpu(WebGpuLimits {
+            cooperative,
+            subgroup,
+            native_f16: true,
+            wide_words: true,
+        }),
         ..smallest.clone()
     };
     for tile in SQUARE_EDGES.map(cooperative) {

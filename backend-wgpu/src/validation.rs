@@ -18,7 +18,7 @@ fn every_kernel_is_valid_and_binds_what_its_launch_says() {
             for launch in launches(&case, &limits) {
                 // In the worst case every operand has a binding of its own.
                 let bindings: Vec<usize> = (0..launch.operands.len()).collect();
-                let text = source::assemble(&launch, &bindings, limits.webgpu().native_f16)
+                let text = source::assemble(&launch, &bindings, limits.webgpu())
                     .unwrap_or_else(|e| panic!("{e}"));
                 if seen.insert((launch.entry, text.clone())) {
                     validate(&launch, &text, &limits);
@@ -43,6 +43,7 @@ fn capabilities(limits: &Limits) -> Capabilities {
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, limits.webgpu().subgroup.is_some());
     capabilities.set(Capabilities::SHADER_FLOAT16, limits.webgpu().native_f16);
+    capabilities.set(Capabilities::SHADER_INT64, limits.webgpu().wide_words);
     capabilities.set(Capabilities::COOPERATIVE_MATRIX, limits.webgpu().cooperative.is_some());
     capabilities
 }

@@ -13,11 +13,13 @@ const COOPERATIVE: &str = "cooperative matrices";
 const SUBGROUPS: &str = "subgroups";
 /// f16 that the device loads and stores itself.
 const NATIVE_F16: &str = "native f16";
+/// Four elements in words of 64 bits.
+const WIDE_WORDS: &str = "words of 64 bits";
 /// Matmuls whose threads share what they load.
 const TILES: &str = "shared tiles";
 
 /// In the order in which they're left out: each is replaced by plainer kernels.
-const ALL: [&str; 4] = [COOPERATIVE, SUBGROUPS, NATIVE_F16, TILES];
+const ALL: [&str; 5] = [COOPERATIVE, SUBGROUPS, NATIVE_F16, WIDE_WORDS, TILES];
 
 /// The tile that stands in for shared ones.
 const PLAIN: Tile = tiles::CANDIDATES[3];
@@ -51,7 +53,7 @@ impl Variants for Wgpu {
         let own = self.device.limits.webgpu();
         let mut uses: Vec<KernelUse> = vec![];
         for launch in op.launch(&self.device.limits, inputs, outputs)?.list {
-            let assembled = source::assemble(&launch, &bindings(&launch), own.native_f16)?;
+            let assembled = source::assemble(&launch, &bindings(&launch), own)?;
             let mut hasher = DefaultHasher::new();
             (&assembled, launch.entry).hash(&mut hasher);
             let text = hasher.finish();
@@ -62,6 +64,7 @@ impl Variants for Wgpu {
                 launch.entry == "cooperative",
                 own.subgroup.is_some() && source::subgroup(&launch) > 1,
                 assembled.contains("enable f16"),
+                assembled.contains("u64"),
                 launch.entry == "tiled",
             ];
             let variants = ALL.into_iter().zip(used).filter(|(_, used)| *used);
@@ -87,6 +90,7 @@ impl Variants for Wgpu {
                 }
             }
             NATIVE_F16 => self.device.offer(|own| own.native_f16 = false),
+            WIDE_WORDS => self.device.offer(|own| own.wide_words = false),
             TILES => self.device.limits.tile = PLAIN,
             _ => {}
         }

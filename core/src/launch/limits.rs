@@ -44,6 +44,9 @@ pub struct WebGpuLimits {
     pub subgroup: Option<u32>,
     /// Whether the device loads and stores f16 itself. Else it's packed by two and converted.
     pub native_f16: bool,
+    /// Whether kernels that take four elements at a time load and store them in words of 64 bits: a software adapter takes as
+    /// long for one as for a word of 32.
+    pub wide_words: bool,
 }
 
 /// What a CUDA device may have.

@@ -185,6 +185,14 @@ fn native_and_packed_f16_give_the_same_bits() {
     same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.native_f16 = false));
 }
 
+/// Lavapipe has words of 64 bits.
+#[test]
+fn words_of_64_and_of_32_bits_give_the_same_bits() {
+    let cases = drawn(8, "cases in words of 64 bits", cases::all());
+    assert!(open(&Options::default()).limits().webgpu().wide_words, "no words of 64 bits");
+    same_bits(&cases, |limits| *limits = limits.clone().with_webgpu(|own| own.wide_words = false));
+}
+
 /// A tile in workgroup memory takes half the room where it is of f16.
 #[test]
 fn matmuls_staged_as_f16_match_the_references() {
@@ -206,7 +214,8 @@ fn what_stands_in_for_cooperative_matrices_matches_the_references() {
     let mut backend = open(&Options::default());
     backend.restrict(|limits| {
         let cooperative = Some(tiles::cooperative(tiles::SQUARE_EDGES[0]));
-        limits.api = Api::WebGpu(WebGpuLimits { cooperative, subgroup: None, native_f16: true });
+        limits.api =
+            Api::WebGpu(WebGpuLimits { cooperative, native_f16: true, ..WebGpuLimits::default() });
     });
     check(backend, &cases, failed);
 }
