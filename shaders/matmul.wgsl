@@ -11,7 +11,7 @@
 // |---|---|---|
 // | `tiled` | THREAD_M × THREAD_N of a tile that its workgroup holds in shared memory | GPUs |
 // | `direct_8x8`, `direct_16x16` | 8 × 8 or 16 × 16, straight from global memory | processors that run shaders, where a load costs as much as dozens of multiplications and a barrier more |
-// | `shuffled` | 32 × 4 of the 32 × 32 of its subgroup of eight, which share rows of lhs in registers, in matmul_shuffled.wgsl | the same, where they have subgroups |
+// | `shuffled` | 32 × 8 of the 32 × 64 of its subgroup of eight, which share rows of lhs in registers, in matmul_shuffled.wgsl | the same, where they have subgroups |
 // | `cooperative` | a square with its subgroup, in matmul_cooperative.wgsl | adapters that multiply f16 in hardware |
 // | `narrow` | a slice of K of a block | few rows, as in decoding: reads rhs once, limited by bytes |
 // | `add_slices` | four elements | sums over K that `tiled` made in slices, where the output has too few tiles |

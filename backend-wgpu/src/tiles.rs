@@ -9,7 +9,7 @@ pub const CANDIDATES: &[Tile] = &[
     Tile { entry: "tiled", m: 128, n: 128, k: 16, thread_m: 8, thread_n: 8 },
     Tile { entry: "direct_8x8", m: 32, n: 64, k: 4, thread_m: 8, thread_n: 8 },
     Tile { entry: "direct_16x16", m: 64, n: 64, k: 4, thread_m: 16, thread_n: 16 },
-    Tile { entry: "shuffled", m: 128, n: 32, k: 4, thread_m: 32, thread_n: 4 },
+    Tile { entry: "shuffled", m: 128, n: 64, k: 4, thread_m: 32, thread_n: 8 },
 ];
 
 /// Edges of the squares that a subgroup may hold together, best first: naga has no others.
