@@ -199,17 +199,12 @@ fn declare(
     let width = bound.iter().map(|operand| operand.width).min().unwrap_or(1);
     let dtype = bound.first().map_or(DType::U32, |operand| operand.place.dtype);
     let native = dtype == DType::F16 && has.native_f16;
-    let wide = has.wide_words && width == 4 && dtype.size() > 1 && !cfg!(target_family = "wasm");
+    let wide = has.wide_words && width == 4 && !native && !cfg!(target_family = "wasm");
     let element = match (dtype, width) {
         (DType::F16, 4) if native => "vec4<f16>",
         (DType::F16, _) if native => "f16",
-        _ if wide && !native => {
-            if dtype.size() == 4 {
-                "vec2<u64>"
-            } else {
-                "u64"
-            }
-        }
+        (DType::F32 | DType::I32 | DType::U32, 4) if wide => "vec2<u64>",
+        (DType::BF16 | DType::F16 | DType::I16, 4) if wide => "u64",
         (DType::F32, 4) => "vec4<f32>",
         (DType::F32, _) => "f32",
         (DType::I32, 4) => "vec4<i32>",
